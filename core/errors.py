@@ -1,0 +1,96 @@
+"""Every error jobtop raises on purpose, and the exit code each one ends a verb with.
+
+JobtopError                    125
+├── UsageError                 2    the caller can fix it
+│   ├── BadValue                    a duration, size, number, … that does not parse
+│   ├── ConfigError                 a wrong key or value in a file, the environment or --set
+│   ├── UnknownJob                  no job has this id
+│   └── AmbiguousJob                several jobs have this prefix
+├── StoreError                 125  the history could not be read or written
+│   ├── StoreUnavailable            missing, read-only, full, locked
+│   ├── StoreDamaged                not a database any more
+│   └── StoreTooNew                 written by a newer jobtop
+└── StartError                 125, 126 or 127: the command could not be started
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What jobtop's own exit codes mean; a job's code passes through `run` unchanged."""
+
+    OK = 0
+    BAD_ANSWER = 1
+    USAGE = 2
+    TIMED_OUT = 124
+    FAILED = 125
+    NOT_EXECUTABLE = 126
+    NOT_FOUND = 127
+
+
+class JobtopError(Exception):
+    """The root of the tree; its text is the one line a user reads."""
+
+    exit_code: ExitCode = ExitCode.FAILED
+
+
+class UsageError(JobtopError):
+    """Something the caller asked for cannot be done as asked."""
+
+    exit_code = ExitCode.USAGE
+
+
+class BadValue(UsageError):
+    """A value does not parse, or is out of bounds."""
+
+
+class ConfigError(UsageError):
+    """A setting is unknown or has a wrong value."""
+
+
+class UnknownJob(UsageError):
+    """No job has this id."""
+
+
+class AmbiguousJob(UsageError):
+    """More than one job has this prefix."""
+
+
+class StoreError(JobtopError):
+    """The history could not be read or written."""
+
+
+class StoreUnavailable(StoreError):
+    """The store is missing, read-only, full or locked."""
+
+
+class StoreDamaged(StoreError):
+    """The store is not a sound database."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer jobtop."""
+
+
+class StartError(JobtopError):
+    """The command could not be started; the exit code says why, as a shell's would."""
+
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def nearest_name(word: str, names: Iterable[str]) -> str | None:
+    """The name most like `word`, or None if none is close."""
+    import difflib
+
+    by_folded = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(word.casefold(), by_folded, n=1)
+    return by_folded[close[0]] if close else None
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """The ending of an error message: ` (did you mean "x"?)`, or nothing."""
+    name = nearest_name(word, names)
+    return f' (did you mean "{name}"?)' if name is not None else ""

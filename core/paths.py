@@ -1,0 +1,113 @@
+"""Where jobtop keeps things; nothing here creates anything unless asked by name."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobtop.core.errors import StoreUnavailable
+
+PROJECT_CONFIG = "jobtop.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class StatePaths:
+    """The files of one host below one state directory, which many hosts may share."""
+
+    root: Path
+    host: str
+
+    @property
+    def store(self) -> Path:
+        """The history of this host."""
+        return self.root / f"{self.host}.db"
+
+    @property
+    def lock(self) -> Path:
+        """What the writing host holds while it repairs its store."""
+        return self.root / f"{self.host}.lock"
+
+    @property
+    def jobs(self) -> Path:
+        """What shims leave: a directory per job."""
+        return self.root / "jobs"
+
+    @property
+    def specs(self) -> Path:
+        """The exact commands and environments needed to run jobs again."""
+        return self.root / "specs"
+
+    @property
+    def unrecorded(self) -> Path:
+        """Records of jobs that ran while the store could not be written."""
+        return self.root / "unrecorded"
+
+    @property
+    def log(self) -> Path:
+        """jobtop's own log."""
+        return self.root / "jobtop.log"
+
+    def job(self, job_id: str) -> Path:
+        """The directory of one job: evidence, output, marks."""
+        return self.jobs / job_id
+
+    def spec(self, job_id: str) -> Path:
+        """The file that can run one job again."""
+        return self.specs / f"{job_id}.json"
+
+
+def state_dir(environ: Mapping[str, str]) -> Path:
+    """`$JOBTOP_HOME`, else `$XDG_STATE_HOME/jobtop`, else `~/.local/state/jobtop`; always absolute."""
+    if chosen := environ.get("JOBTOP_HOME"):
+        return Path(os.path.abspath(_expand_home(chosen, environ)))
+    directory = _xdg_dir(environ, "XDG_STATE_HOME", ".local/state")
+    if directory is None:
+        raise StoreUnavailable("no home directory is known: set JOBTOP_HOME to where jobtop may keep its history")
+    return directory / "jobtop"
+
+
+def config_files(environ: Mapping[str, str], cwd: Path, root: Path = Path("/")) -> tuple[Path, ...]:
+    """The configuration files that may exist, the strongest first; `root` is where `etc` is."""
+    user = _xdg_dir(environ, "XDG_CONFIG_HOME", ".config")
+    users = () if user is None else (user / "jobtop" / "config.toml",)
+    return (cwd / PROJECT_CONFIG, *users, root / "etc" / "jobtop" / "config.toml")
+
+
+def hostname(nodename: str | None = None) -> str:
+    """The name of this host, safe as a file name."""
+    name = os.uname().nodename if nodename is None else nodename
+    return name.replace("/", "_").lstrip(".") or "localhost"
+
+
+def make_private_dir(path: Path) -> Path:
+    """`path` as a directory; it and what is missing above it are created for this user only (0700)."""
+    if not path.is_dir():
+        if path.parent != path:
+            make_private_dir(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def _xdg_dir(environ: Mapping[str, str], variable: str, below_home: str) -> Path | None:
+    # The XDG base directory specification: a relative path is invalid and must be ignored.
+    chosen = Path(environ.get(variable, ""))
+    if chosen.is_absolute():
+        return chosen
+    home = _home(environ)
+    return None if home is None else home / below_home
+
+
+def _home(environ: Mapping[str, str]) -> Path | None:
+    if os.path.isabs(environ.get("HOME", "")):
+        return Path(environ["HOME"])
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return None
+
+
+def _expand_home(path: str, environ: Mapping[str, str]) -> str:
+    home = _home(environ) if path == "~" or path.startswith("~/") else None
+    return path if home is None else f"{home}{path[1:]}"

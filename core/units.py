@@ -1,0 +1,131 @@
+"""Durations, sizes, percentages and hostile text: read from and shown to people, here only."""
+
+import math
+import re
+
+from jobtop.core.errors import BadValue
+
+ABSENT = "–"
+MAX_SECONDS = 100 * 365.25 * 86400
+MAX_BYTES = 2**63 - 1
+
+_LONGEST_VALUE = 40
+_NUMBER = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+_SECONDS_PER_UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_BYTES_PER_UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_UNSAFE = "[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+_NAMED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from `90`, `90s`, `10m`, `1h30m`, `1.5h`, `2d` or `500ms`; larger units come first."""
+    value = text.strip().lower()
+    if len(value) > _LONGEST_VALUE:
+        raise _bad_duration(text, "is too long")
+    if re.fullmatch(_NUMBER, value):
+        seconds = float(value)
+    else:
+        match = re.fullmatch("".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _SECONDS_PER_UNIT), value)
+        if match is None or not any(match.groups()):
+            raise _bad_duration(text, "is not a duration")
+        parts = zip(match.groups(), _SECONDS_PER_UNIT.values(), strict=True)
+        seconds = sum(float(number or 0) * factor for number, factor in parts)
+    if seconds > MAX_SECONDS:
+        raise _bad_duration(text, "is more than 100 years")
+    return seconds
+
+
+def parse_size(text: str) -> int:
+    """Bytes from `1024`, `512M`, `8G`, `8GiB` or `1.5G`; every unit is binary, as Slurm's are."""
+    value = text.strip().lower()
+    if len(value) > _LONGEST_VALUE:
+        raise _bad_size(text, "is too long")
+    match = re.fullmatch(rf"({_NUMBER})\s*(?:([kmgt])i?b?|b)?", value)
+    if match is None:
+        raise _bad_size(text, "is not a size")
+    number, unit = match[1], match[2] or ""
+    whole, _, fraction = number.partition(".")
+    if fraction and not unit:
+        raise _bad_size(text, "is not a whole number of bytes")
+    size = int(whole + fraction) * _BYTES_PER_UNIT[unit] // int("1" + "0" * len(fraction))
+    if size > MAX_BYTES:
+        raise _bad_size(text, "is more than 8 EiB")
+    return size
+
+
+def format_duration(seconds: float | None) -> str:
+    """`50 ms`, `3.2 s`, `05:30`, `1:02:03` or `2d 03:04`, whichever says it best."""
+    if seconds is None or not math.isfinite(seconds):
+        return ABSENT
+    if seconds < 0:
+        return f"-{format_duration(-seconds)}"
+    if seconds < 0.9995:
+        milliseconds = seconds * 1000
+        return f"{milliseconds:.1f} ms" if 0 < milliseconds < 9.95 else f"{milliseconds:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}d {hour:02}:{minute:02}"
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
+
+
+def format_bytes(size: float | None) -> str:
+    """`512 B`, `4.4 MiB`, `1.2 GiB`: binary units, one decimal."""
+    if size is None or not math.isfinite(size):
+        return ABSENT
+    if abs(size) < 1023.5:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if abs(size) < 1023.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
+
+
+def format_percent(ratio: float | None) -> str:
+    """`0.4 %`, `98.7 %`, `380 %` from a ratio: a decimal only where it says something."""
+    if ratio is None or not math.isfinite(ratio):
+        return ABSENT
+    percent = ratio * 100
+    return f"{percent:.1f} %" if abs(percent) < 99.95 else f"{percent:.0f} %"
+
+
+def printable(text: str) -> str:
+    """One harmless line: control, bidi and separator characters and lone surrogates as visible escapes."""
+    return text if text.isprintable() else re.sub(_UNSAFE, _visible_escape, text)
+
+
+def cell_width(text: str) -> int:
+    """The terminal columns `text` takes: wide characters two, combining and control characters none."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    def columns(character: str) -> int:
+        # Hangul vowels and finals join the syllable before them but have category Lo.
+        if category(character) in ("Mn", "Me", "Cf", "Cc") or "\u1160" <= character <= "\u11ff":
+            return 0
+        return 2 if east_asian_width(character) in ("W", "F") else 1
+
+    return sum(map(columns, text))
+
+
+def _visible_escape(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    return _NAMED_ESCAPES.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def _bad_duration(text: str, problem: str) -> BadValue:
+    return BadValue(f'"{_shortened(text)}" {problem} (use 90, 90s, 10m, 1h30m, 1.5h or 2d)')
+
+
+def _bad_size(text: str, problem: str) -> BadValue:
+    return BadValue(f'"{_shortened(text)}" {problem} (use 512M, 8G, 8GiB or plain bytes)')
+
+
+def _shortened(text: str) -> str:
+    return printable(text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…")
