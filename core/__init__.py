@@ -1,0 +1,1 @@
+"""Measuring, running and judging jobs: no SQL, no widgets, no verbs."""

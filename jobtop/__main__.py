@@ -1,0 +1,38 @@
+"""`jobtop` and `python -m jobtop`: what has to happen before a verb is imported, and nothing slow."""
+
+import os
+import sys
+
+from jobtop import __version__
+
+
+def open_standard_descriptors() -> None:
+    """Put /dev/null where 0, 1 or 2 is closed: the next file opened, such as the store, would take its place."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free number is this one, since those below were seen to; jobs have to inherit it.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    # Python leaves None for a stream whose descriptor was closed when it started.
+    sys.stdin = sys.stdin or open(0)
+    sys.stdout = sys.stdout or open(1, "w")
+    sys.stderr = sys.stderr or open(2, "w")
+
+
+def main() -> int:
+    """Answer `--version` without click, refuse Windows, and hand everything else to the verbs."""
+    open_standard_descriptors()
+    if sys.argv[1:] == ["--version"]:
+        print(f"jobtop {__version__}")
+        return 0
+    if sys.platform == "win32":
+        print("jobtop: Windows is not supported; jobtop runs on Linux and macOS, and inside WSL", file=sys.stderr)
+        return 125
+    from jobtop.cli.main import main as cli_main
+
+    return cli_main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
