@@ -1,0 +1,74 @@
+# The two commands of a newcomer are `make run` and `make test`; both set up .venv on the first call.
+# PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS and BENCH_ARGS are passed on.
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help run test check format lint types cover bench soak clean
+
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+CHECKED := $(wildcard tests benchmarks docs/examples tools)
+ROOMS := core store tui cli
+
+help:
+	@echo "make run     run a small lively job and show what it cost"
+	@echo "make test    run the tests"
+	@echo "make check   everything that has to pass: format, ruff, mypy, tests"
+	@echo "make format  format the code    make lint   ruff only    make types  mypy only"
+	@echo "make cover   tests with coverage; core and store have to reach 90 %"
+	@echo "make bench   measure jobtop itself     make soak  the long tests     make clean"
+
+$(BIN)/python:
+	@echo "setting up $(VENV) (once, about a minute)"
+	@tools/make-venv $(VENV) $(PYTHON)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	@$(PIP) -e '.[dev,bench]'
+	@touch $@
+
+run: $(VENV)/.installed
+	@mkdir -p build
+	$(BIN)/python -m jobtop run --name hello-jobtop --record build/hello-jobtop.json -- $(BIN)/python docs/examples/lively.py
+	@echo
+	$(BIN)/python -m jobtop show $$($(BIN)/python -c 'import json; print(json.load(open("build/hello-jobtop.json"))["id"])')
+	@echo
+	$(BIN)/python -m jobtop history
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: lint types test
+
+format: $(VENV)/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed
+	@rm -rf build/types && mkdir -p build/types/jobtop
+	@cd build/types/jobtop && for name in $(notdir $(wildcard jobtop/*.py)) py.typed; do ln -s ../../../jobtop/$$name; done
+	@cd build/types/jobtop && for room in $(ROOMS); do ln -s ../../../$$room; done
+	$(BIN)/mypy build/types/jobtop $(CHECKED)
+
+cover: $(VENV)/.installed
+	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/coverage report
+	$(BIN)/coverage report --include='core/*,store/*' --fail-under=90
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+soak: $(VENV)/.installed
+	$(BIN)/python -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache
+	find jobtop $(ROOMS) tests docs tools -name __pycache__ -prune -exec rm -rf {} +
