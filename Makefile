@@ -8,7 +8,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
-CHECKED := $(wildcard tests benchmarks docs/examples tools)
+CHECKED := $(wildcard tests benchmarks docs/examples)
 ROOMS := core store tui cli
 
 help:

@@ -15,9 +15,9 @@ def open_standard_descriptors() -> None:
             # The lowest free number is this one, since those below were seen to; jobs have to inherit it.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     # Python leaves None for a stream whose descriptor was closed when it started.
-    sys.stdin = sys.stdin or open(0)
-    sys.stdout = sys.stdout or open(1, "w")
-    sys.stderr = sys.stderr or open(2, "w")
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def main() -> int:

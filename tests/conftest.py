@@ -1,0 +1,59 @@
+"""Fixtures: a clean home, a jobtop to call in it, the same as an unprivileged user, and the real components."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import unprivileged as unprivileged_user
+from support import ROOT, Jobtop, clean_environment, require
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """$JOBTOP_HOME, empty and not yet made, in an environment without anybody's settings."""
+    environment = clean_environment(tmp_path)
+    for key in os.environ.keys() - environment.keys() - {"PYTEST_CURRENT_TEST"}:
+        monkeypatch.delenv(key)
+    monkeypatch.setenv("HOME", environment["HOME"])
+    monkeypatch.setenv("JOBTOP_HOME", environment["JOBTOP_HOME"])
+    return Path(environment["JOBTOP_HOME"])
+
+
+@pytest.fixture
+def jobtop(tmp_path: Path) -> Jobtop:
+    """jobtop as whoever runs the tests, with a home of its own: `jobtop("run", "--", "true").returncode`."""
+    return Jobtop(sys.executable, tmp_path, clean_environment(tmp_path))
+
+
+@pytest.fixture(scope="session")
+def unprivileged_installation() -> Iterator[unprivileged_user.Installation]:
+    """The copy behind `unprivileged`, made once."""
+    with unprivileged_user.installation() as installation:
+        yield installation
+
+
+@pytest.fixture
+def unprivileged(unprivileged_installation: unprivileged_user.Installation) -> Jobtop:
+    """jobtop as a user without privileges, with a home of its own; called like the fixture `jobtop`."""
+    return unprivileged_installation.new_home()
+
+
+@pytest.fixture(scope="session")
+def root() -> None:
+    """For tests that need root."""
+    if os.geteuid() != 0:
+        require("root", "the tests do not run as root")
+
+
+@pytest.fixture(scope="session")
+def uml_kernel() -> Path:
+    """A user-mode Linux kernel, which gives a machine with a pure cgroup v2 tree."""
+    unpacked = ROOT / "build/uml/usr/bin/linux.uml"
+    found = str(unpacked) if unpacked.exists() else shutil.which("linux.uml")
+    if found is None:
+        require("uml", "linux.uml is neither in build/uml nor installed (Debian: user-mode-linux)")
+    return Path(found)

@@ -1,0 +1,94 @@
+"""What tests share and import: where the checkout is, how to wait, how to run jobtop, when a skip is a failure."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("core", "store", "tui", "cli")
+PACKAGES = ("jobtop", *ROOMS)
+
+T = TypeVar("T")
+
+
+def require(component: str, reason: str) -> NoReturn:
+    """Skip because the component is missing; fail instead where $REQUIRE_REAL names it, as in CI."""
+    if component in os.environ.get("REQUIRE_REAL", "").split():
+        pytest.fail(f"{component} is required here, but {reason}", pytrace=False)
+    pytest.skip(f"{component}: {reason}")
+
+
+def wait_for(condition: Callable[[], T | None], deadline: float = 10.0) -> T:
+    """The first truthy answer of the condition; fails when there is none within the deadline, in seconds."""
+    end = time.monotonic() + deadline
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            pytest.fail(f"waited {deadline:g} s for {getattr(condition, '__qualname__', condition)}")
+        time.sleep(0.01)
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """This environment without anybody's settings, with the home directory and jobtop's state below `home`."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("JOBTOP_", "XDG_", "PYTHON"))}
+    return kept | {"HOME": str(home), "JOBTOP_HOME": str(home / "state")}
+
+
+@dataclass(frozen=True, slots=True)
+class Jobtop:
+    """A jobtop to call: `jobtop("history", "--json")`; everything it writes stays below `home`."""
+
+    python: str
+    home: Path
+    env: Mapping[str, str]
+    prefix: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> Path:
+        """The state directory, $JOBTOP_HOME."""
+        return Path(self.env["JOBTOP_HOME"])
+
+    def command(self, *args: str) -> list[str]:
+        """The whole command line, for tests that start it themselves (with `env` and `cwd=home`)."""
+        return [*self.prefix, self.python, "-m", "jobtop", *args]
+
+    def __call__(
+        self,
+        *args: str,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run it to its end; standard input is empty unless given, `env` is added to the clean environment."""
+        return subprocess.run(
+            self.command(*args),
+            input=stdin or "",
+            env={**self.env, **(env or {})},
+            cwd=cwd or self.home,
+            timeout=timeout,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+
+    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start it and return at once, with pipes on all three streams; the caller ends it."""
+        return subprocess.Popen(
+            self.command(*args),
+            env={**self.env, **(env or {})},
+            cwd=self.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
