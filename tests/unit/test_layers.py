@@ -1,0 +1,151 @@
+"""Imports point one way, cli → tui → store → core; every library has one owner; headless verbs stay light."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import PACKAGES, ROOT, Jobtop
+
+LAYERS = ("jobtop.core", "jobtop.store", "jobtop.tui", "jobtop.cli")
+OWNERS = {
+    "click": "jobtop.cli",
+    "docker": "jobtop.core.collectors.docker",
+    "plotext": "jobtop.tui.plot",
+    "psutil": "jobtop.core",
+    "pynvml": "jobtop.core.collectors.nvidia",
+    "rich": "jobtop.tui",
+    "sqlite3": "jobtop.store",
+    "sqlite_utils": "jobtop.store",
+    "textual": "jobtop.tui",
+}
+HEAVY = {"docker", "plotext", "psutil", "pynvml", "rich", "sqlite_utils", "textual"}
+
+
+def module_name(path: Path) -> str:
+    """The name a file below the checkout imports as: core/units.py is jobtop.core.units."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "jobtop" else ("jobtop", *parts)
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def is_within(module: str, owner: str) -> bool:
+    """Whether the module is the owner or lies below it."""
+    return module == owner or module.startswith(f"{owner}.")
+
+
+def imported_modules(module: str, source: str) -> Iterator[str]:
+    """Everything the source imports, at whatever depth, as absolute names; `from a import b` gives a.b."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=origin, names=names, level=0):
+                yield from (f"{origin}.{alias.name}" for alias in names)
+            case ast.ImportFrom(module=origin, names=names, level=level):
+                parent = ".".join(module.split(".")[:-level])
+                yield from (".".join(filter(None, (parent, origin, alias.name))) for alias in names)
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield name
+
+
+def layer(module: str) -> int | None:
+    """The height of the room a module belongs to; None for the face and for other libraries."""
+    return next((height for height, room in enumerate(LAYERS) if is_within(module, room)), None)
+
+
+def violations(module: str, source: str) -> list[str]:
+    """What the module imports and must not: a room above its own, or a library that another module owns."""
+    own = layer(module)
+    wrong = []
+    for imported in imported_modules(module, source):
+        other = layer(imported)
+        if own is not None and other is not None and other > own:
+            wrong.append(f"{module} imports {imported}, a room above its own")
+        if own is not None and is_within(imported, "jobtop") and other is None and imported != "jobtop.__version__":
+            wrong.append(f"{module} imports {imported} from the face of the package")
+        library = imported.split(".")[0]
+        if library in OWNERS and not is_within(module, OWNERS[library]):
+            wrong.append(f"{module} imports {library}, which belongs to {OWNERS[library]}")
+    return wrong
+
+
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_a_module_imports_only_what_lies_below_it_and_what_it_owns(path: Path) -> None:
+    # A relative import in __init__.py counts from the package itself.
+    module = module_name(path) + (".__init__" if path.name == "__init__.py" else "")
+    assert violations(module, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("jobtop.core.runner", "from jobtop.store import jobs"),
+        ("jobtop.core.runner", "import jobtop.store.jobs"),
+        ("jobtop.core.runner", "from jobtop import tui"),
+        ("jobtop.core.runner", "from ..store import jobs"),
+        ("jobtop.core.__init__", "from ..store import jobs"),
+        ("jobtop.core.collectors.proc", "from ... import cli"),
+        ("jobtop.core.runner", "def late():\n    from jobtop.cli.main import main"),
+        ("jobtop.store.jobs", "import importlib\nimportlib.import_module('jobtop.tui')"),
+        ("jobtop.tui.app", "from jobtop.cli import output"),
+        ("jobtop.core.runner", "from jobtop.__main__ import main"),
+        ("jobtop.core.runner", "import sqlite3"),
+        ("jobtop.core.runner", "from sqlite3 import connect"),
+        ("jobtop.cli.show", "from rich.table import Table"),
+        ("jobtop.store.jobs", "import click"),
+        ("jobtop.core.collectors.docker_extra", "import docker"),
+        ("jobtop.core.collectors.amd", "import pynvml"),
+        ("jobtop.cli.plot", "import plotext as plt"),
+    ],
+)
+def test_a_wrong_import_is_noticed(module: str, source: str) -> None:
+    assert len(violations(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("jobtop.cli.run", "from jobtop.core.units import parse_size\nfrom jobtop.store import jobs\nimport click"),
+        ("jobtop.store.jobs", "from . import schema\nfrom ..core import model\nimport sqlite3"),
+        ("jobtop.core.collectors.docker", "import docker"),
+        ("jobtop.core.runner", "from jobtop import __version__"),
+        ("jobtop.__main__", "from jobtop.cli.main import main"),
+    ],
+)
+def test_a_right_import_is_not_complained_about(module: str, source: str) -> None:
+    assert violations(module, source) == []
+
+
+def test_the_shim_imports_nothing_but_the_standard_library() -> None:
+    source = (ROOT / "core" / "shim.py").read_text(encoding="utf-8")
+    libraries = {name.split(".")[0] for name in imported_modules("jobtop.core.shim", source)}
+    assert libraries - sys.stdlib_module_names == set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--version",), ("--help",), ("history",), ("run", "--", "true"), ("doctor",)],
+    ids=" ".join,
+)
+def test_a_headless_verb_imports_no_heavy_library(jobtop: Jobtop, arguments: tuple[str, ...]) -> None:
+    finished = jobtop(*arguments, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    reports = [line for line in finished.stderr.splitlines() if line.startswith("import time:")]
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in reports}
+    assert finished.returncode == 0, finished.stderr
+    assert "jobtop" in imported
+    assert imported & HEAVY == set()
+
+
+def test_the_version_is_printed_without_importing_click(jobtop: Jobtop) -> None:
+    finished = jobtop("--version", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert "jobtop" in finished.stderr
+    assert "click" not in finished.stderr
