@@ -1,0 +1,130 @@
+"""What is installed is what is on disk: no package forgotten in pyproject.toml, no module missing from a wheel."""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import jobtop as installed
+from jobtop.__main__ import main
+from support import PACKAGES, ROOT, Jobtop
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+BUILD = """
+import sys, setuptools.build_meta as backend
+print(getattr(backend, sys.argv[1])(sys.argv[2]))
+"""
+
+
+def installed_path(path: Path) -> str:
+    """Where a file of the checkout belongs once installed: core/units.py goes to jobtop/core/units.py."""
+    relative = path.relative_to(ROOT)
+    return str(relative if relative.parts[0] == "jobtop" else Path("jobtop") / relative)
+
+
+def modules_on_disk() -> set[str]:
+    return {installed_path(path) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+def build(hook: str, source: Path, target: Path) -> Path:
+    """Call a hook of the build backend, as pip does; the result."""
+    command = [sys.executable, "-c", BUILD, hook, str(target)]
+    finished = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    return target / finished.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, since setuptools leaves a build/lib behind that it takes old modules from."""
+    source = tmp_path_factory.mktemp("source")
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, source)
+        elif path.name in PACKAGES:
+            shutil.copytree(path, source / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+    return build("build_sdist", source, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Built from the source distribution, so that what either lacks is missing."""
+    unpacked = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(unpacked, filter="data")
+    (source,) = unpacked.iterdir()
+    return zipfile.ZipFile(io.BytesIO(build("build_wheel", source, tmp_path_factory.mktemp("wheel")).read_bytes()))
+
+
+def test_every_package_on_disk_is_listed() -> None:
+    on_disk = {str(Path(module).parent).replace("/", ".") for module in modules_on_disk()}
+    assert on_disk == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_every_listed_package_is_mapped_to_its_directory() -> None:
+    mapping: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
+    assert set(mapping) == set(PROJECT["tool"]["setuptools"]["packages"])
+    for package, directory in mapping.items():
+        assert installed_path(ROOT / directory) == package.replace(".", "/")
+
+
+def test_every_package_has_an_init_file() -> None:
+    modules = modules_on_disk()
+    assert {str(Path(module).parent / "__init__.py") for module in modules} <= modules
+
+
+def test_a_wheel_built_from_the_sdist_holds_every_module_and_nothing_else_importable(wheel: zipfile.ZipFile) -> None:
+    names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == modules_on_disk() | {"jobtop/py.typed"}
+
+
+def test_a_wheel_carries_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
+    info = f"jobtop-{installed.__version__}.dist-info"
+    assert b"jobtop = jobtop.__main__:main" in wheel.read(f"{info}/entry_points.txt")
+    assert b"Apache License" in wheel.read(f"{info}/licenses/LICENSE")
+
+
+def test_the_version_is_printed_in_one_line(jobtop: Jobtop) -> None:
+    finished = jobtop("--version")
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, f"jobtop {installed.__version__}\n", "")
+
+
+def test_windows_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(sys, "argv", ["jobtop", "history"])
+    assert main() == 125
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+OPENED = """
+import os, sys
+from jobtop.__main__ import open_standard_descriptors
+open_standard_descriptors()
+print("harmless"); print("harmless", file=sys.stderr)
+null = os.stat(os.devnull)
+for number in range(3):
+    if os.path.samestat(os.fstat(number), null) and os.get_inheritable(number):
+        os.write(int(sys.argv[1]), b"%d" % number)
+os.write(int(sys.argv[1]), b" next %d" % os.open(os.devnull, os.O_RDONLY))
+"""
+
+
+@pytest.mark.parametrize("closed", [(), (0,), (1,), (2,), (0, 2), (0, 1, 2)], ids=str)
+def test_closed_standard_descriptors_are_opened_on_dev_null(closed: tuple[int, ...]) -> None:
+    reader, writer = os.pipe()
+    redirections = " ".join(f"{number}>&-" for number in closed)
+    command = ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "-c", OPENED, str(writer)]
+    finished = subprocess.run(command, input=b"", capture_output=True, pass_fds=[writer])
+    os.close(writer)
+    with os.fdopen(reader, "rb") as report:
+        numbers, _, following = report.read().decode().partition(" next ")
+    assert finished.returncode == 0
+    assert numbers == "".join(map(str, closed))
+    assert int(following) > 2
