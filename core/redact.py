@@ -1,0 +1,149 @@
+"""What looks like a password or token, hidden before a command or an environment is shown, exported or sent.
+
+Names decide first (`--token X`, `API_KEY=X`, `X-Api-Key: X`), then the shapes of well-known tokens.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+HIDDEN = "***"
+
+Value = TypeVar("Value")
+
+_STEMS = ("pass", "pwd", "token", "secret", "key", "cred", "auth", "bearer")
+_SECRET_ENDINGS = ("password", "passwords", "passwd", "passphrase", "secret", "secrets", "apikey")
+_SECRET_WORDS = ("token", "authtoken", "accesstoken", "credential", "credentials", "creds", "bearer")
+_SECRET_LAST_WORDS = ("auth", "authorization")
+_OWNERS_OF_A_KEY = ("api", "access", "private", "session", "auth", "encryption", "signing", "account")
+_OWNERS_OF_A_PASS = ("db", "user")
+_INNOCENT_FIRST_WORDS = ("no", "use", "require", "skip", "ask")
+_INNOCENT_LAST_WORDS = """
+    backend budget count counts dir enabled expiry field file format host len length limit method mode name names
+    path policy port prompt provider required scheme server size sock stdin timeout ttl type types uri url
+"""
+_INNOCENT_BEFORE_TOKEN = "bos cls eos mask max min new num pad per sep special unk"
+
+_WORD = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+"
+_NAME = r"[-+~]*[A-Za-z_][\w.-]*"
+_ASSIGNMENT = rf"({_NAME})=(?!$)"
+_SECRET_PLACE = rf"""(?<![\w.+~-])(?:({_NAME})(?:\s*=(?!=)\s*|["']\s*:\s*|:\s+)|(--?[A-Za-z][\w-]*)\s+(?!-))"""
+_QUOTED = r"""(?:"(?:[^"\\]|\\.)*"?|'[^']*'?)"""
+_SCHEME = r"(?i:(?:basic|bearer|digest|negotiate)\s+)?"
+_SCRIPT_VALUE = rf"""{_QUOTED}(?:{_QUOTED}|[^\s;&|"',)}}\]])*|{_SCHEME}(?:[^\s;&|"'\\]|\\.)+"""
+_URL_PASSWORD = r"(://[^\s/:@]*:)[^\s/]+(?=@)"
+_BEARER = r"(?i)(\bbearer\s+)[^\s\"',;]+"
+_SHORTEST_TOKEN = 12
+_TOKEN_SHAPES = (
+    r"gh[opusr]_[A-Za-z0-9]{16,}",
+    r"github_pat_\w{16,}",
+    r"glpat-[\w-]{16,}",
+    r"sk-(?=[A-Za-z]*[0-9])[A-Za-z0-9]{16,}",
+    r"sk-(?:admin|ant|or|proj|svcacct)-[\w-]{16,}",
+    r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
+    r"A[KS]IA[A-Z0-9]{16}",
+    r"AIza[\w-]{35}",
+    r"xox[abeoprs]-[A-Za-z0-9-]{10,}",
+    r"hf_[A-Za-z0-9]{16,}",
+    r"npm_[A-Za-z0-9]{36}",
+    r"pypi-AgE[\w-]{16,}",
+    r"eyJ[\w-]{5,}\.[\w-]{2,}\.[\w-]*",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*)",
+)
+
+
+def redact_command(command: Sequence[str], extra_patterns: Iterable[str] = ()) -> list[str]:
+    """The arguments with every secret-looking value replaced by `***`."""
+    patterns = tuple(extra_patterns)
+    shown: list[str] = []
+    value_follows = False
+    for position, argument in enumerate(command):
+        if value_follows and not _is_option(argument):
+            shown.append(HIDDEN)
+            value_follows = False
+            continue
+        is_script = len(command) == 1 or (position > 0 and _takes_script(command[position - 1]))
+        shown.append(redact_text(argument, patterns) if is_script else _redact_argument(argument, patterns))
+        value_follows = argument.startswith("-") and is_secret(argument) and re.fullmatch(_NAME, argument) is not None
+    return shown
+
+
+def redact_mapping(mapping: Mapping[str, Value], extra_patterns: Iterable[str] = ()) -> dict[str, Value | str]:
+    """The same keys; values hidden where the key is secret, and in part where the value holds a token."""
+    patterns = tuple(extra_patterns)
+
+    def shown(key: str, value: Value) -> Value | str:
+        if value is not None and value != "" and is_secret(key):
+            return HIDDEN
+        return redact_text(value, patterns) if isinstance(value, str) else value
+
+    return {key: shown(key, value) for key, value in mapping.items()}
+
+
+def redact_text(text: str, extra_patterns: Iterable[str] = ()) -> str:
+    """A line of shell, a header or any prose, with what looks secret in it replaced by `***`."""
+    if _holds_stem(text):
+        text = re.sub(_BEARER, rf"\1{HIDDEN}", _hide_named_values(text))
+    if "://" in text:
+        text = re.sub(_URL_PASSWORD, rf"\1{HIDDEN}", text)
+    if len(text) >= _SHORTEST_TOKEN:
+        text = re.sub(rf"(?<![A-Za-z0-9])(?:{'|'.join(_TOKEN_SHAPES)})", HIDDEN, text)
+    for pattern in extra_patterns:
+        text = re.sub(pattern, lambda match: HIDDEN if match[0] else "", text)
+    return text
+
+
+def is_secret(name: str) -> bool:
+    """Whether an option, variable or header of this name carries a secret: `--api-key`, not `--tokenizer`."""
+    if not _holds_stem(name):
+        return False
+    words = [word.lower() for word in re.findall(_WORD, name)]
+    if words[0] in _INNOCENT_FIRST_WORDS or words[-1] in _INNOCENT_LAST_WORDS.split():
+        return False
+    if words[-1] in _SECRET_LAST_WORDS or (words[-1] == "pwd" and len(words) > 1):
+        return True
+    return any(
+        word.endswith(_SECRET_ENDINGS)
+        or (word in _SECRET_WORDS and before not in _INNOCENT_BEFORE_TOKEN.split())
+        or (word == "key" and before in _OWNERS_OF_A_KEY)
+        or (word == "pass" and before in _OWNERS_OF_A_PASS)
+        for before, word in zip(["", *words], words, strict=False)
+    )
+
+
+def _redact_argument(argument: str, patterns: tuple[str, ...]) -> str:
+    """One word of a command: in `PASSWORD=a b` all of the rest is the value, unlike in a line of shell."""
+    start = 0 if _holds_stem(argument) else len(argument)
+    while match := re.compile(_ASSIGNMENT).match(argument, start):
+        if is_secret(match[1]):
+            return redact_text(argument[:start], patterns) + f"{match[1]}={HIDDEN}"
+        start = match.end()
+    return redact_text(argument, patterns)
+
+
+def _hide_named_values(text: str) -> str:
+    pieces: list[str] = []
+    done = 0
+    for place in re.finditer(_SECRET_PLACE, text):
+        if place.start() >= done and is_secret(place[1] or place[2]):
+            value = re.compile(_SCRIPT_VALUE).match(text, place.end())
+            if value is not None:
+                pieces += text[done : place.end()], HIDDEN
+                done = value.end()
+    return "".join(pieces) + text[done:]
+
+
+def _holds_stem(text: str) -> bool:
+    """A cheap first look: most arguments have no secret word in them, and no pattern needs compiling for them."""
+    lowered = text.lower()
+    return any(stem in lowered for stem in _STEMS)
+
+
+def _takes_script(option: str) -> bool:
+    """`-c`, `-lc`, …: what follows is a line of shell."""
+    return option.endswith("c") and option.startswith("-") and not option.startswith("--")
+
+
+def _is_option(argument: str) -> bool:
+    """`--anything` or `-x`; a token may itself start with a single dash."""
+    return argument.startswith("--") or (len(argument) == 2 and argument[0] == "-")
