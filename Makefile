@@ -20,7 +20,6 @@ help:
 	@echo "make bench   measure jobtop itself     make soak  the long tests     make clean"
 
 $(BIN)/python:
-	@echo "setting up $(VENV) (once, about a minute)"
 	@tools/make-venv $(VENV) $(PYTHON)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
