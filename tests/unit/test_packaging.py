@@ -94,6 +94,13 @@ def test_the_version_is_printed_in_one_line(jobtop: Jobtop) -> None:
     assert (finished.returncode, finished.stdout, finished.stderr) == (0, f"jobtop {installed.__version__}\n", "")
 
 
+def test_a_user_without_privileges_can_run_it(unprivileged: Jobtop) -> None:
+    command = [*unprivileged.prefix, unprivileged.python, "-c", "import os, jobtop.core; print(os.geteuid())"]
+    uid = subprocess.run(command, env=unprivileged.env, cwd=unprivileged.home, check=True, capture_output=True).stdout
+    assert int(uid) != 0
+    assert unprivileged("--version").stdout == f"jobtop {installed.__version__}\n"
+
+
 def test_windows_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr(sys, "argv", ["jobtop", "history"])
