@@ -41,7 +41,7 @@ class Installation:
 
 @contextmanager
 def installation() -> Iterator[Installation]:
-    """As root, a copy that everybody can read, since a checkout or an interpreter below /root is closed to others."""
+    """As root, a copy that everybody can read: a checkout or an interpreter in root's home is closed to others."""
     if os.geteuid() != 0:
         with tempfile.TemporaryDirectory(prefix="jobtop-tests-") as directory:
             yield Installation((), sys.executable, Path(directory))
