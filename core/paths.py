@@ -59,7 +59,7 @@ class StatePaths:
 def state_dir(environ: Mapping[str, str]) -> Path:
     """`$JOBTOP_HOME`, else `$XDG_STATE_HOME/jobtop`, else `~/.local/state/jobtop`; always absolute."""
     if chosen := environ.get("JOBTOP_HOME"):
-        return Path(os.path.abspath(_expand_home(chosen, environ)))
+        return absolute_path(chosen, Path(), environ)
     directory = _xdg_dir(environ, "XDG_STATE_HOME", ".local/state")
     if directory is None:
         raise StoreUnavailable("no home directory is known: set JOBTOP_HOME to where jobtop may keep its history")
@@ -71,6 +71,12 @@ def config_files(environ: Mapping[str, str], cwd: Path, root: Path = Path("/")) 
     user = _xdg_dir(environ, "XDG_CONFIG_HOME", ".config")
     users = () if user is None else (user / "jobtop" / "config.toml",)
     return (cwd / PROJECT_CONFIG, *users, root / "etc" / "jobtop" / "config.toml")
+
+
+def absolute_path(path: str, base: Path, environ: Mapping[str, str]) -> Path:
+    """The path a user wrote: `~` is the home of `environ`, anything relative is below `base`."""
+    home = _home(environ) if path == "~" or path.startswith("~/") else None
+    return Path(os.path.abspath(base / (path if home is None else f"{home}{path[1:]}")))
 
 
 def hostname(nodename: str | None = None) -> str:
@@ -106,8 +112,3 @@ def _home(environ: Mapping[str, str]) -> Path | None:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
         return None
-
-
-def _expand_home(path: str, environ: Mapping[str, str]) -> str:
-    home = _home(environ) if path == "~" or path.startswith("~/") else None
-    return path if home is None else f"{home}{path[1:]}"

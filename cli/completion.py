@@ -1,0 +1,38 @@
+"""`jobtop completion`, and what a shell can complete an id to."""
+
+import os
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from jobtop.core.errors import JobtopError
+from jobtop.core.units import printable
+
+
+def job_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids that begin like this, with the names of their jobs; nothing rather than an error."""
+    from jobtop.cli.app import App
+
+    try:
+        found = App((), False, "never", os.environ).jobs().ids(incomplete)
+    except JobtopError:
+        return []
+    return [CompletionItem(job_id[:8], help=printable(name)) for job_id, name in found]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> int:
+    """Print the completion script of a shell.
+
+    \b
+    bash:  jobtop completion bash > ~/.local/share/bash-completion/completions/jobtop
+    zsh:   jobtop completion zsh > a directory of your $fpath, as _jobtop
+    fish:  jobtop completion fish > ~/.config/fish/completions/jobtop.fish
+    """
+    from jobtop.cli.main import jobtop
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    print(kind(jobtop, {}, "jobtop", "_JOBTOP_COMPLETE").source())
+    return 0

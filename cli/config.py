@@ -1,0 +1,46 @@
+"""`jobtop config`: every setting, its value and where that came from; and the word that a file may be obeyed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.output import Column, format_options, print_shapes, table
+from jobtop.core.config import trust
+from jobtop.core.errors import BadValue
+from jobtop.core.paths import PROJECT_CONFIG
+
+
+@click.group(invoke_without_command=True)
+@format_options
+@click.pass_context
+def config(ctx: click.Context, style: str) -> int:
+    """Print every setting, its value and where it came from."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    rows = list(ctx.obj.config.rows())
+    if style == "table":
+        print(table((Column("KEY"), Column("VALUE", widest=60), Column("FROM", widest=80)), map(words, rows)))
+    else:
+        print_shapes(style, [{"key": key, "value": value, "origin": origin} for key, value, origin in rows])
+    return 0
+
+
+def words(row: tuple[str, Any, str]) -> tuple[str, str, str]:
+    key, value, origin = row
+    return key, value if isinstance(value, str) else json.dumps(value), origin
+
+
+@config.command("trust")
+@click.argument("path", required=False)
+@click.pass_obj
+def trust_file(app: App, path: str | None) -> int:
+    """Let the actions in ./jobtop.toml, as it is now, be carried out."""
+    file = Path(path or PROJECT_CONFIG).absolute()
+    if not file.is_file():
+        raise BadValue(f"{file}: there is no such file to trust")
+    trust(file, app.paths.root)
+    print(f"{file} is trusted as it is now; change it and it is not")
+    return 0

@@ -1,0 +1,179 @@
+"""stop, kill, pause, resume, wait, rm: verbs that act on jobs named by id."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.completion import job_ids
+from jobtop.core.collectors.proc import is_alive, send, send_to_members
+from jobtop.core.errors import UsageError
+from jobtop.core.model import Job, StopRequest
+from jobtop.core.shim import descendants, stat_fields
+from jobtop.store.jobs import Jobs, event
+from jobtop.store.reconcile import paused_or_running, reconcile_one
+
+POLL_SECONDS = 0.05
+KILL_SECONDS = 10.0
+references = click.argument("references", metavar="ID…", nargs=-1, required=True, shell_complete=job_ids)
+
+
+@click.command()
+@references
+@click.pass_obj
+def stop(app: App, references: tuple[str, ...]) -> int:
+    """Stop jobs: TERM to all their processes, their grace, then KILL. Waits until they are gone."""
+
+    def ask(jobs: Jobs, job: Job) -> None:
+        request(jobs, job, "jobtop stop")
+        if job.shim is not None and not send(job.shim, signal.SIGTERM):
+            app.warn(f"job {job.id[:8]} ended by itself just now")
+
+    return end(app, references, ask, lambda job: job.grace_seconds + KILL_SECONDS)
+
+
+@click.command()
+@references
+@click.pass_obj
+def kill(app: App, references: tuple[str, ...]) -> int:
+    """Kill jobs: KILL to all their processes, until none is left."""
+
+    def ask(jobs: Jobs, job: Job) -> None:
+        request(jobs, job, "jobtop kill")
+
+    return end(app, references, ask, lambda _: KILL_SECONDS, by_force=True)
+
+
+def end(
+    app: App,
+    references: tuple[str, ...],
+    ask: Callable[[Jobs, Job], None],
+    patience: Callable[[Job], float],
+    by_force: bool = False,
+) -> int:
+    """Ask every job, then wait for every one; 1 if one is still there."""
+    jobs, targets = resolved(app, references)
+    targets = [job for job in targets if is_here(app, job)]
+    for job in targets:
+        ask(jobs, job)
+    deadline = time.monotonic() + max([patience(job) for job in targets], default=0)
+    left = targets
+    while left and time.monotonic() < deadline:
+        if by_force:
+            for job in left:
+                send_to_members(shim_of(job), signal.SIGKILL)
+        left = [job for job in left if is_alive(shim_of(job))]
+        if left:
+            time.sleep(POLL_SECONDS)
+    for job in targets:
+        settle(app, jobs, job)
+    for job in left:
+        app.warn(f"job {job.id[:8]} still has {len(descendants(shim_of(job).pid))} processes that cannot be ended")
+    return 1 if left else 0
+
+
+@click.command()
+@references
+@click.pass_obj
+def pause(app: App, references: tuple[str, ...]) -> int:
+    """Make jobs stand still: STOP to all their processes."""
+    return set_paused(app, references, True)
+
+
+@click.command()
+@references
+@click.pass_obj
+def resume(app: App, references: tuple[str, ...]) -> int:
+    """Let paused jobs go on: CONT to all their processes."""
+    return set_paused(app, references, False)
+
+
+def set_paused(app: App, references: tuple[str, ...], paused: bool) -> int:
+    jobs, targets = resolved(app, references)
+    for job in targets:
+        if not is_here(app, job):
+            continue
+        shim = shim_of(job)
+        deadline = time.monotonic() + KILL_SECONDS
+        # A process forked while its parent was being stopped is met in the next round.
+        while send_to_members(shim, signal.SIGSTOP if paused else signal.SIGCONT) and paused:
+            if all_stopped(shim.pid) or time.monotonic() > deadline:
+                break
+        jobs.change(job.id, lambda row: paused_or_running(row, paused))
+    return 0
+
+
+def all_stopped(shim_pid: int) -> bool:
+    states = [fields[0] for pid in descendants(shim_pid) if (fields := stat_fields(pid))]
+    return all(state in "TtZX" for state in states)
+
+
+@click.command()
+@references
+@click.pass_obj
+def wait(app: App, references: tuple[str, ...]) -> int:
+    """Wait until jobs have ended; exit code 1 if one of them did not succeed."""
+    jobs, targets = resolved(app, references)
+    while True:
+        targets = [job if job.status.ended else settle(app, jobs, job) for job in targets]
+        if all(job.status.ended for job in targets):
+            return 0 if all(job.status == "success" for job in targets) else 1
+        time.sleep(POLL_SECONDS * 2)
+
+
+@click.command()
+@references
+@click.pass_obj
+def rm(app: App, references: tuple[str, ...]) -> int:
+    """Forget ended jobs: their records, output, and what would be needed to run them again."""
+    jobs, targets = resolved(app, references)
+    for job in targets:
+        if not job.status.ended or (job.shim is not None and is_alive(job.shim)):
+            raise UsageError(f"job {job.id[:8]} still runs: jobtop stop {job.id[:8]} first")
+    for job in targets:
+        jobs.delete(job)
+        shutil.rmtree(app.paths.job(job.id), ignore_errors=True)
+        app.paths.spec(job.id).unlink(missing_ok=True)
+    return 0
+
+
+def resolved(app: App, references: tuple[str, ...]) -> tuple[Jobs, list[Job]]:
+    """Every job that was named, or an error before anything is done to any."""
+    jobs = app.jobs()
+    return jobs, list({job.id: job for job in map(jobs.find, references)}.values())
+
+
+def is_here(app: App, job: Job) -> bool:
+    """Whether there is something to act on; why not is said."""
+    if job.host != app.paths.host:
+        raise UsageError(f"job {job.id[:8]} runs on {job.host}: act on it there")
+    if job.shim is None or not is_alive(job.shim):
+        app.warn(f"job {job.id[:8]} is not running ({job.status})")
+        return False
+    if os.getuid() not in (0, os.stat(f"/proc/{job.shim.pid}").st_uid):
+        raise UsageError(f"job {job.id[:8]} belongs to {job.user}")
+    return True
+
+
+def shim_of(job: Job):  # type: ignore[no-untyped-def]
+    assert job.shim is not None
+    return job.shim
+
+
+def request(jobs: Jobs, job: Job, by: str) -> None:
+    """Say who asked before it is done, so that the end is read right whatever happens to us."""
+    asked = StopRequest(by, time.time())
+    jobs.change(job.id, lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=by),)))
+
+
+def settle(app: App, jobs: Jobs, job: Job) -> Job:
+    """The job as it stands now; finished by us if nobody else does."""
+    found = jobs.find(job.id)
+    if found.settled or (found.recorder is not None and is_alive(found.recorder) and not found.status.ended):
+        return found
+    return reconcile_one(jobs, app.paths, found)

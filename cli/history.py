@@ -1,0 +1,89 @@
+"""`jobtop history`: the jobs of the store as a table or as data."""
+
+import time
+from typing import Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.output import Column, format_options, print_shapes, table
+from jobtop.cli.summary import GLYPHS
+from jobtop.cli.values import Duration
+from jobtop.core.clock import local
+from jobtop.core.errors import StoreUnavailable
+from jobtop.core.model import Job, Status
+from jobtop.core.units import format_bytes, format_duration
+
+COLUMNS = (
+    Column("ID"),
+    Column("NAME", widest=32),
+    Column("STATUS"),
+    Column("STARTED"),
+    Column("TIME", right=True),
+    Column("CPU", right=True),
+    Column("MEMORY", right=True),
+    Column("EXIT", right=True),
+)
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1), default=10, metavar="N", help="How many; 10 by default.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--tool", metavar="T", help="Only jobs of this tool.")
+@click.option(
+    "--status", "statuses", multiple=True, type=click.Choice(list(Status)), help="Only these; may be repeated."
+)
+@click.option("--name", metavar="GLOB", help="Only jobs whose name fits, such as 'train*'.")
+@click.option("--tag", metavar="K[=V]", help="Only jobs with this tag.")
+@click.option("--since", type=Duration(), help="Only jobs begun within this time, such as 7d.")
+@click.option("--sort", default="seq", metavar="KEY", help="start end duration cpu efficiency memory read write name …")
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@format_options
+@click.pass_obj
+def history(app: App, style: str, everything: bool, **options: Any) -> int:
+    """List past and present jobs, the newest first."""
+    from jobtop.store.jobs import Query
+
+    since = options["since"]
+    query = Query(
+        tool=options["tool"],
+        statuses=tuple(map(str, options["statuses"])),
+        name_glob=options["name"],
+        tag=options["tag"],
+        since=None if since is None else time.time() - since,
+        sort=options["sort"],
+        reverse=options["reverse"],
+        limit=None if everything else options["limit"],
+    )
+    try:
+        jobs = app.jobs().select(query)
+    except StoreUnavailable:
+        if app.paths.store.exists():
+            raise
+        jobs = []
+    if style != "table":
+        print_shapes(style, [job.to_json() for job in jobs])
+    elif jobs:
+        print(table(COLUMNS, map(row, jobs)))
+    else:
+        print(f"No jobs in {app.paths.store}. To record one: jobtop run -- COMMAND")
+    return 0
+
+
+def row(job: Job) -> tuple[str, ...]:
+    ended = "" if job.exit_code is None and job.signal is None else str(job.exit_code)
+    if job.signal is not None:
+        from jobtop.core.evidence import signal_name
+
+        ended = signal_name(job.signal)
+    running = time.time() - job.start_time if job.start_time and not job.status.ended else None
+    return (
+        job.id[:8],
+        job.name,
+        f"{GLYPHS[job.status]} {job.status}",
+        local(job.start_time or job.submitted_at),
+        format_duration(job.duration_seconds if running is None else running),
+        format_duration(job.usage.cpu_total_seconds),
+        format_bytes(job.usage.memory_peak_bytes),
+        ended or "–",
+    )

@@ -1,0 +1,126 @@
+"""`jobtop logs`: the output of a job, whole, its end, or as it comes."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.completion import job_ids
+from jobtop.core.errors import UnknownJob
+from jobtop.core.model import Job
+from jobtop.core.units import format_bytes, printable
+from jobtop.store.jobs import Jobs
+from jobtop.store.reconcile import reconcile_one
+
+CHUNK_BYTES = 256 * 1024
+POLL_SECONDS = 0.2
+
+
+@click.command()
+@click.argument("reference", metavar="ID", shell_complete=job_ids)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--stdout", "only", flag_value="stdout", help="Only its standard output.")
+@click.option("--stderr", "only", flag_value="stderr", help="Only its standard error.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
+@click.option("--raw", is_flag=True, help="Control characters too, when printing to a terminal.")
+@click.pass_obj
+def logs(app: App, reference: str, follow: bool, only: str | None, tail: int | None, raw: bool) -> int:
+    """Print what a job wrote: its standard output to ours, its standard error to ours."""
+    jobs = app.jobs()
+    job = jobs.find(reference)
+    directory = app.paths.job(job.id)
+    if not directory.is_dir():
+        raise UnknownJob(f"the output of job {job.id[:8]} is not on this machine (it ran on {job.host})")
+    readers = [
+        LogReader(directory / f"{stream}.log", number, raw)
+        for number, stream in ((1, "stdout"), (2, "stderr"))
+        if only in (None, stream)
+    ]
+    for reader in readers:
+        if tail is not None:
+            reader.skip_to_tail(tail)
+    marks = jobs.marks(job) if tail is None and len(readers) == 2 else []
+    for _, stdout_bytes, stderr_bytes in marks:
+        readers[0].print(stdout_bytes)
+        readers[1].print(stderr_bytes)
+    while True:
+        over = not follow or has_ended(app, jobs, job)
+        for reader in readers:
+            reader.print(None)
+        if over:
+            return 0
+        time.sleep(POLL_SECONDS)
+
+
+def has_ended(app: App, jobs: Jobs, job: Job) -> bool:
+    """Whether nothing more will come."""
+    found = jobs.find(job.id)
+    if not found.status.ended and (app.paths.job(job.id) / "ended").exists():
+        found = reconcile_one(jobs, app.paths, found) if found.recorder is None else found
+    return found.settled or (found.status.ended and "left_running" not in found.flags)
+
+
+class LogReader:
+    """One log file, read onwards; the middle of a log that was too long is a hole, and said to be one."""
+
+    def __init__(self, path: Path, target: int, raw: bool) -> None:
+        self.path, self.target = path, target
+        self.plain = raw or not os.isatty(target)
+        self.offset = 0
+
+    def skip_to_tail(self, count: int) -> None:
+        """Move to where the last `count` lines begin."""
+        try:
+            with self.path.open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                begin, newlines = end, 0
+                while begin > 0 and newlines <= count:
+                    begin = max(0, begin - CHUNK_BYTES)
+                    file.seek(begin)
+                    block = file.read(min(CHUNK_BYTES, end - begin))
+                    newlines += block.count(b"\n")
+                file.seek(begin)
+                text = file.read(end - begin)
+        except FileNotFoundError:
+            return
+        lines = text.splitlines(keepends=True)
+        self.offset = end - sum(map(len, lines[len(lines) - count :] if count else []))
+
+    def print(self, until: int | None) -> None:
+        """Everything from where we are to `until`, or to the end."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            end = os.fstat(fd).st_size if until is None else min(until, os.fstat(fd).st_size)
+            while self.offset < end:
+                self._step(fd, end)
+        finally:
+            os.close(fd)
+
+    def _step(self, fd: int, end: int) -> None:
+        try:
+            data_at = os.lseek(fd, self.offset, os.SEEK_DATA)
+        except OSError:  # ENXIO: nothing but hole from here on
+            data_at = end
+        if data_at > self.offset:
+            self._write(f"[jobtop: {format_bytes(data_at - self.offset)} left out here: run.log_max]\n".encode())
+            self.offset = data_at
+            return
+        data = os.pread(
+            fd, min(CHUNK_BYTES, end - self.offset, os.lseek(fd, self.offset, os.SEEK_HOLE) - self.offset), self.offset
+        )
+        self.offset += len(data)
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if not self.plain:
+            lines = data.decode("utf-8", "replace").split("\n")
+            data = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines).encode()
+        stream = sys.stdout.buffer if self.target == 1 else sys.stderr.buffer
+        stream.write(data)
+        stream.flush()

@@ -1,0 +1,121 @@
+"""The face of the verbs: finds the one that was asked for, imports only that, turns errors into one line."""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from jobtop import __version__
+from jobtop.cli.app import App
+from jobtop.core.errors import ExitCode, JobtopError, did_you_mean
+
+VERBS = {
+    "run": ("jobtop.cli.run:run", "Run a command and record exactly what it cost."),
+    "history": ("jobtop.cli.history:history", "List past and present jobs, the newest first."),
+    "show": ("jobtop.cli.show:show", "Show one job: how it went, why it ended, what it used."),
+    "logs": ("jobtop.cli.logs:logs", "Print the output a job wrote."),
+    "wait": ("jobtop.cli.control:wait", "Wait until jobs have ended; 1 if one did not succeed."),
+    "stop": ("jobtop.cli.control:stop", "Stop jobs: TERM, their grace, then KILL."),
+    "kill": ("jobtop.cli.control:kill", "Kill jobs at once."),
+    "pause": ("jobtop.cli.control:pause", "Make jobs stand still."),
+    "resume": ("jobtop.cli.control:resume", "Let paused jobs go on."),
+    "rm": ("jobtop.cli.control:rm", "Forget ended jobs: record, output and all."),
+    "selftest": ("jobtop.cli.selftest:selftest", "Measure loads of known cost and compare."),
+    "doctor": ("jobtop.cli.doctor:doctor", "Say what works here, what does not, and the remedy."),
+    "config": ("jobtop.cli.config:config", "Print every setting and where its value came from."),
+    "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
+}
+ALIASES = {"job-history": "history", "job-details": "show"}
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        target = VERBS.get(ALIASES.get(name, name))
+        if target is None:
+            return None
+        import importlib
+
+        module, _, attribute = target[0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None:
+            hint = did_you_mean(args[0], (*VERBS, *ALIASES))
+            ctx.fail(f'there is no verb "{args[0]}"{hint}; to run a command: jobtop run -- {args[0]} …')
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set any configuration key for this call.")
+@click.option("-v", "--verbose", is_flag=True, help="Say on standard error what is also written to the log.")
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in what is printed."
+)
+@click.version_option(__version__, message="jobtop %(version)s")
+@click.pass_context
+def jobtop(ctx: click.Context, sets: tuple[str, ...], verbose: bool, color: str) -> None:
+    """`top` for jobs, with a memory: run them, measure exactly what each used, keep it, look it up."""
+    ctx.obj = App(sets, verbose, color, os.environ)
+
+
+def main() -> int:
+    """Run the verb in sys.argv; the exit code. Whatever goes wrong is one line on standard error."""
+    try:
+        result = jobtop.main(prog_name="jobtop", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else ExitCode.OK
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        verb = error.ctx.command_path if error.ctx else "jobtop"
+        return complain(f"{_lower(error.format_message())} (see {verb} --help)", ExitCode.USAGE)
+    except click.ClickException as error:
+        return complain(error.format_message(), ExitCode.USAGE)
+    except JobtopError as error:
+        return complain(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has left; Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except Exception as error:
+        return _internal(error)
+
+
+def complain(text: str, code: int) -> int:
+    from jobtop.core.units import printable
+
+    print(f"jobtop: {printable(text)}", file=sys.stderr)
+    return code
+
+
+def _internal(error: Exception) -> int:
+    """Our own mistake: one line for the user, the traceback into the log."""
+    import traceback
+
+    from jobtop.core.journal import write
+    from jobtop.core.paths import StatePaths, hostname, state_dir
+
+    try:
+        log = StatePaths(state_dir(os.environ), hostname()).log
+        write(log, "ERROR", "".join(traceback.format_exception(error)).rstrip())
+        where = f"; the details are in {log}"
+    except (OSError, JobtopError):
+        where = ""
+    return complain(f"a mistake in jobtop itself: {type(error).__name__}: {error}{where}", ExitCode.FAILED)
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:].rstrip(".")

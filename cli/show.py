@@ -1,0 +1,109 @@
+"""`jobtop show`: everything known about one job."""
+
+import shlex
+import time
+from typing import Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.completion import job_ids
+from jobtop.cli.output import format_options, print_shapes
+from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words
+from jobtop.core.clock import local
+from jobtop.core.model import Job
+from jobtop.core.units import format_bytes, format_duration, printable
+
+
+@click.command()
+@click.argument("reference", metavar="ID", shell_complete=job_ids)
+@format_options
+@click.pass_obj
+def show(app: App, reference: str, style: str) -> int:
+    """Show one job: how it went, why it ended, what it used, and where each number came from."""
+    jobs = app.jobs()
+    job = jobs.find(reference)
+    if style != "table":
+        print_shapes(style, [job.to_json()], single=True)
+        return 0
+    color = app.colored(1)
+    print(f"{printable(job.name)}  {colored(f'{GLYPHS[job.status]} {job.status}', job.status, color)}  {job.id}")
+    for title, value in facts(job):
+        first, *rest = value.split("\n")
+        print(f"  {title:<10}{first}")
+        for line in rest:
+            print(f"  {'':<10}{line}")
+    begun = job.start_time or job.submitted_at or 0.0
+    for number, happened in enumerate(jobs.events(job)):
+        after = f"+{format_duration(max(0.0, happened.at - begun))}"
+        words = " ".join(printable(str(value)) for value in happened.detail.values() if value is not None)
+        print(f"  {'timeline' if number == 0 else '':<10}{after:>9}  {happened.kind} {words}".rstrip())
+    return 0
+
+
+def facts(job: Job) -> list[tuple[str, str]]:
+    """The lines of the page that have something to say."""
+    usage, monitor = job.usage, job.monitor
+    elapsed = job.duration_seconds
+    if elapsed is None and job.start_time and not job.status.ended:
+        elapsed = time.time() - job.start_time
+    rows: list[tuple[str, Any]] = [
+        ("reason", printable(job.reason) if job.reason else None),
+        ("command", printable(shlex.join(job.command))),
+        ("in", printable(job.cwd)),
+        ("where", f"{printable(job.user)} on {printable(job.host)}" + (f", pid {job.pid}" if job.pid else "")),
+        ("when", f"{local(job.start_time)} to {local(job.end_time)}, {format_duration(elapsed)}"),
+        ("exit", exit_words(job)),
+        ("cpu", cpu_words(job)),
+        ("memory", memory_words(job) + cgroup_words(job)),
+        ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
+        ("calls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
+        ("faults", f"{number(usage.faults_major)} major, {number(usage.faults_minor)} minor"),
+        ("switches", f"{number(usage.switches_voluntary)} voluntary, {number(usage.switches_involuntary)} forced"),
+        ("processes", f"{number(usage.processes_seen)} seen, {number(usage.processes_peak)} at once"),
+        ("declared", limit_words(job)),
+        ("flags", ", ".join(job.flags)),
+        ("sources", ", ".join(f"{key} from {value}" for key, value in job.sources.items())),
+        ("incomplete", "\n".join(map(printable, job.incomplete))),
+        ("tool", printable(job.tool) if job.tool else None),
+        ("tags", pairs(job.tags)),
+        ("params", pairs(job.params)),
+        ("note", printable(job.note) if job.note else None),
+        ("external", printable(job.external_id) if job.external_id else None),
+        ("parent", job.parent_id),
+        ("watching", f"cost {format_duration(monitor.cpu_seconds)} of CPU" if monitor.cpu_seconds else None),
+    ]
+    return [(title, value) for title, value in rows if value]
+
+
+def exit_words(job: Job) -> str | None:
+    if job.signal is not None:
+        from jobtop.core.evidence import signal_name
+
+        return f"killed by {signal_name(job.signal)}"
+    return None if job.exit_code is None else str(job.exit_code)
+
+
+def cgroup_words(job: Job) -> str:
+    peak = job.usage.memory_cgroup_peak_bytes
+    return "" if peak is None else f"; {format_bytes(peak)} for all with page cache"
+
+
+def limit_words(job: Job) -> str:
+    limits = job.limits
+    words = [
+        f"{limits.cpus:g} CPUs" if limits.cpus is not None else "",
+        f"{format_bytes(limits.memory_bytes)} memory" if limits.memory_bytes is not None else "",
+        f"{format_duration(limits.runtime_seconds)} runtime" if limits.runtime_seconds is not None else "",
+        f"{limits.gpus} GPUs" if limits.gpus is not None else "",
+        f"timeout after {format_duration(limits.timeout_seconds)}" if limits.timeout_seconds is not None else "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def pairs(mapping: dict[str, Any]) -> str:
+    return ", ".join(f"{printable(key)}={printable(str(value))}" for key, value in mapping.items())
+
+
+def number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}".replace(",", " ")

@@ -1,0 +1,56 @@
+"""The few lines that follow a job."""
+
+from jobtop.core.model import Job, Status
+from jobtop.core.units import format_bytes, format_duration, format_percent, printable
+
+GLYPHS = {
+    Status.QUEUED: "◌",
+    Status.RUNNING: "●",
+    Status.PAUSED: "‖",
+    Status.SUCCESS: "✓",
+    Status.FAILED: "✗",
+    Status.TIMEOUT: "◷",
+    Status.CANCELLED: "■",
+    Status.ERROR: "!",
+    Status.LOST: "?",
+    Status.UNKNOWN: "?",
+}
+COLORS = {Status.SUCCESS: "32", Status.RUNNING: "36", Status.PAUSED: "33", Status.QUEUED: "36", Status.UNKNOWN: "2"}
+
+
+def colored(text: str, status: Status, color: bool) -> str:
+    return f"\x1b[{COLORS.get(status, '31')}m{text}\x1b[0m" if color else text
+
+
+def summary(job: Job, color: bool) -> str:
+    """What happened, what it cost, where to read on."""
+    usage = job.usage
+    state = colored(f"{GLYPHS[job.status]} {job.status}", job.status, color)
+    head = f"jobtop: {printable(job.name)}  {state} after {format_duration(job.duration_seconds)}"
+    lines = [head + (f" ({printable(job.reason)})" if job.reason else "")]
+    lines.append(f"  cpu     {cpu_words(job)}")
+    lines.append(f"  memory  {memory_words(job)}")
+    lines.append(f"  storage {format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written")
+    lines += [f"  incomplete  {printable(why)}" for why in job.incomplete]
+    lines.append(f"  more    jobtop show {job.id[:8]}")
+    return "\n".join(lines)
+
+
+def cpu_words(job: Job) -> str:
+    usage = job.usage
+    if usage.cpu_total_seconds is None:
+        return "–"
+    cpus = job.limits.cpus or usage.cpus_allowed
+    kind = "declared" if job.limits.cpus else "allowed"
+    share = f"{format_percent(usage.cpu_efficiency)} of {cpus:g} {kind}" if cpus else "–"
+    parts = f"{format_duration(usage.cpu_user_seconds)} user, {format_duration(usage.cpu_system_seconds)} system"
+    return f"{format_duration(usage.cpu_total_seconds)} ({parts}), {share}"
+
+
+def memory_words(job: Job) -> str:
+    peak, asked = job.usage.memory_peak_bytes, job.limits.memory_bytes
+    at_most = "at most " if job.sources.get("memory_peak") == "rusage_floor" else ""
+    words = f"{at_most}{format_bytes(peak)} peak in one process" if peak is not None else "–"
+    if peak is not None and asked:
+        words += f", {format_percent(peak / asked)} of {format_bytes(asked)} declared"
+    return words

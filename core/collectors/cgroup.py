@@ -1,0 +1,207 @@
+"""A cgroup of the job's own, where one can be made without asking anyone, and what it tells in the end.
+
+It counts what the kernel forgets elsewhere: the times of children whose parent ignores SIGCHLD, and OOM kills.
+It sets no limit and is never required.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from jobtop.core.shim import read_text
+
+PREFIX = "jobtop-"
+V2_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", "cpuset.cpus")
+EVIDENCE = {
+    "v2": ("cpu.stat", "memory.peak", "memory.events"),
+    "memory": ("memory.max_usage_in_bytes", "memory.oom_control"),
+    "cpuacct": ("cpuacct.usage", "cpuacct.usage_user"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """One mounted tree of cgroups and where this process is in it."""
+
+    kind: str
+    mount: str
+    own: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobCgroup:
+    """The directories made for one job, and the files in them worth keeping when it ends."""
+
+    directories: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def joins(self) -> tuple[str, ...]:
+        return tuple(f"{directory}/cgroup.procs" for directory in self.directories)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a job's own cgroup counted."""
+
+    cpu_user_seconds: float | None = None
+    cpu_system_seconds: float | None = None
+    memory_peak_bytes: int | None = None
+    oom_kills: int | None = None
+
+
+def hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
+    """The trees whose counters are useful: v2, v1 memory, and v1 cpuacct if it has no `cpu` beside it.
+
+    A new cgroup in a `cpu` hierarchy would change how the job is scheduled against everything else.
+    """
+    own_paths = {}
+    for line in read_text(f"{proc}/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        own_paths[controllers] = path
+    found: dict[str, Hierarchy] = {}
+    for line in read_text(f"{proc}/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        words, (fstype, _, options) = before.split(), after.split(" ", 2)
+        root, mount = words[3], words[4].replace("\\040", " ")
+        if fstype == "cgroup2":
+            kind, own = "v2", own_paths.get("")
+        elif fstype == "cgroup":
+            controllers = next((names for names in own_paths if names and set(names.split(",")) <= _words(options)), "")
+            kind, own = _v1_kind(controllers), own_paths.get(controllers)
+        else:
+            continue
+        if kind and own is not None and kind not in found:
+            inside = own if root == "/" else own.removeprefix(root)
+            found[kind] = Hierarchy(kind, mount, "" if inside == "/" else inside)
+    if "v2" in found:
+        found.pop("cpuacct", None)
+    return list(found.values())
+
+
+def make(job_id: str, proc: str = "/proc/self") -> JobCgroup:
+    """Make the job's cgroups; what could not be made, and why, is in `problems`."""
+    directories, files, problems = [], [], []
+    for tree in hierarchies(proc):
+        directory, problem = _make_in(tree, PREFIX + job_id)
+        if problem:
+            problems.append(problem)
+        if directory:
+            directories.append(directory)
+            files += [(name, f"{directory}/{name}") for name in EVIDENCE[tree.kind] if _exists(directory, name)]
+    if not directories and not problems:
+        problems.append("no cgroup file system is mounted")
+    return JobCgroup(tuple(directories), tuple(files), tuple(problems))
+
+
+def discard(directories: tuple[str, ...]) -> None:
+    """Remove cgroups nobody lives in."""
+    for directory in directories:
+        try:
+            os.rmdir(directory)
+        except OSError:  # still populated, or gone
+            continue
+
+
+def reading(evidence: Mapping[str, str]) -> Reading:
+    """What the kept files say; a file that was not there leaves its numbers absent."""
+    stat, events = _pairs(evidence.get("cpu.stat", "")), _pairs(evidence.get("memory.events", ""))
+    control = _pairs(evidence.get("memory.oom_control", ""))
+    user = stat["user_usec"] / 1e6 if "user_usec" in stat else None
+    system = stat["system_usec"] / 1e6 if "system_usec" in stat else None
+    if "usage_usec" in stat and user is not None and system is not None:
+        user, system = _scaled(user, system, stat["usage_usec"] / 1e6)
+    elif (total := _number(evidence.get("cpuacct.usage"))) is not None:
+        user = (_number(evidence.get("cpuacct.usage_user")) or 0) / 1e9
+        system = max(0.0, total / 1e9 - user)
+    peak = _number(evidence.get("memory.peak", evidence.get("memory.max_usage_in_bytes")))
+    return Reading(user, system, peak, events.get("oom_kill", control.get("oom_kill")))
+
+
+def ambient_oom_file(proc: str = "/proc/self") -> str | None:
+    """The counter of OOM kills around us, for when the job has no memory cgroup of its own."""
+    for tree in hierarchies(proc):
+        name = {"v2": "memory.events", "memory": "memory.oom_control"}.get(tree.kind)
+        if name and _exists(tree.mount + tree.own, name):
+            return f"{tree.mount}{tree.own}/{name}"
+    return "/proc/vmstat" if "oom_kill" in read_text("/proc/vmstat") else None
+
+
+def oom_count(text: str) -> int | None:
+    """The `oom_kill` line of memory.events, memory.oom_control or /proc/vmstat."""
+    return _pairs(text).get("oom_kill")
+
+
+def _make_in(tree: Hierarchy, name: str) -> tuple[str | None, str | None]:
+    """Make a directory for the job in one tree, or say why not."""
+    fallback, problem = None, f"{tree.mount}{tree.own}: not allowed"
+    for parent in _places(tree):
+        directory = f"{parent}/{name}"
+        try:
+            os.mkdir(directory)
+        except OSError as error:
+            problem = f"{parent}: {os.strerror(error.errno or 0)}"
+            continue
+        if not os.access(f"{directory}/cgroup.procs", os.W_OK):
+            os.rmdir(directory)
+        elif tree.kind != "v2" or _exists(directory, "memory.events"):
+            if fallback:
+                os.rmdir(fallback)
+            return directory, None
+        elif fallback is None:
+            fallback = directory
+        else:
+            os.rmdir(directory)
+    return (fallback, None) if fallback else (None, problem)
+
+
+def _places(tree: Hierarchy) -> Iterator[str]:
+    """Our own cgroup, and in v2 those above it for as long as moving there would leave no limit behind.
+
+    A v2 cgroup with processes in it cannot give its children a memory controller; one further up often can.
+    A job inside a job stays inside.
+    """
+    here = tree.own
+    yield tree.mount + here
+    while tree.kind == "v2" and here:
+        if os.path.basename(here).startswith(PREFIX) or _is_limited(tree.mount + here):
+            return
+        here = os.path.dirname(here) if here.count("/") > 1 else ""
+        if not os.access(f"{tree.mount}{here}/cgroup.procs", os.W_OK):
+            return
+        yield tree.mount + here
+
+
+def _is_limited(directory: str) -> bool:
+    unlimited = ("", "max", "max 100000")
+    return any(read_text(f"{directory}/{name}").strip() not in unlimited for name in V2_LIMITS)
+
+
+def _v1_kind(controllers: str) -> str | None:
+    names = _words(controllers)
+    if "memory" in names:
+        return "memory"
+    return "cpuacct" if "cpuacct" in names and "cpu" not in names else None
+
+
+def _words(text: str) -> set[str]:
+    return set(text.split(","))
+
+
+def _exists(directory: str, name: str) -> bool:
+    return os.path.exists(f"{directory}/{name}")
+
+
+def _pairs(text: str) -> dict[str, int]:
+    rows = (line.split() for line in text.splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.strip().isdigit() else None
+
+
+def _scaled(user: float, system: float, total: float) -> tuple[float, float]:
+    share = user / (user + system) if user + system > 0 else 1.0
+    return total * share, total * (1 - share)

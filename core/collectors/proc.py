@@ -1,0 +1,59 @@
+"""Processes by identity: who is alive, who belongs to a job, and signals that cannot hit a stranger."""
+
+import os
+import signal
+
+from jobtop.core.clock import boot_id
+from jobtop.core.model import Identity
+from jobtop.core.shim import signal_descendants, start_ticks, stat_fields
+
+
+def identify(pid: int) -> Identity:
+    """The identity of a process that lives now."""
+    return Identity(boot_id(), pid, start_ticks(pid))
+
+
+def is_alive(who: Identity) -> bool:
+    """Whether this very process still runs; a zombie is dead."""
+    if who.boot != boot_id():
+        return False
+    if not os.path.isdir("/proc/self"):
+        return _answers(who.pid)
+    fields = stat_fields(who.pid)
+    return len(fields) > 19 and int(fields[19]) == who.start and fields[0] not in "ZX"
+
+
+def send(who: Identity, number: int) -> bool:
+    """Signal one process through a pidfd, its start time checked after the pidfd was opened; False if it is gone."""
+    try:
+        held = os.pidfd_open(who.pid) if hasattr(os, "pidfd_open") else None
+    except ProcessLookupError:
+        return False
+    try:
+        if not is_alive(who):
+            return False
+        if held is None:
+            os.kill(who.pid, number)
+        else:
+            signal.pidfd_send_signal(held, number)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+def send_to_members(shim: Identity, number: int) -> int:
+    """Signal every member of the job below this shim; how many got it."""
+    return len(signal_descendants(shim.pid, number)) if is_alive(shim) else 0
+
+
+def _answers(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

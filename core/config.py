@@ -1,0 +1,515 @@
+"""Every setting, one row each, the kinds of values, and the layers a value comes from.
+
+`--set KEY=VALUE` > `JOBTOP_SECTION_KEY` > `./jobtop.toml` > the user's `config.toml` > `/etc/jobtop/config.toml`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from jobtop.core.errors import BadValue, ConfigError, StoreUnavailable, did_you_mean
+from jobtop.core.paths import PROJECT_CONFIG, absolute_path, config_files, make_private_dir, state_dir
+from jobtop.core.units import parse_duration, parse_size, printable
+
+Value = bool | int | float | str | tuple[str, ...] | None
+Kind = Callable[[object], Value]
+Typed = TypeVar("Typed")
+
+SHORTEST_INTERVAL_SECONDS = 0.1
+BY_DEFAULT = "default"
+TRUSTED = "trusted.json"
+
+
+def boolean(raw: object) -> bool:
+    """true or false, in a few spellings."""
+    word = raw.strip().lower() if isinstance(raw, str) else raw
+    if word in ("true", "yes", "on", "1", True):
+        return True
+    if word in ("false", "no", "off", "0", False):
+        return False
+    raise BadValue(f"{_quoted(raw)} is not true or false")
+
+
+def switch(raw: object) -> bool | None:
+    """true, false, or None for auto."""
+    return None if _is_auto(raw) else boolean(raw)
+
+
+def duration(raw: object) -> float:
+    """Seconds, from text or a plain number."""
+    return parse_duration(_number_text(raw, "a duration"))
+
+
+def interval(raw: object) -> float | None:
+    """Seconds between samples, or None for auto."""
+    if _is_auto(raw):
+        return None
+    seconds = duration(raw)
+    if seconds < SHORTEST_INTERVAL_SECONDS:
+        raise BadValue(f"{_quoted(raw)} is too short (the shortest interval is {SHORTEST_INTERVAL_SECONDS}s)")
+    return seconds
+
+
+def size(raw: object) -> int:
+    """Bytes, from text or a plain number."""
+    return parse_size(_number_text(raw, "a size"))
+
+
+def level(raw: object) -> float:
+    """Any finite number."""
+    try:
+        value = float(_number_text(raw, "a number"))
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise BadValue(f"{_quoted(raw)} is not a number")
+    return value
+
+
+def number(raw: object) -> float:
+    """A number that counts something: not below 0."""
+    value = level(raw)
+    if value < 0:
+        raise BadValue(f"{_quoted(raw)} is below 0")
+    return value
+
+
+def ratio(raw: object) -> float:
+    """A share: more than 0, at most 1; `1%` is 0.01."""
+    text = _number_text(raw, "a number").strip()
+    value = number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 < value <= 1:
+        raise BadValue(f"{_quoted(raw)} is not a share (more than 0, at most 1)")
+    return value
+
+
+def text(raw: object) -> str:
+    """Text that is not empty."""
+    if not isinstance(raw, str) or not raw or "\0" in raw:
+        raise BadValue(f"{_quoted(raw)} is not a text")
+    return raw
+
+
+def texts(raw: object) -> tuple[str, ...]:
+    """A list of texts, or one text with commas."""
+    if isinstance(raw, str):
+        return tuple(part.strip() for part in raw.split(",") if part.strip())
+    if not isinstance(raw, list):
+        raise BadValue(f"{_quoted(raw)} is not a list")
+    return tuple(map(text, raw))
+
+
+def patterns(raw: object) -> tuple[str, ...]:
+    """A list of regular expressions, or one: an expression may have commas."""
+    found = ((raw,) if raw else ()) if isinstance(raw, str) else texts(raw)
+    for pattern in found:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise BadValue(f"{_quoted(pattern)} is not a regular expression: {error}") from None
+    return found
+
+
+def choice(*names: str) -> Kind:
+    """One of these names."""
+
+    def read(raw: object) -> str:
+        word = raw.strip() if isinstance(raw, str) else raw
+        if word not in names or not isinstance(word, str):
+            raise BadValue(f"{_quoted(raw)} is not one of {', '.join(names)}{did_you_mean(str(word), names)}")
+        return word
+
+    return read
+
+
+def several(*names: str) -> Kind:
+    """Any of these names."""
+    one = choice(*names)
+
+    def read(raw: object) -> tuple[str, ...]:
+        found = texts(raw)
+        for name in found:
+            one(name)
+        return found
+
+    return read
+
+
+def metric(raw: object) -> str:
+    """A key of the catalogue."""
+    from jobtop.core.metrics import find_metric
+
+    return find_metric(text(raw)).key
+
+
+class Setting(NamedTuple):
+    """One key a user can set; its default is written as a user would."""
+
+    key: str
+    kind: Kind
+    default: str
+    doc: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"JOBTOP_{self.key.replace('.', '_').upper()}"
+
+
+_PARTS = several("pss", "fds", "gpu", "net", "cgroup", "pressure", "host", "nvidia", "amd", "intel", "rapl", "docker")
+_KEPT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("monitor.enabled", boolean, "true", "take samples while a job runs"),
+    Setting(
+        "monitor.interval", interval, "auto", "time between samples; auto: 1 s, after an hour 5 s, after four 10 s"
+    ),
+    Setting("monitor.granularity", choice("time_series", "summary"), "time_series", "keep curves, or only totals"),
+    Setting("monitor.budget", ratio, "0.01", "the share of one core that sampling may cost"),
+    Setting("monitor.without", _PARTS, "", "what not to measure, such as pss,fds,gpu"),
+    Setting("run.ui", switch, "auto", "open the console for a job; auto: where there is a terminal"),
+    Setting("run.grace", duration, "10s", "the time between TERM and KILL when a job is stopped"),
+    Setting(
+        "run.after_exit", choice("leave", "wait", "kill"), "leave", "what happens to processes a job leaves behind"
+    ),
+    Setting("run.log_max", size, "256MiB", "the most output that is kept of a job"),
+    Setting("run.keep_env", texts, _KEPT, "the environment variables recorded with a job"),
+    Setting("run.redact", patterns, "", "regular expressions of what else to hide"),
+    Setting("store.dir", text, "", "where the history is kept"),
+    Setting("store.network", switch, "auto", "treat the store as on a network file system; auto: ask the kernel"),
+    Setting("store.raw_days", number, "7", "the days that every sample is kept"),
+    Setting("store.rollup_days", number, "90", "the days that thinned samples are kept"),
+    Setting("store.spec_days", number, "30", "the days that a job can be run again exactly"),
+    Setting("store.max_size", size, "2GiB", "the most disk space the history may take"),
+    Setting("agent.idle", duration, "5m", "how long the agent waits for work before it ends"),
+    Setting("cost.kwh", number, "0.30", "the price of a kilowatt-hour"),
+    Setting("cost.co2_g_per_kwh", number, "350", "grams of CO2 per kilowatt-hour"),
+    Setting("cost.cpu_hour", number, "0", "the price of a core for an hour"),
+    Setting("cost.gib_hour", number, "0", "the price of a GiB of memory for an hour"),
+    Setting("cost.gpu_hour", number, "0", "the price of a GPU for an hour"),
+)
+ALERT_FIELDS: Mapping[str, Kind] = {
+    "name": text,
+    "scope": choice("job", "gpu", "host", "container"),
+    "metric": metric,
+    "above": level,
+    "below": level,
+    "for": duration,
+    "clear": level,
+    "severity": choice("info", "warning", "critical"),
+    "actions": texts,
+}
+_BY_KEY = {setting.key: setting for setting in SETTINGS}
+_SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), "keys", "alert")
+
+
+class Alert(NamedTuple):
+    """One `[[alert]]` table: each field that was given, of the kind it has to be."""
+
+    name: str
+    fields: Mapping[str, Value]
+    origin: str
+
+
+class Entry(NamedTuple):
+    """One value as it was found: `base` is what a relative path in it is relative to."""
+
+    key: str
+    raw: object
+    origin: str
+    base: Path
+
+
+class Document(NamedTuple):
+    """One configuration file that exists."""
+
+    path: Path
+    content: bytes
+    tables: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What was set and by whom; everything else has its default."""
+
+    values: Mapping[str, Value]
+    entries: Mapping[str, Entry]
+    alerts: tuple[Alert, ...] = ()
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+    def value(self, key: str) -> Value:
+        """The value of any setting; None is `auto`."""
+        setting = _setting(key)
+        return self.values[key] if key in self.values else setting.kind(setting.default)
+
+    def origin(self, key: str) -> str:
+        """The file, variable or option that set it, or `default`."""
+        return self.entries[key].origin if key in self.entries else BY_DEFAULT
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Key, value as a user would write it, and origin of every setting, in order."""
+        return [(key, self._written(key), self.origin(key)) for key in _BY_KEY]
+
+    def boolean(self, key: str) -> bool:
+        """A setting that is on or off."""
+        return self._typed(key, bool)
+
+    def switch(self, key: str) -> bool | None:
+        """A setting that is on, off, or None: auto."""
+        return None if self.value(key) is None else self._typed(key, bool)
+
+    def duration(self, key: str) -> float:
+        """A setting in seconds."""
+        return self._typed(key, float)
+
+    def interval(self, key: str) -> float | None:
+        """A setting in seconds, or None: auto."""
+        return None if self.value(key) is None else self._typed(key, float)
+
+    def number(self, key: str) -> float:
+        """A plain number or a share."""
+        return self._typed(key, float)
+
+    def size(self, key: str) -> int:
+        """A setting in bytes."""
+        return self._typed(key, int)
+
+    def text(self, key: str) -> str:
+        """A name or a path."""
+        return self._typed(key, str)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        return self._typed(key, tuple)
+
+    def _typed(self, key: str, wanted: type[Typed]) -> Typed:
+        value = self.value(key)
+        if type(value) is not wanted:
+            raise TypeError(f"{key} is {value!r}, not of type {wanted.__name__}")
+        return value
+
+    def _written(self, key: str) -> str:
+        if key not in self.entries:
+            return _BY_KEY[key].default
+        raw, value = self.entries[key].raw, self.values[key]
+        if isinstance(value, str | tuple):
+            return printable(value if isinstance(value, str) else ",".join(value))
+        return printable(raw) if isinstance(raw, str) else str(raw).lower()
+
+
+def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: Path, root: Path = Path("/")) -> Config:
+    """Every layer, the strongest last word; `root` is where `etc` is. Raises ConfigError for what is wrong."""
+    notices: list[str] = []
+    documents = [
+        document
+        for path in reversed(config_files(environ, cwd, root))
+        if (document := _read_document(path, notices)) is not None
+    ]
+    entries = [entry for document in documents for entry in _document_entries(document)]
+    entries += _environment_entries(environ, cwd)
+    entries += [_option_entry(assignment, cwd) for assignment in cli_sets]
+    if not any(entry.key == "store.dir" for entry in entries):
+        chosen_by = "JOBTOP_HOME" if environ.get("JOBTOP_HOME") else BY_DEFAULT
+        entries.append(Entry("store.dir", str(state_dir(environ)), chosen_by, cwd))
+    values = {entry.key: _entry_value(entry, environ) for entry in entries}
+    alerts = {alert.name: alert for document in documents for alert in _alerts(document, environ, notices)}
+    keys = {name: bound for document in documents for name, bound in _bindings(document)}
+    return Config(values, {entry.key: entry for entry in entries}, tuple(alerts.values()), keys, tuple(notices))
+
+
+def is_trusted(path: Path, state: Path) -> bool:
+    """Whether the file, as it is now, was trusted by this user; `state` is never a directory the file chose."""
+    try:
+        return _is_trusted_content(path, path.read_bytes(), state)
+    except OSError:
+        return False
+
+
+def trust(path: Path, state: Path) -> None:
+    """Remember the file as it is now: its actions count until it changes."""
+    import json
+
+    try:
+        digests = {**_trusted_digests(state), os.path.abspath(path): _digest(path.read_bytes())}
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    unfinished = state / f".{TRUSTED}.{os.getpid()}"
+    try:
+        make_private_dir(state)
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(digests, file, indent=1)
+        unfinished.replace(state / TRUSTED)
+    except OSError as error:
+        raise StoreUnavailable(f"{state / TRUSTED}: cannot be written: {error.strerror}") from error
+
+
+def _read_document(path: Path, notices: list[str]) -> Document | None:
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if isinstance(error, PermissionError) and not os.path.lexists(path):
+            notices.append(f"{path}: ignored, because its directory may not be searched")
+            return None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    return Document(path, content, _parse_toml(path, content))
+
+
+def _parse_toml(path: Path, content: bytes) -> Mapping[str, object]:
+    import tomllib
+
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}: line {line}: not UTF-8 text") from error
+    except (ValueError, RecursionError) as error:
+        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", str(error))
+        line = int(place[1]) if place else content.rstrip().count(b"\n") + 1
+        problem = re.sub(r" \(at [^()]*\)$", "", str(error))
+        raise ConfigError(f"{path}: line {line}: {printable(problem[:1].lower() + problem[1:])}") from error
+
+
+def _document_entries(document: Document) -> Iterator[Entry]:
+    path = document.path
+    for section, table in document.tables.items():
+        if section not in _SECTIONS:
+            names = (*_SECTIONS, *_BY_KEY)
+            raise ConfigError(f"{path}: {printable(section)}: unknown section{did_you_mean(section, names)}")
+        if section in ("keys", "alert"):
+            continue
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: {section}: {_quoted(table)} is not a table (use [{section}])")
+        for name, raw in table.items():
+            key = f"{section}.{name}"
+            _setting(key, f"{path}: ")
+            yield Entry(key, raw, str(path), path.parent)
+
+
+def _environment_entries(environ: Mapping[str, str], cwd: Path) -> Iterator[Entry]:
+    for setting in SETTINGS:
+        if raw := environ.get(setting.variable):
+            yield Entry(setting.key, raw, setting.variable, cwd)
+
+
+def _option_entry(assignment: str, cwd: Path) -> Entry:
+    key, equals, raw = assignment.partition("=")
+    if not equals:
+        raise ConfigError(f"--set: {_quoted(assignment)} has no value (use KEY=VALUE)")
+    return Entry(_setting(key.strip(), "--set: ").key, raw, "--set", cwd)
+
+
+def _setting(key: str, place: str = "") -> Setting:
+    if key not in _BY_KEY:
+        raise ConfigError(f"{place}{printable(key)}: unknown key{did_you_mean(key, _BY_KEY)}")
+    return _BY_KEY[key]
+
+
+def _entry_value(entry: Entry, environ: Mapping[str, str]) -> Value:
+    value = _read(_BY_KEY[entry.key].kind, entry.raw, f"{entry.origin}: {entry.key}")
+    if entry.key == "store.dir" and isinstance(value, str):
+        return str(absolute_path(value, entry.base, environ))
+    return value
+
+
+def _read(kind: Kind, raw: object, place: str) -> Value:
+    try:
+        return kind(raw)
+    except BadValue as error:
+        raise ConfigError(f"{place}: {error}") from error
+
+
+def _alerts(document: Document, environ: Mapping[str, str], notices: list[str]) -> Iterator[Alert]:
+    tables = document.tables.get("alert", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ConfigError(f"{document.path}: alert: {_quoted(tables)} is not a list of tables (use [[alert]])")
+    for position, table in enumerate(tables, 1):
+        name = table.get("name")
+        label = f"alert.{printable(name)}" if isinstance(name, str) else f"alert[{position}]"
+        fields = _alert_fields(table, f"{document.path}: {label}")
+        if fields.get("actions") and not _may_act(document, environ):
+            notices.append(f"{document.path}: {label}.actions: ignored until trusted (run: jobtop config trust)")
+            fields["actions"] = ()
+        yield Alert(str(fields["name"]), fields, str(document.path))
+
+
+def _alert_fields(table: Mapping[str, object], place: str) -> dict[str, Value]:
+    from jobtop.core.metrics import find_metric
+
+    for name in table:
+        if name not in ALERT_FIELDS:
+            raise ConfigError(f"{place}.{printable(name)}: unknown field{did_you_mean(name, ALERT_FIELDS)}")
+    fields = {name: _read(ALERT_FIELDS[name], raw, f"{place}.{name}") for name, raw in table.items()}
+    for name in ("name", "metric"):
+        if name not in fields:
+            raise ConfigError(f"{place}.{name}: is missing")
+    if "above" not in fields and "below" not in fields:
+        raise ConfigError(f"{place}: needs above or below")
+    scope, scopes = fields.get("scope", "job"), find_metric(str(fields["metric"])).scopes
+    if scope not in scopes:
+        raise ConfigError(f'{place}.metric: "{fields["metric"]}" is of {", ".join(scopes)}, not of {scope}')
+    return fields
+
+
+def _bindings(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
+    table = document.tables.get("keys", {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{document.path}: keys: {_quoted(table)} is not a table (use [keys])")
+    for action, raw in table.items():
+        try:
+            yield action, texts([raw] if isinstance(raw, str) else raw)
+        except BadValue as error:
+            raise ConfigError(f"{document.path}: keys.{printable(action)}: {error}") from error
+
+
+def _may_act(document: Document, environ: Mapping[str, str]) -> bool:
+    in_project = document.path.name == PROJECT_CONFIG
+    return not in_project or _is_trusted_content(document.path, document.content, state_dir(environ))
+
+
+def _is_trusted_content(path: Path, content: bytes, state: Path) -> bool:
+    return _trusted_digests(state).get(os.path.abspath(path)) == _digest(content)
+
+
+def _trusted_digests(state: Path) -> dict[str, object]:
+    import json
+
+    try:
+        digests = json.loads((state / TRUSTED).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return digests if isinstance(digests, dict) else {}
+
+
+def _digest(content: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def _is_auto(raw: object) -> bool:
+    return isinstance(raw, str) and raw.strip().lower() == "auto"
+
+
+def _number_text(raw: object, wanted: str) -> str:
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise BadValue(f"{_quoted(raw)} is not {wanted}")
+    return _quoted(raw)
+
+
+def _quoted(raw: object) -> str:
+    """A value as an error message shows it."""
+    if isinstance(raw, str):
+        return f'"{printable(raw if len(raw) <= 60 else raw[:59] + "…")}"'
+    if isinstance(raw, list | dict):
+        return "a list" if isinstance(raw, list) else "a table"
+    # str() of an integer of more than 4300 digits raises ValueError.
+    is_huge = isinstance(raw, int) and abs(raw) >= 2**64
+    return "a huge number" if is_huge else str(raw).lower()

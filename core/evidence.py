@@ -1,0 +1,311 @@
+"""What a shim left of a job, and what follows from it: status, reason, totals, each with its source. Pure."""
+
+import errno
+import os
+import signal as signals
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from jobtop.core.collectors import cgroup
+from jobtop.core.errors import ExitCode
+from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage
+from jobtop.core.units import format_duration
+
+BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
+FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
+
+
+class Facts(Mapping[str, str]):
+    """The `key value` lines of a shim's file; a key may be repeated."""
+
+    def __init__(self, text: str) -> None:
+        self._rows: dict[str, list[str]] = {}
+        for line in text.split("\n"):
+            key, _, value = line.partition(" ")
+            if not key:
+                continue
+            self._rows.setdefault(key, []).append(_unescaped(value))
+
+    def __getitem__(self, key: str) -> str:
+        return self._rows[key][0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def every(self, key: str) -> list[str]:
+        return self._rows.get(key, [])
+
+    def integer(self, key: str) -> int:
+        return int(self[key])
+
+    def number(self, key: str) -> float:
+        return float(self[key])
+
+    def moment(self, key: str) -> tuple[float, float]:
+        wall, boot = self[key].split()
+        return float(wall), float(boot)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """That and as what a job began to run."""
+
+    shim: Identity
+    main: Identity
+    start_time: float
+    cgroups: tuple[str, ...]
+
+
+def started(facts: Facts) -> Started:
+    shim_pid, shim_start = facts["shim"].split()
+    main_pid, main_start = facts["main"].split()
+    return Started(
+        Identity(facts["boot"], int(shim_pid), _ticks(shim_start)),
+        Identity(facts["boot"], int(main_pid), _ticks(main_start)),
+        facts.moment("start")[0],
+        tuple(facts.every("cgroup")),
+    )
+
+
+def begin(job: Job, begun: Started) -> Job:
+    """The record of a job that now runs."""
+    return replace(job, pid=begun.main.pid, shim=begun.shim, start_time=begun.start_time)
+
+
+def conclude(job: Job, facts: Facts) -> Job:
+    """The finished record. With descendants left running it is not settled: the shim will say more."""
+    start, end, last = (facts.moment(key) for key in ("start", "end", "last"))
+    final = facts.integer("final") == 1
+    left_running = facts.integer("left") > 0 or "left_running" in job.flags
+    over = end if left_running or facts["status"] == "None" else last
+    job = replace(
+        job,
+        start_time=start[0],
+        duration_seconds=max(0.0, over[1] - start[1]),
+        end_time=start[0] + max(0.0, over[1] - start[1]),
+        settled=final,
+    )
+    if "exec_error" in facts:
+        return _not_started(job, facts)
+    job = replace(job, usage=_usage(job.usage, job.limits, facts, last[1] - start[1]), monitor=_monitor(job, facts))
+    job = replace(job, sources=_sources(facts), incomplete=_incomplete(facts), flags=_flags(job, facts))
+    return _judged(job, facts)
+
+
+def lost(job: Job, why: str, moment: float | None) -> Job:
+    """A job whose end nobody kept."""
+    return replace(job, status=Status.LOST, reason=why, end_time=moment, settled=True)
+
+
+def lost_with(job: Job, why: str, counted: cgroup.Reading) -> Job:
+    """A lost job with what its cgroup had counted."""
+    job = lost(job, why, None)
+    if counted.cpu_user_seconds is None or counted.cpu_system_seconds is None:
+        return job
+    usage = replace(
+        job.usage,
+        cpu_user_seconds=counted.cpu_user_seconds,
+        cpu_system_seconds=counted.cpu_system_seconds,
+        cpu_total_seconds=counted.cpu_user_seconds + counted.cpu_system_seconds,
+        memory_cgroup_peak_bytes=counted.memory_peak_bytes,
+        oom_kills=counted.oom_kills,
+    )
+    return replace(job, usage=usage, sources={"cpu": "cgroup"}, incomplete=("all: its supervisor vanished",))
+
+
+def never_started(job: Job, why: str) -> Job:
+    return replace(job, status=Status.ERROR, error=why, reason=why, settled=True)
+
+
+def exit_code(job: Job) -> int:
+    """What `run` passes on for a finished job."""
+    if job.status is Status.TIMEOUT:
+        return ExitCode.TIMED_OUT
+    if job.signal is not None:
+        return 128 + job.signal
+    return ExitCode.FAILED if job.exit_code is None else job.exit_code
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:  # real-time signals have no name of their own
+        return f"signal {number}"
+
+
+def _not_started(job: Job, facts: Facts) -> Job:
+    stage, number = facts["exec_error"].split()
+    why, code = os.strerror(int(number)), ExitCode.NOT_EXECUTABLE
+    if stage == "cwd":
+        error, code = f"cannot enter {job.cwd}: {why}", ExitCode.FAILED
+    elif stage == "start":
+        error, code = f"cannot start a process: {why}", ExitCode.FAILED
+    elif int(number) == errno.ENOENT:
+        error, code = f"{job.command[0]}: command not found", ExitCode.NOT_FOUND
+    else:
+        error = f"{job.command[0]}: {why}"
+    return replace(job, status=Status.ERROR, error=error, reason=error, exit_code=int(code))
+
+
+def _judged(job: Job, facts: Facts) -> Job:
+    """Status, exit code, signal and the reason in words."""
+    raw = facts.integer("status")
+    code, number = (None, os.WTERMSIG(raw)) if os.WIFSIGNALED(raw) else (os.WEXITSTATUS(raw), None)
+    job = replace(job, exit_code=code, signal=number)
+    ended = (
+        "exit code 0" if code == 0 else f"exit code {code}" if number is None else f"killed by {signal_name(number)}"
+    )
+    killed = _killed_words(facts)
+    cause = facts.get("stop")
+    if cause == "timeout":
+        limit = format_duration(job.limits.timeout_seconds)
+        return replace(job, status=Status.TIMEOUT, reason=f"stopped after its timeout of {limit}{killed}")
+    if (request := _request(job, cause)) is not None:
+        return replace(job, status=Status.CANCELLED, reason=f"{request}: {ended}{killed}")
+    oom = _oom_words(job.usage.oom_kills, number, facts)
+    if code == 0 and not oom:
+        return replace(job, status=Status.SUCCESS, reason=None)
+    return replace(job, status=Status.SUCCESS if code == 0 else Status.FAILED, reason=f"{ended}{oom}")
+
+
+def _request(job: Job, cause: str | None) -> str | None:
+    """Who asked for the end, if that is why it came; an interrupt the job lived through, or finished well, is not."""
+    asked: StopRequest | None = job.stop_request
+    if cause == "signal":
+        return f"stopped by {asked.by}" if asked is not None else "stopped by SIGTERM to its supervisor"
+    if asked is None:
+        return None
+    if asked.by.startswith("jobtop"):
+        return f"stopped by {asked.by}"
+    soon = job.end_time is not None and job.end_time - asked.at <= job.grace_seconds
+    return f"interrupted by {asked.by}" if soon and (job.exit_code != 0 or job.signal is not None) else None
+
+
+def _killed_words(facts: Facts) -> str:
+    killed = facts.every("killed")
+    if not killed:
+        return ""
+    names = [f"{name or '?'} ({pid})" for pid, _, name in (entry.partition(" ") for entry in killed)]
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"; had to be killed: {shown}"
+
+
+def _oom_words(kills: int | None, number: int | None, facts: Facts) -> str:
+    if kills:
+        if number == signals.SIGKILL:
+            return f": the kernel's OOM killer, oom_kill +{kills}"
+        return f"; the kernel's OOM killer ended {kills} of its processes"
+    around = _ambient_oom(facts)
+    if kills is None and around and number == signals.SIGKILL:
+        return f"; the kernel's OOM killer was at work around it meanwhile, oom_kill +{around}"
+    return ""
+
+
+def _ambient_oom(facts: Facts) -> int | None:
+    before, after = facts.get("oom_before"), cgroup.oom_count(facts.get("cgroup.oom_around", ""))
+    return None if before is None or after is None else after - int(before)
+
+
+def _cgroup(facts: Facts) -> cgroup.Reading:
+    prefix = "cgroup."
+    return cgroup.reading({key.removeprefix(prefix): facts[key] for key in facts if key.startswith(prefix)})
+
+
+def _usage(before: Usage, limits: Limits, facts: Facts, seconds: float) -> Usage:
+    own = _cgroup(facts)
+    user, system = facts.number("utime"), facts.number("stime")
+    if own.cpu_user_seconds is not None and own.cpu_system_seconds is not None:
+        user, system = own.cpu_user_seconds, own.cpu_system_seconds
+    total, cpus = user + system, limits.cpus or before.cpus_allowed
+    chars_known = facts.integer("chars_missing") < facts.integer("reaped")
+    return replace(
+        before,
+        cpu_user_seconds=user,
+        cpu_system_seconds=system,
+        cpu_total_seconds=total,
+        cpu_efficiency=total / (seconds * cpus) if cpus and seconds > 0 else None,
+        cpu_percent_mean=100 * total / seconds if seconds > 0 else None,
+        memory_peak_bytes=_memory_peak(facts)[0],
+        memory_cgroup_peak_bytes=own.memory_peak_bytes,
+        io_read_bytes=facts.integer("inblock") * BLOCK_BYTES,
+        io_write_bytes=facts.integer("oublock") * BLOCK_BYTES,
+        io_read_chars=facts.integer("rchar") if chars_known else None,
+        io_write_chars=facts.integer("wchar") if chars_known else None,
+        faults_minor=facts.integer("minflt"),
+        faults_major=facts.integer("majflt"),
+        switches_voluntary=facts.integer("nvcsw"),
+        switches_involuntary=facts.integer("nivcsw"),
+        processes_seen=facts.integer("seen"),
+        processes_peak=facts.integer("peak"),
+        threads_peak=facts.integer("threads"),
+        oom_kills=own.oom_kills,
+    )
+
+
+def _memory_peak(facts: Facts) -> tuple[int | None, str]:
+    """The largest high-water mark of any one process; ru_maxrss cannot fall below what the launcher held at its fork."""
+    maxrss, floor, seen = (facts.integer(key) for key in ("maxrss", "floor", "hwm"))
+    if maxrss > floor + FLOOR_SLACK_BYTES:
+        return max(maxrss, seen), "rusage"
+    if seen:
+        return seen, "vmhwm"
+    return (maxrss, "rusage_floor") if maxrss else (None, "none")
+
+
+def _sources(facts: Facts) -> dict[str, str]:
+    own = _cgroup(facts)
+    sources = {
+        "cpu": "rusage" if own.cpu_user_seconds is None else "cgroup",
+        "memory_peak": _memory_peak(facts)[1],
+        "io": "rusage",
+        "io_chars": "proc",
+        "processes": "census",
+    }
+    if own.oom_kills is not None:
+        sources["oom_kills"] = "cgroup"
+    return sources
+
+
+def _incomplete(facts: Facts) -> tuple[str, ...]:
+    """What the kernel could not know, and why."""
+    missing = []
+    counted = _cgroup(facts).cpu_user_seconds is not None
+    if "ignores_sigchld" in facts:
+        why = f"{facts['ignores_sigchld']} ignores SIGCHLD, so the kernel discards what its children used"
+        missing += [f"{what}: {why}" for what in ("cpu", "memory_peak", "io") if what != "cpu" or not counted]
+    if facts.get("subreaper") == "0":
+        missing.append("cpu: orphans cannot be adopted on this system")
+    if facts.integer("chars_missing"):
+        missing.append(f"io_chars: {facts['chars_missing']} processes ended before they could be seen")
+    if facts.integer("final") == 0:
+        missing.append(f"all: {facts['left']} descendants were left running and are counted when they end")
+    missing += [f"log: {why}" for why in facts.every("log_error")]
+    return tuple(missing)
+
+
+def _flags(job: Job, facts: Facts) -> tuple[str, ...]:
+    flags = set(job.flags)
+    if facts.integer("left"):
+        flags.add("left_running")
+    if job.usage.oom_kills:
+        flags.add("oom_killed")
+    if facts.every("killed"):
+        flags.add("had_to_be_killed")
+    return tuple(sorted(flags))
+
+
+def _monitor(job: Job, facts: Facts) -> Monitor:
+    return replace(job.monitor, cpu_seconds=facts.number("own_cpu"), rss_bytes=facts.integer("own_rss"))
+
+
+def _ticks(text: str) -> int | None:
+    return None if text == "None" else int(text)
+
+
+def _unescaped(value: str) -> str:
+    if "\\" not in value:
+        return value
+    return value.replace("\\\\", "\0").replace("\\n", "\n").replace("\0", "\\")

@@ -1,0 +1,221 @@
+"""`run` in the foreground: signals to the job, its terminal, Ctrl-Z, until the shim tells the end."""
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from jobtop.core.evidence import Facts
+from jobtop.core.runner import Supervisor, Terminal
+from jobtop.core.shim import FORWARDED, signal_descendants
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class Foreground:
+    """Takes our signals from its entry on and waits for one job; `on_stop` hears of each request to end it."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        grace_seconds: float,
+        on_stop: Callable[[int], None],
+        on_pause: Callable[[bool], None],
+    ) -> None:
+        self.supervisor, self.grace_seconds = supervisor, grace_seconds
+        self.on_stop, self.on_pause = on_stop, on_pause
+        self.told: list[tuple[int, float]] = []
+        self.typed = b""
+        self.typing = False
+
+    def __enter__(self) -> Self:
+        self.wakeup_read, self.wakeup_write = os.pipe()
+        os.set_blocking(self.wakeup_write, False)
+        self.wakeup_before = signal.set_wakeup_fd(self.wakeup_write, warn_on_full_buffer=False)
+        self.handlers = self._catch()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self.wakeup_before)
+        os.close(self.wakeup_read)
+        os.close(self.wakeup_write)
+
+    def wait(self) -> Facts | None:
+        """The end of the job as its shim tells it; None if the shim was killed."""
+        with terminal_for(self.supervisor.terminal) as self.typing:
+            return self._listen()
+
+    def told_to_stop(self, ended_at: float) -> int | None:
+        """The signal we were told to stop by, if the job's end followed from it."""
+        for number, moment in reversed(self.told):
+            if number == signal.SIGTERM or ended_at - moment <= self.grace_seconds:
+                return number
+        return None
+
+    def _catch(self) -> dict[int, Any]:
+        """Take every signal we pass on, but leave ignored what was ignored at our start (nohup, &)."""
+        handlers = {}
+        for number in (signal.SIGTERM, signal.SIGTSTP, *FORWARDED):
+            handler = signal.getsignal(number)
+            if handler != signal.SIG_IGN:
+                handlers[number] = handler
+                signal.signal(number, lambda *_: None)
+        return handlers
+
+    def _listen(self) -> Facts | None:
+        terminal, status, wakeup = self.supervisor.terminal, self.supervisor.status_read, self.wakeup_read
+        while True:
+            poll = select.poll()
+            poll.register(wakeup, select.POLLIN)
+            poll.register(status, select.POLLIN)
+            if terminal and self.typed:
+                poll.register(terminal.master, select.POLLOUT)
+            elif terminal and self.typing:
+                poll.register(0, select.POLLIN)
+            for fd, _ in poll.poll():
+                if fd == status:
+                    return self.supervisor.hear()
+                if fd == wakeup:
+                    for number in os.read(wakeup, 4096):
+                        self._handle(number)
+                elif terminal and fd == terminal.master:
+                    self._type(terminal)
+                elif terminal:
+                    self._read_typed(terminal)
+
+    def _handle(self, number: int) -> None:
+        if number == signal.SIGTSTP:
+            self._suspend()
+        elif number == signal.SIGWINCH and self.supervisor.terminal:
+            copy_size(self.supervisor.terminal)
+        elif number in STOPPING:
+            self._stop(number)
+        else:
+            self._pass(number)
+
+    def _stop(self, number: int) -> None:
+        """First as it came; again within the grace: TERM, grace, KILL; once more: KILL now."""
+        moment = time.time()
+        recent = [at for _, at in self.told if moment - at <= self.grace_seconds]
+        self.told.append((number, moment))
+        if len(recent) >= 2 or (recent and number == signal.SIGTERM):
+            signal_descendants(self.supervisor.pid, signal.SIGKILL)
+        elif recent:
+            say("stopping the job; once more kills it")
+            self._pass(signal.SIGTERM)
+        else:
+            self._pass(number)
+        self.on_stop(number)
+
+    def _pass(self, number: int) -> None:
+        try:
+            os.kill(self.supervisor.pid, number)
+        except ProcessLookupError:
+            return
+
+    def _suspend(self) -> None:
+        """Ctrl-Z: the job stands still with us and goes on with us."""
+        signal_descendants(self.supervisor.pid, signal.SIGSTOP)
+        self.on_pause(True)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, lambda *_: None)
+        signal_descendants(self.supervisor.pid, signal.SIGCONT)
+        self.on_pause(False)
+
+    def _read_typed(self, terminal: Terminal) -> None:
+        try:
+            data = os.read(0, 65536)
+        except OSError:
+            data = b""
+        if data:
+            self.typed = data
+        else:
+            self.typing = False
+            self.typed = b"\x04\x04"  # the first ends an unfinished line, the second is the end of the file
+        self._type(terminal)
+
+    def _type(self, terminal: Terminal) -> None:
+        try:
+            self.typed = self.typed[os.write(terminal.master, self.typed) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.typed = b""
+
+
+class terminal_for:  # noqa: N801 - used as a context manager
+    """Our terminal in raw mode while a job has one of its own; yields whether what is typed goes to the job."""
+
+    def __init__(self, terminal: Terminal | None) -> None:
+        self.terminal = terminal
+        self.before: list[Any] | None = None
+
+    def __enter__(self) -> bool:
+        if self.terminal is None:
+            return False
+        if not os.isatty(0):
+            return True
+        if in_background():
+            return False
+        import termios
+        import tty
+
+        self.before = termios.tcgetattr(0)
+        tty.setraw(0, termios.TCSANOW)
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is not None:
+            import termios
+
+            termios.tcsetattr(0, termios.TCSADRAIN, self.before)
+
+
+def open_terminal() -> Terminal:
+    """A pseudo-terminal with the settings and the size of ours; without one, without echo."""
+    import termios
+
+    master, slave = os.openpty()
+    if os.isatty(0):
+        termios.tcsetattr(slave, termios.TCSANOW, termios.tcgetattr(0))
+    else:
+        settings = termios.tcgetattr(slave)
+        settings[3] &= ~termios.ECHO
+        termios.tcsetattr(slave, termios.TCSANOW, settings)
+    terminal = Terminal(master, slave)
+    copy_size(terminal)
+    return terminal
+
+
+def copy_size(terminal: Terminal) -> None:
+    """Give the job's terminal the size of ours; the kernel tells the job."""
+    import fcntl
+    import struct
+    import termios
+
+    columns, lines = 80, 24
+    for fd in (1, 2, 0):
+        try:
+            columns, lines = os.get_terminal_size(fd)
+            break
+        except OSError:
+            continue
+    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+
+def in_background() -> bool:
+    """Whether a shell runs us with `&`: the terminal's input is then not ours to read, nor the job's."""
+    try:
+        return os.isatty(0) and os.tcgetpgrp(0) != os.getpgrp()
+    except OSError:
+        return False
+
+
+def say(text: str) -> None:
+    print(f"jobtop: {text}", file=sys.stderr, flush=True)

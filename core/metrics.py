@@ -1,0 +1,164 @@
+"""The catalogue: every number jobtop knows, one row each; schema, charts, alerts, exports and docs come from it.
+
+Counters are cumulative, rates are derived from them. 100 % CPU is one core.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jobtop.core.errors import BadValue, did_you_mean, nearest_name
+from jobtop.core.units import printable
+
+
+class Unit(StrEnum):
+    """What a value is stored in; `FLAG` is 0 or 1."""
+
+    BYTES = "bytes"
+    SECONDS = "seconds"
+    PERCENT = "percent"
+    COUNT = "count"
+    CORES = "cores"
+    CELSIUS = "celsius"
+    WATTS = "watts"
+    JOULES = "joules"
+    HERTZ = "hertz"
+    FLAG = "flag"
+
+
+class Kind(StrEnum):
+    """A gauge is true at a moment; a counter only grows, and its differences mean something."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+class Scope(StrEnum):
+    """What a value is of."""
+
+    JOB = "job"
+    GPU = "gpu"
+    HOST = "host"
+    CONTAINER = "container"
+
+
+class Fold(StrEnum):
+    """How the values of processes make that of their job.
+
+    `OWN`: the job has one as a whole (cgroup, namespace, limit). `NONE`: what it is of has no processes.
+    """
+
+    SUM = "sum"
+    MAX = "max"
+    OWN = "own"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number the product knows."""
+
+    key: str
+    title: str
+    unit: Unit
+    kind: Kind
+    scopes: tuple[Scope, ...]
+    fold: Fold
+
+
+GAUGE, COUNTER = Kind.GAUGE, Kind.COUNTER
+JOB = (Scope.JOB, Scope.CONTAINER)
+JOB_AND_HOST = (Scope.JOB, Scope.CONTAINER, Scope.HOST)
+JOB_AND_GPU = (Scope.JOB, Scope.CONTAINER, Scope.GPU)
+GPU = (Scope.GPU,)
+HOST = (Scope.HOST,)
+
+CATALOGUE: tuple[Metric, ...] = (
+    Metric("cpu.percent", "CPU", Unit.PERCENT, GAUGE, JOB_AND_HOST, Fold.SUM),
+    Metric("cpu.user", "CPU time in user mode", Unit.SECONDS, COUNTER, JOB, Fold.SUM),
+    Metric("cpu.system", "CPU time in the kernel", Unit.SECONDS, COUNTER, JOB, Fold.SUM),
+    Metric("cpu.throttled", "time throttled by the CPU limit", Unit.SECONDS, COUNTER, JOB, Fold.OWN),
+    Metric("cpu.pressure", "time stalled for CPU", Unit.SECONDS, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("cpu.iowait", "CPU time idle while I/O was awaited", Unit.SECONDS, COUNTER, HOST, Fold.NONE),
+    Metric("cpu.steal", "CPU time taken by other virtual machines", Unit.SECONDS, COUNTER, HOST, Fold.NONE),
+    Metric("load.1", "load average, 1 minute", Unit.COUNT, GAUGE, HOST, Fold.NONE),
+    Metric("load.5", "load average, 5 minutes", Unit.COUNT, GAUGE, HOST, Fold.NONE),
+    Metric("load.15", "load average, 15 minutes", Unit.COUNT, GAUGE, HOST, Fold.NONE),
+    Metric("mem.used", "memory in use, without page cache", Unit.BYTES, GAUGE, JOB_AND_HOST, Fold.SUM),
+    Metric("mem.rss", "resident memory, shared pages counted in each process", Unit.BYTES, GAUGE, JOB, Fold.SUM),
+    Metric("mem.pss", "resident memory, shared pages split", Unit.BYTES, GAUGE, JOB, Fold.SUM),
+    Metric("mem.vms", "virtual memory", Unit.BYTES, GAUGE, JOB, Fold.SUM),
+    Metric("mem.swap", "swapped out", Unit.BYTES, GAUGE, JOB, Fold.SUM),
+    Metric("mem.cgroup", "memory charged to the cgroup, with page cache", Unit.BYTES, GAUGE, JOB, Fold.OWN),
+    Metric("mem.anon", "anonymous memory of the cgroup", Unit.BYTES, GAUGE, JOB, Fold.OWN),
+    Metric("mem.file", "page cache of the cgroup", Unit.BYTES, GAUGE, JOB, Fold.OWN),
+    Metric("mem.shmem", "shared memory and tmpfs of the cgroup", Unit.BYTES, GAUGE, JOB, Fold.OWN),
+    Metric("mem.faults_minor", "page faults without I/O", Unit.COUNT, COUNTER, JOB, Fold.SUM),
+    Metric("mem.faults_major", "page faults with I/O", Unit.COUNT, COUNTER, JOB, Fold.SUM),
+    Metric("mem.oom_kills", "processes killed for want of memory", Unit.COUNT, COUNTER, JOB, Fold.OWN),
+    Metric("mem.pressure", "time stalled for memory", Unit.SECONDS, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("mem.total", "memory of the host", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("mem.available", "memory available without swapping", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("mem.cached", "page cache", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("swap.used", "swap in use", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("swap.total", "swap of the host", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("io.read_bytes", "read from storage", Unit.BYTES, COUNTER, JOB, Fold.SUM),
+    Metric("io.write_bytes", "written to storage", Unit.BYTES, COUNTER, JOB, Fold.SUM),
+    Metric("io.read_chars", "read by system calls", Unit.BYTES, COUNTER, JOB, Fold.SUM),
+    Metric("io.write_chars", "written by system calls", Unit.BYTES, COUNTER, JOB, Fold.SUM),
+    Metric("io.read_ops", "read system calls", Unit.COUNT, COUNTER, JOB, Fold.SUM),
+    Metric("io.write_ops", "write system calls", Unit.COUNT, COUNTER, JOB, Fold.SUM),
+    Metric("io.pressure", "time stalled for I/O", Unit.SECONDS, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("disk.read_bytes", "read from disks", Unit.BYTES, COUNTER, HOST, Fold.NONE),
+    Metric("disk.write_bytes", "written to disks", Unit.BYTES, COUNTER, HOST, Fold.NONE),
+    Metric("disk.busy", "time disks were busy", Unit.SECONDS, COUNTER, HOST, Fold.NONE),
+    Metric("disk.used", "disk space in use", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("disk.total", "disk space", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("proc.count", "processes", Unit.COUNT, GAUGE, JOB, Fold.SUM),
+    Metric("proc.threads", "threads", Unit.COUNT, GAUGE, JOB, Fold.SUM),
+    Metric("proc.fds", "open files", Unit.COUNT, GAUGE, JOB, Fold.SUM),
+    Metric("proc.switches_voluntary", "context switches to wait", Unit.COUNT, COUNTER, JOB, Fold.SUM),
+    Metric("proc.switches_involuntary", "context switches by force", Unit.COUNT, COUNTER, JOB, Fold.SUM),
+    Metric("net.rx_bytes", "received", Unit.BYTES, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("net.tx_bytes", "sent", Unit.BYTES, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("net.rx_packets", "packets received", Unit.COUNT, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("net.tx_packets", "packets sent", Unit.COUNT, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("net.errors", "network errors", Unit.COUNT, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("net.drops", "packets dropped", Unit.COUNT, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("gpu.util", "GPU utilisation", Unit.PERCENT, GAUGE, JOB_AND_GPU, Fold.SUM),
+    Metric("gpu.mem_used", "GPU memory in use", Unit.BYTES, GAUGE, JOB_AND_GPU, Fold.SUM),
+    Metric("gpu.mem_total", "GPU memory", Unit.BYTES, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.temp", "GPU temperature", Unit.CELSIUS, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.power", "GPU power", Unit.WATTS, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.power_limit", "GPU power limit", Unit.WATTS, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.clock_sm", "GPU core clock", Unit.HERTZ, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.clock_mem", "GPU memory clock", Unit.HERTZ, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.fan", "GPU fan speed", Unit.PERCENT, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.ecc_errors", "GPU memory errors", Unit.COUNT, COUNTER, GPU, Fold.NONE),
+    Metric("gpu.throttled", "GPU slowed down by heat or power", Unit.FLAG, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.processes", "processes on the GPU", Unit.COUNT, GAUGE, GPU, Fold.NONE),
+    Metric("energy.cpu", "energy of the CPU", Unit.JOULES, COUNTER, JOB, Fold.OWN),
+    Metric("energy.gpu", "energy of the GPU", Unit.JOULES, COUNTER, JOB_AND_GPU, Fold.OWN),
+    Metric("limit.cpus", "CPU limit", Unit.CORES, GAUGE, JOB, Fold.OWN),
+    Metric("limit.memory", "memory limit", Unit.BYTES, GAUGE, JOB, Fold.OWN),
+    Metric("limit.pids", "limit of processes and threads", Unit.COUNT, GAUGE, JOB, Fold.OWN),
+    Metric("temp", "temperature", Unit.CELSIUS, GAUGE, HOST, Fold.NONE),
+)
+
+BY_KEY = {metric.key: metric for metric in CATALOGUE}
+
+
+def find_metric(key: str) -> Metric:
+    """The row of a key; BadValue names the nearest one if there is none."""
+    if key not in BY_KEY:
+        raise BadValue(f'unknown metric "{printable(key)}"{did_you_mean(key, BY_KEY)}')
+    return BY_KEY[key]
+
+
+def metrics_of(scope: Scope) -> tuple[Metric, ...]:
+    """What is known of a job, a GPU, the host or a container, in the order of the catalogue."""
+    return tuple(metric for metric in CATALOGUE if scope in metric.scopes)
+
+
+def nearest(key: str) -> str | None:
+    """The key most like this one, or None."""
+    return nearest_name(key, BY_KEY)

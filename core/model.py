@@ -1,0 +1,215 @@
+"""What a job is: what was asked, how it stands, what it used. Plain frozen data and its JSON shape."""
+
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self, TypeVar
+
+from jobtop.core.clock import from_iso, iso
+
+SCHEMA_VERSION = 1
+
+
+class Status(StrEnum):
+    """Where a job stands; `error` never ran, `lost` ran and nobody kept its end, `unknown` came from elsewhere."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    SUCCESS = "success"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+    @property
+    def ended(self) -> bool:
+        return self not in LIVE
+
+    def may_become(self, other: "Status") -> bool:
+        """Whether the step is legal: forwards only, an end is final, but the lost may turn up."""
+        return other in NEXT.get(self, ENDS if self is Status.LOST else frozenset())
+
+
+LIVE = frozenset({Status.QUEUED, Status.RUNNING, Status.PAUSED})
+ENDS = frozenset(Status) - LIVE
+NEXT: dict[Status, frozenset[Status]] = {
+    Status.QUEUED: frozenset({Status.RUNNING, Status.PAUSED, Status.CANCELLED, Status.ERROR, Status.LOST}),
+    Status.RUNNING: ENDS | {Status.PAUSED},
+    Status.PAUSED: ENDS | {Status.RUNNING, Status.QUEUED},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process for ever: pids are reused, and start times repeat after a boot."""
+
+    boot: str
+    pid: int
+    start: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What was declared for a job; only `timeout_seconds`, or `enforced`, makes any of it hold."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    runtime_seconds: float | None = None
+    gpus: int | None = None
+    timeout_seconds: float | None = None
+    enforced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a job used. None is not known, never none used."""
+
+    cpu_user_seconds: float | None = None
+    cpu_system_seconds: float | None = None
+    cpu_total_seconds: float | None = None
+    cpu_efficiency: float | None = None
+    cpu_percent_mean: float | None = None
+    cpu_percent_min: float | None = None
+    cpu_percent_peak: float | None = None
+    cpus_allowed: float | None = None
+    memory_peak_bytes: int | None = None
+    memory_mean_bytes: int | None = None
+    memory_min_bytes: int | None = None
+    memory_cgroup_peak_bytes: int | None = None
+    io_read_bytes: int | None = None
+    io_write_bytes: int | None = None
+    io_read_chars: int | None = None
+    io_write_chars: int | None = None
+    faults_minor: int | None = None
+    faults_major: int | None = None
+    switches_voluntary: int | None = None
+    switches_involuntary: int | None = None
+    processes_seen: int | None = None
+    processes_peak: int | None = None
+    threads_peak: int | None = None
+    oom_kills: int | None = None
+    samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    """What watching the job cost."""
+
+    interval_seconds: float | None = None
+    cpu_seconds: float | None = None
+    rss_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """That somebody asked the job to end: by which word or signal, and when."""
+
+    by: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """Everything needed to run a job, and to run it again; holds secrets, so it is kept apart from the record."""
+
+    id: str
+    command: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    grace_seconds: float = 10.0
+    after_exit: str = "leave"
+    log_max_bytes: int = 256 * 1024 * 1024
+    timeout_seconds: float | None = None
+    pty: bool = False
+    detached: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"command": list(self.command), "schema_version": SCHEMA_VERSION}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The record of a job, as every verb, the console and the store know it. Moments are seconds since the epoch."""
+
+    id: str
+    name: str
+    command: tuple[str, ...]
+    host: str
+    user: str
+    cwd: str
+    status: Status
+    seq: int | None = None
+    external_id: str | None = None
+    parent_id: str | None = None
+    tool: str | None = None
+    script: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    note: str | None = None
+    pid: int | None = None
+    reason: str | None = None
+    flags: tuple[str, ...] = ()
+    exit_code: int | None = None
+    signal: int | None = None
+    error: str | None = None
+    submitted_at: float | None = None
+    start_time: float | None = None
+    end_time: float | None = None
+    duration_seconds: float | None = None
+    limits: Limits = Limits()
+    usage: Usage = Usage()
+    sources: dict[str, str] = field(default_factory=dict)
+    incomplete: tuple[str, ...] = ()
+    monitor: Monitor = Monitor()
+    grace_seconds: float = 10.0
+    shim: Identity | None = None
+    recorder: Identity | None = None
+    stop_request: StopRequest | None = None
+    settled: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract: keys only get added."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **{key: getattr(self, key) for key in ("id", "seq", "external_id", "parent_id", "name", "tool", "script")},
+            "command": list(self.command),
+            **{key: getattr(self, key) for key in ("params", "tags", "note", "host", "user", "cwd", "pid")},
+            "status": str(self.status),
+            "reason": self.reason,
+            "flags": list(self.flags),
+            **{key: getattr(self, key) for key in ("exit_code", "signal", "error")},
+            **{key: iso(getattr(self, key)) for key in MOMENTS},
+            "duration_seconds": self.duration_seconds,
+            "limits": asdict(self.limits),
+            "resource_usage": asdict(self.usage),
+            "sources": self.sources,
+            "incomplete": list(self.incomplete),
+            "monitor": asdict(self.monitor),
+        }
+
+    @classmethod
+    def from_json(cls, shape: dict[str, Any]) -> Self:
+        """The inverse of `to_json`; keys this version does not know are left out."""
+        plain = {item.name for item in fields(cls)} & shape.keys() - {"limits", "monitor", *MOMENTS}
+        values = {key: shape[key] for key in plain}
+        values |= {key: tuple(shape[key]) for key in ("command", "flags", "incomplete")}
+        values |= {key: from_iso(shape[key]) for key in MOMENTS}
+        values |= {
+            "status": Status(shape["status"]),
+            "limits": known(Limits, shape["limits"]),
+            "usage": known(Usage, shape["resource_usage"]),
+            "monitor": known(Monitor, shape["monitor"]),
+        }
+        return cls(**values)
+
+
+T = TypeVar("T")
+MOMENTS = ("submitted_at", "start_time", "end_time")
+
+
+def known(kind: type[T], shape: dict[str, Any]) -> T:
+    """A dataclass from those keys of a mapping that it has."""
+    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    return kind(**{key: value for key, value in shape.items() if key in names})

@@ -1,0 +1,863 @@
+"""The parent of every job: starts it, reaps it, counts it, keeps its output. One file, standard library only.
+
+Executed as `python -I -S -c BOOTSTRAP SPEC_FD STATUS_FD CODE_BYTES`, its own code coming through the first pipe
+before the job's description: so it needs no file, no compiler, nothing of an installation that may be upgraded
+under it. It imports nothing after its start and never touches the store: it leaves `started`, `ended` and `marks`
+in the job's directory, lines of `key value`, and the same text, ended by a NUL, on the status pipe while somebody
+reads it.
+"""
+
+import _signal
+import errno
+import fcntl
+import marshal
+import os
+import select
+import sys
+import time
+
+try:
+    import _ctypes
+except ImportError:  # a Python without libffi: orphans cannot be adopted, and `started` says so
+    _ctypes = None
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+WALL = 0x40000000  # __WALL: children made by clone() without SIGCHLD too
+BOOTSTRAP = """\
+import marshal, os, sys
+code = b""
+while part := os.read(int(sys.argv[1]), int(sys.argv[3]) - len(code)): code += part
+if code: exec(marshal.loads(code))
+"""
+PR_SET_CHILD_SUBREAPER = 36
+PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
+BUFFER_BYTES = 128 * 1024
+F_SETPIPE_SZ = 1031
+PIPE_BUF = 4096
+BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+FORWARDED = tuple(
+    getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
+)
+TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
+CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS, CENSUS_COST_RATIO = 0.004, 2.0, 200
+MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
+
+
+def read_text(path: str) -> str:
+    """A small file as text, or nothing if it is not there (any more)."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        parts = []
+        while part := os.read(fd, 65536):
+            parts.append(part)
+        return b"".join(parts).decode("utf-8", "replace")
+    except OSError:  # ESRCH: the process ended between open and read
+        return ""
+    finally:
+        os.close(fd)
+
+
+def stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name: state, ppid, …; the name may hold spaces and brackets."""
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot: with pid and boot id its identity."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if len(fields) > 19 else None
+
+
+def children(pid: int) -> list[int]:
+    """The children of all threads of a process."""
+    found: list[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for task in tasks:
+        found.extend(map(int, read_text(f"/proc/{pid}/task/{task}/children").split()))
+    return found
+
+
+def scanned_descendants(root: int) -> list[int]:
+    """Descendants by one pass over /proc, for kernels without `children` files."""
+    below: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and len(fields := stat_fields(int(entry))) > 1:
+            below.setdefault(int(fields[1]), []).append(int(entry))
+    order = [root]
+    for pid in order:
+        order.extend(below.get(pid, ()))
+    return order[1:]
+
+
+def descendants(root: int) -> list[int]:
+    """Everything below a process, parents before children."""
+    if not os.path.isdir("/proc"):
+        return []
+    if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
+        return scanned_descendants(root)
+    order, known = [root], {root}
+    for pid in order:
+        for child in children(pid):
+            if child not in known:
+                known.add(child)
+                order.append(child)
+    return order[1:]
+
+
+def signal_descendants(root: int, number: int) -> "list[tuple[int, str]]":
+    """Signal everything below a process, each held by a pidfd and checked to be still below it; who got it."""
+    members = descendants(root)
+    ours = {root, *members}
+    reached = []
+    for pid in members:
+        name = read_text(f"/proc/{pid}/comm").rstrip("\n")
+        try:
+            held = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.EPERM):
+                continue
+            held = None
+        try:
+            fields = stat_fields(pid)
+            if len(fields) < 2 or int(fields[1]) not in ours or fields[0] in "ZX":
+                continue
+            if held is None:
+                os.kill(pid, number)
+            else:
+                _signal.pidfd_send_signal(held, number)
+            reached.append((pid, name))
+        except OSError:  # gone, or another user's (sudo): the next round or the shim's own wait tells
+            continue
+        finally:
+            if held is not None:
+                os.close(held)
+    return reached
+
+
+def c_call(name: str, *arguments: int) -> int:
+    """Call a function of the C library with integer arguments, without the 2 MB of the ctypes package."""
+    if _ctypes is None:
+        return -1
+
+    class Long(_ctypes._SimpleCData):
+        _type_ = "q"
+
+    try:
+        address = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)
+    except OSError:
+        return -1
+    return int(_ctypes.call_function(address, tuple(Long(value) for value in arguments)))
+
+
+def write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def open_twin(fd: int) -> int:
+    """The same pipe or terminal with its own flags, so that not blocking is nobody else's business; -1 if none."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+class Stream:
+    """One output of the job on its way to the log and to whoever started the job."""
+
+    def __init__(self, source: int, sink: int, log: "Log | None") -> None:
+        self.source, self.sink, self.log = source, sink, log
+        self.pending: memoryview | None = None
+        self.buffer = bytearray(BUFFER_BYTES)
+        os.set_blocking(source, False)
+        kind = os.fstat(sink).st_mode & 0o170000 if sink >= 0 else 0
+        self.twin = open_twin(sink) if kind in (0o010000, 0o020000) else -1
+        self.writes_may_block = kind != 0o100000 and self.twin < 0
+
+    def pull(self) -> bool:
+        """Move one buffer; False when nothing is there now."""
+        try:
+            count = os.readv(self.source, [self.buffer])
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EIO:  # EIO: the last holder of the pseudo-terminal is gone
+                raise
+            count = 0
+        if count == 0:
+            self.close()
+            return False
+        data = memoryview(self.buffer)[:count]
+        if self.log is not None:
+            self.log.write(data)
+        if self.sink >= 0:
+            self.pending = data
+            self.push()
+        return True
+
+    def push(self) -> None:
+        """Pass on what is pending, as much as the reader takes."""
+        while self.pending is not None:
+            part = self.pending[:PIPE_BUF] if self.writes_may_block else self.pending
+            try:
+                count = os.write(self.twin if self.twin >= 0 else self.sink, part)
+            except BlockingIOError:
+                return
+            except OSError:  # EPIPE, EIO: the reader went away, and the job must see that as it would without us
+                self.close()
+                return
+            self.pending = self.pending[count:] if count < len(self.pending) else None
+            if self.writes_may_block:
+                return
+
+    def drop_sink(self) -> None:
+        for fd in (self.twin, self.sink):
+            if fd >= 0:
+                os.close(fd)
+        self.twin = self.sink = -1
+        self.pending = None
+
+    def close(self) -> None:
+        if self.source >= 0:
+            os.close(self.source)
+        self.source = -1
+        self.drop_sink()
+
+
+class Log:
+    """A log file that keeps its head and its tail: a hole is punched between them once it exceeds its limit."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        self.path, self.limit = path, limit
+        self.punched = self.untrimmed = limit // 2
+        self.error: str | None = None
+        try:
+            self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self.fd = -1
+            self.fail(error)
+
+    def fail(self, error: OSError) -> None:
+        if self.error is None:
+            self.error = os.strerror(error.errno or 0)
+            complain(f"the output of this job cannot be kept ({self.error}); it still passes through")
+
+    def write(self, data: memoryview) -> None:
+        if self.error is not None:
+            return
+        self.untrimmed -= len(data)
+        if self.untrimmed < 0:
+            self.untrimmed = self.limit // 16
+            self.trim()
+        try:
+            while data:
+                data = data[os.write(self.fd, data) :]
+        except OSError as error:
+            self.fail(error)
+
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size if self.fd >= 0 else 0
+
+    def trim(self) -> None:
+        """Give back everything but the head and the tail; where no hole can be made, the head alone is kept."""
+        tail_start = (self.size() - self.limit // 2) & ~4095
+        if self.fd < 0 or tail_start - self.punched < self.limit // 16:
+            return
+        start = (self.punched + 4095) & ~4095
+        if c_call("fallocate", self.fd, PUNCH_HOLE, start, tail_start - start) == 0:
+            self.punched = tail_start
+        elif self.error is None:
+            self.error = "longer than run.log_max, and this file system cannot drop the middle of a file"
+
+
+def complain(text: str) -> None:
+    try:
+        os.write(2, f"jobtop: {text}\n".encode())
+    except OSError:
+        return
+
+
+class Shim:
+    """Supervises one job, from the fork of its main process to the death of its last descendant."""
+
+    def __init__(self, spec: "dict[str, Any]", status_fd: int) -> None:
+        self.spec, self.status_fd = spec, status_fd
+        self.pid = os.getpid()
+        self.main = 0
+        self.main_status: int | None = None
+        self.exec_error: tuple[str, int] | None = None
+        self.start = self.end = self.last = (0.0, 0.0)
+        self.totals = [0.0] * 9
+        self.maxrss_kib = self.floor_kib = self.hwm_kib = 0
+        self.reaped = self.seen = 0
+        self.peak = self.threads = 1
+        self.alive: set[int] = set()
+        self.ignoring_sigchld: str | None = None
+        self.io_fds: dict[int, int] = {}
+        self.chars = [0, 0]
+        self.chars_missing = 0
+        self.streams: list[Stream] = []
+        self.logs: list[Log | None] = []
+        self.stop_cause: str | None = None
+        self.deadline: float | None = None
+        self.kill_at: float | None = None
+        self.kill_seconds = 0.02
+        self.killed: list[tuple[int, str]] = []
+        self.reported = False
+        self.last_mark: tuple[int, ...] = ()
+        self.next_mark = 0.0
+        self.next_census = 0.0
+        self.census_seconds = CENSUS_FIRST_SECONDS
+
+    # -- start
+
+    def launch(self) -> None:
+        """Fork the main process, commit to the start by creating `started`, then let it execute the command."""
+        outputs = self.open_outputs()
+        go_read, go_write = os.pipe()
+        answer_read, answer_write = os.pipe()
+        self.main = os.fork()
+        if self.main == 0:
+            os.close(go_write)
+            self.become_job(go_read, answer_write, outputs)
+        for fd in {go_read, answer_write, *(outputs if self.spec["output"] != "log" else ())}:
+            os.close(fd)
+        os.read(answer_read, 1)
+        self.hold_io(self.main)
+        self.start = now()
+        begun = self.leave_started()
+        if begun is None:
+            os._exit(0)
+        write_all(go_write, b"g")
+        os.close(go_write)
+        answer = read_to_end(answer_read).decode().split()
+        if answer:
+            self.floor_kib = int(answer[0])
+        if len(answer) == 3:
+            self.exec_error = (answer[1], int(answer[2]))
+        else:
+            self.tell(begun)
+        self.close_unused()
+        started = time.monotonic()
+        self.next_census = started + CENSUS_FIRST_SECONDS
+        self.next_mark = started + MARK_SECONDS[0][1]
+        self.deadline = started + self.spec["timeout"] if self.spec["timeout"] is not None else None
+
+    def open_outputs(self) -> tuple[int, int]:
+        """The two descriptors the job writes to; streams and logs are set up behind them."""
+        spec, directory = self.spec, self.spec["dir"]
+        names = ("stdout.log",) if spec["output"] == "pty" else ("stdout.log", "stderr.log")
+        self.logs = [Log(os.path.join(directory, name), spec["log_max"]) if directory else None for name in names]
+        if spec["output"] == "log":
+            fds = [log.fd if log is not None and log.fd >= 0 else os.open(os.devnull, os.O_WRONLY) for log in self.logs]
+            return fds[0], fds[1]
+        if spec["output"] == "pty":
+            self.streams = [Stream(spec["master"], os.dup(1), self.logs[0])]
+            return spec["slave"], spec["slave"]
+        writers = []
+        for number, log in enumerate(self.logs):
+            reader, writer = os.pipe()
+            try:
+                fcntl.fcntl(writer, F_SETPIPE_SZ, 2 * BUFFER_BYTES)  # fewer switches for a talkative job
+            except OSError:  # not Linux, or this user's allowance for pipes is used up
+                pass
+            self.streams.append(Stream(reader, os.dup(number + 1), log))
+            writers.append(writer)
+        return writers[0], writers[1]
+
+    def close_unused(self) -> None:
+        """Keep nothing that would hold a terminal or a pipe open for longer than the job does."""
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1) if self.spec["output"] != "log" else (0, 1, 2):
+            os.dup2(null, fd)
+        os.close(null)
+
+    def become_job(self, go_read: int, answer_write: int, outputs: tuple[int, int]) -> None:
+        """In the forked child: become what the command expects to find, wait for the word, execute."""
+        spec, stage = self.spec, "start"
+        try:
+            _signal.set_wakeup_fd(-1)
+            for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD):
+                _signal.signal(number, _signal.SIG_DFL)
+            if spec["output"] == "pty":
+                os.setsid()
+                fcntl.ioctl(spec["slave"], TIOCSCTTY, 0)
+                os.dup2(spec["slave"], 0)
+            else:
+                os.setpgid(0, 0)
+                if spec["stdin"] == "null":
+                    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(outputs[0], 1)
+            os.dup2(outputs[1], 2)
+            write_all(answer_write, b"r")
+            if os.read(go_read, 1) != b"g":
+                os._exit(0)
+            for procs in spec["cgroup_join"]:
+                self.join_cgroup(procs)
+            stage = "cwd"
+            os.chdir(spec["cwd"])
+            stage = "exec"
+            write_all(answer_write, f"{self.status_value(os.getpid(), 'VmHWM:')} ".encode())
+            execute(spec["argv"], spec["env"])
+        except OSError as error:
+            prefix = "" if stage == "exec" else "0 "
+            write_all(answer_write, f"{prefix}{stage} {error.errno or 0}".encode())
+        finally:
+            os._exit(127)
+
+    def join_cgroup(self, procs: str) -> None:
+        try:
+            fd = os.open(procs, os.O_WRONLY)
+            write_all(fd, b"0")
+            os.close(fd)
+        except OSError:  # removed or refused since it was made: the other sources count then
+            pass
+
+    def leave_started(self) -> bytes | None:
+        """Create `started` and return its text; None if it exists already: this job runs, or ran, elsewhere."""
+        text = lines(
+            ("version", 1),
+            ("boot", self.spec["boot"]),
+            ("shim", f"{self.pid} {start_ticks(self.pid)}"),
+            ("main", f"{self.main} {start_ticks(self.main)}"),
+            ("start", f"{self.start[0]:.6f} {self.start[1]:.6f}"),
+            ("subreaper", int(self.spec["subreaper"])),
+            *(("cgroup", directory) for directory in self.spec["cgroup_dirs"]),
+        )
+        if self.spec["dir"]:
+            path = os.path.join(self.spec["dir"], "started")
+            try:
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                write_all(fd, text)
+                os.close(fd)
+            except FileExistsError:
+                return None
+            except OSError as error:
+                complain(f"cannot keep this job's record in {self.spec['dir']}: {os.strerror(error.errno or 0)}")
+        return text
+
+    def tell(self, text: bytes) -> None:
+        if self.status_fd >= 0:
+            try:
+                write_all(self.status_fd, text + b"\0")
+            except OSError:  # whoever started us is gone: the files tell
+                os.close(self.status_fd)
+                self.status_fd = -1
+
+    # -- watch
+
+    def supervise(self, wakeup_fd: int) -> None:
+        """Pump, reap, count and obey until the last descendant is gone and its output is delivered."""
+        while True:
+            alive = self.reap()
+            if not alive and self.stop_cause is not None:
+                self.abandon_readers()
+            open_streams = self.pump()
+            if not alive and not open_streams:
+                break
+            if self.main_status is not None and not self.reported and not self.readers_behind():
+                self.main_ended()
+            self.attend()
+            self.wait(wakeup_fd)
+        self.last = now()
+        self.report(final=True)
+
+    def wait(self, wakeup_fd: int) -> None:
+        """Sleep until output, room for output, a signal or a due time."""
+        poll = select.poll()
+        poll.register(wakeup_fd, select.POLLIN)
+        for stream in self.streams:
+            if stream.pending is not None:
+                poll.register(stream.twin if stream.twin >= 0 else stream.sink, select.POLLOUT)
+            elif stream.source >= 0:
+                poll.register(stream.source, select.POLLIN)
+        due = [self.next_census, self.next_mark, self.deadline, self.kill_at]
+        wait = min(at for at in due if at is not None) - time.monotonic()
+        for fd, _ in poll.poll(max(0, int(wait * 1000) + 1)):
+            if fd == wakeup_fd:
+                for number in os.read(wakeup_fd, 4096):
+                    self.handle(number)
+
+    def handle(self, number: int) -> None:
+        """TERM stops the job in order; the others are passed on."""
+        if number == _signal.SIGTERM:
+            self.stop("signal")
+        elif number in TO_MAIN_ONLY and self.main_status is None:
+            os.kill(self.main, number)
+        elif number in FORWARDED:
+            signal_descendants(self.pid, number)
+
+    def readers_behind(self) -> bool:
+        return any(stream.pending is not None for stream in self.streams)
+
+    def abandon_readers(self) -> None:
+        """After a stop nobody waits for a reader that does not read; the log still gets everything."""
+        for stream in self.streams:
+            stream.push()
+            stream.drop_sink()
+
+    def pump(self) -> bool:
+        """Move what can be moved now; True while a stream is open."""
+        for stream in self.streams:
+            for _ in range(16):
+                if stream.pending is not None:
+                    stream.push()
+                if stream.pending is not None or stream.source < 0 or not stream.pull():
+                    break
+        self.streams = [stream for stream in self.streams if stream.source >= 0]
+        return bool(self.streams)
+
+    def reap(self) -> bool:
+        """Take in every dead child; False when there is none left, dead or alive."""
+        while True:
+            try:
+                if hasattr(os, "waitid"):
+                    # P_ALL with WNOWAIT: a zombie's status and its io descriptor can still be read.
+                    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | WALL)
+                    if found is None:
+                        return True
+                    self.read_zombie(found.si_pid)
+                    pid, status, usage = os.wait4(found.si_pid, WALL)
+                else:
+                    pid, status, usage = os.wait4(-1, os.WNOHANG)
+                    if pid == 0:
+                        return True
+            except ChildProcessError:
+                return False
+            self.count(pid, status, usage)
+
+    def read_zombie(self, pid: int) -> None:
+        self.note_sigchld(pid, read_text(f"/proc/{pid}/status"))
+        if pid not in self.io_fds:
+            self.hold_io(pid)
+        fd = self.io_fds.pop(pid, -1)
+        if fd < 0:
+            self.chars_missing += 1
+            return
+        try:
+            words = os.pread(fd, 1024, 0).split()
+            self.chars[0] += int(words[1])
+            self.chars[1] += int(words[3])
+        except (OSError, IndexError):
+            self.chars_missing += 1
+        finally:
+            os.close(fd)
+
+    def count(self, pid: int, status: int, usage: "Any") -> None:
+        """Add what a dead child and the children it had waited for have used."""
+        for index, value in enumerate(
+            (
+                usage.ru_utime,
+                usage.ru_stime,
+                usage.ru_minflt,
+                usage.ru_majflt,
+                usage.ru_inblock,
+                usage.ru_oublock,
+                usage.ru_nvcsw,
+                usage.ru_nivcsw,
+            )
+        ):
+            self.totals[index] += value
+        self.maxrss_kib = max(self.maxrss_kib, usage.ru_maxrss)
+        self.reaped += 1
+        if pid in self.alive:
+            self.alive.discard(pid)
+        else:
+            self.seen += 1
+        if pid == self.main:
+            self.main_status = status
+            self.end = now()
+
+    def attend(self) -> None:
+        """What is due by the clock."""
+        moment = time.monotonic()
+        if self.deadline is not None and moment >= self.deadline:
+            self.deadline = None
+            self.stop("timeout")
+        if self.kill_at is not None and moment >= self.kill_at:
+            reached = signal_descendants(self.pid, _signal.SIGKILL)
+            known = {pid for pid, _ in self.killed}
+            self.killed.extend(item for item in reached if item[0] not in known and len(self.killed) < 100)
+            self.kill_seconds = min(self.kill_seconds * 2, 1.0)
+            self.kill_at = moment + self.kill_seconds
+        if moment >= self.next_census:
+            self.census()
+            finished = time.monotonic()
+            self.next_census = finished + max(self.census_seconds, (finished - moment) * CENSUS_COST_RATIO)
+            self.census_seconds = min(self.census_seconds * 2, CENSUS_LAST_SECONDS)
+        if moment >= self.next_mark:
+            self.mark()
+            age = now()[1] - self.start[1]
+            self.next_mark = moment + next(step for until, step in MARK_SECONDS if age < until)
+
+    def stop(self, cause: str) -> None:
+        """TERM to all, and after the grace KILL to all until none is left."""
+        if self.stop_cause is None:
+            self.stop_cause = cause
+            self.kill_at = time.monotonic() + self.spec["grace"]
+        signal_descendants(self.pid, _signal.SIGTERM)
+        signal_descendants(self.pid, _signal.SIGCONT)
+
+    def main_ended(self) -> None:
+        """The job is over; what becomes of its descendants is the caller's choice."""
+        choice = self.spec["after_exit"]
+        if choice == "kill" and self.stop_cause is None:
+            self.stop("after_exit")
+        if choice == "leave" and self.stop_cause is None and self.exec_error is None:
+            self.census()
+            self.last = self.end
+            self.report(final=False)
+        self.reported = True
+
+    def census(self) -> None:
+        """Look at the living: marks the kernel does not carry into a parent's totals."""
+        members = descendants(self.pid)
+        fresh, threads = [pid for pid in members if pid not in self.alive], 0
+        for pid in members:
+            text = read_text(f"/proc/{pid}/status")
+            self.note_sigchld(pid, text)
+            self.hwm_kib = max(self.hwm_kib, value_in(text, "VmHWM:"))
+            threads += value_in(text, "Threads:")
+        for pid in fresh[:64]:
+            self.hold_io(pid)
+        self.seen += len(fresh)
+        self.alive = set(members)
+        for pid in [pid for pid in self.io_fds if pid not in self.alive and pid != self.main]:
+            os.close(self.io_fds.pop(pid))
+        self.peak, self.threads = max(self.peak, len(members)), max(self.threads, threads)
+
+    def note_sigchld(self, pid: int, status: str) -> None:
+        """A process that ignores SIGCHLD makes the kernel throw its children's times away."""
+        if self.ignoring_sigchld is None and (mask := word_in(status, "SigIgn:")):
+            if int(mask, 16) >> (_signal.SIGCHLD - 1) & 1:
+                self.ignoring_sigchld = word_in(status, "Name:") or str(pid)
+
+    def status_value(self, pid: int, key: str) -> int:
+        return value_in(read_text(f"/proc/{pid}/status"), key)
+
+    def hold_io(self, pid: int) -> None:
+        """Open a process's io file while that is allowed: the descriptor still reads when it is a zombie."""
+        if pid in self.io_fds or len(self.io_fds) >= 128:
+            return
+        try:
+            self.io_fds[pid] = os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+
+    def mark(self) -> None:
+        """Note how long the logs are now, so that output can be placed in time."""
+        sizes = tuple(log.size() if log is not None else 0 for log in self.logs)
+        for log in self.logs:
+            if log is not None:
+                log.trim()
+        if self.spec["dir"] and sizes != self.last_mark:
+            self.last_mark = sizes
+            line = f"{now()[1] - self.start[1]:.3f} {' '.join(map(str, sizes))}\n"
+            try:
+                fd = os.open(
+                    os.path.join(self.spec["dir"], "marks"),
+                    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
+                    0o600,
+                )
+                write_all(fd, line.encode())
+                os.close(fd)
+            except OSError:
+                return
+
+    # -- end
+
+    def report(self, final: bool) -> None:
+        """Tell and keep how it ended; with descendants left, once more when they are gone too."""
+        self.mark()
+        text = lines(*self.facts(final))
+        self.tell(text)
+        if self.status_fd >= 0:
+            os.close(self.status_fd)
+            self.status_fd = -1
+        if self.spec["dir"]:
+            keep(os.path.join(self.spec["dir"], "ended"), text)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 2)
+        os.close(null)
+        if final:
+            remove_cgroups(self.spec["cgroup_dirs"])
+
+    def facts(self, final: bool) -> "Iterator[tuple[str, object]]":
+        yield "version", 1
+        yield "final", int(final)
+        if self.exec_error is not None:
+            yield "exec_error", f"{self.exec_error[0]} {self.exec_error[1]}"
+        yield "status", self.main_status
+        for name, moment in (("start", self.start), ("end", self.end), ("last", self.last)):
+            yield name, f"{moment[0]:.6f} {moment[1]:.6f}"
+        for name, value in zip(RUSAGE_KEYS, self.totals, strict=False):
+            yield name, f"{value:.6f}" if name in ("utime", "stime") else int(value)
+        scale = 1024 if sys.platform == "linux" else 1  # ru_maxrss is in KiB on Linux, in bytes on macOS
+        yield "maxrss", self.maxrss_kib * scale
+        yield "floor", self.floor_kib * 1024
+        yield "hwm", self.hwm_kib * 1024
+        yield "rchar", self.chars[0]
+        yield "wchar", self.chars[1]
+        yield "chars_missing", self.chars_missing
+        for name, value in (
+            ("reaped", self.reaped),
+            ("seen", self.seen),
+            ("peak", self.peak),
+            ("threads", self.threads),
+        ):
+            yield name, value
+        yield "left", 0 if final else len(descendants(self.pid))
+        if self.ignoring_sigchld is not None:
+            yield "ignores_sigchld", self.ignoring_sigchld
+        if self.stop_cause is not None:
+            yield "stop", self.stop_cause
+        for pid, name in self.killed:
+            yield "killed", f"{pid} {name}"
+        for log in self.logs:
+            yield "log", log.size() if log is not None else 0
+            if log is not None and log.error is not None:
+                yield "log_error", log.error
+        yield "subreaper", int(self.spec["subreaper"])
+        if self.spec["oom_before"] is not None:
+            yield "oom_before", self.spec["oom_before"]
+        for label, path, start in self.spec["evidence"]:
+            kept = [line for line in read_text(path).split("\n") if line.startswith(start)]
+            yield f"cgroup.{label}", "\n".join(kept)
+        yield "own_cpu", f"{time.process_time():.6f}"
+        yield "own_rss", self.status_value(self.pid, "VmHWM:") * 1024
+
+
+RUSAGE_KEYS = ("utime", "stime", "minflt", "majflt", "inblock", "oublock", "nvcsw", "nivcsw")
+
+
+def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
+    """execvpe as the C library does it: along PATH, and a text without `#!` is a shell script."""
+    name = argv[0]
+    directories = [b""] if b"/" in name else env.get(b"PATH", os.defpath.encode()).split(b":")
+    worst: OSError = FileNotFoundError(errno.ENOENT, "not found")
+    for directory in directories:
+        path = directory + b"/" + name if directory else name
+        try:
+            os.execve(path, argv, env)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                os.execve(b"/bin/sh", [b"/bin/sh", path, *argv[1:]], env)
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                worst = error
+                if error.errno != errno.EACCES:
+                    raise
+    raise worst
+
+
+def now() -> tuple[float, float]:
+    """Wall clock and time since boot, suspended time included."""
+    return time.time(), time.clock_gettime(BOOTTIME)
+
+
+def value_in(text: str, key: str) -> int:
+    word = word_in(text, key)
+    return int(word) if word else 0
+
+
+def word_in(text: str, key: str) -> str:
+    at = text.find("\n" + key)
+    if at < 0 and not text.startswith(key):
+        return ""
+    rest = text[at + 1 + len(key) :].split("\n", 1)[0].split()
+    return rest[0] if rest else ""
+
+
+def lines(*facts: "tuple[str, object]") -> bytes:
+    """`key value` lines; a value never holds a line break of its own."""
+    escaped = ((key, str(value).replace("\\", "\\\\").replace("\n", "\\n")) for key, value in facts)
+    return "".join(f"{key} {value}\n" for key, value in escaped).encode("utf-8", "surrogateescape")
+
+
+def keep(path: str, text: bytes) -> None:
+    """Write a file so that it is there whole or not at all, whatever is killed or unplugged."""
+    draft = path + ".new"
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        write_all(fd, text)
+        os.fsync(fd)
+        os.close(fd)
+        os.rename(draft, path)
+    except OSError as error:
+        complain(f"cannot keep the end of this job in {path}: {os.strerror(error.errno or 0)}")
+
+
+def remove_cgroups(directories: "list[str]") -> None:
+    """Remove the job's own cgroups; a dying task may hold one for a moment."""
+    for directory in directories:
+        for _ in range(100):
+            try:
+                os.rmdir(directory)
+            except OSError as error:
+                if error.errno == errno.EBUSY:
+                    time.sleep(0.01)
+                    continue
+            break
+
+
+def read_to_end(fd: int) -> bytes:
+    parts = []
+    while part := os.read(fd, 65536):
+        parts.append(part)
+    os.close(fd)
+    return b"".join(parts)
+
+
+def read_spec(fd: int) -> "dict[str, Any] | None":
+    """The job to run, from the pipe of whoever wants it; None if they went away before saying."""
+    try:
+        return marshal.loads(read_to_end(fd))
+    except (EOFError, ValueError):
+        return None
+
+
+def catch_signals() -> int:
+    """Turn signals into bytes of a pipe; what was ignored at our start stays ignored, for the job too."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (_signal.SIGTERM, _signal.SIGCHLD, *FORWARDED):
+        if number == _signal.SIGCHLD or _signal.getsignal(number) != _signal.SIG_IGN:
+            _signal.signal(number, lambda *_: None)
+    return reader
+
+
+def main(arguments: list[str]) -> None:
+    os.setsid()
+    spec = read_spec(int(arguments[0]))
+    if spec is None:
+        return
+    wakeup_fd = catch_signals()
+    spec["subreaper"] = c_call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    status_fd = int(arguments[1])
+    for fd in (status_fd, spec["master"], spec["slave"]):
+        if fd >= 0:
+            os.set_inheritable(fd, False)
+    shim = Shim(spec, status_fd)
+    try:
+        shim.launch()
+    except OSError as error:
+        shim.exec_error = ("start", error.errno or 0)
+        shim.start = shim.end = shim.last = now()
+        shim.report(final=True)
+        return
+    shim.supervise(wakeup_fd)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

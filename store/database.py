@@ -1,0 +1,215 @@
+"""Connections and transactions: the rules every reader and writer of the file keeps."""
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobtop.core.errors import StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from jobtop.core.paths import StatePaths, make_private_dir
+from jobtop.store.schema import MIGRATIONS, VERSION
+
+BUSY_SECONDS = 30.0
+JOURNAL_BYTES = 8 * 1024 * 1024
+NETWORK_FILE_SYSTEMS = frozenset(
+    "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph fuse.sshfs fuse.glusterfs 9p afs pvfs2 orangefs fuse.ceph".split()
+)
+
+# By SQLite's primary result code: BUSY, READONLY, FULL, CANTOPEN.
+REMEDIES = {
+    5: "another program holds it; try again",
+    8: "it is read-only; make it writable or set JOBTOP_HOME to a directory that is",
+    13: "the disk is full; make room and try again",
+    14: "it cannot be opened; check the permissions of its directory or set JOBTOP_HOME",
+}
+
+
+class Database:
+    """One open store. Autocommit, explicit transactions, foreign keys on."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, notice: str | None = None) -> None:
+        self.path, self._connection, self.notice = path, connection, notice
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One write transaction, begun IMMEDIATE: a deferred one fails instead of waiting."""
+        with errors_named(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One short read transaction: everything in it is of one moment. Fetch whole, do not linger."""
+        with errors_named(self.path):
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def open_to_write(paths: StatePaths, network: bool | None = None) -> Database:
+    """The store of this host, made or migrated if need be; a damaged one is set aside, never thrown away."""
+    try:
+        make_private_dir(paths.root)
+        return _open_current(paths, network)
+    except OSError as error:
+        raise StoreUnavailable(f"{paths.root}: {os.strerror(error.errno or 0)}") from error
+    except StoreDamaged:
+        aside = _set_aside(paths)
+        database = _open_current(paths, network)
+        database.notice = f"{paths.store} was damaged: it is kept as {aside.name}, and a new history was begun"
+        return database
+
+
+def open_to_read(path: Path) -> Database:
+    """Any store, read-only; where not even a reader's lock can be had, as an unchanging file, saying so."""
+    if not path.exists():
+        raise StoreUnavailable(f"{path}: there is no such store")
+    with errors_named(path):
+        try:
+            connection = _connect(path, "mode=ro")
+            _check_version(path, connection)
+            return Database(path, connection)
+        except sqlite3.OperationalError:
+            connection = _connect(path, "mode=ro&immutable=1")
+            _check_version(path, connection)
+            notice = f"{path} can only be read as it was last closed: its directory is not writable"
+            return Database(path, connection, notice)
+
+
+def is_network(path: Path, mountinfo: str | None = None) -> bool:
+    """Whether a path is on a file system that several machines share."""
+    if mountinfo is None:
+        try:
+            mountinfo = Path("/proc/self/mountinfo").read_text()
+        except OSError:
+            return False
+    best, kind = "", ""
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        mount = before.split()[4]
+        if len(mount) >= len(best) and os.path.commonpath([mount, str(path.absolute())]) == mount:
+            best, kind = mount, after.split()[0]
+    return kind in NETWORK_FILE_SYSTEMS
+
+
+@contextmanager
+def errors_named(path: Path) -> Iterator[None]:
+    """Turn what sqlite says into what a person can act on."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _named(path, error) from error
+
+
+def _named(path: Path, error: sqlite3.Error) -> StoreError:
+    # The low byte is the primary result code: SQLITE_CORRUPT 11, SQLITE_NOTADB 26.
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code in (11, 26):
+        return StoreDamaged(f"{path}: {error}")
+    return StoreUnavailable(f"{path}: {REMEDIES.get(code, str(error))}")
+
+
+def _open_current(paths: StatePaths, network: bool | None) -> Database:
+    with errors_named(paths.store):
+        if not paths.store.exists():
+            os.close(os.open(paths.store, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        connection = _connect(paths.store, "mode=rw")
+        try:
+            if _check_version(paths.store, connection) < VERSION:
+                with _lock(paths):
+                    _prepare(paths.store, connection, network)
+            if not os.access(paths.store, os.W_OK):
+                raise StoreUnavailable(f"{paths.store}: {REMEDIES[8]}")
+            connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
+            connection.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            connection.close()
+            raise
+        return Database(paths.store, connection)
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    from urllib.parse import quote
+
+    uri = f"file:{quote(str(path))}?{options}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def _check_version(path: Path, connection: sqlite3.Connection) -> int:
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > VERSION:
+        connection.close()
+        raise StoreTooNew(
+            f"{path}: written by a newer jobtop (version {version}, this one knows {VERSION}); upgrade jobtop"
+        )
+    return version
+
+
+def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -> None:
+    """Bring the file to today's version, step by step, all or nothing."""
+    if int(connection.execute("PRAGMA user_version").fetchone()[0]) == 0:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    shared = is_network(path) if network is None else network
+    connection.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        for step in MIGRATIONS[version:]:
+            for statement in filter(str.strip, step.split(";")):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _lock(paths: StatePaths) -> Iterator[None]:
+    """What only one process of the writing host may do at a time. Released by the kernel, whatever happens to us."""
+    fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _set_aside(paths: StatePaths) -> Path:
+    """Rename a store that fails its check a second time, under the lock."""
+    with _lock(paths):
+        aside = paths.store.with_name(f"{paths.store.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
+        if not _is_sound(paths.store):
+            for suffix in ("", "-wal", "-shm"):
+                source = paths.store.with_name(paths.store.name + suffix)
+                if source.exists():
+                    source.rename(aside.with_name(aside.name + suffix))
+        return aside
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        connection = _connect(path, "mode=rw")
+        try:
+            return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return False

@@ -1,0 +1,254 @@
+"""Jobs, their events and log marks, in and out of the tables."""
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
+from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage, known
+from jobtop.core.units import printable
+from jobtop.store.database import Database
+
+PLAIN = (
+    "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
+    " submitted_at start_time end_time duration_seconds grace_seconds"
+).split()
+AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete")
+USAGE = tuple(item.name for item in fields(Usage))
+LIMITS = tuple(item.name for item in fields(Limits))
+SORT_KEYS = {
+    "seq": "seq",
+    "start": "start_time",
+    "end": "end_time",
+    "duration": "duration_seconds",
+    "cpu": "cpu_total_seconds",
+    "efficiency": "cpu_efficiency",
+    "memory": "memory_peak_bytes",
+    "read": "io_read_bytes",
+    "write": "io_write_bytes",
+    "name": "name COLLATE NOCASE",
+    "status": "status",
+    "exit": "exit_code",
+}
+SHORTEST_PREFIX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which jobs, in what order; every condition must hold."""
+
+    tool: str | None = None
+    statuses: tuple[str, ...] = ()
+    name_glob: str | None = None
+    tag: str | None = None
+    since: float | None = None
+    sort: str = "seq"
+    reverse: bool = False
+    limit: int | None = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a job."""
+
+    at: float
+    kind: str
+    detail: dict[str, Any]
+
+
+class Jobs:
+    """The jobs of one store."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def insert(self, job: Job, *events: Event) -> Job:
+        """Keep a new job; the same job with its number."""
+        row = _row(job)
+        names = ", ".join(row)
+        with self.database.writing() as connection:
+            marks = ", ".join("?" * len(row))
+            cursor = connection.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(row.values()))
+            job = replace(job, seq=cursor.lastrowid)
+            _add_events(connection, job, events)
+        return job
+
+    def change(self, job_id: str, change: Callable[[Job], tuple[Job, Iterable[Event]]]) -> Job:
+        """Read a job, change it and keep it in one transaction, so that nobody's word is lost."""
+        with self.database.writing() as connection:
+            found = connection.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
+            if found is None:
+                raise UnknownJob(f"job {job_id[:8]} is not in {self.database.path} any more")
+            before = _job(found)
+            job, events = change(before)
+            if job != before:
+                row = _row(job)
+                assignments = ", ".join(f"{name} = ?" for name in row)
+                connection.execute(f"UPDATE jobs SET {assignments} WHERE seq = ?", (*row.values(), job.seq))
+            _add_events(connection, job, events)
+        return job
+
+    def find(self, reference: str) -> Job:
+        """A job by id, by a prefix of it, by its number, or by its external id."""
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                "SELECT * FROM jobs WHERE id = ?1 OR external_id = ?1 ORDER BY seq DESC LIMIT 9", (_text(reference),)
+            ).fetchall()
+            if not rows and len(reference) >= SHORTEST_PREFIX:
+                prefix = reference.lower()
+                rows = connection.execute(
+                    "SELECT * FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 9",
+                    (_text(prefix), prefix + "g"),
+                ).fetchall()
+        if len(rows) == 1:
+            return _job(rows[0])
+        shown = printable(reference)
+        if rows:
+            candidates = ", ".join(f"{row['id'][:13]} ({printable(row['name'])})" for row in rows[:8])
+            raise AmbiguousJob(f'"{shown}" fits several jobs: {candidates}{", …" if len(rows) > 8 else ""}')
+        if len(reference) < SHORTEST_PREFIX:
+            raise UnknownJob(f'no job "{shown}": give at least {SHORTEST_PREFIX} characters of its id (jobtop history)')
+        raise UnknownJob(f'no job "{shown}" in {self.database.path} (jobtop history lists them)')
+
+    def select(self, query: Query) -> list[Job]:
+        """The jobs that fit, the newest or the largest first."""
+        where, values = _where(query)
+        if query.sort not in SORT_KEYS:
+            hint = did_you_mean(query.sort, SORT_KEYS)
+            raise BadValue(f'cannot sort by "{printable(query.sort)}"{hint}; there are {", ".join(SORT_KEYS)}')
+        direction = "ASC" if query.reverse else "DESC"
+        sql = f"SELECT * FROM jobs {where} ORDER BY {SORT_KEYS[query.sort]} {direction} NULLS LAST, seq {direction}"
+        if query.limit is not None:
+            sql += f" LIMIT {query.limit:d}"
+        with self.database.reading() as connection:
+            return [_job(row) for row in connection.execute(sql, values).fetchall()]
+
+    def ids(self, prefix: str) -> list[tuple[str, str]]:
+        """The newest ids with this beginning, and their names: what a shell can complete to."""
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                "SELECT id, name FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 30", (prefix, prefix + "g")
+            ).fetchall()
+        return [(row["id"], row["name"]) for row in rows]
+
+    def unsettled(self, host: str) -> list[Job]:
+        """The jobs of a host whose totals are not final."""
+        with self.database.reading() as connection:
+            rows = connection.execute("SELECT * FROM jobs WHERE settled = 0 AND host = ?", (host,)).fetchall()
+        return [_job(row) for row in rows]
+
+    def has(self, job_id: str) -> bool:
+        with self.database.reading() as connection:
+            return connection.execute("SELECT 1 FROM jobs WHERE id = ?", (job_id,)).fetchone() is not None
+
+    def events(self, job: Job) -> list[Event]:
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                "SELECT at, kind, detail FROM events WHERE job_seq = ? ORDER BY id", (job.seq,)
+            ).fetchall()
+        return [Event(row["at"], row["kind"], json.loads(row["detail"])) for row in rows]
+
+    def keep_marks(self, job: Job, marks: Iterable[tuple[float, int, int | None]]) -> None:
+        """Keep how long the logs were when; those already kept stay."""
+        with self.database.writing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO log_marks VALUES (?, ?, ?, ?)", [(job.seq, *mark) for mark in marks]
+            )
+
+    def marks(self, job: Job) -> list[tuple[float, int, int | None]]:
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                "SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks WHERE job_seq = ?"
+                " ORDER BY elapsed_seconds",
+                (job.seq,),
+            ).fetchall()
+        return [tuple(row) for row in rows]
+
+    def delete(self, job: Job) -> None:
+        with self.database.writing() as connection:
+            connection.execute("DELETE FROM jobs WHERE seq = ?", (job.seq,))
+
+
+def event(kind: str, **detail: Any) -> Event:
+    """Something that happens now."""
+    return Event(time.time(), kind, detail)
+
+
+def _add_events(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -> None:
+    connection.executemany(
+        "INSERT INTO events (job_seq, at, kind, detail) VALUES (?, ?, ?, ?)",
+        [(job.seq, item.at, item.kind, json.dumps(item.detail)) for item in events],
+    )
+
+
+def _where(query: Query) -> tuple[str, list[Any]]:
+    conditions: list[tuple[str, list[Any]]] = []
+    if query.tool is not None:
+        conditions.append(("tool = ?", [query.tool]))
+    if query.statuses:
+        conditions.append((f"status IN ({', '.join('?' * len(query.statuses))})", [*query.statuses]))
+    if query.name_glob is not None:
+        conditions.append(("name GLOB ?", [query.name_glob]))
+    if query.since is not None:
+        conditions.append(("coalesce(start_time, submitted_at) >= ?", [query.since]))
+    if query.tag is not None:
+        key, has_value, value = query.tag.partition("=")
+        condition = "EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE key = ?" + (
+            " AND value = ?)" if has_value else ")"
+        )
+        conditions.append((condition, [key, value] if has_value else [key]))
+    values = [_text(value) if isinstance(value, str) else value for _, group in conditions for value in group]
+    return ("WHERE " + " AND ".join(sql for sql, _ in conditions) if conditions else ""), values
+
+
+def _text(value: str) -> str:
+    """Lone surrogates (bytes that are no UTF-8) cannot be kept as text: they become visible escapes."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+def _row(job: Job) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(job, name) for name in PLAIN}
+    row = {name: _text(value) if isinstance(value, str) else value for name, value in row.items()}
+    row |= {name: json.dumps(getattr(job, name)) for name in AS_JSON}
+    row |= {f"limit_{name}": getattr(job.limits, name) for name in LIMITS}
+    row |= {name: getattr(job.usage, name) for name in USAGE}
+    for prefix, who in (("shim", job.shim), ("recorder", job.recorder)):
+        row[f"{prefix}_boot"], row[f"{prefix}_pid"], row[f"{prefix}_start"] = (
+            (who.boot, who.pid, who.start) if who is not None else (None, None, None)
+        )
+    asked = job.stop_request
+    return row | {
+        "monitor": json.dumps(asdict(job.monitor)),
+        "stop_by": asked.by if asked else None,
+        "stop_at": asked.at if asked else None,
+        "settled": int(job.settled),
+    }
+
+
+def _job(row: sqlite3.Row) -> Job:
+    values: dict[str, Any] = {name: row[name] for name in PLAIN}
+    values |= {name: json.loads(row[name]) for name in AS_JSON}
+    values |= {name: tuple(values[name]) for name in ("command", "flags", "incomplete")}
+    limits = {name: row[f"limit_{name}"] for name in LIMITS}
+    return Job(
+        **values
+        | {
+            "seq": row["seq"],
+            "status": Status(row["status"]),
+            "limits": Limits(**limits | {"enforced": bool(limits["enforced"])}),
+            "usage": Usage(**{name: row[name] for name in USAGE}),
+            "monitor": known(Monitor, json.loads(row["monitor"])),
+            "shim": _identity(row, "shim"),
+            "recorder": _identity(row, "recorder"),
+            "stop_request": StopRequest(row["stop_by"], row["stop_at"]) if row["stop_by"] else None,
+            "settled": bool(row["settled"]),
+        }
+    )
+
+
+def _identity(row: sqlite3.Row, prefix: str) -> Identity | None:
+    pid = row[f"{prefix}_pid"]
+    return None if pid is None else Identity(row[f"{prefix}_boot"], pid, row[f"{prefix}_start"])

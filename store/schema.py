@@ -1,0 +1,97 @@
+"""The tables, as the steps that lead from an empty file to today's version. A step that was released never changes."""
+
+V1 = """
+CREATE TABLE jobs (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    external_id TEXT,
+    parent_id TEXT,
+    name TEXT NOT NULL,
+    tool TEXT,
+    script TEXT,
+    command TEXT NOT NULL,
+    params TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    note TEXT,
+    host TEXT NOT NULL,
+    user TEXT NOT NULL,
+    cwd TEXT NOT NULL,
+    pid INTEGER,
+    status TEXT NOT NULL,
+    reason TEXT,
+    flags TEXT NOT NULL,
+    exit_code INTEGER,
+    signal INTEGER,
+    error TEXT,
+    submitted_at REAL,
+    start_time REAL,
+    end_time REAL,
+    duration_seconds REAL,
+    limit_cpus REAL,
+    limit_memory_bytes INTEGER,
+    limit_runtime_seconds REAL,
+    limit_gpus INTEGER,
+    limit_timeout_seconds REAL,
+    limit_enforced INTEGER NOT NULL,
+    cpu_user_seconds REAL,
+    cpu_system_seconds REAL,
+    cpu_total_seconds REAL,
+    cpu_efficiency REAL,
+    cpu_percent_mean REAL,
+    cpu_percent_min REAL,
+    cpu_percent_peak REAL,
+    cpus_allowed REAL,
+    memory_peak_bytes INTEGER,
+    memory_mean_bytes INTEGER,
+    memory_min_bytes INTEGER,
+    memory_cgroup_peak_bytes INTEGER,
+    io_read_bytes INTEGER,
+    io_write_bytes INTEGER,
+    io_read_chars INTEGER,
+    io_write_chars INTEGER,
+    faults_minor INTEGER,
+    faults_major INTEGER,
+    switches_voluntary INTEGER,
+    switches_involuntary INTEGER,
+    processes_seen INTEGER,
+    processes_peak INTEGER,
+    threads_peak INTEGER,
+    oom_kills INTEGER,
+    samples INTEGER,
+    sources TEXT NOT NULL,
+    incomplete TEXT NOT NULL,
+    monitor TEXT NOT NULL,
+    grace_seconds REAL NOT NULL,
+    shim_boot TEXT,
+    shim_pid INTEGER,
+    shim_start INTEGER,
+    recorder_boot TEXT,
+    recorder_pid INTEGER,
+    recorder_start INTEGER,
+    heartbeat REAL,
+    stop_by TEXT,
+    stop_at REAL,
+    settled INTEGER NOT NULL
+) STRICT;
+CREATE INDEX jobs_by_start ON jobs (start_time);
+CREATE INDEX jobs_by_external_id ON jobs (external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX jobs_unsettled ON jobs (host) WHERE settled = 0;
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    detail TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_by_job ON events (job_seq, id);
+CREATE TABLE log_marks (
+    job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
+    elapsed_seconds REAL NOT NULL,
+    stdout_bytes INTEGER NOT NULL,
+    stderr_bytes INTEGER,
+    PRIMARY KEY (job_seq, elapsed_seconds)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1,)
+VERSION = len(MIGRATIONS)
