@@ -13,6 +13,8 @@ JobtopError                    125
 └── StartError                 125, 126 or 127: the command could not be started
 """
 
+# ruff: noqa: N818 — `except UnknownJob` says it all.
+
 from collections.abc import Iterable
 from enum import IntEnum
 

@@ -87,10 +87,9 @@ def hostname(nodename: str | None = None) -> str:
 
 def make_private_dir(path: Path) -> Path:
     """`path` as a directory; it and what is missing above it are created for this user only (0700)."""
-    if not path.is_dir():
-        if path.parent != path:
-            make_private_dir(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+    for directory in reversed((path, *path.parents)):
+        if not directory.is_dir():
+            directory.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
