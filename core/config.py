@@ -35,7 +35,12 @@ def boolean(raw: object) -> bool:
 
 def switch(raw: object) -> bool | None:
     """true, false, or None for auto."""
-    return None if _is_auto(raw) else boolean(raw)
+    if _is_auto(raw):
+        return None
+    try:
+        return boolean(raw)
+    except BadValue:
+        raise BadValue(f"{_quoted(raw)} is not auto, true or false") from None
 
 
 def duration(raw: object) -> float:
@@ -159,7 +164,8 @@ class Setting(NamedTuple):
         return f"JOBTOP_{self.key.replace('.', '_').upper()}"
 
 
-_PARTS = several("pss", "fds", "gpu", "net", "cgroup", "pressure", "host", "nvidia", "amd", "intel", "rapl", "docker")
+_MEASURES = ("pss", "fds", "gpu", "net", "cgroup", "pressure", "host")
+_COLLECTORS = ("nvidia", "amd", "intel", "drm", "rapl", "docker")
 _KEPT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
 
 SETTINGS: tuple[Setting, ...] = (
@@ -169,7 +175,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("monitor.granularity", choice("time_series", "summary"), "time_series", "keep curves, or only totals"),
     Setting("monitor.budget", ratio, "0.01", "the share of one core that sampling may cost"),
-    Setting("monitor.without", _PARTS, "", "what not to measure, such as pss,fds,gpu"),
+    Setting("monitor.without", several(*_MEASURES, *_COLLECTORS), "", "what not to measure, such as pss,fds,gpu"),
     Setting("run.ui", switch, "auto", "open the console for a job; auto: where there is a terminal"),
     Setting("run.grace", duration, "10s", "the time between TERM and KILL when a job is stopped"),
     Setting(

@@ -1,0 +1,518 @@
+"""Settings come from the strongest layer that has them, and what is wrong is named exactly."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.config import SETTINGS, Config, Setting, Value, is_trusted, load, trust
+from jobtop.core.errors import ConfigError, ExitCode, StoreUnavailable
+
+HOOK = """
+[[alert]]
+name = "busy"
+metric = "cpu.percent"
+above = 90
+actions = ["webhook:https://example.org"]
+"""
+
+
+@dataclass
+class Machine:
+    """A made-up machine: a root with `etc`, a home and a project directory."""
+
+    root: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.project.mkdir()
+        self.environ["HOME"] = str(self.root / "home")
+
+    @property
+    def project(self) -> Path:
+        return self.root / "project"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "home/.local/state/jobtop"
+
+    @property
+    def project_file(self) -> Path:
+        return self.project / "jobtop.toml"
+
+    @property
+    def user_file(self) -> Path:
+        return self.root / "home/.config/jobtop/config.toml"
+
+    @property
+    def system_file(self) -> Path:
+        return self.root / "etc/jobtop/config.toml"
+
+    def write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def load(self, *cli_sets: str) -> Config:
+        return load(cli_sets, self.environ, self.project, self.root)
+
+    def problem(self, *cli_sets: str) -> str:
+        with pytest.raises(ConfigError) as caught:
+            self.load(*cli_sets)
+        assert caught.value.exit_code is ExitCode.USAGE
+        assert str(caught.value).isprintable()
+        return str(caught.value)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("monitor.enabled", True),
+        ("monitor.interval", None),
+        ("monitor.granularity", "time_series"),
+        ("monitor.budget", 0.01),
+        ("monitor.without", ()),
+        ("run.ui", None),
+        ("run.grace", 10.0),
+        ("run.after_exit", "leave"),
+        ("run.log_max", 256 * 2**20),
+        ("run.keep_env", ("SLURM_*", "PBS_*", "CUDA_VISIBLE_DEVICES")),
+        ("run.redact", ()),
+        ("store.network", None),
+        ("store.raw_days", 7.0),
+        ("store.rollup_days", 90.0),
+        ("store.spec_days", 30.0),
+        ("store.max_size", 2 * 2**30),
+        ("agent.idle", 300.0),
+        ("cost.kwh", 0.30),
+        ("cost.co2_g_per_kwh", 350.0),
+        ("cost.cpu_hour", 0.0),
+        ("cost.gib_hour", 0.0),
+        ("cost.gpu_hour", 0.0),
+    ],
+)
+def test_the_defaults_are_those_of_the_design(machine: Machine, key: str, value: Value) -> None:
+    loaded = machine.load()
+    assert loaded.value(key) == value
+    assert type(loaded.value(key)) is type(value)
+    assert loaded.origin(key) == "default"
+
+
+def test_the_history_is_in_the_state_directory_unless_told_otherwise(machine: Machine) -> None:
+    assert machine.load().text("store.dir") == str(machine.state)
+    assert machine.load().origin("store.dir") == "default"
+    machine.environ["JOBTOP_HOME"] = "/srv/jt"
+    assert machine.load().text("store.dir") == "/srv/jt"
+    assert machine.load().origin("store.dir") == "JOBTOP_HOME"
+
+
+def test_each_layer_is_stronger_than_the_one_before(machine: Machine) -> None:
+    assert machine.load().duration("run.grace") == 10
+    for seconds, path in enumerate([machine.system_file, machine.user_file, machine.project_file], 1):
+        machine.write(path, f'[run]\ngrace = "{seconds}s"')
+        assert machine.load().duration("run.grace") == seconds
+        assert machine.load().origin("run.grace") == str(path)
+    machine.environ["JOBTOP_RUN_GRACE"] = "4s"
+    assert machine.load().duration("run.grace") == 4
+    assert machine.load().origin("run.grace") == "JOBTOP_RUN_GRACE"
+    assert machine.load("run.grace=5s").duration("run.grace") == 5
+    assert machine.load("run.grace=5s").origin("run.grace") == "--set"
+    assert machine.load("run.grace=5s", "run.grace=6s").duration("run.grace") == 6
+
+
+def test_layers_complete_each_other(machine: Machine) -> None:
+    machine.write(machine.system_file, "[cost]\nkwh = 0.5\n[run]\nui = false")
+    machine.write(machine.project_file, "[cost]\ncpu_hour = 2")
+    loaded = machine.load()
+    assert [loaded.number("cost.kwh"), loaded.number("cost.cpu_hour"), loaded.switch("run.ui")] == [0.5, 2.0, False]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+def test_every_setting_has_a_variable_and_a_sentence(machine: Machine, setting: Setting) -> None:
+    default = setting.default or "pss"
+    machine.environ[setting.variable] = default
+    assert setting.variable == "JOBTOP_" + setting.key.upper().replace(".", "_")
+    assert machine.load().origin(setting.key) == setting.variable
+    assert setting.doc
+
+
+def test_an_empty_or_foreign_variable_is_ignored(machine: Machine) -> None:
+    machine.environ |= {"JOBTOP_RUN_GRACE": "", "JOBTOP_JOB_ID": "x", "JOBTOP_STORES": "y", "JOBTOP_RUN_GRAC": "z"}
+    assert machine.load().duration("run.grace") == 10
+
+
+@pytest.mark.parametrize(
+    ("key", "toml", "value"),
+    [
+        ("monitor.enabled", "false", False),
+        ("monitor.enabled", '"yes"', True),
+        ("monitor.interval", '"auto"', None),
+        ("monitor.interval", '"500ms"', 0.5),
+        ("monitor.interval", "2", 2.0),
+        ("monitor.granularity", '"summary"', "summary"),
+        ("monitor.budget", "1", 1.0),
+        ("monitor.budget", '"2%"', 0.02),
+        ("monitor.without", '["pss", "fds"]', ("pss", "fds")),
+        ("monitor.without", '"pss, fds"', ("pss", "fds")),
+        ("run.ui", "true", True),
+        ("run.grace", "0", 0.0),
+        ("run.grace", "1.5", 1.5),
+        ("run.log_max", "4096", 4096),
+        ("run.log_max", '"1GiB"', 2**30),
+        ("run.keep_env", "[]", ()),
+        ("run.redact", "['a{2,3}', 'b']", ("a{2,3}", "b")),
+        ("run.redact", "'a{2,3}'", ("a{2,3}",)),
+        ("store.dir", '"/data"', "/data"),
+        ("store.dir", '"~/data"', "HOME/data"),
+        ("store.network", "false", False),
+        ("cost.kwh", "1_000.5", 1000.5),
+    ],
+)
+def test_a_file_may_write_values_as_toml_or_as_text(machine: Machine, key: str, toml: str, value: Value) -> None:
+    section, name = key.split(".")
+    machine.write(machine.user_file, f"[{section}]\n{name} = {toml}")
+    expected = value.replace("HOME", machine.environ["HOME"]) if isinstance(value, str) else value
+    assert machine.load().value(key) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("monitor.enabled", "off", False),
+        ("run.ui", "auto", None),
+        ("monitor.without", "pss,fds", ("pss", "fds")),
+        ("run.keep_env", "", ()),
+        ("run.redact", "a{2,3}", ("a{2,3}",)),
+        ("run.redact", "", ()),
+        ("run.redact", "x=y", ("x=y",)),
+    ],
+)
+def test_an_option_sets_any_key_from_text(machine: Machine, key: str, text: str, value: Value) -> None:
+    assert machine.load(f"{key}={text}").value(key) == value
+    assert machine.load(f" {key} ={text}").value(key) == value
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"), [("file", "{project}/hist"), ("variable", "{project}/hist"), ("option", "{project}/hist")]
+)
+def test_a_relative_store_is_below_what_named_it(machine: Machine, where: str, expected: str) -> None:
+    machine.write(machine.project_file, '[store]\ndir = "hist"' if where == "file" else "")
+    machine.environ |= {"JOBTOP_STORE_DIR": "hist"} if where == "variable" else {}
+    loaded = machine.load(*(["store.dir=hist"] if where == "option" else []))
+    assert loaded.text("store.dir") == expected.format(project=machine.project)
+
+
+def test_a_store_of_the_users_file_is_below_that_file(machine: Machine) -> None:
+    machine.write(machine.user_file, '[store]\ndir = "hist"')
+    assert machine.load().text("store.dir") == str(machine.user_file.parent / "hist")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("run.grac=1", 'run.grac: unknown key (did you mean "run.grace"?)'),
+        ("zzz=1", "zzz: unknown key"),
+        ("\x1b[2J=1", "\\x1b[2J: unknown key"),
+        ("run.grace", '"run.grace" has no value (use KEY=VALUE)'),
+        ("run.grace=x", 'run.grace: "x" is not a duration (use 90, 90s, 10m, 1h30m, 1.5h or 2d)'),
+        ("run.log_max=x", 'run.log_max: "x" is not a size (use 512M, 8G, 8GiB or plain bytes)'),
+        ("monitor.enabled=maybe", 'monitor.enabled: "maybe" is not true or false'),
+        ("run.ui=maybe", 'run.ui: "maybe" is not auto, true or false'),
+        ("monitor.interval=50ms", 'monitor.interval: "50ms" is too short (the shortest interval is 0.1s)'),
+        ("monitor.budget=0", 'monitor.budget: "0" is not a share (more than 0, at most 1)'),
+        ("monitor.budget=200%", 'monitor.budget: "200%" is not a share (more than 0, at most 1)'),
+        ("run.after_exit=kil", 'run.after_exit: "kil" is not one of leave, wait, kill (did you mean "kill"?)'),
+        ("cost.kwh=-1", 'cost.kwh: "-1" is below 0'),
+        ("cost.kwh=nan", 'cost.kwh: "nan" is not a number'),
+        ("cost.kwh=1e999", 'cost.kwh: "1e999" is not a number'),
+        ("cost.kwh=x", 'cost.kwh: "x" is not a number'),
+        ("store.dir=", 'store.dir: "" is not a text'),
+        ("store.dir=a\0b", 'store.dir: "a\\x00b" is not a text'),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_remedy(machine: Machine, assignment: str, message: str) -> None:
+    assert machine.problem(assignment) == f"--set: {message}"
+
+
+def test_a_wrong_name_in_a_list_and_a_wrong_pattern_are_named(machine: Machine) -> None:
+    assert re.fullmatch(
+        r'--set: .*"ps" is not one of .* \(did you mean "pss"\?\)', machine.problem("monitor.without=ps")
+    )
+    assert machine.problem("run.redact=(").startswith('--set: run.redact: "(" is not a regular expression: missing )')
+
+
+def test_a_wrong_variable_is_named(machine: Machine) -> None:
+    machine.environ["JOBTOP_RUN_GRACE"] = "soon"
+    assert machine.problem().startswith('JOBTOP_RUN_GRACE: run.grace: "soon" is not a duration')
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ('[run]\ngrac = "1s"', 'run.grac: unknown key (did you mean "run.grace"?)'),
+        ("[run.grace]\nx = 1", "run.grace: a table is not a duration"),
+        ('[run."\\u001b[2J"]', "run.\\x1b[2J: unknown key"),
+        ("[rum]\ngrace = 1", 'rum: unknown section (did you mean "run"?)'),
+        ("grace = 1", 'grace: unknown section (did you mean "run.grace"?)'),
+        ("run = 1", "run: 1 is not a table (use [run])"),
+        ("[run]\ngrace = true", "run.grace: true is not a duration"),
+        ("[run]\ngrace = [1]", "run.grace: a list is not a duration"),
+        ("[run]\ngrace = nan", 'run.grace: "nan" is not a duration (use 90, 90s, 10m, 1h30m, 1.5h or 2d)'),
+        ("[run]\nlog_max = 1979-05-27", "run.log_max: 1979-05-27 is not a size"),
+        ("[run]\nafter_exit = 3", "run.after_exit: 3 is not one of leave, wait, kill"),
+        ("[run]\nkeep_env = 3", "run.keep_env: 3 is not a list"),
+        ("[run]\nkeep_env = [3]", "run.keep_env: 3 is not a text"),
+        ("[run]\nredact = [3]", "run.redact: 3 is not a text"),
+        (f"[run]\nui = 0x{'f' * 9000}", "run.ui: a huge number is not auto, true or false"),
+        ("[monitor]\nbudget = true", "monitor.budget: true is not a number"),
+        ("keys = 1", "keys: 1 is not a table (use [keys])"),
+        ("[keys]\nquit = 1", "keys.quit: 1 is not a list"),
+        ("[keys]\nquit = ['']", 'keys.quit: "" is not a text'),
+    ],
+)
+@pytest.mark.parametrize("layer", ["project_file", "user_file", "system_file"])
+def test_what_is_wrong_in_a_file_is_named_with_the_file(machine: Machine, layer: str, toml: str, message: str) -> None:
+    path: Path = getattr(machine, layer)
+    machine.write(path, toml)
+    assert machine.problem() == f"{path}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"[run]\n\ngrace 5", 3),
+        (b'[run]\ngrace = "5', 2),
+        (b"[run]\ngrace =\n\n", 2),
+        (b"[run]\n# \xff\n", 2),
+        (b"[run]\ngrace = " + b"[" * 100_000, 2),
+        (b"[run]\ngrace = 1\ngrace = 2\n", 3),
+        (b"[run]\ngrace = " + b"9" * 5000, 2),
+    ],
+)
+def test_a_syntax_error_names_file_and_line(machine: Machine, content: bytes, line: int) -> None:
+    machine.project_file.write_bytes(content)
+    assert machine.problem().startswith(f"{machine.project_file}: line {line}: ")
+
+
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(machine: Machine) -> None:
+    machine.user_file.mkdir(parents=True)
+    assert machine.problem() == f"{machine.user_file}: cannot be read: Is a directory"
+
+
+def test_a_directory_that_may_not_be_searched_only_earns_a_notice(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert [notice.partition(": ")[0] for notice in machine.load().notices] == [
+        str(machine.system_file),
+        str(machine.user_file),
+        str(machine.project_file),
+    ]
+    machine.write(machine.user_file, "")
+    assert machine.problem() == f"{machine.user_file}: cannot be read: Permission denied"
+
+
+def test_a_file_where_a_directory_should_be_means_no_file(machine: Machine) -> None:
+    machine.write(machine.root / "home/.config", "x")
+    assert machine.load().notices == ()
+
+
+def test_a_byte_order_mark_does_no_harm(machine: Machine) -> None:
+    machine.project_file.write_bytes(b"\xef\xbb\xbf[run]\ngrace = 3\n")
+    assert machine.load().duration("run.grace") == 3
+
+
+def test_rows_show_every_setting_as_a_user_would_write_it(machine: Machine) -> None:
+    machine.write(machine.user_file, '[run]\nui = false\ngrace = 90\nkeep_env = ["A", "B"]\nredact = ["\\u001b"]')
+    rows = {key: (value, origin) for key, value, origin in machine.load("monitor.interval=2s").rows()}
+    assert list(rows) == [setting.key for setting in SETTINGS]
+    assert rows["run.ui"] == ("false", str(machine.user_file))
+    assert rows["run.grace"][0] == "90"
+    assert rows["run.keep_env"][0] == "A,B"
+    assert rows["run.redact"][0] == "\\x1b"
+    assert rows["monitor.interval"] == ("2s", "--set")
+    assert rows["run.log_max"] == ("256MiB", "default")
+
+
+def test_what_rows_show_can_be_set_again(machine: Machine) -> None:
+    loaded = machine.load()
+    again = machine.load(*(f"{key}={value}" for key, value, _ in loaded.rows()))
+    assert [again.value(setting.key) for setting in SETTINGS] == [loaded.value(setting.key) for setting in SETTINGS]
+
+
+READERS: list[tuple[str, Callable[[Config], Value], Value]] = [
+    ("monitor.enabled", lambda loaded: loaded.boolean("monitor.enabled"), True),
+    ("run.ui", lambda loaded: loaded.switch("run.ui"), None),
+    ("run.grace", lambda loaded: loaded.duration("run.grace"), 10.0),
+    ("monitor.interval", lambda loaded: loaded.interval("monitor.interval"), None),
+    ("cost.kwh", lambda loaded: loaded.number("cost.kwh"), 0.3),
+    ("run.log_max", lambda loaded: loaded.size("run.log_max"), 2**28),
+    ("run.after_exit", lambda loaded: loaded.text("run.after_exit"), "leave"),
+    ("run.redact", lambda loaded: loaded.texts("run.redact"), ()),
+]
+
+
+@pytest.mark.parametrize(("key", "read", "value"), READERS, ids=[key for key, _, _ in READERS])
+def test_access_is_typed(machine: Machine, key: str, read: Callable[[Config], Value], value: Value) -> None:
+    assert read(machine.load()) == value
+
+
+def test_auto_gives_way_to_a_value(machine: Machine) -> None:
+    loaded = machine.load("monitor.interval=2s", "run.ui=on")
+    assert loaded.interval("monitor.interval") == 2
+    assert loaded.switch("run.ui") is True
+
+
+def test_access_by_the_wrong_type_or_name_fails_loudly(machine: Machine) -> None:
+    with pytest.raises(TypeError, match=r"^run.grace is 10.0, not of type int"):
+        machine.load().size("run.grace")
+    with pytest.raises(ConfigError, match=r'^run.grac: unknown key \(did you mean "run.grace"\?\)$'):
+        machine.load().value("run.grac")
+
+
+def test_key_bindings_are_kept_and_the_stronger_layer_wins(machine: Machine) -> None:
+    machine.write(machine.user_file, '[keys]\nquit = "q"\nhelp = ["?", "f1"]\ncomma = ","')
+    machine.write(machine.project_file, '[keys]\nquit = "x"')
+    assert machine.load().keys == {"quit": ("x",), "help": ("?", "f1"), "comma": (",",)}
+
+
+def test_alerts_are_kept_with_their_kinds_and_the_stronger_layer_wins(machine: Machine) -> None:
+    machine.write(
+        machine.user_file,
+        HOOK + 'for = "30s"\nclear = 80\nseverity = "critical"\nscope = "host"\n'
+        '[[alert]]\nname = "idle"\nscope = "gpu"\nmetric = "gpu.util"\nbelow = -1.5',
+    )
+    busy, idle = machine.load().alerts
+    assert busy.origin == str(machine.user_file)
+    assert busy.fields == {
+        "name": "busy",
+        "metric": "cpu.percent",
+        "above": 90.0,
+        "actions": ("webhook:https://example.org",),
+        "for": 30.0,
+        "clear": 80.0,
+        "severity": "critical",
+        "scope": "host",
+    }
+    assert idle.fields == {"name": "idle", "scope": "gpu", "metric": "gpu.util", "below": -1.5}
+    machine.write(machine.project_file, '[[alert]]\nname = "busy"\nmetric = "mem.used"\nabove = 1')
+    assert [(alert.name, alert.fields["metric"]) for alert in machine.load().alerts] == [
+        ("busy", "mem.used"),
+        ("idle", "gpu.util"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("alert = 1", "alert: 1 is not a list of tables (use [[alert]])"),
+        ("alert = [1]", "alert: a list is not a list of tables (use [[alert]])"),
+        ("[alert]\nname = 'x'", "alert: a table is not a list of tables (use [[alert]])"),
+        (HOOK + "sope = 1", 'alert.busy.sope: unknown field (did you mean "scope"?)'),
+        (
+            HOOK + "scope = 'jab'",
+            'alert.busy.scope: "jab" is not one of job, gpu, host, container (did you mean "job"?)',
+        ),
+        (HOOK + "for = 'x'", 'alert.busy.for: "x" is not a duration (use 90, 90s, 10m, 1h30m, 1.5h or 2d)'),
+        (HOOK + "clear = 'x'", 'alert.busy.clear: "x" is not a number'),
+        (HOOK + "[[alert]]\nmetric = 'cpu.percent'\nabove = 1", "alert[2].name: is missing"),
+        ("[[alert]]\nname = 'x'\nabove = 1", "alert.x.metric: is missing"),
+        ("[[alert]]\nname = 'x'\nmetric = 'temp'", "alert.x: needs above or below"),
+        (
+            "[[alert]]\nname = 'x'\nmetric = 'gpu.utl'",
+            'alert.x.metric: unknown metric "gpu.utl" (did you mean "gpu.util"?)',
+        ),
+        ("[[alert]]\nname = 'x'\nmetric = 'load.1'\nabove = 1", 'alert.x.metric: "load.1" is of host, not of job'),
+        ("[[alert]]\nname = 1\nmetric = 'temp'", "alert[1].name: 1 is not a text"),
+    ],
+)
+def test_a_wrong_alert_is_named(machine: Machine, toml: str, message: str) -> None:
+    machine.write(machine.user_file, toml)
+    assert machine.problem() == f"{machine.user_file}: {message}"
+
+
+def test_actions_of_a_project_are_ignored_until_the_file_is_trusted(machine: Machine) -> None:
+    machine.write(machine.project_file, HOOK)
+    untrusted = machine.load()
+    assert untrusted.alerts[0].fields["actions"] == ()
+    assert untrusted.notices == (
+        f"{machine.project_file}: alert.busy.actions: ignored until trusted (run: jobtop config trust)",
+    )
+    assert not is_trusted(machine.project_file, machine.state)
+
+    trust(machine.project_file, machine.state)
+    assert is_trusted(machine.project_file, machine.state)
+    assert machine.load().alerts[0].fields["actions"] == ("webhook:https://example.org",)
+    assert machine.load().notices == ()
+
+    machine.write(machine.project_file, HOOK.replace("example", "evil"))
+    assert not is_trusted(machine.project_file, machine.state)
+    assert machine.load().alerts[0].fields["actions"] == ()
+
+
+def test_a_project_cannot_bring_its_own_trust(machine: Machine) -> None:
+    machine.write(machine.project_file, HOOK + '[store]\ndir = "."')
+    trust(machine.project_file, machine.project)
+    assert machine.load().alerts[0].fields["actions"] == ()
+
+
+def test_trust_is_private_and_adds_to_what_was_trusted(machine: Machine) -> None:
+    other = machine.root / "other.toml"
+    other.touch()
+    machine.project_file.touch()
+    trust(other, machine.state)
+    trust(machine.project_file, machine.state)
+    record = machine.state / "trusted.json"
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert set(json.loads(record.read_text())) == {str(other), str(machine.project_file)}
+    assert os.listdir(machine.state) == ["trusted.json"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"x": 1}'])
+def test_a_damaged_record_of_trust_trusts_nothing_and_is_replaced(machine: Machine, content: str) -> None:
+    machine.project_file.touch()
+    machine.write(machine.state / "trusted.json", content)
+    assert not is_trusted(machine.project_file, machine.state)
+    trust(machine.project_file, machine.state)
+    assert is_trusted(machine.project_file, machine.state)
+
+
+def test_trusting_what_is_not_there_is_an_error(machine: Machine) -> None:
+    assert not is_trusted(machine.project_file, machine.state)
+    with pytest.raises(ConfigError, match=r"jobtop.toml: cannot be read: No such file"):
+        trust(machine.project_file, machine.state)
+
+
+def test_trust_that_cannot_be_kept_is_an_error(machine: Machine) -> None:
+    machine.project_file.touch()
+    machine.state.parent.mkdir(parents=True)
+    machine.state.touch()
+    with pytest.raises(StoreUnavailable, match=r"trusted.json: cannot be written: File exists"):
+        trust(machine.project_file, machine.state)
+
+
+def test_without_files_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from jobtop.core.config import load\n"
+        "config = load([], {'HOME': sys.argv[1]}, Path(sys.argv[1]), Path(sys.argv[1])); config.rows()\n"
+        "config.duration('run.grace')\n"
+        "print({'tomllib', 'json', 'hashlib', 'difflib', 'jobtop.core.metrics'} & set(sys.modules))"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "set()\n"
