@@ -14,7 +14,7 @@ from jobtop.cli.completion import job_ids
 from jobtop.core.collectors.proc import is_alive, send, send_to_members
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job, StopRequest
-from jobtop.core.shim import descendants, stat_fields
+from jobtop.core.procfs import descendants, stat_fields
 from jobtop.store.jobs import Jobs, event
 from jobtop.store.reconcile import paused_or_running, reconcile_one
 

@@ -40,7 +40,7 @@ COLUMNS = (
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @format_options
 @click.pass_obj
-def history(app: App, style: str, everything: bool, **options: Any) -> int:
+def history(app: App, /, style: str, everything: bool, **options: Any) -> int:
     """List past and present jobs, the newest first."""
     from jobtop.store.jobs import Query
 

@@ -90,7 +90,7 @@ def main() -> int:
         # Whoever read our output has left; Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the border: a user never sees a traceback
         return _internal(error)
 
 

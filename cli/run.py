@@ -2,17 +2,19 @@
 
 import os
 import sys
+import time
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jobtop.cli.app import App
 from jobtop.cli.values import Duration, KeyValue, Size
 from jobtop.core import evidence
-from jobtop.core.clock import cpus_allowed, now
+from jobtop.core.clock import cpus_allowed
 from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.evidence import Facts
@@ -21,6 +23,9 @@ from jobtop.core.model import Job, JobSpec, Limits, Status, Usage
 from jobtop.core.redact import redact_command, redact_mapping
 from jobtop.core.runner import Supervisor, job_environment
 from jobtop.core.units import printable
+
+if TYPE_CHECKING:
+    from jobtop.store.recorder import Recorder
 
 INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 
@@ -53,21 +58,20 @@ INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "
 @click.option("--record", metavar="PATH", help="Write the finished record there as JSON.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def run(app: App, command: tuple[str, ...], **options: Any) -> int:
+def run(app: App, /, command: tuple[str, ...], **options: Any) -> int:
     """Run COMMAND and record exactly what it cost, whatever it does with its children.
 
     Output, standard input, signals and the exit code pass through.
     """
     job, spec = prepare(app, command, options)
     terminal = open_terminal() if options["pty"] and not options["detach"] else None
-    supervisor = Supervisor(terminal)
+    supervisor = Supervisor(spec.id, "cgroup" not in app.config.texts("monitor.without"), terminal)
     from jobtop.store.recorder import Recorder
 
     recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn)
     holder = [recorder.begin(replace(job, recorder=identify(os.getpid())), spec)]
-    with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     if options["detach"]:
-        return detach(app, supervisor, recorder, holder[0], spec, with_cgroup)
+        return detach(app, supervisor, recorder, holder[0], spec)
 
     def stop_requested(number: int) -> None:
         holder[0] = recorder.stop_requested(holder[0], number)
@@ -76,22 +80,22 @@ def run(app: App, command: tuple[str, ...], **options: Any) -> int:
         holder[0] = recorder.paused(holder[0], still)
 
     with Foreground(supervisor, spec.grace_seconds, stop_requested, paused) as foreground:
-        heard = supervisor.begin(spec, recorder.directory, with_cgroup, stdin=not in_background())
+        heard = supervisor.begin(spec, recorder.directory, stdin=not in_background())
         if heard is not None and "exec_error" not in heard:
             holder[0] = recorder.started(holder[0], evidence.started(heard))
             heard = foreground.wait()
-        ended_at = now()[0]
+        ended_at = time.time()
         job = recorder.finish(holder[0], heard)
     conclude(app, job, options["record"], options["quiet"])
     told = foreground.told_to_stop(ended_at)
     return 128 + told if told is not None else exit_code(job, heard)
 
 
-def detach(app: App, supervisor: Supervisor, recorder: Any, job: Job, spec: JobSpec, with_cgroup: bool) -> int:
+def detach(app: App, supervisor: Supervisor, recorder: "Recorder", job: Job, spec: JobSpec) -> int:
     """Start the job and leave it to its shim."""
     if recorder.directory is None:
         raise BadValue(f"a detached job needs a place for its output, and {app.paths.root} cannot be written")
-    heard = supervisor.begin(spec, recorder.directory, with_cgroup)
+    heard = supervisor.begin(spec, recorder.directory)
     if heard is None or "exec_error" in heard:
         job = recorder.finish(job, heard)
         conclude(app, job, None, quiet=False)
@@ -118,10 +122,8 @@ def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:
         except OSError as error:
             app.warn(f"cannot write the record to {record}: {os.strerror(error.errno or 0)}")
     level, line = journal.outcome(job)
-    try:
+    with suppress(OSError):  # said already by the recorder
         journal.write(app.paths.log, level, line)
-    except OSError:  # said already by the recorder
-        pass
     if app.verbose:
         app.warn(f"{level} {line}")
     if job.status is Status.ERROR:
@@ -172,7 +174,7 @@ def prepare(app: App, command: tuple[str, ...], options: dict[str, Any]) -> tupl
         params=redact_mapping({key: typed(value) for key, value in options["params"]}),
         tags=dict(options["tags"]),
         note=options["note"],
-        submitted_at=now()[0],
+        submitted_at=time.time(),
         limits=limits,
         usage=Usage(cpus_allowed=cpus_allowed()),
         grace_seconds=grace,

@@ -8,7 +8,7 @@ from jobtop.core.errors import BadValue
 from jobtop.core.units import parse_duration, parse_size
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """90, 90s, 10m, 1h30m, as seconds."""
 
     name = "duration"
@@ -23,7 +23,7 @@ class Duration(click.ParamType):
         return "D"
 
 
-class Size(click.ParamType):
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """512M, 8G, 8GiB or plain bytes, as bytes."""
 
     name = "size"
@@ -38,7 +38,7 @@ class Size(click.ParamType):
         return "SIZE"
 
 
-class KeyValue(click.ParamType):
+class KeyValue(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """KEY=VALUE, as a pair."""
 
     name = "pair"

@@ -3,8 +3,7 @@
 import os
 from datetime import UTC, datetime
 
-from jobtop.core.shim import now as now
-from jobtop.core.shim import read_text
+from jobtop.core.procfs import read_text
 
 
 def boot_id() -> str:
@@ -30,7 +29,7 @@ def from_iso(text: str | None) -> float | None:
 
 def local(moment: float | None) -> str:
     """Seconds since the epoch as a person at this machine reads a clock."""
-    return "–" if moment is None else datetime.fromtimestamp(moment).strftime("%Y-%m-%d %H:%M:%S")
+    return "–" if moment is None else datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def cpus_allowed() -> int:

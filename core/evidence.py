@@ -246,7 +246,7 @@ def _usage(before: Usage, limits: Limits, facts: Facts, seconds: float) -> Usage
 
 
 def _memory_peak(facts: Facts) -> tuple[int | None, str]:
-    """The largest high-water mark of any one process; ru_maxrss cannot fall below what the launcher held at its fork."""
+    """The largest mark of any one process; ru_maxrss is never below what the launcher held at its fork."""
     maxrss, floor, seen = (facts.integer(key) for key in ("maxrss", "floor", "hwm"))
     if maxrss > floor + FLOOR_SLACK_BYTES:
         return max(maxrss, seen), "rusage"

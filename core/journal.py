@@ -1,9 +1,10 @@
 """jobtop's own log: a line per outcome, appended whole. (The logging package would cost every `run` 10 ms.)"""
 
 import os
+import time
 from pathlib import Path
 
-from jobtop.core.clock import iso, now
+from jobtop.core.clock import iso
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration, printable
 
@@ -25,6 +26,6 @@ def write(log: Path, level: str, text: str) -> None:
     """Append one entry; O_APPEND keeps the lines of many writers apart."""
     fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, f"{iso(now()[0])} {level} {text}\n".encode("utf-8", "backslashreplace"))
+        os.write(fd, f"{iso(time.time())} {level} {text}\n".encode("utf-8", "backslashreplace"))
     finally:
         os.close(fd)

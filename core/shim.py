@@ -1,13 +1,12 @@
-"""The parent of every job: starts it, reaps it, counts it, keeps its output. One file, standard library only.
+"""The parent of every job: starts it, reaps it, counts it, keeps its output. Standard library only.
 
-Executed as `python -I -S -c BOOTSTRAP SPEC_FD STATUS_FD CODE_BYTES`, its own code coming through the first pipe
-before the job's description: so it needs no file, no compiler, nothing of an installation that may be upgraded
-under it. It imports nothing after its start and never touches the store: it leaves `started`, `ended` and `marks`
-in the job's directory, lines of `key value`, and the same text, ended by a NUL, on the status pipe while somebody
-reads it.
+Executed as `python -I -S -c BOOTSTRAP SPEC_FD STATUS_FD CODE_BYTES`; its code comes through the first pipe, before
+the job's description: so it needs no file and no compiler, and an upgrade of jobtop cannot change it. It imports
+nothing after its start and never touches the store: it leaves `started`, `ended` and `marks` in the job's directory,
+lines of `key value`, and the same text, ended by a NUL, on the status pipe while somebody reads it.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import errno
 import fcntl
 import marshal
@@ -16,10 +15,8 @@ import select
 import sys
 import time
 
-try:
-    import _ctypes
-except ImportError:  # a Python without libffi: orphans cannot be adopted, and `started` says so
-    _ctypes = None
+from jobtop.core.procfs import descendants, read_text, signal_descendants, start_ticks, value_in, word_in
+from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, read_to_end, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,18 +24,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 WALL = 0x40000000  # __WALL: children made by clone() without SIGCHLD too
+MODULES = ("jobtop.core.procfs", "jobtop.core.pump", "jobtop.core.shim")  # what a shim is made of, in order
 BOOTSTRAP = """\
 import marshal, os, sys
-code = b""
-while part := os.read(int(sys.argv[1]), int(sys.argv[3]) - len(code)): code += part
-if code: exec(marshal.loads(code))
+data = b""
+while part := os.read(int(sys.argv[1]), int(sys.argv[3]) - len(data)): data += part
+for name, code in marshal.loads(data) if data else ():
+    module = sys.modules[name] = type(sys)(name)
+    exec(code, module.__dict__)
+if data: module.main(sys.argv[1:])
 """
 PR_SET_CHILD_SUBREAPER = 36
-PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
-BUFFER_BYTES = 128 * 1024
 F_SETPIPE_SZ = 1031
-PIPE_BUF = 4096
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 FORWARDED = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
@@ -46,246 +44,6 @@ FORWARDED = tuple(
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS, CENSUS_COST_RATIO = 0.004, 2.0, 200
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
-
-
-def read_text(path: str) -> str:
-    """A small file as text, or nothing if it is not there (any more)."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        parts = []
-        while part := os.read(fd, 65536):
-            parts.append(part)
-        return b"".join(parts).decode("utf-8", "replace")
-    except OSError:  # ESRCH: the process ended between open and read
-        return ""
-    finally:
-        os.close(fd)
-
-
-def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name: state, ppid, …; the name may hold spaces and brackets."""
-    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot: with pid and boot id its identity."""
-    fields = stat_fields(pid)
-    return int(fields[19]) if len(fields) > 19 else None
-
-
-def children(pid: int) -> list[int]:
-    """The children of all threads of a process."""
-    found: list[int] = []
-    try:
-        tasks = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return found
-    for task in tasks:
-        found.extend(map(int, read_text(f"/proc/{pid}/task/{task}/children").split()))
-    return found
-
-
-def scanned_descendants(root: int) -> list[int]:
-    """Descendants by one pass over /proc, for kernels without `children` files."""
-    below: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and len(fields := stat_fields(int(entry))) > 1:
-            below.setdefault(int(fields[1]), []).append(int(entry))
-    order = [root]
-    for pid in order:
-        order.extend(below.get(pid, ()))
-    return order[1:]
-
-
-def descendants(root: int) -> list[int]:
-    """Everything below a process, parents before children."""
-    if not os.path.isdir("/proc"):
-        return []
-    if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
-        return scanned_descendants(root)
-    order, known = [root], {root}
-    for pid in order:
-        for child in children(pid):
-            if child not in known:
-                known.add(child)
-                order.append(child)
-    return order[1:]
-
-
-def signal_descendants(root: int, number: int) -> "list[tuple[int, str]]":
-    """Signal everything below a process, each held by a pidfd and checked to be still below it; who got it."""
-    members = descendants(root)
-    ours = {root, *members}
-    reached = []
-    for pid in members:
-        name = read_text(f"/proc/{pid}/comm").rstrip("\n")
-        try:
-            held = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-        except OSError as error:
-            if error.errno not in (errno.ENOSYS, errno.EPERM):
-                continue
-            held = None
-        try:
-            fields = stat_fields(pid)
-            if len(fields) < 2 or int(fields[1]) not in ours or fields[0] in "ZX":
-                continue
-            if held is None:
-                os.kill(pid, number)
-            else:
-                _signal.pidfd_send_signal(held, number)
-            reached.append((pid, name))
-        except OSError:  # gone, or another user's (sudo): the next round or the shim's own wait tells
-            continue
-        finally:
-            if held is not None:
-                os.close(held)
-    return reached
-
-
-def c_call(name: str, *arguments: int) -> int:
-    """Call a function of the C library with integer arguments, without the 2 MB of the ctypes package."""
-    if _ctypes is None:
-        return -1
-
-    class Long(_ctypes._SimpleCData):
-        _type_ = "q"
-
-    try:
-        address = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)
-    except OSError:
-        return -1
-    return int(_ctypes.call_function(address, tuple(Long(value) for value in arguments)))
-
-
-def write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
-
-
-def open_twin(fd: int) -> int:
-    """The same pipe or terminal with its own flags, so that not blocking is nobody else's business; -1 if none."""
-    try:
-        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return -1
-
-
-class Stream:
-    """One output of the job on its way to the log and to whoever started the job."""
-
-    def __init__(self, source: int, sink: int, log: "Log | None") -> None:
-        self.source, self.sink, self.log = source, sink, log
-        self.pending: memoryview | None = None
-        self.buffer = bytearray(BUFFER_BYTES)
-        os.set_blocking(source, False)
-        kind = os.fstat(sink).st_mode & 0o170000 if sink >= 0 else 0
-        self.twin = open_twin(sink) if kind in (0o010000, 0o020000) else -1
-        self.writes_may_block = kind != 0o100000 and self.twin < 0
-
-    def pull(self) -> bool:
-        """Move one buffer; False when nothing is there now."""
-        try:
-            count = os.readv(self.source, [self.buffer])
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno != errno.EIO:  # EIO: the last holder of the pseudo-terminal is gone
-                raise
-            count = 0
-        if count == 0:
-            self.close()
-            return False
-        data = memoryview(self.buffer)[:count]
-        if self.log is not None:
-            self.log.write(data)
-        if self.sink >= 0:
-            self.pending = data
-            self.push()
-        return True
-
-    def push(self) -> None:
-        """Pass on what is pending, as much as the reader takes."""
-        while self.pending is not None:
-            part = self.pending[:PIPE_BUF] if self.writes_may_block else self.pending
-            try:
-                count = os.write(self.twin if self.twin >= 0 else self.sink, part)
-            except BlockingIOError:
-                return
-            except OSError:  # EPIPE, EIO: the reader went away, and the job must see that as it would without us
-                self.close()
-                return
-            self.pending = self.pending[count:] if count < len(self.pending) else None
-            if self.writes_may_block:
-                return
-
-    def drop_sink(self) -> None:
-        for fd in (self.twin, self.sink):
-            if fd >= 0:
-                os.close(fd)
-        self.twin = self.sink = -1
-        self.pending = None
-
-    def close(self) -> None:
-        if self.source >= 0:
-            os.close(self.source)
-        self.source = -1
-        self.drop_sink()
-
-
-class Log:
-    """A log file that keeps its head and its tail: a hole is punched between them once it exceeds its limit."""
-
-    def __init__(self, path: str, limit: int) -> None:
-        self.path, self.limit = path, limit
-        self.punched = self.untrimmed = limit // 2
-        self.error: str | None = None
-        try:
-            self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            self.fd = -1
-            self.fail(error)
-
-    def fail(self, error: OSError) -> None:
-        if self.error is None:
-            self.error = os.strerror(error.errno or 0)
-            complain(f"the output of this job cannot be kept ({self.error}); it still passes through")
-
-    def write(self, data: memoryview) -> None:
-        if self.error is not None:
-            return
-        self.untrimmed -= len(data)
-        if self.untrimmed < 0:
-            self.untrimmed = self.limit // 16
-            self.trim()
-        try:
-            while data:
-                data = data[os.write(self.fd, data) :]
-        except OSError as error:
-            self.fail(error)
-
-    def size(self) -> int:
-        return os.fstat(self.fd).st_size if self.fd >= 0 else 0
-
-    def trim(self) -> None:
-        """Give back everything but the head and the tail; where no hole can be made, the head alone is kept."""
-        tail_start = (self.size() - self.limit // 2) & ~4095
-        if self.fd < 0 or tail_start - self.punched < self.limit // 16:
-            return
-        start = (self.punched + 4095) & ~4095
-        if c_call("fallocate", self.fd, PUNCH_HOLE, start, tail_start - start) == 0:
-            self.punched = tail_start
-        elif self.error is None:
-            self.error = "longer than run.log_max, and this file system cannot drop the middle of a file"
-
-
-def complain(text: str) -> None:
-    try:
-        os.write(2, f"jobtop: {text}\n".encode())
-    except OSError:
-        return
 
 
 class Shim:
@@ -400,11 +158,11 @@ class Shim:
                     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(outputs[0], 1)
             os.dup2(outputs[1], 2)
+            for procs in spec["cgroup_join"]:
+                join_cgroup(procs)
             write_all(answer_write, b"r")
             if os.read(go_read, 1) != b"g":
                 os._exit(0)
-            for procs in spec["cgroup_join"]:
-                self.join_cgroup(procs)
             stage = "cwd"
             os.chdir(spec["cwd"])
             stage = "exec"
@@ -415,14 +173,6 @@ class Shim:
             write_all(answer_write, f"{prefix}{stage} {error.errno or 0}".encode())
         finally:
             os._exit(127)
-
-    def join_cgroup(self, procs: str) -> None:
-        try:
-            fd = os.open(procs, os.O_WRONLY)
-            write_all(fd, b"0")
-            os.close(fd)
-        except OSError:  # removed or refused since it was made: the other sources count then
-            pass
 
     def leave_started(self) -> bytes | None:
         """Create `started` and return its text; None if it exists already: this job runs, or ran, elsewhere."""
@@ -639,9 +389,9 @@ class Shim:
 
     def note_sigchld(self, pid: int, status: str) -> None:
         """A process that ignores SIGCHLD makes the kernel throw its children's times away."""
-        if self.ignoring_sigchld is None and (mask := word_in(status, "SigIgn:")):
-            if int(mask, 16) >> (_signal.SIGCHLD - 1) & 1:
-                self.ignoring_sigchld = word_in(status, "Name:") or str(pid)
+        ignored = int(word_in(status, "SigIgn:") or "0", 16)
+        if self.ignoring_sigchld is None and ignored >> (_signal.SIGCHLD - 1) & 1:
+            self.ignoring_sigchld = word_in(status, "Name:") or str(pid)
 
     def status_value(self, pid: int, key: str) -> int:
         return value_in(read_text(f"/proc/{pid}/status"), key)
@@ -765,19 +515,6 @@ def now() -> tuple[float, float]:
     return time.time(), time.clock_gettime(BOOTTIME)
 
 
-def value_in(text: str, key: str) -> int:
-    word = word_in(text, key)
-    return int(word) if word else 0
-
-
-def word_in(text: str, key: str) -> str:
-    at = text.find("\n" + key)
-    if at < 0 and not text.startswith(key):
-        return ""
-    rest = text[at + 1 + len(key) :].split("\n", 1)[0].split()
-    return rest[0] if rest else ""
-
-
 def lines(*facts: "tuple[str, object]") -> bytes:
     """`key value` lines; a value never holds a line break of its own."""
     escaped = ((key, str(value).replace("\\", "\\\\").replace("\n", "\\n")) for key, value in facts)
@@ -797,6 +534,15 @@ def keep(path: str, text: bytes) -> None:
         complain(f"cannot keep the end of this job in {path}: {os.strerror(error.errno or 0)}")
 
 
+def join_cgroup(procs: str) -> None:
+    try:
+        fd = os.open(procs, os.O_WRONLY | os.O_CLOEXEC)
+        write_all(fd, b"0")
+        os.close(fd)
+    except OSError:  # removed or refused since it was made: the other sources count then
+        return
+
+
 def remove_cgroups(directories: "list[str]") -> None:
     """Remove the job's own cgroups; a dying task may hold one for a moment."""
     for directory in directories:
@@ -810,20 +556,13 @@ def remove_cgroups(directories: "list[str]") -> None:
             break
 
 
-def read_to_end(fd: int) -> bytes:
-    parts = []
-    while part := os.read(fd, 65536):
-        parts.append(part)
-    os.close(fd)
-    return b"".join(parts)
-
-
 def read_spec(fd: int) -> "dict[str, Any] | None":
     """The job to run, from the pipe of whoever wants it; None if they went away before saying."""
     try:
-        return marshal.loads(read_to_end(fd))
+        spec: dict[str, Any] = marshal.loads(read_to_end(fd))
     except (EOFError, ValueError):
         return None
+    return spec
 
 
 def catch_signals() -> int:
@@ -839,6 +578,9 @@ def catch_signals() -> int:
 
 def main(arguments: list[str]) -> None:
     os.setsid()
+    # The first move between cgroups in a while waits for an RCU grace period, 20 ms: better now, while the store opens.
+    for procs in arguments[3:]:
+        join_cgroup(procs)
     spec = read_spec(int(arguments[0]))
     if spec is None:
         return
@@ -857,7 +599,3 @@ def main(arguments: list[str]) -> None:
         shim.report(final=True)
         return
     shim.supervise(wakeup_fd)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -11,7 +11,7 @@ from jobtop.core.collectors.proc import is_alive
 from jobtop.core.evidence import Facts
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
-from jobtop.core.shim import read_text
+from jobtop.core.procfs import read_text
 from jobtop.store.jobs import Event, Jobs, event
 
 START_SECONDS = 10.0  # a shim that was told its job has left `started` by then
@@ -45,6 +45,7 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         return lose(jobs, evidence.begin(job, started), started)
     if time.time() - (job.submitted_at or 0) < START_SECONDS:
         return job
+    cgroup.discard(cgroup.possible_directories(job.id))
     why = "jobtop was ended before it could start the command"
     return jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
 
@@ -65,16 +66,16 @@ def finish(jobs: Jobs, paths: StatePaths, job: Job, ended: Facts) -> Job:
 
 def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:
     """The shim is gone without a word: keep what its cgroups still tell, and call it lost."""
-    texts = {}
+    texts: dict[str, str] = {}
     for directory in started.cgroups:
         for names in cgroup.EVIDENCE.values():
             texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
-    cgroup.discard(started.cgroups)
+    over = cgroup.discard(started.cgroups)
     why = "its supervisor vanished, so its end is not known (killed, or the machine went down)"
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         known = evidence.lost_with(evidence.begin(row, started), why, cgroup.reading(texts))
-        return known, (event("lost", reason=why),)
+        return replace(known, settled=over), () if row.status is Status.LOST else (event("lost", reason=why),)
 
     return jobs.change(job.id, concluded)
 

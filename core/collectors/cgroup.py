@@ -4,11 +4,12 @@ It counts what the kernel forgets elsewhere: the times of children whose parent 
 It sets no limit and is never required.
 """
 
+import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from jobtop.core.shim import read_text
+from jobtop.core.procfs import read_text
 
 PREFIX = "jobtop-"
 V2_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", "cpuset.cpus")
@@ -35,6 +36,7 @@ class JobCgroup:
     directories: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
+    own_procs: str | None = None
 
     @property
     def joins(self) -> tuple[str, ...]:
@@ -65,6 +67,7 @@ def hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
         before, _, after = line.partition(" - ")
         words, (fstype, _, options) = before.split(), after.split(" ", 2)
         root, mount = words[3], words[4].replace("\\040", " ")
+        kind: str | None
         if fstype == "cgroup2":
             kind, own = "v2", own_paths.get("")
         elif fstype == "cgroup":
@@ -82,26 +85,34 @@ def hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
 
 def make(job_id: str, proc: str = "/proc/self") -> JobCgroup:
     """Make the job's cgroups; what could not be made, and why, is in `problems`."""
-    directories, files, problems = [], [], []
+    directories, files, problems, own_procs = [], [], [], None
     for tree in hierarchies(proc):
         directory, problem = _make_in(tree, PREFIX + job_id)
         if problem:
             problems.append(problem)
         if directory:
             directories.append(directory)
+            own_procs = own_procs or f"{tree.mount}{tree.own}/cgroup.procs"
             files += [(name, f"{directory}/{name}") for name in EVIDENCE[tree.kind] if _exists(directory, name)]
     if not directories and not problems:
         problems.append("no cgroup file system is mounted")
-    return JobCgroup(tuple(directories), tuple(files), tuple(problems))
+    return JobCgroup(tuple(directories), tuple(files), tuple(problems), own_procs)
 
 
-def discard(directories: tuple[str, ...]) -> None:
-    """Remove cgroups nobody lives in."""
+def discard(directories: Iterable[str]) -> bool:
+    """Remove cgroups nobody lives in; False if somebody still does."""
+    populated = False
     for directory in directories:
         try:
             os.rmdir(directory)
-        except OSError:  # still populated, or gone
-            continue
+        except OSError as error:
+            populated |= error.errno == errno.EBUSY
+    return not populated
+
+
+def possible_directories(job_id: str, proc: str = "/proc/self") -> list[str]:
+    """Where `make`, called from here, may have put the cgroups of a job."""
+    return [f"{place}/{PREFIX}{job_id}" for tree in hierarchies(proc) for place in _places(tree)]
 
 
 def reading(evidence: Mapping[str, str]) -> Reading:

@@ -5,7 +5,7 @@ import signal
 
 from jobtop.core.clock import boot_id
 from jobtop.core.model import Identity
-from jobtop.core.shim import signal_descendants, start_ticks, stat_fields
+from jobtop.core.procfs import signal_descendants, start_ticks, stat_fields
 
 
 def identify(pid: int) -> Identity:

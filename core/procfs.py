@@ -1,0 +1,118 @@
+"""The process table as /proc tells it: who is who, who is below whom, and signals to all of them.
+
+Part of every shim: standard library only, nothing imported late.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import errno
+import os
+
+
+def read_text(path: str) -> str:
+    """A small file as text, or nothing if it is not there (any more)."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        parts = []
+        while part := os.read(fd, 65536):
+            parts.append(part)
+        return b"".join(parts).decode("utf-8", "replace")
+    except OSError:  # ESRCH: the process ended between open and read
+        return ""
+    finally:
+        os.close(fd)
+
+
+def stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name: state, ppid, …; the name may hold spaces and brackets."""
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot: with pid and boot id its identity."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if len(fields) > 19 else None
+
+
+def children(pid: int) -> list[int]:
+    """The children of all threads of a process."""
+    found: list[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for task in tasks:
+        found.extend(map(int, read_text(f"/proc/{pid}/task/{task}/children").split()))
+    return found
+
+
+def scanned_descendants(root: int) -> list[int]:
+    """Descendants by one pass over /proc, for kernels without `children` files."""
+    below: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and len(fields := stat_fields(int(entry))) > 1:
+            below.setdefault(int(fields[1]), []).append(int(entry))
+    order = [root]
+    for pid in order:
+        order.extend(below.get(pid, ()))
+    return order[1:]
+
+
+def descendants(root: int) -> list[int]:
+    """Everything below a process, parents before children."""
+    if not os.path.isdir("/proc"):
+        return []
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return scanned_descendants(root)
+    order, known = [root], {root}
+    for pid in order:
+        for child in children(pid):
+            if child not in known:
+                known.add(child)
+                order.append(child)
+    return order[1:]
+
+
+def signal_descendants(root: int, number: int) -> "list[tuple[int, str]]":
+    """Signal everything below a process, each held by a pidfd and checked to be still below it; who got it."""
+    members = descendants(root)
+    ours = {root, *members}
+    reached = []
+    for pid in members:
+        name = read_text(f"/proc/{pid}/comm").rstrip("\n")
+        try:
+            held = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.EPERM):
+                continue
+            held = None
+        try:
+            fields = stat_fields(pid)
+            if len(fields) < 2 or int(fields[1]) not in ours or fields[0] in "ZX":
+                continue
+            if held is None:
+                os.kill(pid, number)
+            else:
+                _signal.pidfd_send_signal(held, number)
+            reached.append((pid, name))
+        except OSError:  # gone, or another user's (sudo): the next round or the shim's own wait tells
+            continue
+        finally:
+            if held is not None:
+                os.close(held)
+    return reached
+
+
+def value_in(text: str, key: str) -> int:
+    word = word_in(text, key)
+    return int(word) if word else 0
+
+
+def word_in(text: str, key: str) -> str:
+    at = text.find("\n" + key)
+    if at < 0 and not text.startswith(key):
+        return ""
+    rest = text[at + 1 + len(key) :].split("\n", 1)[0].split()
+    return rest[0] if rest else ""
