@@ -13,18 +13,30 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.units import printable
 
 if TYPE_CHECKING:
+    from jobtop.core.runner import Supervisor
     from jobtop.store.jobs import Jobs
 
 
 class App:
     """One call of jobtop."""
 
-    def __init__(self, sets: tuple[str, ...], verbose: bool, color: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        sets: tuple[str, ...],
+        verbose: bool,
+        color: str,
+        environ: Mapping[str, str],
+        supervisor: "Supervisor | None" = None,
+    ) -> None:
         self.sets, self.verbose, self.color, self.environ = sets, verbose, color, environ
+        self.supervisor = supervisor
 
     @cached_property
     def config(self) -> Config:
-        return load(self.sets, self.environ, Path.cwd())
+        config = load(self.sets, self.environ, Path.cwd())
+        for notice in config.notices:
+            self.warn(notice)
+        return config
 
     @cached_property
     def paths(self) -> StatePaths:

@@ -10,7 +10,7 @@ from jobtop.cli.app import App
 from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.core.config import trust
 from jobtop.core.errors import BadValue
-from jobtop.core.paths import PROJECT_CONFIG
+from jobtop.core.paths import PROJECT_CONFIG, state_dir
 
 
 @click.group(invoke_without_command=True)
@@ -41,6 +41,6 @@ def trust_file(app: App, path: str | None) -> int:
     file = Path(path or PROJECT_CONFIG).absolute()
     if not file.is_file():
         raise BadValue(f"{file}: there is no such file to trust")
-    trust(file, app.paths.root)
+    trust(file, state_dir(app.environ))
     print(f"{file} is trusted as it is now; change it and it is not")
     return 0

@@ -5,7 +5,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import click
 
@@ -15,6 +14,7 @@ from jobtop.core.collectors.proc import is_alive, send, send_to_members
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job, StopRequest
 from jobtop.core.procfs import descendants, stat_fields
+from jobtop.core.record import replace
 from jobtop.store.jobs import Jobs, event
 from jobtop.store.reconcile import paused_or_running, reconcile_one
 

@@ -9,6 +9,7 @@ import click
 from jobtop import __version__
 from jobtop.cli.app import App
 from jobtop.core.errors import ExitCode, JobtopError, did_you_mean
+from jobtop.core.runner import Supervisor
 
 VERBS = {
     "run": ("jobtop.cli.run:run", "Run a command and record exactly what it cost."),
@@ -66,13 +67,13 @@ class Verbs(click.Group):
 @click.pass_context
 def jobtop(ctx: click.Context, sets: tuple[str, ...], verbose: bool, color: str) -> None:
     """`top` for jobs, with a memory: run them, measure exactly what each used, keep it, look it up."""
-    ctx.obj = App(sets, verbose, color, os.environ)
+    ctx.obj = App(sets, verbose, color, os.environ, ctx.obj)
 
 
-def main() -> int:
+def main(supervisor: Supervisor | None = None) -> int:
     """Run the verb in sys.argv; the exit code. Whatever goes wrong is one line on standard error."""
     try:
-        result = jobtop.main(prog_name="jobtop", standalone_mode=False)
+        result = jobtop.main(prog_name="jobtop", standalone_mode=False, obj=supervisor)
         sys.stdout.flush()
         return result if isinstance(result, int) else ExitCode.OK
     except click.exceptions.Exit as done:

@@ -3,11 +3,11 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from jobtop.core.record import record
 from jobtop.core.units import cell_width, printable
 
 FORMATS = ("table", "json", "jsonl", "csv")
@@ -28,7 +28,7 @@ def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Column:
     """One column of a table; text of the job's own is made harmless here."""
 

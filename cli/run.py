@@ -5,7 +5,6 @@ import sys
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal
 from jobtop.core.model import Job, JobSpec, Limits, Status, Usage
+from jobtop.core.record import replace
 from jobtop.core.redact import redact_command, redact_mapping
 from jobtop.core.runner import Supervisor, job_environment
 from jobtop.core.units import printable
@@ -65,13 +65,14 @@ def run(app: App, /, command: tuple[str, ...], **options: Any) -> int:
     """
     job, spec = prepare(app, command, options)
     terminal = open_terminal() if options["pty"] and not options["detach"] else None
-    supervisor = Supervisor(spec.id, "cgroup" not in app.config.texts("monitor.without"), terminal)
+    supervisor = Supervisor(terminal) if app.supervisor is None else app.supervisor
+    with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     from jobtop.store.recorder import Recorder
 
     recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn)
     holder = [recorder.begin(replace(job, recorder=identify(os.getpid())), spec)]
     if options["detach"]:
-        return detach(app, supervisor, recorder, holder[0], spec)
+        return detach(app, supervisor, recorder, holder[0], spec, with_cgroup)
 
     def stop_requested(number: int) -> None:
         holder[0] = recorder.stop_requested(holder[0], number)
@@ -80,7 +81,7 @@ def run(app: App, /, command: tuple[str, ...], **options: Any) -> int:
         holder[0] = recorder.paused(holder[0], still)
 
     with Foreground(supervisor, spec.grace_seconds, stop_requested, paused) as foreground:
-        heard = supervisor.begin(spec, recorder.directory, stdin=not in_background())
+        heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=not in_background())
         if heard is not None and "exec_error" not in heard:
             holder[0] = recorder.started(holder[0], evidence.started(heard))
             heard = foreground.wait()
@@ -91,11 +92,11 @@ def run(app: App, /, command: tuple[str, ...], **options: Any) -> int:
     return 128 + told if told is not None else exit_code(job, heard)
 
 
-def detach(app: App, supervisor: Supervisor, recorder: "Recorder", job: Job, spec: JobSpec) -> int:
+def detach(app: App, supervisor: Supervisor, recorder: "Recorder", job: Job, spec: JobSpec, with_cgroup: bool) -> int:
     """Start the job and leave it to its shim."""
     if recorder.directory is None:
         raise BadValue(f"a detached job needs a place for its output, and {app.paths.root} cannot be written")
-    heard = supervisor.begin(spec, recorder.directory)
+    heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=False)
     if heard is None or "exec_error" in heard:
         job = recorder.finish(job, heard)
         conclude(app, job, None, quiet=False)

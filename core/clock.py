@@ -1,18 +1,7 @@
-"""Which boot this is, and moments as text."""
+"""Moments as text, and how many CPUs there are to wait for."""
 
 import os
 from datetime import UTC, datetime
-
-from jobtop.core.procfs import read_text
-
-
-def boot_id() -> str:
-    """What makes a pid and its start time unique for ever; where the kernel gives no id, the time of the boot."""
-    if text := read_text("/proc/sys/kernel/random/boot_id").strip():
-        return text
-    import psutil
-
-    return f"boot-{int(psutil.boot_time())}"
 
 
 def iso(moment: float | None) -> str | None:

@@ -6,12 +6,12 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from jobtop.core.errors import BadValue, ConfigError, StoreUnavailable, did_you_mean
 from jobtop.core.paths import PROJECT_CONFIG, absolute_path, config_files, make_private_dir, state_dir
+from jobtop.core.record import fresh, record
 from jobtop.core.units import parse_duration, parse_size, printable
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -176,7 +176,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("monitor.granularity", choice("time_series", "summary"), "time_series", "keep curves, or only totals"),
     Setting("monitor.budget", ratio, "0.01", "the share of one core that sampling may cost"),
     Setting("monitor.without", several(*_MEASURES, *_COLLECTORS), "", "what not to measure, such as pss,fds,gpu"),
-    Setting("run.ui", switch, "auto", "open the console for a job; auto: where there is a terminal"),
+    Setting(
+        "run.ui",
+        choice("auto", "always", "never"),
+        "auto",
+        "open the console for a job; auto: where there is a terminal",
+    ),
     Setting("run.grace", duration, "10s", "the time between TERM and KILL when a job is stopped"),
     Setting(
         "run.after_exit", choice("leave", "wait", "kill"), "leave", "what happens to processes a job leaves behind"
@@ -237,14 +242,14 @@ class Document(NamedTuple):
     tables: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Config:
     """What was set and by whom; everything else has its default."""
 
     values: Mapping[str, Value]
     entries: Mapping[str, Entry]
     alerts: tuple[Alert, ...] = ()
-    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
     notices: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:

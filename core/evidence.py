@@ -4,11 +4,11 @@ import errno
 import os
 import signal as signals
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from jobtop.core.collectors import cgroup
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage
+from jobtop.core.record import record, replace
 from jobtop.core.units import format_duration
 
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
@@ -49,7 +49,7 @@ class Facts(Mapping[str, str]):
         return float(wall), float(boot)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Started:
     """That and as what a job began to run."""
 

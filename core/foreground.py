@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from jobtop.core.evidence import Facts
-from jobtop.core.procfs import signal_descendants
+from jobtop.core.procfs import FORWARDED, signal_descendants
 from jobtop.core.runner import Supervisor, Terminal
-from jobtop.core.shim import FORWARDED
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 

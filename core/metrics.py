@@ -3,10 +3,10 @@
 Counters are cumulative, rates are derived from them. 100 % CPU is one core.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from jobtop.core.errors import BadValue, did_you_mean, nearest_name
+from jobtop.core.record import record
 from jobtop.core.units import printable
 
 
@@ -53,7 +53,7 @@ class Fold(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Metric:
     """One number the product knows."""
 

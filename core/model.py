@@ -1,10 +1,10 @@
 """What a job is: what was asked, how it stands, what it used. Plain frozen data and its JSON shape."""
 
-from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
 from jobtop.core.clock import from_iso, iso
+from jobtop.core.record import as_dict, fields, fresh, record
 
 SCHEMA_VERSION = 1
 
@@ -41,7 +41,7 @@ NEXT: dict[Status, frozenset[Status]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Identity:
     """A process for ever: pids are reused, and start times repeat after a boot."""
 
@@ -50,7 +50,7 @@ class Identity:
     start: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """What was declared for a job; only `timeout_seconds`, or `enforced`, makes any of it hold."""
 
@@ -62,7 +62,7 @@ class Limits:
     enforced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Usage:
     """What a job used. None is not known, never none used."""
 
@@ -93,7 +93,7 @@ class Usage:
     samples: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Monitor:
     """What watching the job cost."""
 
@@ -102,7 +102,7 @@ class Monitor:
     rss_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StopRequest:
     """That somebody asked the job to end: by which word or signal, and when."""
 
@@ -110,7 +110,7 @@ class StopRequest:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobSpec:
     """Everything needed to run a job, and to run it again; holds secrets, so it is kept apart from the record."""
 
@@ -126,10 +126,10 @@ class JobSpec:
     detached: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"command": list(self.command), "schema_version": SCHEMA_VERSION}
+        return as_dict(self) | {"command": list(self.command), "schema_version": SCHEMA_VERSION}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     """The record of a job, as every verb, the console and the store know it. Moments are seconds since the epoch."""
 
@@ -145,8 +145,8 @@ class Job:
     parent_id: str | None = None
     tool: str | None = None
     script: str | None = None
-    params: dict[str, Any] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
+    params: dict[str, Any] = fresh(default_factory=dict)
+    tags: dict[str, str] = fresh(default_factory=dict)
     note: str | None = None
     pid: int | None = None
     reason: str | None = None
@@ -160,7 +160,7 @@ class Job:
     duration_seconds: float | None = None
     limits: Limits = Limits()
     usage: Usage = Usage()
-    sources: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = fresh(default_factory=dict)
     incomplete: tuple[str, ...] = ()
     monitor: Monitor = Monitor()
     grace_seconds: float = 10.0
@@ -182,17 +182,17 @@ class Job:
             **{key: getattr(self, key) for key in ("exit_code", "signal", "error")},
             **{key: iso(getattr(self, key)) for key in MOMENTS},
             "duration_seconds": self.duration_seconds,
-            "limits": asdict(self.limits),
-            "resource_usage": asdict(self.usage),
+            "limits": as_dict(self.limits),
+            "resource_usage": as_dict(self.usage),
             "sources": self.sources,
             "incomplete": list(self.incomplete),
-            "monitor": asdict(self.monitor),
+            "monitor": as_dict(self.monitor),
         }
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> Self:
         """The inverse of `to_json`; keys this version does not know are left out."""
-        plain = {item.name for item in fields(cls)} & shape.keys() - {"limits", "monitor", *MOMENTS}
+        plain = set(fields(cls)) & shape.keys() - {"limits", "monitor", *MOMENTS}
         values = {key: shape[key] for key in plain}
         values |= {key: tuple(shape[key]) for key in ("command", "flags", "incomplete")}
         values |= {key: from_iso(shape[key]) for key in MOMENTS}
@@ -210,6 +210,6 @@ MOMENTS = ("submitted_at", "start_time", "end_time")
 
 
 def known(kind: type[T], shape: dict[str, Any]) -> T:
-    """A dataclass from those keys of a mapping that it has."""
-    names = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    """A record from those keys of a mapping that it has."""
+    names = fields(kind)
     return kind(**{key: value for key, value in shape.items() if key in names})

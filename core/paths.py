@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobtop.core.errors import StoreUnavailable
+from jobtop.core.record import record
 
 PROJECT_CONFIG = "jobtop.toml"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StatePaths:
     """The files of one host below one state directory, which many hosts may share."""
 

@@ -4,6 +4,10 @@ Part of every shim: standard library only, nothing imported late.
 """
 
 import _signal  # type: ignore[import-not-found]
+
+FORWARDED = tuple(
+    getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
+)
 import errno
 import os
 
@@ -23,6 +27,15 @@ def read_text(path: str) -> str:
         return ""
     finally:
         os.close(fd)
+
+
+def boot_id() -> str:
+    """What makes a pid and its start time unique for ever; where the kernel gives no id, the time of the boot."""
+    if text := read_text("/proc/sys/kernel/random/boot_id").strip():
+        return text
+    import psutil  # never in a shim: it is told the id
+
+    return f"boot-{int(psutil.boot_time())}"
 
 
 def stat_fields(pid: int) -> list[str]:

@@ -1,33 +1,45 @@
-"""Starts a job under its shim and listens to what the shim tells."""
+"""Starts a job under its shim and listens to what the shim tells.
+
+A `run` makes the shim before anything else, so that it is up when the job is known: this file imports little.
+"""
 
 import marshal
 import os
 import sys
-from dataclasses import dataclass
 
-from jobtop.core import shim
-from jobtop.core.clock import boot_id
 from jobtop.core.collectors import cgroup
-from jobtop.core.collectors.proc import identify
-from jobtop.core.evidence import Facts
-from jobtop.core.model import Identity, JobSpec
-from jobtop.core.procfs import read_text
+from jobtop.core.procfs import boot_id, read_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.evidence import Facts
+    from jobtop.core.model import JobSpec
+
+SHIM = ("jobtop.core.procfs", "jobtop.core.pump", "jobtop.core.shim")  # what a shim is made of, in order
+BOOTSTRAP = """\
+import marshal, os, sys
+data = b""
+while part := os.read(int(sys.argv[1]), int(sys.argv[3]) - len(data)): data += part
+if len(data) == int(sys.argv[3]):
+    for name, code in marshal.loads(data):
+        module = sys.modules[name] = type(sys)(name)
+        exec(code, module.__dict__)
+    module.main(sys.argv[1:])
+"""
 
 
-@dataclass(slots=True)
 class Terminal:
     """The two ends of a job's pseudo-terminal."""
 
-    master: int
-    slave: int
+    def __init__(self, master: int, slave: int) -> None:
+        self.master, self.slave = master, slave
 
 
 class Supervisor:
     """A shim that was executed and waits to be told its job; closed without a word it goes away."""
 
-    def __init__(self, job_id: str, with_cgroup: bool = True, terminal: Terminal | None = None) -> None:
+    def __init__(self, terminal: Terminal | None = None) -> None:
         self.terminal = terminal
-        self.cgroup = cgroup.make(job_id) if with_cgroup else cgroup.JobCgroup()
         spec_read, self._spec_write = os.pipe()
         self.status_read, status_write = os.pipe()
         passed = [spec_read, status_write, *((terminal.master, terminal.slave) if terminal else ())]
@@ -35,11 +47,10 @@ class Supervisor:
             os.set_inheritable(fd, True)
         code = shim_code()
         numbers = (spec_read, status_write, len(code))
-        arguments = [sys.executable, "-I", "-S", "-c", shim.BOOTSTRAP, *map(str, numbers)]
-        if self.cgroup.own_procs is not None:
-            arguments.append(self.cgroup.own_procs)
+        arguments = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *map(str, numbers)]
+        if procs := cgroup.own_procs():
+            arguments.append(procs)
         self.pid = os.posix_spawn(sys.executable, arguments, os.environ)
-        self._order_head = code
         for fd in passed:
             os.set_inheritable(fd, False)
         os.close(spec_read)
@@ -47,27 +58,24 @@ class Supervisor:
         if terminal:
             os.close(terminal.slave)
         self._heard = b""
+        self._say(code)
 
-    @property
-    def identity(self) -> Identity:
-        return identify(self.pid)
-
-    def begin(self, spec: JobSpec, directory: str | None, stdin: bool = True) -> Facts | None:
+    def begin(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> "Facts | None":
         """Say what to run and wait until it does; None if the shim is gone."""
-        order = self._order(spec, directory)
-        order["stdin"] = "inherit" if stdin and not spec.detached else "null"
-        data = memoryview(self._order_head + marshal.dumps(order))
-        try:
-            while data:
-                data = data[os.write(self._spec_write, data) :]
-        except BrokenPipeError:
-            return None
-        finally:
-            os.close(self._spec_write)
+        order = self._order(spec, directory, cgroup.make(spec.id) if with_cgroup else cgroup.JobCgroup())
+        order["stdin"] = "inherit" if with_stdin and not spec.detached else "null"
+        self._say(marshal.dumps(order))
+        self.close()
         return self.hear()
 
-    def hear(self) -> Facts | None:
+    def close(self) -> None:
+        """Nothing more to say."""
+        os.close(self._spec_write)
+
+    def hear(self) -> "Facts | None":
         """The next thing the shim tells; None when it has nothing more to tell."""
+        from jobtop.core.evidence import Facts
+
         while b"\0" not in self._heard:
             part = os.read(self.status_read, 65536)
             if not part:
@@ -76,8 +84,15 @@ class Supervisor:
         message, _, self._heard = self._heard.partition(b"\0")
         return Facts(message.decode("utf-8", "surrogateescape"))
 
-    def _order(self, spec: JobSpec, directory: str | None) -> dict[str, object]:
-        own = self.cgroup
+    def _say(self, words: bytes) -> None:
+        data = memoryview(words)
+        try:
+            while data:
+                data = data[os.write(self._spec_write, data) :]
+        except BrokenPipeError:  # the shim is gone, and hear() will tell
+            return
+
+    def _order(self, spec: "JobSpec", directory: str | None, own: cgroup.JobCgroup) -> dict[str, object]:
         evidence = [(label, path, "") for label, path in own.files]
         around = cgroup.ambient_oom_file()
         if around:
@@ -103,11 +118,11 @@ class Supervisor:
 
 
 def shim_code() -> bytes:
-    """The shim, compiled: its modules and the empty packages they say they are in."""
+    """The shim, compiled: its modules and the empty packages they say they are in. We have no use for it ourselves."""
     code = [(name, compile("", name, "exec")) for name in ("jobtop", "jobtop.core")]
-    for name in shim.MODULES:
-        module = sys.modules[name]
-        code.append((name, module.__loader__.get_code(name)))  # type: ignore[union-attr]
+    for name in SHIM:
+        path = os.path.join(os.path.dirname(__file__), name.rpartition(".")[2] + ".py")
+        code.append((name, type(__loader__)(name, path).get_code(name)))  # type: ignore[name-defined]
     return marshal.dumps(code)
 
 
@@ -116,6 +131,6 @@ def job_environment(extra: dict[str, str], job_id: str) -> dict[str, str]:
     env = dict(os.environ)
     # PEP 538: in the C locale Python sets LC_CTYPE for itself; the job must not inherit that.
     original = read_text("/proc/self/environ")
-    if "LC_CTYPE" in env and original and "LC_CTYPE=" not in "\0" + original:
+    if "LC_CTYPE" in env and original and "\0LC_CTYPE=" not in "\0" + original:
         del env["LC_CTYPE"]
     return env | extra | {"JOBTOP_JOB_ID": job_id}

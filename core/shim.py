@@ -15,7 +15,7 @@ import select
 import sys
 import time
 
-from jobtop.core.procfs import descendants, read_text, signal_descendants, start_ticks, value_in, word_in
+from jobtop.core.procfs import FORWARDED, descendants, read_text, signal_descendants, start_ticks, value_in, word_in
 from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, read_to_end, write_all
 
 TYPE_CHECKING = False
@@ -24,23 +24,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 WALL = 0x40000000  # __WALL: children made by clone() without SIGCHLD too
-MODULES = ("jobtop.core.procfs", "jobtop.core.pump", "jobtop.core.shim")  # what a shim is made of, in order
-BOOTSTRAP = """\
-import marshal, os, sys
-data = b""
-while part := os.read(int(sys.argv[1]), int(sys.argv[3]) - len(data)): data += part
-for name, code in marshal.loads(data) if data else ():
-    module = sys.modules[name] = type(sys)(name)
-    exec(code, module.__dict__)
-if data: module.main(sys.argv[1:])
-"""
 PR_SET_CHILD_SUBREAPER = 36
 TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
 F_SETPIPE_SZ = 1031
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-FORWARDED = tuple(
-    getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
-)
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS, CENSUS_COST_RATIO = 0.004, 2.0, 200
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks

@@ -4,11 +4,11 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
 from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage, known
+from jobtop.core.record import as_dict, fields, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
 
@@ -17,8 +17,8 @@ PLAIN = (
     " submitted_at start_time end_time duration_seconds grace_seconds"
 ).split()
 AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete")
-USAGE = tuple(item.name for item in fields(Usage))
-LIMITS = tuple(item.name for item in fields(Limits))
+USAGE = fields(Usage)
+LIMITS = fields(Limits)
 SORT_KEYS = {
     "seq": "seq",
     "start": "start_time",
@@ -36,7 +36,7 @@ SORT_KEYS = {
 SHORTEST_PREFIX = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Query:
     """Which jobs, in what order; every condition must hold."""
 
@@ -50,7 +50,7 @@ class Query:
     limit: int | None = 10
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """Something that happened to a job."""
 
@@ -221,7 +221,7 @@ def _row(job: Job) -> dict[str, Any]:
         )
     asked = job.stop_request
     return row | {
-        "monitor": json.dumps(asdict(job.monitor)),
+        "monitor": json.dumps(as_dict(job.monitor)),
         "stop_by": asked.by if asked else None,
         "stop_at": asked.at if asked else None,
         "settled": int(job.settled),

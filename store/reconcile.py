@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 
 from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
@@ -12,6 +11,7 @@ from jobtop.core.evidence import Facts
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import read_text
+from jobtop.core.record import replace
 from jobtop.store.jobs import Event, Jobs, event
 
 START_SECONDS = 10.0  # a shim that was told its job has left `started` by then

@@ -5,13 +5,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from jobtop.core import evidence
 from jobtop.core.errors import JobtopError, StoreError
 from jobtop.core.evidence import Facts, Started
 from jobtop.core.model import Job, JobSpec, StopRequest
 from jobtop.core.paths import StatePaths, make_private_dir
+from jobtop.core.record import replace
 from jobtop.store import reconcile
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, event

@@ -7,9 +7,9 @@ It sets no limit and is never required.
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from jobtop.core.procfs import read_text
+from jobtop.core.record import record
 
 PREFIX = "jobtop-"
 V2_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", "cpuset.cpus")
@@ -20,7 +20,7 @@ EVIDENCE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hierarchy:
     """One mounted tree of cgroups and where this process is in it."""
 
@@ -29,21 +29,20 @@ class Hierarchy:
     own: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobCgroup:
     """The directories made for one job, and the files in them worth keeping when it ends."""
 
     directories: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
-    own_procs: str | None = None
 
     @property
     def joins(self) -> tuple[str, ...]:
         return tuple(f"{directory}/cgroup.procs" for directory in self.directories)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """What a job's own cgroup counted."""
 
@@ -85,18 +84,23 @@ def hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
 
 def make(job_id: str, proc: str = "/proc/self") -> JobCgroup:
     """Make the job's cgroups; what could not be made, and why, is in `problems`."""
-    directories, files, problems, own_procs = [], [], [], None
+    directories, files, problems = [], [], []
     for tree in hierarchies(proc):
         directory, problem = _make_in(tree, PREFIX + job_id)
         if problem:
             problems.append(problem)
         if directory:
             directories.append(directory)
-            own_procs = own_procs or f"{tree.mount}{tree.own}/cgroup.procs"
             files += [(name, f"{directory}/{name}") for name in EVIDENCE[tree.kind] if _exists(directory, name)]
     if not directories and not problems:
         problems.append("no cgroup file system is mounted")
-    return JobCgroup(tuple(directories), tuple(files), tuple(problems), own_procs)
+    return JobCgroup(tuple(directories), tuple(files), tuple(problems))
+
+
+def own_procs(proc: str = "/proc/self") -> str | None:
+    """The `cgroup.procs` we are in, of a tree in which a job's cgroup could be made."""
+    files = (f"{tree.mount}{tree.own}/cgroup.procs" for tree in hierarchies(proc))
+    return next((file for file in files if os.access(file, os.W_OK)), None)
 
 
 def discard(directories: Iterable[str]) -> bool:

@@ -3,9 +3,8 @@
 import os
 import signal
 
-from jobtop.core.clock import boot_id
 from jobtop.core.model import Identity
-from jobtop.core.procfs import signal_descendants, start_ticks, stat_fields
+from jobtop.core.procfs import boot_id, signal_descendants, start_ticks, stat_fields
 
 
 def identify(pid: int) -> Identity:
