@@ -1,0 +1,341 @@
+"""What jobtop's numbers rest on, a finding each; every file is read below a root that is passed in."""
+
+import errno
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from jobtop.core.collectors import cgroup
+from jobtop.core.procfs import read_text
+from jobtop.core.record import fresh, record
+from jobtop.core.units import format_bytes
+
+OLDEST_PYTHON = (3, 11)
+ENOUGH_BYTES = 64 * 1024 * 1024
+ENOUGH_FILES = 256  # a shim holds the io files of up to 128 members, beside logs and pipes
+RESOURCES = ("cpu", "memory", "io")
+LOGIND_DIRECTORIES = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
+TRUE_WORDS = ("1", "yes", "y", "true", "t", "on")
+SCOPE = "systemd-run --user --scope -p Delegate=yes jobtop run …"
+ESSENTIAL = frozenset({"python", "/proc", "shim", "child subreaper", "state directory", "history"})
+PURE_V2 = "as root: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line"
+
+
+class State(StrEnum):
+    """Whether something works, does not, or is not there to work."""
+
+    WORKS = "works"
+    FAILS = "fails"
+    ABSENT = "absent"
+
+
+@record
+class Finding:
+    """One source or condition: how it stands, what follows, and what to do about it if something can be done."""
+
+    name: str
+    state: State
+    meaning: str
+    remedy: str | None = None
+
+    @property
+    def essential(self) -> bool:
+        return self.name in ESSENTIAL
+
+
+@record
+class Machine:
+    """Where the machine's files are and who asks."""
+
+    root: str = ""
+    uid: int = fresh(default_factory=os.geteuid)
+    user: str = "$USER"
+    platform: str = sys.platform
+
+    def path(self, *parts: str) -> str:
+        return "/".join((self.root, *parts))
+
+    def text(self, *parts: str) -> str:
+        return read_text(self.path(*parts))
+
+    def has(self, *parts: str) -> bool:
+        return os.path.exists(self.path(*parts))
+
+    @property
+    def has_systemd(self) -> bool:
+        return self.has("run/systemd/system")
+
+    @property
+    def has_user_manager(self) -> bool:
+        return self.has(f"run/user/{self.uid}/systemd")
+
+
+def python(version: tuple[int, ...], executable: str) -> Finding:
+    words = f"{'.'.join(map(str, version[:3]))} at {executable}"
+    if version[:2] >= OLDEST_PYTHON:
+        return Finding("python", State.WORKS, words)
+    return Finding("python", State.FAILS, words, "install Python 3.11 or newer, and jobtop with it")
+
+
+def process_table(machine: Machine) -> Finding:
+    """Without /proc nothing about a process but its end can be known."""
+    if machine.text("proc/self/stat"):
+        return Finding("/proc", State.WORKS, "who runs, below whom, since when")
+    if machine.platform != "linux":
+        return Finding("/proc", State.ABSENT, "not part of this system: a job is followed less closely")
+    remedy = "as root: mount -t proc proc /proc"
+    return Finding("/proc", State.FAILS, "not mounted: processes cannot be told apart", remedy)
+
+
+def hidden_processes(machine: Machine) -> Finding:
+    """The hidepid option of /proc; its values have had names since Linux 5.8."""
+    options = next((after for fstype, _, _, after in mounts(machine) if fstype == "proc"), "")
+    given = dict(option.partition("=")[::2] for option in options.split(","))
+    mode = given.get("hidepid", "0")
+    if mode in ("0", "off"):
+        return Finding("hidepid", State.WORKS, "/proc shows every process")
+    if machine.uid == 0:
+        return Finding("hidepid", State.WORKS, f"hidepid={mode}, which does not hide anything from root")
+    remedy = "as root: mount -o remount,hidepid=0 /proc"
+    if "gid" in given:
+        remedy += f" (or join the group with number {given['gid']})"
+    meaning = f"hidepid={mode}: members of a job that change user (sudo) cannot be seen while they live"
+    return Finding("hidepid", State.FAILS, meaning, remedy)
+
+
+def child_lists(machine: Machine) -> Finding:
+    threads = _names(machine.path("proc/self/task"))
+    if threads and machine.has("proc/self/task", threads[0], "children"):
+        return Finding("children files", State.WORKS, "the members of a job are found without a sweep over /proc")
+    meaning = "this kernel has none (CONFIG_PROC_CHILDREN): members are found by a sweep over /proc"
+    return Finding("children files", State.ABSENT, meaning)
+
+
+def shared_memory(machine: Machine) -> Finding:
+    if "Pss:" in machine.text("proc/self/smaps_rollup"):
+        return Finding("smaps_rollup", State.WORKS, "memory that processes share counts once (PSS)")
+    meaning = "not readable (it needs Linux 4.14): memory that processes share counts for each of them"
+    return Finding("smaps_rollup", State.ABSENT, meaning)
+
+
+def pressure(machine: Machine) -> Finding:
+    """PSI; the files are there but cannot be read where it was switched off at boot."""
+    known = [name for name in RESOURCES if "total=" in machine.text("proc/pressure", name)]
+    if known:
+        return Finding("pressure", State.WORKS, f"time lost waiting for {', '.join(known)} (PSI)")
+    if machine.has("proc/pressure"):
+        meaning = "switched off: time lost waiting for CPU, memory and I/O is not known"
+        return Finding("pressure", State.FAILS, meaning, "as root: boot with psi=1 on the kernel's command line")
+    return Finding("pressure", State.ABSENT, "this kernel does not count time lost waiting (CONFIG_PSI)")
+
+
+def open_files(soft: int, hard: int) -> Finding:
+    words = f"{_limit_words(soft)}, at most {_limit_words(hard)}"
+    if soft >= ENOUGH_FILES or soft < 0:
+        return Finding("open files", State.WORKS, words)
+    could = hard >= ENOUGH_FILES or hard < 0
+    remedy = f"ulimit -n {'unlimited' if hard < 0 else hard}" if could else "raise nofile in /etc/security/limits.conf"
+    return Finding("open files", State.FAILS, f"{words}: too few to follow a job with many processes", remedy)
+
+
+def encoding(name: str) -> Finding:
+    if name.lower().replace("-", "").replace("_", "") == "utf8":
+        return Finding("UTF-8", State.WORKS, "✓ ✗ – … can be shown")
+    meaning = f"output is encoded as {name or 'ASCII'}: ✓ ✗ – … cannot be shown"
+    return Finding("UTF-8", State.FAILS, meaning, "export LC_ALL=C.UTF-8")
+
+
+def state_directory(directory: str) -> Finding:
+    """Whether what jobs leave can be kept; tried by writing, since a quota or a full disk shows only then."""
+    name = "state directory"
+    place = directory
+    while not os.path.isdir(place) and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    problem = write_problem(place)
+    if problem is not None:
+        remedy = f"make {place} writable, or set JOBTOP_HOME to a directory that is"
+        if problem == errno.ENOSPC:
+            remedy = f"make room on the file system of {place}, or set JOBTOP_HOME to a directory elsewhere"
+        meaning = f"{place}: {os.strerror(problem)}; jobs run, but nothing of them is kept"
+        return Finding(name, State.FAILS, meaning, remedy)
+    space = os.statvfs(place)
+    free = space.f_bavail * space.f_frsize
+    if free < ENOUGH_BYTES:
+        meaning = f"{directory}: only {format_bytes(free)} are free"
+        return Finding(name, State.FAILS, meaning, f"make room on the file system of {place}")
+    made = "" if place == directory else ", made by the first job"
+    return Finding(name, State.WORKS, f"{directory}{made}; {format_bytes(free)} free")
+
+
+def privacy(directory: str) -> Finding:
+    """Commands and output of jobs are nobody else's business."""
+    if not os.path.isdir(directory):
+        return Finding("privacy", State.ABSENT, "nothing is kept yet")
+    mode = os.stat(directory).st_mode & 0o777
+    if mode & 0o077:
+        meaning = f"others can get at what is kept (mode {mode:04o})"
+        return Finding("privacy", State.FAILS, meaning, f"chmod 700 {directory}")
+    return Finding("privacy", State.WORKS, f"only you can get at what is kept (mode {mode:04o})")
+
+
+def write_problem(directory: str) -> int | None:
+    """The error number of an attempt to write a file there; None if it worked."""
+    draft = f"{directory}/.jobtop-doctor-{os.getpid()}"
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return error.errno
+    try:
+        os.write(fd, bytes(4096))
+        os.fsync(fd)
+    except OSError as error:
+        return error.errno
+    finally:
+        os.close(fd)
+        os.unlink(draft)
+    return None
+
+
+def mounts(machine: Machine) -> Iterator[tuple[str, str, str, str]]:
+    """Type, place, own options and file system's options of every mount."""
+    for line in machine.text("proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        words, (fstype, _, options) = before.split(), after.split(" ", 2)
+        yield fstype, words[4], words[5], options
+
+
+def cgroup_kind(machine: Machine) -> str:
+    """v1, v2, hybrid or none; a v1 tree without a controller, such as systemd's own, counts for nothing."""
+    types = {fstype for fstype, _, _, options in mounts(machine) if fstype == "cgroup2" or "name=" not in options}
+    v1, v2 = "cgroup" in types, "cgroup2" in types
+    return "hybrid" if v1 and v2 else "v2" if v2 else "v1" if v1 else "none"
+
+
+def cgroups(machine: Machine, made: cgroup.JobCgroup, joined: bool) -> list[Finding]:
+    """Which kind of cgroups there is, whether a job gets its own, with the memory controller, and OOM evidence."""
+    kind = cgroup_kind(machine)
+    if kind == "none":
+        return [
+            Finding("cgroups", State.ABSENT, "none are mounted; totals come from process accounting"),
+            oom_evidence(machine, has_own=False),
+        ]
+    kinds = {"v1": "version 1", "v2": "version 2", "hybrid": "versions 1 and 2 side by side"}
+    found = [Finding("cgroups", State.WORKS, kinds[kind])]
+    if not made.directories or not joined:
+        return [*found, no_own_cgroup(machine, kind, made), oom_evidence(machine, has_own=False)]
+    labels = {label for label, _ in made.files}
+    has_memory = bool(labels & {"memory.events", "memory.oom_control"})
+    counted = "it counts CPU time nobody waited for" if labels & {"cpu.stat", "cpuacct.usage"} else "without CPU time"
+    found.append(Finding("own cgroup", State.WORKS, f"every job gets one; {counted}"))
+    found.append(own_memory(machine, kind, made, has_memory))
+    return [*found, oom_evidence(machine, has_memory)]
+
+
+def no_own_cgroup(machine: Machine, kind: str, made: cgroup.JobCgroup) -> Finding:
+    why = made.problems[0] if made.problems else "a job could not be moved into the one that was made"
+    meaning = f"{why}; totals come from process accounting, OOM kills are known only around a job"
+    if os.strerror(errno.EROFS) in why:
+        remedy: str | None = (
+            "start the container with a writable cgroup tree: docker run --security-opt writable-cgroups=true …"
+            " (Docker 28), podman run --security-opt unmask=/sys/fs/cgroup …"
+        )
+    elif machine.uid == 0:
+        remedy = None
+    elif kind != "v1" and machine.has_user_manager:
+        remedy = SCOPE
+    elif kind != "v1" and machine.has_systemd:
+        remedy = f"as root: loginctl enable-linger {machine.user}; log in again, then {SCOPE}"
+    elif machine.has_systemd:
+        remedy = f"{PURE_V2}, then {SCOPE}"
+    else:
+        remedy = _by_hand(machine)
+    return Finding("own cgroup", State.FAILS, meaning, remedy)
+
+
+def own_memory(machine: Machine, kind: str, made: cgroup.JobCgroup, has_memory: bool) -> Finding:
+    name = "cgroup memory"
+    if has_memory:
+        return Finding(name, State.WORKS, "the peak of all processes together, and OOM kills")
+    parent = os.path.dirname(made.directories[0])
+    if kind != "v2":
+        meaning = "memory is counted by version 1, which is open to root only"
+        return Finding(name, State.FAILS, meaning, PURE_V2 if machine.has_systemd else _by_hand(machine))
+    if "memory" not in read_text(f"{parent}/cgroup.controllers").split():
+        meaning = f"{parent} was not given the memory controller"
+        remedy = "as root: take cgroup_disable=memory from the kernel's command line, or add cgroup_enable=memory"
+        return Finding(name, State.FAILS, meaning, SCOPE if machine.uid and machine.has_user_manager else remedy)
+    meaning = f"{parent} does not pass the memory controller on"
+    if machine.uid != 0:
+        return Finding(name, State.FAILS, meaning, SCOPE if machine.has_user_manager else None)
+    remedy = (
+        f"mkdir {parent}/shell; for p in $(cat {parent}/cgroup.procs); do echo $p > {parent}/shell/cgroup.procs; done;"
+        f" echo +memory > {parent}/cgroup.subtree_control"
+    )
+    return Finding(name, State.FAILS, meaning, remedy)
+
+
+def oom_evidence(machine: Machine, has_own: bool) -> Finding:
+    """Where the word OOM may come from; never from an exit code."""
+    if has_own:
+        return Finding("OOM evidence", State.WORKS, "the counter of the job's own cgroup")
+    around = cgroup.ambient_oom_file(machine.path("proc/self"))
+    if around is None:
+        return Finding("OOM evidence", State.ABSENT, "no counter: a SIGKILL cannot be told from an OOM kill")
+    return Finding("OOM evidence", State.WORKS, f"{around}: that there was one, not whose")
+
+
+def logout(machine: Machine) -> Finding:
+    """Whether systemd-logind ends jobs when their user logs out."""
+    name = "logout"
+    if not machine.has_systemd:
+        return Finding(name, State.ABSENT, "no systemd-logind, which could end jobs at logout")
+    settings = logind_settings(machine)
+    kills = settings.get("KillUserProcesses", "no").lower() in TRUE_WORDS
+    only, spared = settings.get("KillOnlyUsers", "").split(), settings.get("KillExcludeUsers", "root").split()
+    if not kills or machine.user in spared or (only and machine.user not in only):
+        return Finding(name, State.WORKS, "jobs outlive a logout")
+    in_session = "/session-" in machine.text("proc/self/cgroup")
+    if not in_session and machine.has("var/lib/systemd/linger", machine.user):
+        return Finding(name, State.WORKS, "jobs outlive a logout: they are outside the session, and you linger")
+    remedy = "loginctl enable-linger; then systemd-run --user --scope jobtop run --detach …"
+    return Finding(name, State.FAILS, "systemd-logind ends jobs at logout (KillUserProcesses=yes)", remedy)
+
+
+def logind_settings(machine: Machine) -> Mapping[str, str]:
+    """logind.conf and its drop-ins as systemd reads them; a commented line tells what was built in."""
+    settings: dict[str, str] = {}
+    main = next((text for place in LOGIND_DIRECTORIES if (text := machine.text(place, "logind.conf"))), "")
+    drop_ins: dict[str, str] = {}
+    for place in reversed(LOGIND_DIRECTORIES):
+        folder = machine.path(place, "logind.conf.d")
+        drop_ins |= {file: f"{folder}/{file}" for file in _names(folder) if file.endswith(".conf")}
+    built_in = [line[1:] for line in main.splitlines() if line.startswith("#")]
+    texts = ["\n".join(built_in), main, *(read_text(path) for _, path in sorted(drop_ins.items()))]
+    for line in "\n".join(texts).splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith(("#", ";")):
+            settings[key.strip()] = value.strip()
+    return settings
+
+
+def _by_hand(machine: Machine) -> str | None:
+    """Give a user a cgroup of version 1: what root types once after each boot."""
+    tree = next((tree for tree in cgroup.hierarchies(machine.path("proc/self")) if tree.kind == "memory"), None)
+    if tree is None:
+        return None
+    return (
+        f"as root: D={tree.mount}/{machine.user}; mkdir $D; chown {machine.user} $D $D/cgroup.procs;"
+        " echo PID > $D/cgroup.procs (PID: that of your shell)"
+    )
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _limit_words(count: int) -> str:
+    return "unlimited" if count < 0 else str(count)

@@ -1,0 +1,144 @@
+"""What can only be known by doing it: a job is started under a shim, looked at and stopped. For the doctor."""
+
+import os
+import select
+import signal
+import time
+import uuid
+
+from jobtop.core import evidence
+from jobtop.core.checks import Finding, Machine, State
+from jobtop.core.collectors import cgroup
+from jobtop.core.model import JobSpec
+from jobtop.core.procfs import read_text, value_in
+from jobtop.core.record import record
+from jobtop.core.runner import Supervisor, job_environment
+from jobtop.core.units import format_bytes, format_duration
+
+PATIENCE_SECONDS = 10.0
+COMMAND = ("sleep", "60")
+
+
+@record
+class Trial:
+    """How starting and stopping a job went; None is not known."""
+
+    problem: str | None = None
+    start_seconds: float | None = None
+    private_bytes: int | None = None
+    is_subreaper: bool | None = None
+    has_clock: bool | None = None
+    has_io: bool | None = None
+    made: cgroup.JobCgroup = cgroup.JobCgroup()
+    joined: bool = False
+
+
+def start_and_stop(directory: str) -> Trial:
+    """Run a command that sleeps, look at it and at its shim, stop it; `directory` is empty and ours."""
+    spec = JobSpec(
+        id=f"doctor-{uuid.uuid4()}",
+        command=COMMAND,
+        cwd="/",
+        env=job_environment({}, "doctor"),
+        grace_seconds=1.0,
+        after_exit="kill",
+        timeout_seconds=PATIENCE_SECONDS,
+        detached=True,
+    )
+    possible = cgroup.make(f"{spec.id}-x")
+    cgroup.discard(possible.directories)
+    before = time.monotonic()
+    supervisor = Supervisor()
+    try:
+        begun = supervisor.begin(spec, directory, with_cgroup=True, with_stdin=False)
+        took = time.monotonic() - before
+        if begun is None:
+            return Trial("it ended before it started the command", made=possible)
+        if "exec_error" in begun:
+            stage, number = begun["exec_error"].split()
+            return Trial(f"{COMMAND[0]} could not be started ({stage}: {os.strerror(int(number))})", made=possible)
+        trial = look(evidence.started(begun), took, bool(begun.integer("subreaper")), possible)
+        os.kill(supervisor.pid, signal.SIGTERM)
+        return check_end(supervisor, trial)
+    finally:
+        end(supervisor)
+
+
+def look(begun: evidence.Started, took: float, is_subreaper: bool, possible: cgroup.JobCgroup) -> Trial:
+    """The numbers of a job and its shim while both live."""
+    member = begun.main.pid
+    memory = read_text(f"/proc/{begun.shim.pid}/smaps_rollup")
+    private = value_in(memory, "Private_Clean:") + value_in(memory, "Private_Dirty:") if memory else None
+    places = read_text(f"/proc/{member}/cgroup")
+    return Trial(
+        start_seconds=took,
+        private_bytes=None if private is None else private * 1024,
+        is_subreaper=is_subreaper,
+        has_clock=can_read_clock(member),
+        has_io="rchar" in read_text(f"/proc/{member}/io"),
+        made=possible,
+        joined=bool(begun.cgroups) and all(os.path.basename(place) in places for place in begun.cgroups),
+    )
+
+
+def can_read_clock(pid: int) -> bool:
+    """Whether the CPU clock of another process answers: clock_getcpuclockid(3) by hand."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2) >= 0
+    except OSError:
+        return False
+
+
+def check_end(supervisor: Supervisor, trial: Trial) -> Trial:
+    """Hear how the job ended; it has to be by the signal that we sent."""
+    if not select.select([supervisor.status_read], [], [], PATIENCE_SECONDS)[0]:
+        return Trial("it did not stop its job", made=trial.made)
+    ended = supervisor.hear()
+    if ended is None or os.waitstatus_to_exitcode(ended.integer("status")) != -signal.SIGTERM:
+        return Trial("it did not tell how its job ended", made=trial.made)
+    return trial
+
+
+def end(supervisor: Supervisor) -> None:
+    """Wait for the shim, which is our child, and kill it if it does not go by itself."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while os.waitpid(supervisor.pid, os.WNOHANG)[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(supervisor.pid, signal.SIGKILL)
+        time.sleep(0.002)
+    os.close(supervisor.status_read)
+
+
+def shim(trial: Trial) -> Finding:
+    if trial.problem is not None:
+        remedy = "jobtop -v run -- true says more; is the Python that jobtop runs with still installed?"
+        return Finding("shim", State.FAILS, f"a job cannot be run: {trial.problem}", remedy)
+    words = f"a command runs after {format_duration(trial.start_seconds)}"
+    held = "" if trial.private_bytes is None else f"; its supervisor holds {format_bytes(trial.private_bytes)}"
+    return Finding("shim", State.WORKS, words + held)
+
+
+def subreaper(trial: Trial, machine: Machine) -> Finding:
+    name = "child subreaper"
+    if machine.platform != "linux":
+        return Finding(name, State.ABSENT, "not part of this system: processes that daemonise leave their job")
+    if trial.is_subreaper:
+        return Finding(name, State.WORKS, "daemons and orphans stay members of their job")
+    if trial.is_subreaper is None:
+        return Finding(name, State.ABSENT, "not known, since no job could be run")
+    meaning = "prctl could not be called: processes that daemonise are lost to their job"
+    remedy = "use a Python with _ctypes (one built where libffi's headers are, or the system's own)"
+    return Finding(name, State.FAILS, meaning, remedy)
+
+
+def clocks(trial: Trial) -> Finding:
+    if trial.has_clock:
+        return Finding("CPU clocks", State.WORKS, "CPU time of living processes in nanoseconds")
+    return Finding("CPU clocks", State.ABSENT, "not readable: CPU time of living processes in steps of 10 ms")
+
+
+def io_counters(trial: Trial) -> Finding:
+    if trial.has_io:
+        return Finding("/proc/PID/io", State.WORKS, "bytes that pass through system calls")
+    meaning = "not readable: bytes that pass through system calls are not known; storage traffic is"
+    return Finding("/proc/PID/io", State.ABSENT, meaning)
