@@ -1,20 +1,30 @@
 """What every verb shares: the settings, where the state is, the opened store."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobtop.core.config import Config, load
-from jobtop.core.errors import StoreError, StoreUnavailable
+from jobtop.core.errors import StoreDamaged, StoreError, StoreUnavailable, UnknownJob
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.units import printable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.runner import Supervisor
     from jobtop.store.jobs import Jobs
+
+
+def current_directory() -> str | None:
+    """Where we are; None where that was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
 
 
 class App:
@@ -26,14 +36,14 @@ class App:
         verbose: bool,
         color: str,
         environ: Mapping[str, str],
-        supervisor: "Supervisor | None" = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.sets, self.verbose, self.color, self.environ = sets, verbose, color, environ
         self.supervisor = supervisor
 
     @cached_property
     def config(self) -> Config:
-        config = load(self.sets, self.environ, Path.cwd())
+        config = load(self.sets, self.environ, Path(current_directory() or "/"))
         for notice in config.notices:
             self.warn(notice)
         return config
@@ -48,28 +58,44 @@ class App:
             return self.color == "always"
         return os.isatty(stream) and not self.environ.get("NO_COLOR") and self.environ.get("TERM") != "dumb"
 
-    def jobs(self) -> "Jobs":
+    def jobs(self) -> Jobs:
         """The jobs of this host's store, brought up to date; only to be read where it cannot be written."""
-        from jobtop.store.database import open_to_read, open_to_write
+        from jobtop.store.database import open_to_read
         from jobtop.store.jobs import Jobs
-        from jobtop.store.reconcile import reconcile
 
-        if not self.paths.store.exists() and not self.paths.unrecorded.is_dir():
-            raise StoreUnavailable(f"{self.paths.store}: no job has been recorded yet (jobtop run -- CMD records one)")
+        if not self.has_store():
+            raise UnknownJob(f"no job has been recorded in {self.paths.store} yet (jobtop run -- COMMAND records one)")
         try:
-            database = open_to_write(self.paths, self.config.switch("store.network"))
-            jobs = Jobs(database)
-            reconcile(jobs, self.paths)
+            return self._reconciled_jobs()
         except StoreUnavailable as error:
             try:
                 database = open_to_read(self.paths.store)
             except StoreError:
                 raise error from None
-            self.warn(f"reading only: {error}")
-            jobs = Jobs(database)
+            self.warn(database.notice or f"reading only: {error}")
+            return Jobs(database)
+
+    def has_store(self) -> bool:
+        """Whether anything was ever recorded here."""
+        return self.paths.store.exists() or self.paths.unrecorded.is_dir()
+
+    def _reconciled_jobs(self) -> Jobs:
+        from jobtop.store.database import open_to_write, repair
+        from jobtop.store.jobs import Jobs
+        from jobtop.store.reconcile import reconcile
+
+        network = self.config.switch("store.network")
+        database = open_to_write(self.paths, network)
+        try:
+            reconcile(Jobs(database), self.paths)
+        except StoreDamaged:
+            database.close()
+            repair(self.paths)
+            database = open_to_write(self.paths, network)
+            reconcile(Jobs(database), self.paths)
         if database.notice:
             self.warn(database.notice)
-        return jobs
+        return Jobs(database)
 
     def warn(self, text: str) -> None:
         """A word on standard error that stops nothing."""

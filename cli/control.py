@@ -12,11 +12,11 @@ from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.core.collectors.proc import is_alive, send, send_to_members
 from jobtop.core.errors import UsageError
-from jobtop.core.model import Job, StopRequest
+from jobtop.core.model import Identity, Job, StopRequest
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.store.jobs import Jobs, event
-from jobtop.store.reconcile import paused_or_running, reconcile_one
+from jobtop.store.reconcile import current, paused_or_running
 
 POLL_SECONDS = 0.05
 KILL_SECONDS = 10.0
@@ -71,7 +71,7 @@ def end(
         if left:
             time.sleep(POLL_SECONDS)
     for job in targets:
-        settle(app, jobs, job)
+        current(jobs, app.paths, job)
     for job in left:
         app.warn(f"job {job.id[:8]} still has {len(descendants(shim_of(job).pid))} processes that cannot be ended")
     return 1 if left else 0
@@ -120,7 +120,7 @@ def wait(app: App, references: tuple[str, ...]) -> int:
     """Wait until jobs have ended; exit code 1 if one of them did not succeed."""
     jobs, targets = resolved(app, references)
     while True:
-        targets = [job if job.status.ended else settle(app, jobs, job) for job in targets]
+        targets = [job if job.status.ended else current(jobs, app.paths, job) for job in targets]
         if all(job.status.ended for job in targets):
             return 0 if all(job.status == "success" for job in targets) else 1
         time.sleep(POLL_SECONDS * 2)
@@ -160,7 +160,7 @@ def is_here(app: App, job: Job) -> bool:
     return True
 
 
-def shim_of(job: Job):  # type: ignore[no-untyped-def]
+def shim_of(job: Job) -> Identity:
     assert job.shim is not None
     return job.shim
 
@@ -169,11 +169,3 @@ def request(jobs: Jobs, job: Job, by: str) -> None:
     """Say who asked before it is done, so that the end is read right whatever happens to us."""
     asked = StopRequest(by, time.time())
     jobs.change(job.id, lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=by),)))
-
-
-def settle(app: App, jobs: Jobs, job: Job) -> Job:
-    """The job as it stands now; finished by us if nobody else does."""
-    found = jobs.find(job.id)
-    if found.settled or (found.recorder is not None and is_alive(found.recorder) and not found.status.ended):
-        return found
-    return reconcile_one(jobs, app.paths, found)

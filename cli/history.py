@@ -10,7 +10,6 @@ from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.summary import GLYPHS
 from jobtop.cli.values import Duration
 from jobtop.core.clock import local
-from jobtop.core.errors import StoreUnavailable
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_bytes, format_duration
 
@@ -27,7 +26,7 @@ COLUMNS = (
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(1), default=10, metavar="N", help="How many; 10 by default.")
+@click.option("--limit", type=click.IntRange(1, 10**9), default=10, metavar="N", help="How many; 10 by default.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--tool", metavar="T", help="Only jobs of this tool.")
 @click.option(
@@ -42,7 +41,7 @@ COLUMNS = (
 @click.pass_obj
 def history(app: App, /, style: str, everything: bool, **options: Any) -> int:
     """List past and present jobs, the newest first."""
-    from jobtop.store.jobs import Query
+    from jobtop.store.jobs import Query, sort_key
 
     since = options["since"]
     query = Query(
@@ -51,16 +50,11 @@ def history(app: App, /, style: str, everything: bool, **options: Any) -> int:
         name_glob=options["name"],
         tag=options["tag"],
         since=None if since is None else time.time() - since,
-        sort=options["sort"],
+        sort=sort_key(options["sort"]),
         reverse=options["reverse"],
         limit=None if everything else options["limit"],
     )
-    try:
-        jobs = app.jobs().select(query)
-    except StoreUnavailable:
-        if app.paths.store.exists():
-            raise
-        jobs = []
+    jobs = app.jobs().select(query) if app.has_store() else []
     if style != "table":
         print_shapes(style, [job.to_json() for job in jobs])
     elif jobs:

@@ -13,7 +13,7 @@ from jobtop.core.errors import UnknownJob
 from jobtop.core.model import Job
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import reconcile_one
+from jobtop.store.reconcile import current
 
 CHUNK_BYTES = 256 * 1024
 POLL_SECONDS = 0.2
@@ -57,9 +57,7 @@ def logs(app: App, reference: str, follow: bool, only: str | None, tail: int | N
 
 def has_ended(app: App, jobs: Jobs, job: Job) -> bool:
     """Whether nothing more will come."""
-    found = jobs.find(job.id)
-    if not found.status.ended and (app.paths.job(job.id) / "ended").exists():
-        found = reconcile_one(jobs, app.paths, found) if found.recorder is None else found
+    found = current(jobs, app.paths, job)
     return found.settled or (found.status.ended and "left_running" not in found.flags)
 
 

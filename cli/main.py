@@ -1,14 +1,14 @@
 """The face of the verbs: finds the one that was asked for, imports only that, turns errors into one line."""
 
 import os
-import sys
 from typing import Any
 
 import click
 
 from jobtop import __version__
 from jobtop.cli.app import App
-from jobtop.core.errors import ExitCode, JobtopError, did_you_mean
+from jobtop.cli.failure import complain, guarded
+from jobtop.core.errors import ExitCode, did_you_mean
 from jobtop.core.runner import Supervisor
 
 VERBS = {
@@ -57,7 +57,11 @@ class Verbs(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set any configuration key for this call.")
 @click.option("-v", "--verbose", is_flag=True, help="Say on standard error what is also written to the log.")
 @click.option(
@@ -67,55 +71,29 @@ class Verbs(click.Group):
 @click.pass_context
 def jobtop(ctx: click.Context, sets: tuple[str, ...], verbose: bool, color: str) -> None:
     """`top` for jobs, with a memory: run them, measure exactly what each used, keep it, look it up."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
     ctx.obj = App(sets, verbose, color, os.environ, ctx.obj)
 
 
 def main(supervisor: Supervisor | None = None) -> int:
     """Run the verb in sys.argv; the exit code. Whatever goes wrong is one line on standard error."""
+    return guarded(lambda: _answer(supervisor)) or ExitCode.OK
+
+
+def _answer(supervisor: Supervisor | None) -> int:
     try:
         result = jobtop.main(prog_name="jobtop", standalone_mode=False, obj=supervisor)
-        sys.stdout.flush()
-        return result if isinstance(result, int) else ExitCode.OK
     except click.exceptions.Exit as done:
         return done.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
     except click.UsageError as error:
         verb = error.ctx.command_path if error.ctx else "jobtop"
         return complain(f"{_lower(error.format_message())} (see {verb} --help)", ExitCode.USAGE)
     except click.ClickException as error:
         return complain(error.format_message(), ExitCode.USAGE)
-    except JobtopError as error:
-        return complain(str(error), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has left; Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
-    except Exception as error:  # noqa: BLE001 - the border: a user never sees a traceback
-        return _internal(error)
-
-
-def complain(text: str, code: int) -> int:
-    from jobtop.core.units import printable
-
-    print(f"jobtop: {printable(text)}", file=sys.stderr)
-    return code
-
-
-def _internal(error: Exception) -> int:
-    """Our own mistake: one line for the user, the traceback into the log."""
-    import traceback
-
-    from jobtop.core.journal import write
-    from jobtop.core.paths import StatePaths, hostname, state_dir
-
-    try:
-        log = StatePaths(state_dir(os.environ), hostname()).log
-        write(log, "ERROR", "".join(traceback.format_exception(error)).rstrip())
-        where = f"; the details are in {log}"
-    except (OSError, JobtopError):
-        where = ""
-    return complain(f"a mistake in jobtop itself: {type(error).__name__}: {error}{where}", ExitCode.FAILED)
+    return result if isinstance(result, int) else ExitCode.OK
 
 
 def _lower(text: str) -> str:

@@ -3,11 +3,12 @@
 `--set KEY=VALUE` > `JOBTOP_SECTION_KEY` > `./jobtop.toml` > the user's `config.toml` > `/etc/jobtop/config.toml`.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 from jobtop.core.errors import BadValue, ConfigError, StoreUnavailable, did_you_mean
 from jobtop.core.paths import PROJECT_CONFIG, absolute_path, config_files, make_private_dir, state_dir
@@ -16,7 +17,12 @@ from jobtop.core.units import parse_duration, parse_size, printable
 
 Value = bool | int | float | str | tuple[str, ...] | None
 Kind = Callable[[object], Value]
-Typed = TypeVar("Typed")
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Typed = TypeVar("Typed")
 
 SHORTEST_INTERVAL_SECONDS = 0.1
 BY_DEFAULT = "default"
@@ -150,7 +156,8 @@ def metric(raw: object) -> str:
     return find_metric(text(raw)).key
 
 
-class Setting(NamedTuple):
+@record
+class Setting:
     """One key a user can set; its default is written as a user would."""
 
     key: str
@@ -217,7 +224,8 @@ _BY_KEY = {setting.key: setting for setting in SETTINGS}
 _SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), "keys", "alert")
 
 
-class Alert(NamedTuple):
+@record
+class Alert:
     """One `[[alert]]` table: each field that was given, of the kind it has to be."""
 
     name: str
@@ -225,7 +233,8 @@ class Alert(NamedTuple):
     origin: str
 
 
-class Entry(NamedTuple):
+@record
+class Entry:
     """One value as it was found: `base` is what a relative path in it is relative to."""
 
     key: str
@@ -234,7 +243,8 @@ class Entry(NamedTuple):
     base: Path
 
 
-class Document(NamedTuple):
+@record
+class Document:
     """One configuration file that exists."""
 
     path: Path

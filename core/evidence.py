@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from jobtop.core.collectors import cgroup
 from jobtop.core.errors import ExitCode
-from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage
+from jobtop.core.model import ENDS, Identity, Job, Limits, Monitor, Status, StopRequest, Usage
 from jobtop.core.record import record, replace
 from jobtop.core.units import format_duration
 
@@ -76,23 +76,22 @@ def begin(job: Job, begun: Started) -> Job:
 
 
 def conclude(job: Job, facts: Facts) -> Job:
-    """The finished record. With descendants left running it is not settled: the shim will say more."""
+    """The finished record. With descendants left running it is not settled: the shim will say more.
+
+    An end is final: what is said later completes the totals and changes nothing else.
+    """
     start, end, last = (facts.moment(key) for key in ("start", "end", "last"))
-    final = facts.integer("final") == 1
-    left_running = facts.integer("left") > 0 or "left_running" in job.flags
-    over = end if left_running or facts["status"] == "None" else last
-    job = replace(
-        job,
-        start_time=start[0],
-        duration_seconds=max(0.0, over[1] - start[1]),
-        end_time=start[0] + max(0.0, over[1] - start[1]),
-        settled=final,
-    )
+    settled, was_over = facts.integer("final") == 1, job.status in ENDS - {Status.LOST}
+    if not was_over:
+        over = end if facts.integer("left") or "status" not in facts else last
+        seconds = max(0.0, over[1] - start[1])
+        job = replace(job, start_time=start[0], duration_seconds=seconds, end_time=start[0] + seconds)
+    job = replace(job, settled=settled)
     if "exec_error" in facts:
         return _not_started(job, facts)
     job = replace(job, usage=_usage(job.usage, job.limits, facts, last[1] - start[1]), monitor=_monitor(job, facts))
     job = replace(job, sources=_sources(facts), incomplete=_incomplete(facts), flags=_flags(job, facts))
-    return _judged(job, facts)
+    return job if was_over else _judged(job, facts)
 
 
 def lost(job: Job, why: str, moment: float | None) -> Job:

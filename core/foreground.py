@@ -1,16 +1,21 @@
 """`run` in the foreground: signals to the job, its terminal, Ctrl-Z, until the shim tells the end."""
 
+from __future__ import annotations
+
 import os
 import select
 import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Self
 
 from jobtop.core.evidence import Facts
 from jobtop.core.procfs import FORWARDED, signal_descendants
 from jobtop.core.runner import Supervisor, Terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 

@@ -1,10 +1,17 @@
 """What a job is: what was asked, how it stands, what it used. Plain frozen data and its JSON shape."""
 
+from __future__ import annotations
+
 from enum import StrEnum
-from typing import Any, Self, TypeVar
 
 from jobtop.core.clock import from_iso, iso
 from jobtop.core.record import as_dict, fields, fresh, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self, TypeVar
+
+    T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 
@@ -27,7 +34,7 @@ class Status(StrEnum):
     def ended(self) -> bool:
         return self not in LIVE
 
-    def may_become(self, other: "Status") -> bool:
+    def may_become(self, other: Status) -> bool:
         """Whether the step is legal: forwards only, an end is final, but the lost may turn up."""
         return other in NEXT.get(self, ENDS if self is Status.LOST else frozenset())
 
@@ -205,7 +212,6 @@ class Job:
         return cls(**values)
 
 
-T = TypeVar("T")
 MOMENTS = ("submitted_at", "start_time", "end_time")
 
 

@@ -4,12 +4,12 @@ Part of every shim: standard library only, nothing imported late.
 """
 
 import _signal  # type: ignore[import-not-found]
+import errno
+import os
 
 FORWARDED = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 )
-import errno
-import os
 
 
 def read_text(path: str) -> str:

@@ -14,6 +14,7 @@ except ImportError:  # a Python without libffi: nothing can be asked of the C li
 PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 BUFFER_BYTES = 128 * 1024
 PIPE_BUF = 4096
+complaints: list[str] = []
 
 
 def c_call(name: str, *arguments: int) -> int:
@@ -161,6 +162,10 @@ class Log:
 
 
 def complain(text: str) -> None:
+    """Say on standard error what cannot be kept, once: a full disk fails everything at a time."""
+    if complaints:
+        return
+    complaints.append(text)
     try:
         os.write(2, f"jobtop: {text}\n".encode())
     except OSError:

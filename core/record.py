@@ -54,7 +54,7 @@ def make_record(cls: type) -> type:
     def contents(self: object) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in names)
 
-    def refuse(self: object, name: str, *_: object) -> None:
+    def refuse(_self: object, name: str, *_: object) -> None:
         raise AttributeError(f"{cls.__name__}.{name} cannot be changed: replace() makes a changed copy")
 
     methods = {

@@ -3,13 +3,18 @@
 Names decide first (`--token X`, `API_KEY=X`, `X-Api-Key: X`), then the shapes of well-known tokens.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 HIDDEN = "***"
 
-Value = TypeVar("Value")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Value = TypeVar("Value")
 
 _STEMS = ("pass", "pwd", "token", "secret", "key", "cred", "auth", "bearer")
 _SECRET_ENDINGS = ("password", "passwords", "passwd", "passphrase", "secret", "secrets", "apikey")

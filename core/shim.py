@@ -16,7 +16,7 @@ import sys
 import time
 
 from jobtop.core.procfs import FORWARDED, descendants, read_text, signal_descendants, start_ticks, value_in, word_in
-from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, read_to_end, write_all
+from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
 F_SETPIPE_SZ = 1031
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
+RUSAGE_KEYS = ("utime", "stime", "minflt", "majflt", "inblock", "oublock", "nvcsw", "nivcsw")
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS, CENSUS_COST_RATIO = 0.004, 2.0, 200
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
@@ -43,7 +44,7 @@ class Shim:
         self.main_status: int | None = None
         self.exec_error: tuple[str, int] | None = None
         self.start = self.end = self.last = (0.0, 0.0)
-        self.totals = [0.0] * 9
+        self.totals = [0.0] * len(RUSAGE_KEYS)
         self.maxrss_kib = self.floor_kib = self.hwm_kib = 0
         self.reaped = self.seen = 0
         self.peak = self.threads = 1
@@ -293,19 +294,8 @@ class Shim:
 
     def count(self, pid: int, status: int, usage: "Any") -> None:
         """Add what a dead child and the children it had waited for have used."""
-        for index, value in enumerate(
-            (
-                usage.ru_utime,
-                usage.ru_stime,
-                usage.ru_minflt,
-                usage.ru_majflt,
-                usage.ru_inblock,
-                usage.ru_oublock,
-                usage.ru_nvcsw,
-                usage.ru_nivcsw,
-            )
-        ):
-            self.totals[index] += value
+        for index, key in enumerate(RUSAGE_KEYS):
+            self.totals[index] += getattr(usage, "ru_" + key)
         self.maxrss_kib = max(self.maxrss_kib, usage.ru_maxrss)
         self.reaped += 1
         if pid in self.alive:
@@ -431,14 +421,35 @@ class Shim:
             remove_cgroups(self.spec["cgroup_dirs"])
 
     def facts(self, final: bool) -> "Iterator[tuple[str, object]]":
+        """How it ended, and all evidence of what it used."""
         yield "version", 1
         yield "final", int(final)
-        if self.exec_error is not None:
-            yield "exec_error", f"{self.exec_error[0]} {self.exec_error[1]}"
+        yield "exec_error", f"{self.exec_error[0]} {self.exec_error[1]}" if self.exec_error else None
         yield "status", self.main_status
         for name, moment in (("start", self.start), ("end", self.end), ("last", self.last)):
             yield name, f"{moment[0]:.6f} {moment[1]:.6f}"
-        for name, value in zip(RUSAGE_KEYS, self.totals, strict=False):
+        yield from self.counts()
+        yield "left", 0 if final else len(descendants(self.pid))
+        yield "ignores_sigchld", self.ignoring_sigchld
+        yield "subreaper", int(self.spec["subreaper"])
+        yield "stop", self.stop_cause
+        for pid, name in self.killed:
+            yield "killed", f"{pid} {name}"
+        for log in self.logs:
+            if log is not None:
+                yield "log", log.size()
+                yield "log_error", log.error
+        yield "complained", complaints[0] if complaints else None
+        yield "oom_before", self.spec["oom_before"]
+        for label, path, start in self.spec["evidence"]:
+            kept = [line for line in read_text(path).split("\n") if line.startswith(start)]
+            yield f"cgroup.{label}", "\n".join(kept)
+        yield "own_cpu", f"{time.process_time():.6f}"
+        yield "own_rss", self.status_value(self.pid, "VmHWM:") * 1024
+
+    def counts(self) -> "Iterator[tuple[str, object]]":
+        """What was added up of the dead and seen of the living."""
+        for name, value in zip(RUSAGE_KEYS, self.totals, strict=True):
             yield name, f"{value:.6f}" if name in ("utime", "stime") else int(value)
         scale = 1024 if sys.platform == "linux" else 1  # ru_maxrss is in KiB on Linux, in bytes on macOS
         yield "maxrss", self.maxrss_kib * scale
@@ -447,35 +458,10 @@ class Shim:
         yield "rchar", self.chars[0]
         yield "wchar", self.chars[1]
         yield "chars_missing", self.chars_missing
-        for name, value in (
-            ("reaped", self.reaped),
-            ("seen", self.seen),
-            ("peak", self.peak),
-            ("threads", self.threads),
-        ):
-            yield name, value
-        yield "left", 0 if final else len(descendants(self.pid))
-        if self.ignoring_sigchld is not None:
-            yield "ignores_sigchld", self.ignoring_sigchld
-        if self.stop_cause is not None:
-            yield "stop", self.stop_cause
-        for pid, name in self.killed:
-            yield "killed", f"{pid} {name}"
-        for log in self.logs:
-            yield "log", log.size() if log is not None else 0
-            if log is not None and log.error is not None:
-                yield "log_error", log.error
-        yield "subreaper", int(self.spec["subreaper"])
-        if self.spec["oom_before"] is not None:
-            yield "oom_before", self.spec["oom_before"]
-        for label, path, start in self.spec["evidence"]:
-            kept = [line for line in read_text(path).split("\n") if line.startswith(start)]
-            yield f"cgroup.{label}", "\n".join(kept)
-        yield "own_cpu", f"{time.process_time():.6f}"
-        yield "own_rss", self.status_value(self.pid, "VmHWM:") * 1024
-
-
-RUSAGE_KEYS = ("utime", "stime", "minflt", "majflt", "inblock", "oublock", "nvcsw", "nivcsw")
+        yield "reaped", self.reaped
+        yield "seen", self.seen
+        yield "peak", self.peak
+        yield "threads", self.threads
 
 
 def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
@@ -503,8 +489,9 @@ def now() -> tuple[float, float]:
 
 
 def lines(*facts: "tuple[str, object]") -> bytes:
-    """`key value` lines; a value never holds a line break of its own."""
-    escaped = ((key, str(value).replace("\\", "\\\\").replace("\n", "\\n")) for key, value in facts)
+    """`key value` lines of what is known; a value never holds a line break of its own."""
+    known = ((key, str(value)) for key, value in facts if value is not None)
+    escaped = ((key, value.replace("\\", "\\\\").replace("\n", "\\n")) for key, value in known)
     return "".join(f"{key} {value}\n" for key, value in escaped).encode("utf-8", "surrogateescape")
 
 
@@ -518,6 +505,8 @@ def keep(path: str, text: bytes) -> None:
         os.close(fd)
         os.rename(draft, path)
     except OSError as error:
+        if os.path.exists(draft):
+            os.unlink(draft)
         complain(f"cannot keep the end of this job in {path}: {os.strerror(error.errno or 0)}")
 
 

@@ -29,12 +29,24 @@ def main() -> int:
     if sys.platform == "win32":
         print("jobtop: Windows is not supported; jobtop runs on Linux and macOS, and inside WSL", file=sys.stderr)
         return 125
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     supervisor = None
-    if sys.argv[1:2] == ["run"] and "--pty" not in sys.argv:
-        from jobtop.core.runner import Supervisor
+    if sys.argv[1:2] == ["run"]:
+        import gc
 
-        # It takes as long to come up as the verb takes to be imported; if there is no job in the end, it leaves.
-        supervisor = Supervisor()
+        gc.disable()
+        if "--pty" not in sys.argv:
+            from jobtop.core.runner import Supervisor
+
+            # It takes as long to come up as the verb takes to be imported; if there is no job in the end, it leaves.
+            supervisor = Supervisor()
+        from jobtop.cli.failure import guarded
+        from jobtop.cli.launch import quick
+
+        code = guarded(lambda: quick(sys.argv[2:], supervisor))
+        if code is not None:
+            return leave(code)
     from jobtop.cli.main import main as cli_main
 
     return leave(cli_main(supervisor))

@@ -18,10 +18,13 @@ NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph fuse.sshfs fuse.glusterfs 9p afs pvfs2 orangefs fuse.ceph".split()
 )
 
-# By SQLite's primary result code: BUSY, READONLY, FULL, CANTOPEN.
+APPLICATION_ID = 0x6A6F6274  # "jobt"
+DAMAGED = (11, 26)  # SQLite's primary result codes CORRUPT and NOTADB
+# BUSY, READONLY, IOERR, FULL, CANTOPEN
 REMEDIES = {
     5: "another program holds it; try again",
     8: "it is read-only; make it writable or set JOBTOP_HOME to a directory that is",
+    10: "it cannot be read or written: the disk is full or failing",
     13: "the disk is full; make room and try again",
     14: "it cannot be opened; check the permissions of its directory or set JOBTOP_HOME",
 }
@@ -71,9 +74,10 @@ def open_to_write(paths: StatePaths, network: bool | None = None) -> Database:
     except OSError as error:
         raise StoreUnavailable(f"{paths.root}: {os.strerror(error.errno or 0)}") from error
     except StoreDamaged:
-        aside = _set_aside(paths)
+        aside = repair(paths)
         database = _open_current(paths, network)
-        database.notice = f"{paths.store} was damaged: it is kept as {aside.name}, and a new history was begun"
+        if aside is not None:
+            database.notice = f"{paths.store} was damaged: it is kept as {aside.name}, and a new history was begun"
         return database
 
 
@@ -119,11 +123,15 @@ def errors_named(path: Path) -> Iterator[None]:
 
 
 def _named(path: Path, error: sqlite3.Error) -> StoreError:
-    # The low byte is the primary result code: SQLITE_CORRUPT 11, SQLITE_NOTADB 26.
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    if code in (11, 26):
-        return StoreDamaged(f"{path}: {error}")
+    code = _code(error)
+    if code in DAMAGED:
+        return StoreDamaged(f"{path}: it is damaged ({error}); `jobtop run` sets it aside and begins anew")
     return StoreUnavailable(f"{path}: {REMEDIES.get(code, str(error))}")
+
+
+def _code(error: sqlite3.Error) -> int:
+    # The low byte of an extended result code is the primary one.
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def _open_current(paths: StatePaths, network: bool | None) -> Database:
@@ -146,9 +154,8 @@ def _open_current(paths: StatePaths, network: bool | None) -> Database:
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
-    from urllib.parse import quote
-
-    uri = f"file:{quote(str(path))}?{options}"
+    name = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    uri = f"file:{name}?{options}"
     return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
@@ -165,7 +172,10 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> int:
 def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -> None:
     """Bring the file to today's version, step by step, all or nothing."""
     if int(connection.execute("PRAGMA user_version").fetchone()[0]) == 0:
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise StoreUnavailable(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     shared = is_network(path) if network is None else network
     connection.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
     connection.execute("BEGIN IMMEDIATE")
@@ -192,24 +202,32 @@ def _lock(paths: StatePaths) -> Iterator[None]:
         os.close(fd)
 
 
-def _set_aside(paths: StatePaths) -> Path:
-    """Rename a store that fails its check a second time, under the lock."""
+def repair(paths: StatePaths) -> Path | None:
+    """Set aside a store that fails its check a second time, under the lock; its new name, None if it was sound."""
     with _lock(paths):
-        aside = paths.store.with_name(f"{paths.store.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
-        if not _is_sound(paths.store):
-            for suffix in ("", "-wal", "-shm"):
-                source = paths.store.with_name(paths.store.name + suffix)
-                if source.exists():
-                    source.rename(aside.with_name(aside.name + suffix))
+        if _is_sound(paths.store):
+            return None
+        stamp, number = time.strftime("%Y%m%dT%H%M%S"), 0
+        aside = paths.store.with_name(f"{paths.store.name}.damaged-{stamp}")
+        while aside.exists():
+            number += 1
+            aside = aside.with_name(f"{paths.store.name}.damaged-{stamp}-{number}")
+        for suffix in ("", "-wal", "-shm"):
+            source = paths.store.with_name(paths.store.name + suffix)
+            if source.exists():
+                source.rename(aside.with_name(aside.name + suffix))
         return aside
 
 
 def _is_sound(path: Path) -> bool:
+    """Whether the file is whole, or at least not known to be damaged."""
+    if not path.exists():
+        return True
     try:
         connection = _connect(path, "mode=rw")
         try:
             return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
         finally:
             connection.close()
-    except sqlite3.Error:
-        return False
+    except sqlite3.Error as error:
+        return _code(error) not in DAMAGED

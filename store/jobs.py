@@ -1,16 +1,21 @@
 """Jobs, their events and log marks, in and out of the tables."""
 
+from __future__ import annotations
+
 import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
 from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage, known
 from jobtop.core.record import as_dict, fields, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PLAIN = (
     "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
@@ -98,10 +103,10 @@ class Jobs:
                 "SELECT * FROM jobs WHERE id = ?1 OR external_id = ?1 ORDER BY seq DESC LIMIT 9", (_text(reference),)
             ).fetchall()
             if not rows and len(reference) >= SHORTEST_PREFIX:
-                prefix = reference.lower()
+                prefix = _text(reference.lower())
                 rows = connection.execute(
                     "SELECT * FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 9",
-                    (_text(prefix), prefix + "g"),
+                    (prefix, prefix + "g"),
                 ).fetchall()
         if len(rows) == 1:
             return _job(rows[0])
@@ -116,9 +121,6 @@ class Jobs:
     def select(self, query: Query) -> list[Job]:
         """The jobs that fit, the newest or the largest first."""
         where, values = _where(query)
-        if query.sort not in SORT_KEYS:
-            hint = did_you_mean(query.sort, SORT_KEYS)
-            raise BadValue(f'cannot sort by "{printable(query.sort)}"{hint}; there are {", ".join(SORT_KEYS)}')
         direction = "ASC" if query.reverse else "DESC"
         sql = f"SELECT * FROM jobs {where} ORDER BY {SORT_KEYS[query.sort]} {direction} NULLS LAST, seq {direction}"
         if query.limit is not None:
@@ -128,6 +130,7 @@ class Jobs:
 
     def ids(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this beginning, and their names: what a shell can complete to."""
+        prefix = _text(prefix)
         with self.database.reading() as connection:
             rows = connection.execute(
                 "SELECT id, name FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 30", (prefix, prefix + "g")
@@ -170,6 +173,14 @@ class Jobs:
     def delete(self, job: Job) -> None:
         with self.database.writing() as connection:
             connection.execute("DELETE FROM jobs WHERE seq = ?", (job.seq,))
+
+
+def sort_key(word: str) -> str:
+    """One of the keys jobs can be sorted by."""
+    if word not in SORT_KEYS:
+        hint = did_you_mean(word, SORT_KEYS)
+        raise BadValue(f'--sort: "{printable(word)}" is no key{hint}; there are {", ".join(SORT_KEYS)}')
+    return word
 
 
 def event(kind: str, **detail: Any) -> Event:

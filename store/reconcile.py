@@ -14,6 +14,7 @@ from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
 from jobtop.store.jobs import Event, Jobs, event
 
+VANISHED = "its supervisor vanished (killed, or the machine went down), so its end is not known"
 START_SECONDS = 10.0  # a shim that was told its job has left `started` by then
 
 
@@ -24,6 +25,14 @@ def reconcile(jobs: Jobs, paths: StatePaths) -> None:
         if job.recorder is not None and not job.status.ended and is_alive(job.recorder):
             continue
         reconcile_one(jobs, paths, job)
+
+
+def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
+    """The job as it stands now; finished by us if nobody else will."""
+    found = jobs.find(job.id)
+    if found.settled or (found.recorder is not None and not found.status.ended and is_alive(found.recorder)):
+        return found
+    return reconcile_one(jobs, paths, found)
 
 
 def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
@@ -71,7 +80,7 @@ def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:
         for names in cgroup.EVIDENCE.values():
             texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
     over = cgroup.discard(started.cgroups)
-    why = "its supervisor vanished, so its end is not known (killed, or the machine went down)"
+    why = VANISHED
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         known = evidence.lost_with(evidence.begin(row, started), why, cgroup.reading(texts))

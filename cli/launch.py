@@ -1,0 +1,244 @@
+"""What `jobtop run` does: a command under its shim, in the foreground or detached. Without click: see options.py."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from contextlib import suppress
+
+from jobtop.cli.app import App, current_directory
+from jobtop.cli.options import read_run
+from jobtop.core import evidence
+from jobtop.core.clock import cpus_allowed
+from jobtop.core.collectors.proc import identify
+from jobtop.core.errors import BadValue, ExitCode, StoreUnavailable
+from jobtop.core.evidence import Facts
+from jobtop.core.foreground import Foreground, in_background, open_terminal
+from jobtop.core.model import Job, JobSpec, Limits, Status, Usage
+from jobtop.core.record import replace
+from jobtop.core.redact import redact_command, redact_mapping
+from jobtop.core.runner import Supervisor, job_environment
+from jobtop.core.units import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from jobtop.store.recorder import Recorder
+
+INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
+
+
+def quick(words: Sequence[str], supervisor: Supervisor | None) -> int | None:
+    """`run` with these words if they are in order; None if click has to answer."""
+    read = read_run(words)
+    if read is None:
+        return None
+    return run(App((), False, "auto", os.environ, supervisor), read[1], read[0])
+
+
+def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
+    """Run the command and record what it cost; the exit code."""
+    job, spec = prepare(app, command, options)
+    with_cgroup = "cgroup" not in app.config.texts("monitor.without")
+    terminal = open_terminal() if spec.pty else None
+    supervisor = Supervisor(terminal) if app.supervisor is None else app.supervisor
+    from jobtop.store.recorder import Recorder
+
+    problems: list[str] = []
+    recorder = Recorder(app.paths, app.config.switch("store.network"), problems.append if spec.detached else app.warn)
+    recorder.begin(replace(job, recorder=identify(os.getpid())), spec)
+    if spec.detached:
+        if recorder.directory is None:
+            raise StoreUnavailable(f"a detached job needs a place for its output: {problems[0]}")
+        for problem in problems:
+            app.warn(problem)
+        return detach(app, supervisor, recorder, spec, with_cgroup)
+    gc.enable()
+    with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
+        heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=not in_background())
+        if heard is not None and "exec_error" not in heard:
+            recorder.started(evidence.started(heard))
+            heard = foreground.wait()
+        ended_at = time.time()
+        job = recorder.finish(heard)
+    conclude(app, job, options["record"], options["quiet"])
+    recorder.close()
+    told = foreground.told_to_stop(ended_at)
+    return 128 + told if told is not None else exit_code(job, heard)
+
+
+def detach(app: App, supervisor: Supervisor, recorder: Recorder, spec: JobSpec, with_cgroup: bool) -> int:
+    """Start the job and leave it to its shim."""
+    heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=False)
+    if heard is None or "exec_error" in heard:
+        job = recorder.finish(heard)
+        conclude(app, job, None, quiet=False)
+        return exit_code(job, heard)
+    recorder.started(evidence.started(heard))
+    recorder.detached()
+    recorder.close()
+    print(spec.id)
+    return ExitCode.OK
+
+
+def exit_code(job: Job, ended: Facts | None) -> int:
+    return ExitCode.FAILED if ended is None else evidence.exit_code(job)
+
+
+def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:
+    """The summary, the record if one was asked for, and a line in the log."""
+    from jobtop.cli.summary import summary
+    from jobtop.core import journal
+
+    if record is not None:
+        write_record(app, job, record)
+    level, line = journal.outcome(job)
+    with suppress(OSError):  # said already by the recorder
+        journal.write(app.paths.log, level, line)
+    if app.verbose:
+        app.warn(f"{level} {line}")
+    if job.status is Status.ERROR:
+        app.warn(job.error or "the command could not be started")
+    if not quiet and job.status is not Status.ERROR:
+        try:
+            print(summary(job, app.colored(2)), file=sys.stderr, flush=True)
+        except OSError:  # standard error is gone: nobody is listening
+            return
+
+
+def write_record(app: App, job: Job, path: str) -> None:
+    import json
+
+    try:
+        with open(path, "w") as file:
+            file.write(json.dumps(job.to_json(), indent=2) + "\n")
+    except OSError as error:
+        app.warn(f"cannot write the record to {path}: {os.strerror(error.errno or 0)}")
+
+
+def prepare(app: App, command: tuple[str, ...], options: dict[str, Any]) -> tuple[Job, JobSpec]:
+    """Everything about the job before it exists; what is wrong with the request is said here."""
+    if not command:
+        raise BadValue("what is to be run? jobtop run [OPTIONS] -- COMMAND [ARGUMENT…]")
+    here = current_directory()
+    if here is None and not os.path.isabs(options["cwd"] or ""):
+        raise BadValue("the current directory was removed: give --cwd DIR")
+    cwd = os.path.join(here or "/", options["cwd"] or "")
+    cwd = os.path.normpath(cwd)
+    if not os.path.isdir(cwd):
+        raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
+    check_record_path(options["record"])
+    words = ("/bin/sh", "-c", " ".join(command)) if options["shell"] else command
+    config, job_id = app.config, new_id()
+    secret = config.texts("run.redact")
+    shown = tuple(redact_command(list(words), secret))
+    script, program = script_of(shown), os.path.basename(shown[0])
+    limits = Limits(
+        cpus=options["cpus"],
+        memory_bytes=options["memory"],
+        runtime_seconds=options["runtime"],
+        gpus=options["gpus"],
+        timeout_seconds=options["timeout"],
+    )
+    grace = options["grace"] if options["grace"] is not None else config.duration("run.grace")
+    job = Job(
+        id=job_id,
+        name=options["name"] if options["name"] is not None else default_name(shown, script, options["shell"]),
+        command=shown,
+        host=app.paths.host,
+        user=user_name(),
+        cwd=cwd,
+        status=Status.RUNNING,
+        external_id=options["external_id"],
+        parent_id=app.environ.get("JOBTOP_JOB_ID"),
+        tool=options["tool"] or program,
+        script=script,
+        params=redact_mapping({key: typed(value) for key, value in options["param"]}, secret),
+        tags=dict(options["tag"]),
+        note=options["note"],
+        submitted_at=time.time(),
+        limits=limits,
+        usage=Usage(cpus_allowed=cpus_allowed()),
+        grace_seconds=grace,
+    )
+    spec = JobSpec(
+        id=job_id,
+        command=tuple(words),
+        cwd=cwd,
+        env=job_environment(dict(options["env"]), job_id),
+        grace_seconds=grace,
+        after_exit=options["after_exit"] or config.text("run.after_exit"),
+        log_max_bytes=config.size("run.log_max"),
+        timeout_seconds=options["timeout"],
+        pty=options["pty"] and not options["detach"],
+        detached=options["detach"],
+    )
+    return job, spec
+
+
+def script_of(command: tuple[str, ...]) -> str | None:
+    """The script an interpreter is given, if the command looks like that."""
+    program = os.path.basename(command[0]).rstrip("0123456789.")
+    if program not in INTERPRETERS:
+        return None
+    for word in command[1:]:
+        if word in ("-c", "-m", "-e", "-"):
+            return None
+        if not word.startswith("-"):
+            return word
+    return None
+
+
+def default_name(command: tuple[str, ...], script: str | None, shell: bool) -> str:
+    """The script without its suffix, else the program, else the first word of the shell's command line."""
+    if script is not None:
+        return os.path.splitext(os.path.basename(script))[0] or script
+    if shell:
+        return printable((command[2].split() or ["sh"])[0])
+    return os.path.basename(command[0]) or command[0]
+
+
+def typed(value: str) -> str | int | float | bool:
+    """A parameter as a number or a truth value if it is one, else as text; 1.10 stays what it is, a version."""
+    if value in ("true", "false"):
+        return value == "true"
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except ValueError:
+            continue
+        if str(number) == value or ("e" in value.lower() and abs(number) < float("inf")):
+            return number
+    return value
+
+
+def check_record_path(path: str | None) -> None:
+    """Say before the job runs what would be too late to say after it."""
+    if path is None:
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(parent) or os.path.isdir(path):
+        raise BadValue(f"--record {path}: there is no such directory, or it is one; give the name of a file")
+    if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+        raise BadValue(f"--record {path}: it cannot be written")
+
+
+def new_id() -> str:
+    """A version 4 UUID (the uuid module would cost 3 ms)."""
+    bits = int.from_bytes(os.urandom(16), "big")
+    bits = bits & ~(0xF << 76) & ~(0x3 << 62) | 4 << 76 | 2 << 62
+    digits = f"{bits:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def user_name() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

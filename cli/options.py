@@ -1,0 +1,124 @@
+"""The options of `run`, one row each, and a reader for them that does without click.
+
+click takes as long to import as the rest of a short `run` takes; it makes the help, the completion and the
+complaints from the same rows.
+"""
+
+from __future__ import annotations
+
+from jobtop.core.errors import BadValue
+from jobtop.core.record import record
+from jobtop.core.units import parse_duration, parse_size, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+
+def pair(text: str) -> tuple[str, str]:
+    """KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise BadValue(f'"{printable(text)}" is not of the form KEY=VALUE')
+    return key, value
+
+
+def cpus(text: str) -> float:
+    """A number of CPUs; half a one is one too."""
+    try:
+        count = float(text)
+    except ValueError:
+        count = -1.0
+    if not 0 <= count <= 1_000_000:
+        raise BadValue(f'"{printable(text)}" is not a number of CPUs, such as 4 or 0.5')
+    return count
+
+
+def gpus(text: str) -> int:
+    """A number of GPUs."""
+    if not text.isascii() or not text.isdigit() or int(text) > 1_000_000:
+        raise BadValue(f'"{printable(text)}" is not a number of GPUs, such as 2')
+    return int(text)
+
+
+def after_exit(text: str) -> str:
+    """What becomes of descendants."""
+    if text not in ("leave", "wait", "kill"):
+        raise BadValue(f'"{printable(text)}" is not one of leave, wait, kill')
+    return text
+
+
+@record
+class Option:
+    """One option: a flag if it has no metavar."""
+
+    name: str
+    help: str
+    metavar: str | None = None
+    read: Callable[[str], Any] = str
+    repeated: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.name.strip("-").replace("-", "_")
+
+
+RUN = (
+    Option("--no-ui", "Stay headless: output and exit code pass through."),
+    Option("--detach", "Print the id and return; the job outlives the terminal."),
+    Option("--name", "What to call the job; by default the script or the program.", "N"),
+    Option("--tool", "What kind of job it is; by default the program.", "T"),
+    Option("--tag", "A tag to find it by; may be repeated.", "K=V", pair, True),
+    Option("--param", "A parameter of the run; may be repeated.", "K=V", pair, True),
+    Option("--note", "A word for later.", "TEXT"),
+    Option("--cwd", "Where to run it.", "DIR"),
+    Option("--env", "A variable for its environment; may be repeated.", "K=V", pair, True),
+    Option("--external-id", "Your own id for it; every verb finds it by that too.", "ID"),
+    Option("--shell", "Hand the words to /bin/sh as one command line."),
+    Option("--cpus", "Declare how many CPUs it asks for.", "N", cpus),
+    Option("--memory", "Declare how much memory it asks for, such as 8G.", "SIZE", parse_size),
+    Option("--runtime", "Declare how long it should take, such as 1h30m.", "D", parse_duration),
+    Option("--gpus", "Declare how many GPUs it asks for.", "N", gpus),
+    Option("--timeout", "Stop it after this time; exit code 124.", "D", parse_duration),
+    Option("--grace", "How long it may take to end after TERM before it is killed.", "D", parse_duration),
+    Option("--after-exit", "What to do with descendants that outlive its main process.", "leave|wait|kill", after_exit),
+    Option("--pty", "Give it a terminal of its own: progress bars, editors, pagers."),
+    Option("--quiet", "No summary at the end."),
+    Option("--record", "Write the finished record there as JSON.", "PATH"),
+)
+
+
+def read_run(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """The options and the command; None for what click has to explain. A value that does not parse is said here."""
+    by_name = {option.name: option for option in RUN}
+    values: dict[str, Any] = {option.key: () if option.repeated else None for option in RUN}
+    values |= {option.key: False for option in RUN if option.metavar is None}
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        word = words[index]
+        index += 1
+        if word == "--":
+            break
+        name, has_value, text = word.partition("=")
+        option = by_name.get(name)
+        if option is None or (option.metavar is None and has_value):
+            return None
+        if option.metavar is None:
+            values[option.key] = True
+            continue
+        if not has_value:
+            if index == len(words):
+                return None
+            text = words[index]
+            index += 1
+        value = read_value(option, text)
+        values[option.key] = (*values[option.key], value) if option.repeated else value
+    return values, tuple(words[index:])
+
+
+def read_value(option: Option, text: str) -> Any:
+    try:
+        return option.read(text)
+    except BadValue as error:
+        raise BadValue(f"{option.name}: {error}") from None

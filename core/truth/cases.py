@@ -1,0 +1,144 @@
+"""The cases of the truth suite: a load each, how it has to end, and what has to be known of it then."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL, SIGSEGV
+
+from jobtop.core.truth.judge import (
+    Check,
+    Outcome,
+    cpu,
+    cpu_or_incomplete,
+    dies_by,
+    exits,
+    lasted,
+    memory,
+    memory_below,
+    nothing_absent,
+    processes_at_once,
+    storage_read,
+    storage_written,
+)
+
+MIB = 1024 * 1024
+SUCCESS = exits(0)
+LOADS = str(Path(__file__).with_name("loads.py"))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A job of known cost. `load` names one of `loads.py` and its arguments, `command` anything else."""
+
+    name: str
+    title: str
+    load: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    outcome: Outcome = SUCCESS
+    options: tuple[str, ...] = ()
+    engine_bytes: int = 0
+    alone: bool = False
+    again_without_cgroup: bool = False
+
+    def command_line(self, report: str) -> list[str]:
+        if self.command:
+            return list(self.command)
+        return [sys.executable, "-I", "-S", LOADS, report, *self.load]
+
+
+def shell(text: str) -> tuple[str, ...]:
+    return ("sh", "-c", text)
+
+
+CASES = (
+    Case(
+        "one-process",
+        "2 s of CPU in one process",
+        load=("one-process", "2.0"),
+        checks=(cpu(2.0),),
+        again_without_cgroup=True,
+    ),
+    Case(
+        "many-children",
+        "200 children of 20 ms of CPU",
+        load=("many-children", "200", "0.02"),
+        checks=(cpu(200 * 0.02),),
+        again_without_cgroup=True,
+    ),
+    Case(
+        "nested-shells",
+        "shells in shells, all of them busy",
+        load=("nested-shells", "1.0"),
+        checks=(cpu(1.0),),
+        again_without_cgroup=True,
+    ),
+    Case(
+        "two-threads",
+        "two threads on two cores",
+        load=("two-threads", "1.0"),
+        checks=(cpu(2.0),),
+        alone=True,
+        again_without_cgroup=True,
+    ),
+    Case(
+        "daemon",
+        "a daemon, forked twice, of 200 MiB and 1 s",
+        load=("daemon", str(200 * MIB), "1.0"),
+        checks=(cpu(1.0, processes=2), memory(200 * MIB)),
+        options=("--after-exit", "wait"),
+        again_without_cgroup=True,
+    ),
+    Case(
+        "orphans",
+        "a parent killed -9, its children go on",
+        load=("orphans", "2", "0.5"),
+        checks=(cpu(2 * 0.5, processes=3),),
+        outcome=dies_by(SIGKILL),
+        options=("--after-exit", "wait"),
+        again_without_cgroup=True,
+    ),
+    Case(
+        "sigchld-ignored",
+        "a parent that ignores SIGCHLD",
+        load=("sigchld-ignored", "5", "0.2"),
+        checks=(cpu_or_incomplete(5 * 0.2, processes=6),),
+        again_without_cgroup=True,
+    ),
+    Case(
+        "spike",
+        "400 MiB for 50 ms",
+        load=("spike", str(400 * MIB), "0.05"),
+        checks=(memory(400 * MIB),),
+    ),
+    Case(
+        "large-engine",
+        "true, while the engine holds 300 MiB",
+        command=("true",),
+        checks=(memory_below(12 * MIB, 300 * MIB),),
+        engine_bytes=300 * MIB,
+    ),
+    Case(
+        "storage",
+        "64 MiB written to disk and read back",
+        load=("storage", str(64 * MIB)),
+        checks=(storage_written(64 * MIB), storage_read(64 * MIB)),
+    ),
+    Case(
+        "short",
+        "a command of 50 ms",
+        command=("sleep", "0.05"),
+        checks=(nothing_absent, lasted(0.05)),
+    ),
+    Case("exit-7", "exit 7", command=shell("exit 7"), outcome=exits(7)),
+    Case("exit-137", "exit 137, which is no signal", command=shell("exit 137"), outcome=exits(137)),
+    Case("sigkill", "killed by SIGKILL", command=shell("kill -KILL $$"), outcome=dies_by(SIGKILL)),
+    Case("sigsegv", "killed by SIGSEGV", command=shell("ulimit -c 0; kill -SEGV $$"), outcome=dies_by(SIGSEGV)),
+    Case(
+        "crowd",
+        "300 processes at once",
+        load=("crowd", "300", "1.5"),
+        checks=(processes_at_once(300), cpu(300 * 0.005)),
+        alone=True,
+    ),
+)

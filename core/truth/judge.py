@@ -1,0 +1,238 @@
+"""What a load says it used against what its record says: findings, pure. Tolerances are the promise, not a wish."""
+
+import json
+import signal as signals
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from jobtop.core.model import Job
+
+CPU_RATIO, CPU_SECONDS = 0.01, 0.02  # whichever allows more
+MEMORY_RATIO = 0.03
+STORAGE_RATIO = 0.01
+
+
+class Verdict(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One number or outcome: what had to come out, what came out, and whether that will do."""
+
+    what: str
+    verdict: Verdict
+    expected: float | str
+    measured: float | str | None
+    unit: str | None = None
+    relation: str = "="
+    error: float | None = None
+    error_ratio: float | None = None
+    tolerance: float | None = None
+    source: str | None = None
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"verdict": str(self.verdict)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What the processes of a load say of themselves, taken together; `skip` says why it could not be built here."""
+
+    processes: int = 0
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    skip: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ends, and what `run` returns then."""
+
+    status: str
+    exit_code: int | None
+    signal: int | None
+    returned: int
+    flags: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            end, usual = f"exit {self.exit_code}", self.exit_code
+        else:
+            end, usual = signals.Signals(self.signal).name, 128 + self.signal
+        returns = () if self.returned == usual else (f"but run returns {self.returned}",)
+        return ", ".join((self.status, end, *returns, *self.flags))
+
+
+Check = Callable[[Job, Reference], Finding]
+
+
+def exits(code: int) -> Outcome:
+    return Outcome("failed" if code else "success", code, None, code)
+
+
+def dies_by(number: int) -> Outcome:
+    return Outcome("failed", None, number, 128 + number)
+
+
+def read_reference(report: str) -> Reference:
+    """The lines of a load's report, added up; memory marks of several processes are not added."""
+    lines = [json.loads(line) for line in report.splitlines()]
+    return Reference(
+        len(lines),
+        sum(line["cpu_seconds"] for line in lines),
+        max((line["memory_bytes"] for line in lines), default=0),
+        _sum(line["read_bytes"] for line in lines),
+        _sum(line["written_bytes"] for line in lines),
+        next((line["skip"] for line in lines if line["skip"]), None),
+    )
+
+
+def judge_outcome(expected: Outcome, job: Job, returned: int) -> Finding:
+    measured = Outcome(str(job.status), job.exit_code, job.signal, returned, job.flags)
+    return Finding("outcome", _verdict(measured == expected), str(expected), str(measured), reason=job.reason)
+
+
+def cpu(built_seconds: float, processes: int = 1) -> Check:
+    """CPU time within 1 %, or 20 ms; `processes` is how many of the load have to report."""
+
+    def check(job: Job, reference: Reference) -> Finding:
+        if reference.processes != processes:
+            return _not_built("cpu", f"{reference.processes} of {processes} of its processes told what they used")
+        if reference.cpu_seconds < built_seconds:
+            return _not_built("cpu", f"it used {reference.cpu_seconds:.3f} s of {built_seconds:.3f} s")
+        tolerance = max(CPU_RATIO * reference.cpu_seconds, CPU_SECONDS)
+        source = job.sources.get("cpu")
+        return compare("cpu", "seconds", reference.cpu_seconds, job.usage.cpu_total_seconds, tolerance, source)
+
+    return check
+
+
+def cpu_or_incomplete(built_seconds: float, processes: int) -> Check:
+    """CPU time that only a cgroup knows: exact from one, else said to be incomplete."""
+    exact = cpu(built_seconds, processes)
+
+    def check(job: Job, reference: Reference) -> Finding:
+        source = job.sources.get("cpu")
+        if source == "cgroup":
+            return exact(job, reference)
+        flagged = next((why for why in job.incomplete if why.startswith("cpu:")), None)
+        verdict = _verdict(flagged is not None)
+        return Finding("cpu", verdict, "incomplete", "incomplete" if flagged else "complete", source=source)
+
+    return check
+
+
+def memory(built_bytes: int) -> Check:
+    """The high-water mark of the largest process within 3 %."""
+
+    def check(job: Job, reference: Reference) -> Finding:
+        if reference.memory_bytes < built_bytes:
+            return _not_built("memory", f"it held {reference.memory_bytes} of {built_bytes} bytes")
+        tolerance = MEMORY_RATIO * reference.memory_bytes
+        source = job.sources.get("memory_peak")
+        return compare("memory", "bytes", reference.memory_bytes, job.usage.memory_peak_bytes, tolerance, source)
+
+    return check
+
+
+def memory_below(limit_bytes: int, engine_bytes: int) -> Check:
+    """A high-water mark that must not be that of the engine, which reports it."""
+
+    def check(job: Job, reference: Reference) -> Finding:
+        if reference.memory_bytes < engine_bytes:
+            return _not_built("memory", f"the engine held {reference.memory_bytes} of {engine_bytes} bytes")
+        measured = job.usage.memory_peak_bytes
+        verdict = _verdict(measured is not None and 0 < measured < limit_bytes)
+        source = job.sources.get("memory_peak")
+        return Finding("memory", verdict, limit_bytes, measured, "bytes", "<", source=source)
+
+    return check
+
+
+def storage_read(built_bytes: int) -> Check:
+    return lambda job, reference: _storage("read", built_bytes, reference.read_bytes, job.usage.io_read_bytes, job)
+
+
+def storage_written(built_bytes: int) -> Check:
+    return lambda job, reference: _storage(
+        "written", built_bytes, reference.written_bytes, job.usage.io_write_bytes, job
+    )
+
+
+def processes_at_once(least: int) -> Check:
+    return lambda job, _: at_least("processes", None, least, job.usage.processes_peak, job.sources.get("processes"))
+
+
+def lasted(least_seconds: float) -> Check:
+    return lambda job, _: at_least("duration", "seconds", least_seconds, job.duration_seconds, None)
+
+
+def nothing_absent(job: Job, _: Reference) -> Finding:
+    """Every total a short command has, too."""
+    usage = job.usage
+    totals = {
+        "cpu_user_seconds": usage.cpu_user_seconds,
+        "cpu_system_seconds": usage.cpu_system_seconds,
+        "cpu_total_seconds": usage.cpu_total_seconds,
+        "cpu_efficiency": usage.cpu_efficiency,
+        "memory_peak_bytes": usage.memory_peak_bytes,
+        "io_read_bytes": usage.io_read_bytes,
+        "io_write_bytes": usage.io_write_bytes,
+        "io_read_chars": usage.io_read_chars,
+        "io_write_chars": usage.io_write_chars,
+        "faults_minor": usage.faults_minor,
+        "faults_major": usage.faults_major,
+        "switches_voluntary": usage.switches_voluntary,
+        "switches_involuntary": usage.switches_involuntary,
+        "processes_seen": usage.processes_seen,
+        "processes_peak": usage.processes_peak,
+        "duration_seconds": job.duration_seconds,
+        "exit_code": job.exit_code,
+    }
+    absent = [key for key, value in totals.items() if value is None]
+    return Finding("absent", _verdict(not absent), "nothing", ", ".join(absent) or "nothing")
+
+
+def compare(
+    what: str, unit: str, expected: float, measured: float | None, tolerance: float, source: str | None
+) -> Finding:
+    """A number that has to be within the tolerance of what was expected; an absent one never is."""
+    if measured is None:
+        return Finding(what, Verdict.FAIL, expected, None, unit, tolerance=tolerance, source=source)
+    error = measured - expected
+    verdict = _verdict(abs(error) <= tolerance)
+    return Finding(what, verdict, expected, measured, unit, "=", error, error / expected, tolerance, source)
+
+
+def at_least(what: str, unit: str | None, least: float, measured: float | None, source: str | None) -> Finding:
+    verdict = _verdict(measured is not None and measured >= least)
+    return Finding(what, verdict, least, measured, unit, "≥", source=source)
+
+
+def _storage(what: str, built_bytes: int, expected: int | None, measured: int | None, job: Job) -> Finding:
+    if expected is None or expected < built_bytes:
+        return _not_built(what, f"it moved {expected} of {built_bytes} bytes")
+    return compare(what, "bytes", expected, measured, STORAGE_RATIO * expected, job.sources.get("io"))
+
+
+def _not_built(what: str, why: str) -> Finding:
+    return Finding(
+        what, Verdict.FAIL, "a load as built", None, reason=f"the load is not what it was built to be: {why}"
+    )
+
+
+def _verdict(good: bool) -> Verdict:
+    return Verdict.PASS if good else Verdict.FAIL
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,188 @@
+"""Runs cases of the truth suite, each under a `jobtop run` of its own, in a home that is gone afterwards."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobtop.core.clock import cpus_allowed
+from jobtop.core.model import Job
+from jobtop.core.procfs import read_text
+from jobtop.core.truth.cases import LOADS, Case
+from jobtop.core.truth.judge import Finding, Reference, Verdict, judge_outcome, read_reference
+
+DEADLINE_SECONDS = 120.0
+WITHOUT_CGROUP = "monitor.without=cgroup"
+IN_MEMORY = ("tmpfs", "ramfs")
+# An engine that is large itself: it says so as a load does, and goes on as jobtop.
+LARGE_ENGINE = """\
+import runpy, sys
+held = bytearray(b"\\1") * int(sys.argv[1])
+runpy.run_path(sys.argv[2])["say"](sys.argv[3])
+sys.argv[1:] = sys.argv[4:]
+from jobtop.__main__ import main
+sys.exit(main())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finding and the case it is about."""
+
+    case: Case
+    without_cgroup: bool
+    finding: Finding
+
+    def to_json(self) -> dict[str, Any]:
+        case = {"case": self.case.name, "load": self.case.title, "without_cgroup": self.without_cgroup}
+        return case | self.finding.to_json()
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What came back of one `jobtop run`; no job if it left no record, `words` are what it said."""
+
+    job: Job | None
+    returned: int | None
+    reference: Reference
+    words: str
+
+
+class Suite:
+    """The cases, run two at a time where they do not disturb each other. `stop` ends what is running."""
+
+    def __init__(self, home: Path, sets: Sequence[str], announce: Callable[[int, int, str], None]) -> None:
+        self.home, self.sets, self.announce = home, tuple(sets), announce
+        self.total = self.done = 0
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def run(self, cases: Sequence[Case]) -> list[Result]:
+        """All findings, in the order of the cases; cases of CPU time once more where a cgroup had counted it."""
+        results = self._run_all(cases, without_cgroup=False)
+        counted = {result.case.name for result in results if result.finding.source == "cgroup"}
+        again = [case for case in cases if case.again_without_cgroup and case.name in counted]
+        return results + self._run_all(again, without_cgroup=True)
+
+    def stop(self) -> None:
+        """End the jobs that run now, and start no more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                process.terminate()
+
+    def _run_all(self, cases: Sequence[Case], without_cgroup: bool) -> list[Result]:
+        self.total += len(cases)
+        found: dict[str, list[Finding]] = {}
+        for alone, workers in ((True, 1), (False, min(2, cpus_allowed()))):
+            batch = [case for case in cases if case.alone is alone]
+            with ThreadPoolExecutor(workers) as pool:
+                futures = {pool.submit(self._examine, case, without_cgroup): case.name for case in batch}
+                try:
+                    found |= {futures[future]: future.result() for future in as_completed(futures)}
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    self.stop()
+                    raise
+        return [Result(case, without_cgroup, finding) for case in cases for finding in found[case.name]]
+
+    def _examine(self, case: Case, without_cgroup: bool) -> list[Finding]:
+        self.announce(self.done, self.total, case.title)
+        findings = judge(case, self._measure(case, without_cgroup))
+        with self._lock:
+            self.done += 1
+        return findings
+
+    def _measure(self, case: Case, without_cgroup: bool) -> Measurement:
+        place = Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=self.home))
+        report, record = place / "report", place / "record.json"
+        returned, words = self._call(self._command_line(case, without_cgroup, place, report, record), place)
+        job = Job.from_json(json.loads(record.read_text())) if record.exists() else None
+        reference = read_reference(report.read_text()) if report.exists() else Reference()
+        return Measurement(job, returned, reference, words)
+
+    def _command_line(self, case: Case, without_cgroup: bool, place: Path, report: Path, record: Path) -> list[str]:
+        engine = ["-m", "jobtop"]
+        if case.engine_bytes:
+            engine = ["-c", LARGE_ENGINE, str(case.engine_bytes), LOADS, str(report)]
+        sets = [*self.sets, f"store.dir={self.home / 'state'}", *((WITHOUT_CGROUP,) if without_cgroup else ())]
+        options = ["--quiet", "--grace", "1s", "--cwd", str(place), "--record", str(record), *case.options]
+        settings = [word for value in sets for word in ("--set", value)]
+        return [sys.executable, *engine, *settings, "run", *options, "--", *case.command_line(str(report))]
+
+    def _call(self, command: list[str], place: Path) -> tuple[int | None, str]:
+        """Run it to its end; its exit code, none if it had to be stopped, and what it said."""
+        with self._lock:
+            if self._stopped:
+                return None, "stopped"
+            process = subprocess.Popen(
+                command,
+                cwd=place,
+                env=os.environ | {"JOBTOP_HOME": str(self.home / "state")},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            self._running.add(process)
+        try:
+            # The end of its output is also the end of its shim, which still writes to the home.
+            words = process.communicate(timeout=DEADLINE_SECONDS)[0]
+            return process.returncode, words.decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            words = process.communicate()[0]
+            return None, f"not done within {DEADLINE_SECONDS:g} s; {words.decode(errors='replace')}"
+        finally:
+            with self._lock:
+                self._running.discard(process)
+
+
+def judge(case: Case, measurement: Measurement) -> list[Finding]:
+    """How the case ended and what each of its checks finds; nothing but why, if it could not be built or recorded."""
+    job, returned, reference = measurement.job, measurement.returned, measurement.reference
+    if job is None or returned is None:
+        why = measurement.words.strip() or f"no record was written; run returned {returned}"
+        return [Finding("outcome", Verdict.FAIL, str(case.outcome), None, reason=why)]
+    if reference.skip is not None:
+        return [Finding("load", Verdict.SKIPPED, "as built", None, reason=reference.skip)]
+    return [*(check(job, reference) for check in case.checks), judge_outcome(case.outcome, job, returned)]
+
+
+@contextmanager
+def temporary_home() -> Iterator[Path]:
+    """A directory on a disk if there is one, since nothing is counted for files in memory; removed at the end."""
+    home = Path(tempfile.mkdtemp(prefix="jobtop-selftest-", dir=scratch_directory()))
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def scratch_directory() -> str:
+    """The usual place for temporary files, or another one if that is in memory."""
+    in_memory = memory_devices(read_text("/proc/self/mountinfo"))
+    usual = tempfile.gettempdir()
+    for directory in (usual, "/var/tmp", os.getcwd()):
+        try:
+            device = os.stat(directory).st_dev
+        except OSError:
+            continue
+        if f"{os.major(device)}:{os.minor(device)}" not in in_memory and os.access(directory, os.W_OK | os.X_OK):
+            return directory
+    return usual
+
+
+def memory_devices(mountinfo: str) -> set[str]:
+    """The devices, as major:minor, of mounted file systems that are in memory."""
+    rows = (line.partition(" - ") for line in mountinfo.splitlines())
+    return {before.split()[2] for before, _, after in rows if after.split()[0] in IN_MEMORY}
