@@ -13,13 +13,13 @@ from jobtop.cli.options import read_run
 from jobtop.core import evidence
 from jobtop.core.clock import cpus_allowed
 from jobtop.core.collectors.proc import identify
-from jobtop.core.errors import BadValue, ExitCode, StoreUnavailable
+from jobtop.core.errors import BadValue, ExitCode, StartError, StoreUnavailable
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal
 from jobtop.core.model import Job, JobSpec, Limits, Status, Usage
 from jobtop.core.record import replace
 from jobtop.core.redact import redact_command, redact_mapping
-from jobtop.core.runner import Supervisor, job_environment
+from jobtop.core.runner import Supervisor, Terminal, job_environment
 from jobtop.core.units import printable
 
 TYPE_CHECKING = False
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 
 
-def quick(words: Sequence[str], supervisor: Supervisor | None) -> int | None:
-    """`run` with these words if they are in order; None if click has to answer."""
+def run_words(words: Sequence[str], supervisor: Supervisor | None) -> int | None:
+    """`run` with these words if they are in order; None if click has to explain."""
     read = read_run(words)
     if read is None:
         return None
@@ -45,7 +45,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     job, spec = prepare(app, command, options)
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     terminal = open_terminal() if spec.pty else None
-    supervisor = Supervisor(terminal) if app.supervisor is None else app.supervisor
+    supervisor = app.supervisor or new_supervisor(terminal)
     from jobtop.store.recorder import Recorder
 
     problems: list[str] = []
@@ -69,6 +69,13 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     recorder.close()
     told = foreground.told_to_stop(ended_at)
     return 128 + told if told is not None else exit_code(job, heard)
+
+
+def new_supervisor(terminal: Terminal | None) -> Supervisor:
+    try:
+        return Supervisor(terminal)
+    except OSError as error:
+        raise StartError(f"cannot start {sys.executable}: {os.strerror(error.errno or 0)}") from error
 
 
 def detach(app: App, supervisor: Supervisor, recorder: Recorder, spec: JobSpec, with_cgroup: bool) -> int:

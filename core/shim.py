@@ -79,7 +79,11 @@ class Shim:
             self.become_job(go_read, answer_write, outputs)
         for fd in {go_read, answer_write, *(outputs if self.spec["output"] != "log" else ())}:
             os.close(fd)
-        os.read(answer_read, 1)
+        joined = os.read(answer_read, 64)
+        for directory, answer in zip(self.spec["cgroup_dirs"], joined[1:].decode(), strict=False):
+            if answer == "n":  # what the job never entered is no evidence
+                evidence = self.spec["evidence"]
+                self.spec["evidence"] = [row for row in evidence if not row[1].startswith(directory)]
         self.hold_io(self.main)
         self.start = now()
         begun = self.leave_started()
@@ -87,11 +91,11 @@ class Shim:
             os._exit(0)
         write_all(go_write, b"g")
         os.close(go_write)
-        answer = read_to_end(answer_read).decode().split()
-        if answer:
-            self.floor_kib = int(answer[0])
-        if len(answer) == 3:
-            self.exec_error = (answer[1], int(answer[2]))
+        words = read_to_end(answer_read).decode().split()
+        if words:
+            self.floor_kib = int(words[0])
+        if len(words) == 3:
+            self.exec_error = (words[1], int(words[2]))
         else:
             self.tell(begun)
         self.close_unused()
@@ -146,9 +150,8 @@ class Shim:
                     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(outputs[0], 1)
             os.dup2(outputs[1], 2)
-            for procs in spec["cgroup_join"]:
-                join_cgroup(procs)
-            write_all(answer_write, b"r")
+            joined = [b"y" if join_cgroup(procs) else b"n" for procs in spec["cgroup_join"]]
+            write_all(answer_write, b"r" + b"".join(joined))
             if os.read(go_read, 1) != b"g":
                 os._exit(0)
             stage = "cwd"
@@ -510,13 +513,14 @@ def keep(path: str, text: bytes) -> None:
         complain(f"cannot keep the end of this job in {path}: {os.strerror(error.errno or 0)}")
 
 
-def join_cgroup(procs: str) -> None:
+def join_cgroup(procs: str) -> bool:
     try:
         fd = os.open(procs, os.O_WRONLY | os.O_CLOEXEC)
         write_all(fd, b"0")
         os.close(fd)
-    except OSError:  # removed or refused since it was made: the other sources count then
-        return
+    except OSError:  # removed or refused since it was made
+        return False
+    return True
 
 
 def remove_cgroups(directories: "list[str]") -> None:

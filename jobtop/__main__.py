@@ -33,18 +33,9 @@ def main() -> int:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     supervisor = None
     if sys.argv[1:2] == ["run"]:
-        import gc
+        from jobtop.cli.quick import quick
 
-        gc.disable()
-        if "--pty" not in sys.argv:
-            from jobtop.core.runner import Supervisor
-
-            # It takes as long to come up as the verb takes to be imported; if there is no job in the end, it leaves.
-            supervisor = Supervisor()
-        from jobtop.cli.failure import guarded
-        from jobtop.cli.launch import quick
-
-        code = guarded(lambda: quick(sys.argv[2:], supervisor))
+        code, supervisor = quick(sys.argv[2:])
         if code is not None:
             return leave(code)
     from jobtop.cli.main import main as cli_main

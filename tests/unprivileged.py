@@ -63,11 +63,12 @@ def installation() -> Iterator[Installation]:
 
 
 def unprivileged_prefix() -> tuple[str, ...]:
-    """The command that drops root, all groups and, at the exec, every capability."""
+    """The command that drops root, all groups and every capability before it executes another."""
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         require("unprivileged", "setpriv (util-linux) is not installed")
-    return (setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    # setpriv executes its command with root's capabilities still effective; `env` executes it without.
+    return (setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env")
 
 
 def usable_interpreter(prefix: tuple[str, ...]) -> str:
