@@ -42,10 +42,11 @@ def run_words(words: Sequence[str], supervisor: Supervisor | None) -> int | None
 
 def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     """Run the command and record what it cost; the exit code."""
-    job, spec = prepare(app, command, options)
+    check(command, options)
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
-    terminal = open_terminal() if spec.pty else None
+    terminal = open_terminal() if options["pty"] and not options["detach"] else None
     supervisor = app.supervisor or new_supervisor(terminal)
+    job, spec = prepare(app, supervisor.job_id, command, options)
     from jobtop.store.recorder import Recorder
 
     problems: list[str] = []
@@ -127,20 +128,27 @@ def write_record(app: App, job: Job, path: str) -> None:
         app.warn(f"cannot write the record to {path}: {os.strerror(error.errno or 0)}")
 
 
-def prepare(app: App, command: tuple[str, ...], options: dict[str, Any]) -> tuple[Job, JobSpec]:
-    """Everything about the job before it exists; what is wrong with the request is said here."""
+def check(command: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Say before anything is done what cannot be done."""
     if not command:
         raise BadValue("what is to be run? jobtop run [OPTIONS] -- COMMAND [ARGUMENT…]")
-    here = current_directory()
-    if here is None and not os.path.isabs(options["cwd"] or ""):
-        raise BadValue("the current directory was removed: give --cwd DIR")
-    cwd = os.path.join(here or "/", options["cwd"] or "")
-    cwd = os.path.normpath(cwd)
-    if not os.path.isdir(cwd):
+    if not os.path.isdir(working_directory(options["cwd"])):
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
     check_record_path(options["record"])
+
+
+def working_directory(chosen: str | None) -> str:
+    here = current_directory()
+    if here is None and not os.path.isabs(chosen or ""):
+        raise BadValue("the current directory was removed: give --cwd DIR")
+    return os.path.normpath(os.path.join(here or "/", chosen or ""))
+
+
+def prepare(app: App, job_id: str, command: tuple[str, ...], options: dict[str, Any]) -> tuple[Job, JobSpec]:
+    """Everything about the job before it exists."""
+    cwd = working_directory(options["cwd"])
     words = ("/bin/sh", "-c", " ".join(command)) if options["shell"] else command
-    config, job_id = app.config, new_id()
+    config = app.config
     secret = config.texts("run.redact")
     shown = tuple(redact_command(list(words), secret))
     script, program = script_of(shown), os.path.basename(shown[0])
@@ -232,14 +240,6 @@ def check_record_path(path: str | None) -> None:
         raise BadValue(f"--record {path}: there is no such directory, or it is one; give the name of a file")
     if not os.access(path if os.path.exists(path) else parent, os.W_OK):
         raise BadValue(f"--record {path}: it cannot be written")
-
-
-def new_id() -> str:
-    """A version 4 UUID (the uuid module would cost 3 ms)."""
-    bits = int.from_bytes(os.urandom(16), "big")
-    bits = bits & ~(0xF << 76) & ~(0x3 << 62) | 4 << 76 | 2 << 62
-    digits = f"{bits:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def user_name() -> str:

@@ -1,6 +1,6 @@
 """The parent of every job: starts it, reaps it, counts it, keeps its output. Standard library only.
 
-Executed as `python -I -S -c BOOTSTRAP SPEC_FD STATUS_FD CODE_BYTES`; its code comes through the first pipe, before
+Executed as `python -I -S -c BOOTSTRAP SPEC_FD STATUS_FD CODE_BYTES …`; its code comes through the first pipe, before
 the job's description: so it needs no file and no compiler, and an upgrade of jobtop cannot change it. It imports
 nothing after its start and never touches the store: it leaves `started`, `ended` and `marks` in the job's directory,
 lines of `key value`, and the same text, ended by a NUL, on the status pipe while somebody reads it.
@@ -536,6 +536,14 @@ def remove_cgroups(directories: "list[str]") -> None:
             break
 
 
+def read_exactly(fd: int, count: int) -> bytes:
+    """So many bytes, or fewer if no more will come."""
+    data = b""
+    while part := os.read(fd, count - len(data)):
+        data += part
+    return data
+
+
 def read_spec(fd: int) -> "dict[str, Any] | None":
     """The job to run, from the pipe of whoever wants it; None if they went away before saying."""
     try:
@@ -558,15 +566,17 @@ def catch_signals() -> int:
 
 def main(arguments: list[str]) -> None:
     os.setsid()
+    order_fd, status_fd, _, prelude_bytes = map(int, arguments)
+    procs, possible_cgroups = marshal.loads(read_exactly(order_fd, prelude_bytes))
     # The first move between cgroups in a while waits for an RCU grace period, 20 ms: better now, while the store opens.
-    for procs in arguments[3:]:
+    if procs is not None:
         join_cgroup(procs)
-    spec = read_spec(int(arguments[0]))
+    spec = read_spec(order_fd)
     if spec is None:
+        remove_cgroups(possible_cgroups)
         return
     wakeup_fd = catch_signals()
     spec["subreaper"] = c_call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    status_fd = int(arguments[1])
     for fd in (status_fd, spec["master"], spec["slave"]):
         if fd >= 0:
             os.set_inheritable(fd, False)

@@ -107,8 +107,8 @@ def is_network(path: Path, mountinfo: str | None = None) -> bool:
     best, kind = "", ""
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
-        mount = before.split()[4]
-        if len(mount) >= len(best) and os.path.commonpath([mount, str(path.absolute())]) == mount:
+        mount = before.split()[4].replace("\\040", " ")
+        if len(mount) >= len(best) and os.path.commonpath([mount, os.path.realpath(path)]) == mount:
             best, kind = mount, after.split()[0]
     return kind in NETWORK_FILE_SYSTEMS
 

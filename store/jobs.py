@@ -97,7 +97,7 @@ class Jobs:
         return job
 
     def find(self, reference: str) -> Job:
-        """A job by id, by a prefix of it, by its number, or by its external id."""
+        """A job by its id, a prefix of that, or its external id."""
         with self.database.reading() as connection:
             rows = connection.execute(
                 "SELECT * FROM jobs WHERE id = ?1 OR external_id = ?1 ORDER BY seq DESC LIMIT 9", (_text(reference),)

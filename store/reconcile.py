@@ -8,7 +8,7 @@ from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.evidence import Facts
-from jobtop.core.model import Job, Status
+from jobtop.core.model import ENDS, Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
@@ -38,18 +38,20 @@ def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
 def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     """The job as it stands by what its shim left and whether it lives."""
     directory = paths.job(job.id)
-    ended = read_facts(directory / "ended")
+    ended = read_facts(directory / "ended", "own_rss")
     if ended is not None:
         if job.status.ended and not ended.integer("final") and shim_lives(job):
             return job
         return finish(jobs, paths, job, ended)
-    begun = read_facts(directory / "started")
+    if job.status in ENDS - {Status.LOST}:
+        return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
+    begun = read_facts(directory / "started", "subreaper")
     if begun is not None:
         started = evidence.started(begun)
         if is_alive(started.shim):
             return job if job.pid is not None else jobs.change(job.id, lambda row: (evidence.begin(row, started), ()))
         # The shim may have written its last words between our two looks.
-        if (ended := read_facts(directory / "ended")) is not None:
+        if (ended := read_facts(directory / "ended", "own_rss")) is not None:
             return finish(jobs, paths, job, ended)
         return lose(jobs, evidence.begin(job, started), started)
     if time.time() - (job.submitted_at or 0) < START_SECONDS:
@@ -109,19 +111,26 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
         if job.host != paths.host:
             continue
         if not jobs.has(job.id):
-            jobs.insert(replace(job, seq=None, settled=job.status.ended), event("recorded_late"))
+            jobs.insert(replace(job, seq=None), event("recorded_late"))
         file.unlink(missing_ok=True)
 
 
-def read_facts(path: object) -> Facts | None:
-    text = read_text(str(path))
-    return Facts(text) if text.startswith("version ") else None
+def read_facts(path: object, last: str) -> Facts | None:
+    """A shim's file; one that breaks off before what is written last counts as not there."""
+    facts = Facts(read_text(str(path)))
+    return facts if facts.get("version") == "1" and last in facts else None
 
 
 def read_marks(paths: StatePaths, job_id: str) -> list[tuple[float, int, int | None]]:
     """The lines `elapsed stdout [stderr]` a shim keeps beside the logs."""
-    rows = (line.split() for line in read_text(str(paths.job(job_id) / "marks")).split("\n"))
-    return [(float(row[0]), int(row[1]), int(row[2]) if len(row) > 2 else None) for row in rows if len(row) > 1]
+    marks: list[tuple[float, int, int | None]] = []
+    for line in read_text(str(paths.job(job_id) / "marks")).split("\n"):
+        row = line.split()
+        try:
+            marks.append((float(row[0]), int(row[1]), int(row[2]) if len(row) > 2 else None))
+        except (ValueError, IndexError):  # the last line, if it broke off
+            continue
+    return marks
 
 
 def shim_lives(job: Job) -> bool:
