@@ -1,0 +1,267 @@
+"""The store brought up to what shims left, on directories made by hand."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, running_job, this_process
+
+from jobtop.core.model import Identity, Job, Status, StopRequest
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs, Query
+from jobtop.store.reconcile import paused_or_running, reconcile
+
+US = this_process()
+GONE = (NO_PROCESS, 5)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> StatePaths:
+    return StatePaths(tmp_path / "state", HERE)
+
+
+@pytest.fixture
+def jobs(paths: StatePaths) -> Iterator[Jobs]:
+    database = open_to_write(paths)
+    yield Jobs(database)
+    database.close()
+
+
+def reconciled(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
+    reconcile(jobs, paths)
+    return jobs.find(job.id)
+
+
+def kinds(jobs: Jobs, job: Job) -> list[str]:
+    return [happened.kind for happened in jobs.events(job)]
+
+
+def test_a_job_whose_recorder_died_is_finished_from_what_its_shim_left(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job())
+    leave_started(paths.job(job.id), US.boot, GONE)
+    leave_ended(paths.job(job.id))
+    (paths.job(job.id) / "marks").write_text("1.000 10 20\n2.000 30 40\n")
+    done = reconciled(jobs, paths, job)
+    assert (done.status, done.exit_code, done.reason) == (Status.FAILED, 3, "exit code 3")
+    assert (done.duration_seconds, done.usage.cpu_total_seconds) == (7.0, 1.75)
+    assert done.settled
+    assert jobs.marks(done) == [(1.0, 10, 20), (2.0, 30, 40)]
+    assert kinds(jobs, done) == ["exited"]
+    assert reconciled(jobs, paths, job) == done
+    assert kinds(jobs, done) == ["exited"]
+
+
+def test_a_job_whose_recorder_lives_is_left_to_it(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job(recorder=US))
+    leave_started(paths.job(job.id), US.boot, GONE)
+    leave_ended(paths.job(job.id))
+    assert reconciled(jobs, paths, job) == job
+
+
+def test_a_recorder_whose_pid_was_given_to_another_is_dead(jobs: Jobs, paths: StatePaths) -> None:
+    assert US.start is not None
+    job = jobs.insert(running_job(recorder=Identity(US.boot, US.pid, US.start + 1)))
+    leave_started(paths.job(job.id), US.boot, GONE)
+    leave_ended(paths.job(job.id))
+    assert reconciled(jobs, paths, job).status is Status.FAILED
+
+
+def test_a_job_whose_shim_lives_still_runs(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job(recorder=None))
+    leave_started(paths.job(job.id), US.boot, (US.pid, US.start))
+    running = reconciled(jobs, paths, job)
+    assert (running.status, running.pid, running.shim) == (Status.RUNNING, NO_PROCESS, US)
+    assert not running.settled
+
+
+@pytest.mark.parametrize(
+    ("boot", "shim"),
+    [(US.boot, GONE), (US.boot, (US.pid, (US.start or 0) + 1)), ("another boot", (US.pid, US.start))],
+    ids=["gone", "its pid is another's", "before the last boot"],
+)
+def test_a_job_whose_shim_vanished_without_a_word_is_lost(
+    jobs: Jobs, paths: StatePaths, boot: str, shim: tuple[int, int | None]
+) -> None:
+    job = jobs.insert(running_job())
+    leave_started(paths.job(job.id), boot, shim)
+    lost = reconciled(jobs, paths, job)
+    assert (lost.status, lost.exit_code, lost.settled) == (Status.LOST, None, True)
+    assert lost.reason is not None
+    assert "vanished" in lost.reason
+    assert lost.start_time == 1_700_000_000.5
+    reconcile(jobs, paths)
+    assert kinds(jobs, lost) == ["lost"]
+
+
+def test_what_its_cgroup_counted_is_kept_of_a_lost_job(jobs: Jobs, paths: StatePaths, tmp_path: Path) -> None:
+    cgroup = tmp_path / "cgroup"
+    cgroup.mkdir()
+    (cgroup / "cpu.stat").write_text("usage_usec 3000000\nuser_usec 2000000\nsystem_usec 1000000\n")
+    (cgroup / "memory.events").write_text("oom_kill 1\n")
+    job = jobs.insert(running_job())
+    leave_started(paths.job(job.id), "another boot", GONE, (str(cgroup),))
+    lost = reconciled(jobs, paths, job)
+    assert lost.status is Status.LOST
+    assert (lost.usage.cpu_total_seconds, lost.usage.oom_kills) == (3.0, 1)
+    assert lost.sources == {"cpu": "cgroup"}
+    assert lost.incomplete
+
+
+def test_a_job_that_never_started_is_an_error_after_ten_seconds(jobs: Jobs, paths: StatePaths) -> None:
+    young = jobs.insert(running_job(submitted_at=time.time() - 2, start_time=None))
+    old = jobs.insert(running_job(submitted_at=time.time() - 20, start_time=None))
+    assert reconciled(jobs, paths, young) == young
+    error = jobs.find(old.id)
+    assert (error.status, error.settled) == (Status.ERROR, True)
+    assert error.error == error.reason
+    assert kinds(jobs, error) == ["error"]
+
+
+def test_a_job_that_left_descendants_is_completed_when_they_end(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job(shim=US))
+    leave_started(paths.job(job.id), US.boot, (US.pid, US.start))
+    leave_ended(paths.job(job.id), final=0, left=2, status=0)
+    left = reconciled(jobs, paths, job)
+    assert (left.status, left.flags, left.settled) == (Status.SUCCESS, ("left_running",), False)
+    assert left.incomplete
+    assert reconciled(jobs, paths, job) == left
+    leave_ended(paths.job(job.id), utime=9.75, status=0, last="1700000060.5 160.0")
+    done = reconciled(jobs, paths, job)
+    assert (done.status, done.usage.cpu_total_seconds, done.settled) == (Status.SUCCESS, 10.0, True)
+    assert (done.duration_seconds, done.end_time) == (left.duration_seconds, left.end_time)
+    assert not done.incomplete
+    assert kinds(jobs, done) == ["exited", "left_running", "descendants_ended"]
+
+
+def test_descendants_whose_shim_was_killed_are_not_waited_for(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job())
+    leave_started(paths.job(job.id), "another boot", GONE)
+    leave_ended(paths.job(job.id), final=0, left=2, status=0)
+    done = reconciled(jobs, paths, job)
+    assert (done.status, done.settled) == (Status.SUCCESS, True)
+    assert any("left running" in why for why in done.incomplete)
+
+
+def test_stopping_what_a_job_left_does_not_change_how_it_ended(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job(shim=US))
+    leave_started(paths.job(job.id), US.boot, (US.pid, US.start))
+    leave_ended(paths.job(job.id), final=0, left=1, status=0)
+    ended = reconciled(jobs, paths, job)
+    asked = StopRequest("jobtop stop", 1_700_000_050.0)
+    jobs.change(job.id, lambda row: (replace(row, stop_request=asked), ()))
+    leave_ended(paths.job(job.id), status=0, stop="signal", last="1700000060.5 160.0")
+    done = reconciled(jobs, paths, job)
+    assert (done.status, done.reason, done.exit_code) == (ended.status, ended.reason, 0)
+    assert done.settled
+
+
+def test_who_asked_for_the_end_is_in_the_reason(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job(stop_request=StopRequest("jobtop stop", 1_700_000_005.0)))
+    leave_ended(paths.job(job.id), status=15, stop="signal")
+    done = reconciled(jobs, paths, job)
+    assert (done.status, done.signal) == (Status.CANCELLED, 15)
+    assert done.reason == "stopped by jobtop stop: killed by SIGTERM"
+
+
+@pytest.mark.parametrize("text", ["", "version 1\n", "version 1\nboot x\nshim 1", "version 1\nshim x y\n", "\0" * 300])
+@pytest.mark.parametrize("name", ["started", "ended"])
+def test_a_broken_file_of_one_job_stops_nothing(jobs: Jobs, paths: StatePaths, name: str, text: str) -> None:
+    broken, fine = jobs.insert(running_job()), jobs.insert(running_job())
+    leave_started(paths.job(broken.id), "another boot", GONE)
+    (paths.job(broken.id) / name).write_text(text)
+    leave_ended(paths.job(fine.id))
+    assert reconciled(jobs, paths, fine).status is Status.FAILED
+    assert jobs.find(broken.id).status in (Status.LOST, Status.ERROR)
+
+
+def test_a_broken_file_of_marks_does_not_hide_the_end(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job())
+    leave_ended(paths.job(job.id))
+    (paths.job(job.id) / "marks").write_text("1.0 10 20\nx y z\n2.0\n3.0 1")
+    assert reconciled(jobs, paths, job).status is Status.FAILED
+
+
+def test_jobs_of_another_host_are_left_alone(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job(host="elsewhere"))
+    assert reconciled(jobs, paths, job) == job
+
+
+def set_beside(paths: StatePaths, job: Job) -> Path:
+    paths.unrecorded.mkdir(parents=True, exist_ok=True)
+    file = paths.unrecorded / f"{job.id}.json"
+    file.write_text(json.dumps(job.to_json()))
+    return file
+
+
+def test_a_job_kept_beside_the_store_is_taken_in_once(jobs: Jobs, paths: StatePaths) -> None:
+    job = made_job(name="caf\udce9\n", tags={"a": "b"})
+    file = set_beside(paths, job)
+    found = reconciled(jobs, paths, job)
+    assert found == replace(job, seq=1)
+    assert not file.exists()
+    assert kinds(jobs, found) == ["recorded_late"]
+    set_beside(paths, job)
+    reconcile(jobs, paths)
+    assert not file.exists()
+    assert len(jobs.select(Query())) == 1
+
+
+def test_an_end_kept_beside_the_store_counts_for_a_job_that_is_in_it(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job())
+    leave_started(paths.job(job.id), "another boot", GONE)
+    file = set_beside(paths, replace(job, status=Status.FAILED, exit_code=3, settled=True))
+    done = reconciled(jobs, paths, job)
+    assert (done.status, done.exit_code, done.settled) == (Status.FAILED, 3, True)
+    assert not file.exists()
+
+
+def test_a_running_job_kept_beside_the_store_is_taken_in_and_followed_up(jobs: Jobs, paths: StatePaths) -> None:
+    job = running_job(recorder=None)
+    leave_started(paths.job(job.id), US.boot, (US.pid, US.start))
+    set_beside(paths, job)
+    assert reconciled(jobs, paths, job).status is Status.RUNNING
+    leave_ended(paths.job(job.id))
+    assert reconciled(jobs, paths, job).exit_code == 3
+
+
+def test_a_job_kept_beside_the_store_while_its_descendants_ran_is_completed(jobs: Jobs, paths: StatePaths) -> None:
+    job = made_job(flags=("left_running",), settled=False)
+    leave_started(paths.job(job.id), US.boot, (US.pid, US.start))
+    leave_ended(paths.job(job.id), final=0, left=1, status=0)
+    set_beside(paths, job)
+    assert not reconciled(jobs, paths, job).settled
+    leave_ended(paths.job(job.id), status=0, utime=9.75)
+    done = reconciled(jobs, paths, job)
+    assert (done.settled, done.usage.cpu_total_seconds) == (True, 10.0)
+
+
+def test_a_file_beside_the_store_that_cannot_be_read_is_kept_and_stops_nothing(jobs: Jobs, paths: StatePaths) -> None:
+    job = made_job()
+    set_beside(paths, job)
+    (paths.unrecorded / "torn.json").write_text('{"id": "')
+    (paths.unrecorded / "other.json").write_text('{"id": "x", "status": "melted"}')
+    elsewhere = set_beside(paths, made_job(host="elsewhere"))
+    assert reconciled(jobs, paths, job).id == job.id
+    assert sorted(os.listdir(paths.unrecorded)) == sorted(["torn.json", "other.json", elsewhere.name])
+
+
+@pytest.mark.parametrize(
+    ("before", "paused", "after"),
+    [
+        (Status.RUNNING, True, Status.PAUSED),
+        (Status.PAUSED, False, Status.RUNNING),
+        (Status.RUNNING, False, Status.RUNNING),
+        (Status.PAUSED, True, Status.PAUSED),
+        (Status.SUCCESS, True, Status.SUCCESS),
+        (Status.FAILED, False, Status.FAILED),
+    ],
+)
+def test_only_a_living_job_stands_still_or_goes_on(before: Status, paused: bool, after: Status) -> None:
+    job, events = paused_or_running(made_job(status=before), paused)
+    assert job.status is after
+    assert len(events) == (before is not after)
