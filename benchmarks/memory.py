@@ -1,0 +1,112 @@
+"""How much memory stands by while a job runs: of its shim and of `jobtop run`, read from /proc once both are idle."""
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from benchmarks.installation import Installation, environment
+from benchmarks.report import MeasurementError, Result
+
+MIB = 2**20
+IDLE_SECONDS, DEADLINE_SECONDS = 0.5, 30.0
+QUIET_JOB = ("sleep", "600")
+TALKATIVE_JOB = ("sh", "-c", "head -c 67108864 /dev/zero; exec sleep 600")
+
+T = TypeVar("T")
+
+
+def measure_memory(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+    """The bounds are for private memory of the shim and for all resident memory of `run`."""
+    run = [tools.tool("jobtop"), "run", "--no-ui", "--grace", "1s", "--"]
+    duct = [tools.tool("con-duct"), "run", "-p", str(work / "duct-memory-"), "--clobber"]
+    shims: dict[str, list[dict[str, int]]] = {"a quiet job": [], "a job that wrote 64 MiB": []}
+    runs, rivals = [], []
+    for _ in range(rounds):
+        for (name, readings), job in zip(shims.items(), (QUIET_JOB, TALKATIVE_JOB), strict=True):
+            with running([*run, *job], work) as (outer, inner):
+                readings.append(read_kib(inner, "smaps_rollup"))
+                if name == "a quiet job":
+                    runs.append(read_kib(outer, "status"))
+        with running([*duct, *QUIET_JOB], work) as (outer, _):
+            rivals.append(read_kib(outer, "status"))
+    for name, readings in shims.items():
+        dirty = [reading["Private_Dirty"] for reading in readings]
+        clean = [reading["Private_Clean"] for reading in readings]
+        private = [float(sum(pair)) for pair in zip(dirty, clean, strict=True)]
+        yield Result(f"shim of {name}, private memory", "bytes", private, bound=4 * MIB)
+        yield Result("  of which dirty", "bytes", dirty)
+        yield Result("  of which clean", "bytes", clean)
+    peaks = [float(reading["VmHWM"]) for reading in runs]
+    yield Result("jobtop run, resident memory at most", "bytes", peaks, bound=32 * MIB)
+    yield Result(
+        "jobtop run, resident memory while the job runs",
+        "bytes",
+        [reading["VmRSS"] for reading in runs],
+        [reading["VmRSS"] for reading in rivals],
+        "con-duct run",
+    )
+
+
+@contextmanager
+def running(command: Sequence[str], work: Path) -> Iterator[tuple[int, int]]:
+    """A wrapper around a sleeping job, both at rest: the pids of the wrapper and of its child."""
+    nothing = subprocess.DEVNULL
+    process = subprocess.Popen(
+        command, env=environment(work), cwd=work, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+    )
+    try:
+        outer = psutil.Process(process.pid)
+        wait_for(lambda: any(member.name() == "sleep" for member in outer.children(recursive=True)), command)
+        inner = outer.children()[0]
+        wait_for(lambda: is_idle(outer) and is_idle(inner), command)
+        yield outer.pid, inner.pid
+    except psutil.NoSuchProcess as error:
+        raise MeasurementError(f"{' '.join(command)} ended early") from error
+    finally:
+        # con-duct leaves its command behind when it is told to end.
+        members = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        process.terminate()
+        process.wait(DEADLINE_SECONDS)
+        for member in members:
+            if member.is_running() and member.name() == "sleep":
+                member.kill()
+        psutil.wait_procs(members, DEADLINE_SECONDS)
+
+
+def is_idle(process: psutil.Process) -> bool:
+    """Whether a process uses no CPU for a while: it has started up and waits."""
+
+    def used() -> float:
+        times = process.cpu_times()
+        return float(times.user + times.system)
+
+    before, end = used(), time.monotonic() + IDLE_SECONDS
+    while time.monotonic() < end:
+        if used() != before:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def wait_for(condition: Callable[[], T | None], command: Sequence[str]) -> T:
+    end = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < end:
+        if answer := condition():
+            return answer
+        time.sleep(0.02)
+    raise MeasurementError(f"{' '.join(command)} did not come to rest within {DEADLINE_SECONDS:g} s")
+
+
+def read_kib(pid: int, file: str) -> dict[str, int]:
+    """The lines `Key:  123 kB` of a file of a process, in bytes."""
+    try:
+        text = Path(f"/proc/{pid}/{file}").read_text()
+    except OSError as error:
+        raise MeasurementError(f"/proc/PID/{file} cannot be read: {error.strerror}") from error
+    return {key: int(kib) * 1024 for key, kib in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}

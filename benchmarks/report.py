@@ -1,0 +1,112 @@
+"""What was measured, as a table for people and as JSON for scripts; measures nothing itself."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from jobtop.core.units import ABSENT, cell_width, format_bytes, format_duration
+
+HEADINGS = ("what", "ours", "theirs", "ratio", "bound", "")
+
+
+class MeasurementError(Exception):
+    """A benchmark could not be measured here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One number of ours, what it is compared with, and how large it may be; the samples' medians count."""
+
+    what: str
+    unit: str
+    ours: Sequence[float] = ()
+    theirs: Sequence[float] = ()
+    rival: str | None = None
+    bound: float | None = None
+    problem: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        return median(self.ours) / median(self.theirs) if self.ours and self.theirs else None
+
+    @property
+    def is_bound_by_ratio(self) -> bool:
+        return self.rival is not None
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the bound is kept; None where there is no bound, or nothing to hold against it."""
+        value = self.ratio if self.is_bound_by_ratio else median(self.ours) if self.ours else None
+        return value <= self.bound if value is not None and self.bound is not None else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "what": self.what,
+            "unit": self.unit,
+            "ours": median(self.ours) if self.ours else None,
+            "theirs": median(self.theirs) if self.theirs else None,
+            "rival": self.rival,
+            "ratio": self.ratio,
+            "bound": self.bound,
+            "bound_kept": self.kept,
+            "problem": self.problem,
+            "samples": {"ours": list(self.ours), "theirs": list(self.theirs)},
+        }
+
+
+def document(results: Iterable[Result], machine: Mapping[str, Any], breakdown: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything of one run of the benchmarks, for a file."""
+    return {
+        "schema_version": 1,
+        "machine": dict(machine),
+        "results": [result.to_json() for result in results],
+        "breakdown": dict(breakdown),
+    }
+
+
+def table(results: Iterable[Result]) -> str:
+    """One line per result; the last column says in words whether a bound was missed."""
+    return aligned([HEADINGS, *(_row(result) for result in results)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text, the first one to the left, the others to the right, the last one as it is."""
+    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def verdict(result: Result) -> str:
+    """The last column: ok, MISSED, or why there is no number."""
+    if result.problem is not None:
+        return f"NOT MEASURED: {result.problem}"
+    return {True: "ok", False: "MISSED", None: ""}[result.kept]
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    theirs = _value(result.theirs, result.unit)
+    return (
+        result.what,
+        _value(result.ours, result.unit),
+        f"{theirs} {result.rival}" if result.theirs else ABSENT,
+        f"{result.ratio:.2f}" if result.ratio is not None else ABSENT,
+        _bound(result),
+        verdict(result),
+    )
+
+
+def _bound(result: Result) -> str:
+    if result.bound is None:
+        return ABSENT
+    return f"≤ {result.bound:g}" if result.is_bound_by_ratio else f"≤ {_value([result.bound], result.unit)}"
+
+
+def _value(samples: Sequence[float], unit: str) -> str:
+    value = median(samples) if samples else None
+    return format_bytes(value) if unit == "bytes" else format_duration(value)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    pads = [" " * (width - cell_width(cell)) for cell, width in zip(cells, widths, strict=True)]
+    middle = [pad + cell for cell, pad in zip(cells[1:-1], pads[1:-1], strict=True)]
+    return "  ".join([cells[0] + pads[0], *middle, cells[-1]]).rstrip()

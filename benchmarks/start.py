@@ -1,0 +1,67 @@
+"""How long it takes to run nothing: `jobtop run -- true` against con-duct, `jobtop --version` against bare Python."""
+
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from benchmarks.installation import Installation, environment
+from benchmarks.report import MeasurementError, Result
+from benchmarks.stopwatch import in_turns, wall_seconds
+
+PAST_JOBS = 300
+RUN_TRUE = ("run", "--no-ui", "--", "true")
+
+
+def measure_run(tools: Installation, work: Path, pairs: int) -> Iterator[Result]:
+    """A store with a past, as people have it, and one that the run has to make."""
+    number = count()
+    jobtop = [tools.tool("jobtop"), *RUN_TRUE]
+    old = environment(work) | {"JOBTOP_HOME": str(work / "old")}
+    make_past(jobtop, old, work)
+
+    def con_duct() -> float:
+        prefix = str(work / f"duct-{next(number)}-")
+        return wall_seconds([tools.tool("con-duct"), "run", "-p", prefix, "true"], environment(work), work)
+
+    def fresh() -> float:
+        return wall_seconds(jobtop, old | {"JOBTOP_HOME": str(work / f"new-{next(number)}")}, work)
+
+    samples = in_turns({"duct": con_duct, "old": partial(wall_seconds, jobtop, old, work), "fresh": fresh}, pairs)
+    for name, words in (("old", f"a store of {PAST_JOBS} jobs"), ("fresh", "a new store")):
+        what = f"jobtop run --no-ui -- true, {words}"
+        yield Result(what, "seconds", samples[name], samples["duct"], "con-duct run true", bound=0.75)
+
+
+def measure_version(tools: Installation, work: Path, pairs: int) -> Iterator[Result]:
+    commands = {"version": [tools.tool("jobtop"), "--version"], "bare": [tools.tool("python"), "-c", "pass"]}
+    env = environment(work)
+    timings = {name: partial(wall_seconds, command, env, work) for name, command in commands.items()}
+    samples = in_turns(timings, pairs)
+    yield Result("jobtop --version", "seconds", samples["version"], samples["bare"], "python -c pass", bound=2.5)
+
+
+def make_past(jobtop: list[str], env: dict[str, str], work: Path) -> None:
+    """Run one job and copy its rows: as many jobs in the store as if that many had run."""
+    wall_seconds(jobtop, env, work)
+    (store,) = Path(env["JOBTOP_HOME"]).glob("*.db")
+    connection = sqlite3.connect(store, isolation_level=None)
+    try:
+        columns = [str(row[1]) for row in connection.execute("PRAGMA table_info(jobs)") if row[1] not in ("seq", "id")]
+        names = ", ".join(columns)
+        connection.execute("BEGIN IMMEDIATE")
+        for _ in range(PAST_JOBS - 1):
+            copied = connection.execute(
+                f"INSERT INTO jobs (id, {names}) SELECT lower(hex(randomblob(16))), {names} FROM jobs LIMIT 1"
+            ).lastrowid
+            connection.execute(
+                "INSERT INTO events (job_seq, at, kind, detail) SELECT ?, at, kind, detail FROM events"
+                " WHERE job_seq = (SELECT min(seq) FROM jobs)",
+                (copied,),
+            )
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise MeasurementError(f"a store with a past could not be made: {error}") from error
+    finally:
+        connection.close()
