@@ -109,9 +109,9 @@ def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:
         journal.write(app.paths.log, level, line)
     if app.verbose:
         app.warn(f"{level} {line}")
-    if job.status is Status.ERROR:
-        app.warn(job.error or "the command could not be started")
-    if not quiet and job.status is not Status.ERROR:
+    if job.status in (Status.ERROR, Status.LOST):
+        app.warn(f"{job.reason}" + (f" (job {job.id[:8]})" if job.status is Status.LOST else ""))
+    elif not quiet:
         try:
             print(summary(job, app.colored(2)), file=sys.stderr, flush=True)
         except OSError:  # standard error is gone: nobody is listening

@@ -83,7 +83,7 @@ def machine(tmp_path: Path) -> Machine:
         ("monitor.granularity", "time_series"),
         ("monitor.budget", 0.01),
         ("monitor.without", ()),
-        ("run.ui", None),
+        ("run.ui", "auto"),
         ("run.grace", 10.0),
         ("run.after_exit", "leave"),
         ("run.log_max", 256 * 2**20),
@@ -132,10 +132,14 @@ def test_each_layer_is_stronger_than_the_one_before(machine: Machine) -> None:
 
 
 def test_layers_complete_each_other(machine: Machine) -> None:
-    machine.write(machine.system_file, "[cost]\nkwh = 0.5\n[run]\nui = false")
+    machine.write(machine.system_file, "[cost]\nkwh = 0.5\n[store]\nnetwork = false")
     machine.write(machine.project_file, "[cost]\ncpu_hour = 2")
     loaded = machine.load()
-    assert [loaded.number("cost.kwh"), loaded.number("cost.cpu_hour"), loaded.switch("run.ui")] == [0.5, 2.0, False]
+    assert [loaded.number("cost.kwh"), loaded.number("cost.cpu_hour"), loaded.switch("store.network")] == [
+        0.5,
+        2.0,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
@@ -165,7 +169,7 @@ def test_an_empty_or_foreign_variable_is_ignored(machine: Machine) -> None:
         ("monitor.budget", '"2%"', 0.02),
         ("monitor.without", '["pss", "fds"]', ("pss", "fds")),
         ("monitor.without", '"pss, fds"', ("pss", "fds")),
-        ("run.ui", "true", True),
+        ("store.network", "true", True),
         ("run.grace", "0", 0.0),
         ("run.grace", "1.5", 1.5),
         ("run.log_max", "4096", 4096),
@@ -190,7 +194,7 @@ def test_a_file_may_write_values_as_toml_or_as_text(machine: Machine, key: str, 
     ("key", "text", "value"),
     [
         ("monitor.enabled", "off", False),
-        ("run.ui", "auto", None),
+        ("store.network", "auto", None),
         ("monitor.without", "pss,fds", ("pss", "fds")),
         ("run.keep_env", "", ()),
         ("run.redact", "a{2,3}", ("a{2,3}",)),
@@ -228,7 +232,7 @@ def test_a_store_of_the_users_file_is_below_that_file(machine: Machine) -> None:
         ("run.grace=x", 'run.grace: "x" is not a duration (use 90, 90s, 10m, 1h30m, 1.5h or 2d)'),
         ("run.log_max=x", 'run.log_max: "x" is not a size (use 512M, 8G, 8GiB or plain bytes)'),
         ("monitor.enabled=maybe", 'monitor.enabled: "maybe" is not true or false'),
-        ("run.ui=maybe", 'run.ui: "maybe" is not auto, true or false'),
+        ("store.network=maybe", 'store.network: "maybe" is not auto, true or false'),
         ("monitor.interval=50ms", 'monitor.interval: "50ms" is too short (the shortest interval is 0.1s)'),
         ("monitor.budget=0", 'monitor.budget: "0" is not a share (more than 0, at most 1)'),
         ("monitor.budget=200%", 'monitor.budget: "200%" is not a share (more than 0, at most 1)'),
@@ -274,7 +278,7 @@ def test_a_wrong_variable_is_named(machine: Machine) -> None:
         ("[run]\nkeep_env = 3", "run.keep_env: 3 is not a list"),
         ("[run]\nkeep_env = [3]", "run.keep_env: 3 is not a text"),
         ("[run]\nredact = [3]", "run.redact: 3 is not a text"),
-        (f"[run]\nui = 0x{'f' * 9000}", "run.ui: a huge number is not auto, true or false"),
+        (f"[store]\nnetwork = 0x{'f' * 9000}", "store.network: a huge number is not auto, true or false"),
         ("[monitor]\nbudget = true", "monitor.budget: true is not a number"),
         ("keys = 1", "keys: 1 is not a table (use [keys])"),
         ("[keys]\nquit = 1", "keys.quit: 1 is not a list"),
@@ -337,10 +341,12 @@ def test_a_byte_order_mark_does_no_harm(machine: Machine) -> None:
 
 
 def test_rows_show_every_setting_as_a_user_would_write_it(machine: Machine) -> None:
-    machine.write(machine.user_file, '[run]\nui = false\ngrace = 90\nkeep_env = ["A", "B"]\nredact = ["\\u001b"]')
+    machine.write(
+        machine.user_file, '[store]\nnetwork = false\n[run]\ngrace = 90\nkeep_env = ["A", "B"]\nredact = ["\\u001b"]'
+    )
     rows = {key: (value, origin) for key, value, origin in machine.load("monitor.interval=2s").rows()}
     assert list(rows) == [setting.key for setting in SETTINGS]
-    assert rows["run.ui"] == ("false", str(machine.user_file))
+    assert rows["store.network"] == ("false", str(machine.user_file))
     assert rows["run.grace"][0] == "90"
     assert rows["run.keep_env"][0] == "A,B"
     assert rows["run.redact"][0] == "\\x1b"
@@ -356,7 +362,7 @@ def test_what_rows_show_can_be_set_again(machine: Machine) -> None:
 
 READERS: list[tuple[str, Callable[[Config], Value], Value]] = [
     ("monitor.enabled", lambda loaded: loaded.boolean("monitor.enabled"), True),
-    ("run.ui", lambda loaded: loaded.switch("run.ui"), None),
+    ("store.network", lambda loaded: loaded.switch("store.network"), None),
     ("run.grace", lambda loaded: loaded.duration("run.grace"), 10.0),
     ("monitor.interval", lambda loaded: loaded.interval("monitor.interval"), None),
     ("cost.kwh", lambda loaded: loaded.number("cost.kwh"), 0.3),
@@ -372,9 +378,9 @@ def test_access_is_typed(machine: Machine, key: str, read: Callable[[Config], Va
 
 
 def test_auto_gives_way_to_a_value(machine: Machine) -> None:
-    loaded = machine.load("monitor.interval=2s", "run.ui=on")
+    loaded = machine.load("monitor.interval=2s", "store.network=on")
     assert loaded.interval("monitor.interval") == 2
-    assert loaded.switch("run.ui") is True
+    assert loaded.switch("store.network") is True
 
 
 def test_access_by_the_wrong_type_or_name_fails_loudly(machine: Machine) -> None:
