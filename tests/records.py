@@ -41,7 +41,8 @@ def call(*args: str) -> Answer:
     """A verb in this process, in the environment that the fixture `home` made: ten times as fast as a new one."""
     from jobtop.cli.main import main
 
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    buffers = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(buffer, encoding="utf-8", newline="") for buffer in buffers)
     argv = sys.argv
     sys.argv = ["jobtop", *args]
     try:
@@ -53,8 +54,7 @@ def call(*args: str) -> Answer:
         sys.argv = argv
     for stream in (out, err):
         stream.flush()
-    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
-    return Answer(int(code), *texts)
+    return Answer(int(code), *(written.getvalue().decode() for written in buffers))
 
 
 def made_job(**values: Any) -> Job:

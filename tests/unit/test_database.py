@@ -4,10 +4,10 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from records import damage_pages, made_job
 
 import jobtop.store.database as database_module
 from jobtop.core.errors import StoreError, StoreTooNew, StoreUnavailable
@@ -15,6 +15,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import Database, is_network, open_to_read, open_to_write, repair
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.schema import MIGRATIONS, VERSION
+from records import damage_pages, made_job
 from support import ROOT
 
 GARBAGE = b"this is not a database\n" * 500
@@ -336,7 +337,7 @@ def test_repair_leaves_a_sound_store_a_locked_one_and_a_missing_one_alone(
 
 def test_two_stores_damaged_in_one_second_are_both_kept(paths: StatePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.root.mkdir()
-    monkeypatch.setattr(database_module.time, "strftime", lambda *_: "20300102T030405")
+    monkeypatch.setattr(time, "strftime", lambda *_: "20300102T030405")
     for content in (GARBAGE, GARBAGE[::-1]):
         paths.store.write_bytes(content)
         open_to_write(paths).close()

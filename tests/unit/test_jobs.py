@@ -1,12 +1,11 @@
 """Jobs in and out of the tables."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from records import HERE, HOSTILE_TEXTS, made_job, running_job
 
 from jobtop.core.errors import AmbiguousJob, BadValue, StoreError, UnknownJob
 from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage
@@ -14,6 +13,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import fields, replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import SORT_KEYS, Event, Jobs, Query, event, sort_key
+from records import HERE, HOSTILE_TEXTS, made_job, running_job
 
 FULL = {
     "external_id": "slurm-17",
@@ -31,7 +31,7 @@ FULL = {
     "signal": 9,
     "error": "none",
     "limits": Limits(4.5, 8 << 30, 7200.0, 2, 60.0, True),
-    "usage": Usage(*(float(number) for number in range(8)), *range(8, len(fields(Usage)))),
+    "usage": Usage(**{name: number for number, name in enumerate(fields(Usage))}),
     "sources": {"cpu": "rusage"},
     "incomplete": ("cpu: why",),
     "monitor": Monitor(1.0, 0.5, 4096),
@@ -92,13 +92,13 @@ def test_the_same_id_is_not_taken_twice(jobs: Jobs) -> None:
 def test_changes_by_many_at_once_are_all_kept(jobs: Jobs, tmp_path: Path) -> None:
     job = jobs.insert(made_job())
 
+    def flagged(flag: str) -> Callable[[Job], tuple[Job, tuple[Event, ...]]]:
+        return lambda row: (replace(row, flags=(*row.flags, flag)), (event(flag),))
+
     def add(number: int) -> None:
         database = open_to_write(StatePaths(tmp_path / "state", HERE))
         for turn in range(5):
-            flag = f"{number}.{turn}"
-            Jobs(database).change(
-                job.id, lambda row, flag=flag: (replace(row, flags=(*row.flags, flag)), (event(flag),))
-            )
+            Jobs(database).change(job.id, flagged(f"{number}.{turn}"))
         database.close()
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
@@ -234,7 +234,7 @@ def test_a_query_selects_and_orders(varied: Jobs, query: Query, expected: list[i
     assert [job.seq for job in varied.select(query)] == expected
 
 
-VALUES = {
+VALUES: dict[str, Callable[[Job], Any]] = {
     "seq": lambda job: job.seq,
     "start": lambda job: job.start_time,
     "end": lambda job: job.end_time,

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 import pytest
-from records import HOSTILE_TEXTS, holds_controls, made_job
 
 from jobtop.cli.output import Column, cut, flattened, format_options, print_shapes, table
 from jobtop.core.units import cell_width
+from records import HOSTILE_TEXTS, holds_controls, made_job
 
 JOBS = [made_job(name=text, tags={text: text}, note=text, command=(text,)) for text in HOSTILE_TEXTS.values()]
 SHAPES: list[dict[str, Any]] = [job.to_json() for job in JOBS]

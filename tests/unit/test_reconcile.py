@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, running_job, this_process
 
 from jobtop.core.model import Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
@@ -15,6 +14,7 @@ from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.reconcile import paused_or_running, reconcile
+from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, running_job, this_process
 
 US = this_process()
 GONE = (NO_PROCESS, 5)

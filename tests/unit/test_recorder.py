@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from records import HERE, NO_PROCESS, damage_pages, kept_jobs, leave_ended, leave_started, made_job, running_job
 
 import jobtop.store.database as database_module
 from jobtop.core import evidence
@@ -19,6 +18,7 @@ from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import reconcile
 from jobtop.store.recorder import Recorder, write_private
+from records import HERE, NO_PROCESS, damage_pages, kept_jobs, leave_ended, leave_started, made_job, running_job
 
 
 @pytest.fixture
