@@ -1,0 +1,338 @@
+"""The truth suite passes as root and as an unprivileged user, and would not if a number were wrong."""
+
+import ast
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unprivileged as unprivileged_user
+from jobtop.cli.main import main
+from jobtop.core.model import Job, Status, Usage
+from jobtop.core.record import fields, replace
+from jobtop.core.truth import judge
+from jobtop.core.truth.cases import CASES, LOADS, Case
+from jobtop.core.truth.judge import Check, Outcome, Reference, Verdict, dies_by, exits
+from jobtop.core.truth.suite import Measurement, memory_devices
+from jobtop.core.truth.suite import judge as judge_case
+from support import Jobtop, clean_environment, require, wait_for
+
+MIB = 1024 * 1024
+SUITE_TIMEOUT_SECONDS = 110.0
+AGAIN = [case.name for case in CASES if case.again_without_cgroup]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the whole suite, and the home directory it ran in."""
+
+    jobtop: Jobtop
+    exit_code: int
+    stderr: str
+    answer: Mapping[str, Any]
+
+    def results(self, case: str, without_cgroup: bool = False) -> list[dict[str, Any]]:
+        return [
+            result
+            for result in self.answer["results"]
+            if (result["case"], result["without_cgroup"]) == (case, without_cgroup)
+        ]
+
+
+@pytest.fixture(scope="module", params=["root", "unprivileged"])
+def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The answer of `selftest --json`, once for each user."""
+    if request.param == "root":
+        request.getfixturevalue("root")
+        home = tmp_path_factory.mktemp("root")
+        jobtop = Jobtop(sys.executable, home, clean_environment(home))
+    else:
+        installation: unprivileged_user.Installation = request.getfixturevalue("unprivileged_installation")
+        jobtop = installation.new_home()
+    finished = jobtop("selftest", "--json", env={"TMPDIR": str(jobtop.home)}, timeout=SUITE_TIMEOUT_SECONDS)
+    assert finished.returncode in (0, 1), finished.stderr
+    return Run(jobtop, finished.returncode, finished.stderr, json.loads(finished.stdout))
+
+
+def check_all_right(results: list[dict[str, Any]]) -> None:
+    for result in results:
+        if result["verdict"] == "skipped":
+            require("disk" if result["case"] == "storage" else result["case"], result["reason"])
+    wrong = [
+        f"{result['load']}: {result['what']} is {result['measured']} instead of {result['relation']} "
+        f"{result['expected']} ± {result['tolerance']} (source {result['source']}, reason {result['reason']})"
+        for result in results
+        if result["verdict"] != "pass"
+    ]
+    assert results
+    assert wrong == [], "\n".join(wrong)
+
+
+@pytest.mark.parametrize("case", [case.name for case in CASES])
+def test_what_is_measured_is_true(suite: Run, case: str) -> None:
+    check_all_right(suite.results(case))
+
+
+@pytest.mark.parametrize("case", AGAIN)
+def test_what_is_measured_is_true_without_a_cgroup(suite: Run, case: str) -> None:
+    first = suite.results(case)
+    if any(result["source"] == "cgroup" for result in first):
+        first = suite.results(case, without_cgroup=True)
+    check_all_right(first)
+    assert {result["source"] for result in first if result["what"] == "cpu"} == {"rusage"}
+
+
+def test_the_answer_counts_its_verdicts(suite: Run) -> None:
+    verdicts = [result["verdict"] for result in suite.answer["results"]]
+    assert suite.answer["schema_version"] == 1
+    assert suite.answer["passed"] == verdicts.count("pass")
+    assert suite.answer["failed"] == verdicts.count("fail")
+    assert suite.exit_code == (1 if "fail" in verdicts else 0)
+    assert suite.stderr == ""
+
+
+def test_the_suite_leaves_nothing_behind(suite: Run) -> None:
+    assert list(suite.jobtop.home.iterdir()) == []
+
+
+JOB = Job(
+    id="00000000-0000-4000-8000-000000000000",
+    name="load",
+    command=("load",),
+    host="here",
+    user="me",
+    cwd="/",
+    status=Status.SUCCESS,
+    exit_code=0,
+    duration_seconds=0.06,
+    usage=Usage(
+        cpu_user_seconds=1.5,
+        cpu_system_seconds=0.5,
+        cpu_total_seconds=2.0,
+        cpu_efficiency=1.0,
+        memory_peak_bytes=400 * MIB,
+        io_read_bytes=64 * MIB,
+        io_write_bytes=64 * MIB,
+        io_read_chars=1,
+        io_write_chars=1,
+        faults_minor=1,
+        faults_major=0,
+        switches_voluntary=1,
+        switches_involuntary=0,
+        processes_seen=1,
+        processes_peak=300,
+    ),
+    sources={"cpu": "rusage", "memory_peak": "rusage", "io": "rusage"},
+)
+REFERENCE = Reference(processes=1, cpu_seconds=2.0, memory_bytes=400 * MIB, read_bytes=64 * MIB, written_bytes=64 * MIB)
+CPU, MEMORY = judge.cpu(2.0), judge.memory(400 * MIB)
+READ, WRITTEN = judge.storage_read(64 * MIB), judge.storage_written(64 * MIB)
+ENGINE = judge.memory_below(12 * MIB, 300 * MIB)
+CROWD, LASTED = judge.processes_at_once(300), judge.lasted(0.05)
+
+
+@pytest.mark.parametrize(
+    ("check", "measured", "verdict"),
+    [
+        (CPU, {"cpu_total_seconds": 2.0199}, Verdict.PASS),
+        (CPU, {"cpu_total_seconds": 1.9801}, Verdict.PASS),
+        (CPU, {"cpu_total_seconds": 2.0201}, Verdict.FAIL),
+        (CPU, {"cpu_total_seconds": 1.9799}, Verdict.FAIL),
+        (CPU, {"cpu_total_seconds": 0.0}, Verdict.FAIL),
+        (CPU, {"cpu_total_seconds": None}, Verdict.FAIL),
+        (MEMORY, {"memory_peak_bytes": 411 * MIB}, Verdict.PASS),
+        (MEMORY, {"memory_peak_bytes": 413 * MIB}, Verdict.FAIL),
+        (MEMORY, {"memory_peak_bytes": 387 * MIB}, Verdict.FAIL),
+        (MEMORY, {"memory_peak_bytes": None}, Verdict.FAIL),
+        (ENGINE, {"memory_peak_bytes": 12 * MIB - 1}, Verdict.PASS),
+        (ENGINE, {"memory_peak_bytes": 12 * MIB}, Verdict.FAIL),
+        (ENGINE, {"memory_peak_bytes": 0}, Verdict.FAIL),
+        (ENGINE, {"memory_peak_bytes": None}, Verdict.FAIL),
+        (READ, {"io_read_bytes": 64 * MIB + 600_000}, Verdict.PASS),
+        (READ, {"io_read_bytes": 65 * MIB}, Verdict.FAIL),
+        (READ, {"io_read_bytes": 0}, Verdict.FAIL),
+        (WRITTEN, {"io_write_bytes": 64 * MIB - 600_000}, Verdict.PASS),
+        (WRITTEN, {"io_write_bytes": 63 * MIB}, Verdict.FAIL),
+        (WRITTEN, {"io_write_bytes": None}, Verdict.FAIL),
+        (CROWD, {"processes_peak": 300}, Verdict.PASS),
+        (CROWD, {"processes_peak": 299}, Verdict.FAIL),
+        (CROWD, {"processes_peak": None}, Verdict.FAIL),
+    ],
+)
+def test_a_number_passes_only_within_its_tolerance(check: Check, measured: dict[str, Any], verdict: Verdict) -> None:
+    job = replace(JOB, usage=replace(JOB.usage, **measured))
+    reference = REFERENCE if check is not ENGINE else replace(REFERENCE, memory_bytes=300 * MIB)
+    assert check(job, reference).verdict is verdict
+
+
+def test_one_percent_of_much_cpu_time_is_more_than_20_ms() -> None:
+    used = replace(REFERENCE, cpu_seconds=10.0)
+    right, wrong = (replace(JOB, usage=Usage(cpu_total_seconds=seconds)) for seconds in (10.099, 10.101))
+    assert CPU(right, used).verdict is Verdict.PASS
+    assert CPU(wrong, used).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("check", "reference"),
+    [
+        (CPU, replace(REFERENCE, processes=0)),
+        (CPU, replace(REFERENCE, cpu_seconds=1.9)),
+        (MEMORY, replace(REFERENCE, memory_bytes=399 * MIB)),
+        (ENGINE, replace(REFERENCE, memory_bytes=299 * MIB)),
+        (READ, replace(REFERENCE, read_bytes=None)),
+        (WRITTEN, replace(REFERENCE, written_bytes=63 * MIB)),
+    ],
+)
+def test_a_load_that_cost_less_than_it_was_built_for_proves_nothing(check: Check, reference: Reference) -> None:
+    finding = check(JOB, reference)
+    assert finding.verdict is Verdict.FAIL
+    assert finding.reason is not None
+
+
+@pytest.mark.parametrize("what", ["duration_seconds", "exit_code"])
+def test_an_absent_fact_of_a_short_command_is_noticed(what: str) -> None:
+    finding = judge.nothing_absent(replace(JOB, **{what: None}), REFERENCE)
+    assert (finding.verdict, finding.measured) == (Verdict.FAIL, what)
+
+
+@pytest.mark.parametrize("what", [key for key in fields(Usage) if getattr(JOB.usage, key) is not None])
+def test_an_absent_total_of_a_short_command_is_noticed(what: str) -> None:
+    finding = judge.nothing_absent(replace(JOB, usage=replace(JOB.usage, **{what: None})), REFERENCE)
+    assert (finding.verdict, finding.measured) == (Verdict.FAIL, what)
+    assert judge.nothing_absent(JOB, REFERENCE).verdict is Verdict.PASS
+
+
+def test_a_command_cannot_have_been_shorter_than_it_was() -> None:
+    assert LASTED(JOB, REFERENCE).verdict is Verdict.PASS
+    assert LASTED(replace(JOB, duration_seconds=0.049), REFERENCE).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("source", "incomplete", "cpu_seconds", "verdict"),
+    [
+        ("cgroup", (), 2.0, Verdict.PASS),
+        ("cgroup", (), 0.1, Verdict.FAIL),
+        ("rusage", ("cpu: its children's times are lost",), 0.1, Verdict.PASS),
+        ("rusage", ("io: its children's blocks are lost",), 0.1, Verdict.FAIL),
+        ("rusage", (), 2.0, Verdict.FAIL),
+    ],
+)
+def test_lost_cpu_time_is_counted_by_a_cgroup_or_said_to_be_lost(
+    source: str, incomplete: tuple[str, ...], cpu_seconds: float, verdict: Verdict
+) -> None:
+    usage = Usage(cpu_total_seconds=cpu_seconds)
+    job = replace(JOB, usage=usage, sources={"cpu": source}, incomplete=incomplete)
+    assert judge.cpu_or_incomplete(2.0, processes=1)(job, REFERENCE).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("expected", "ended", "returned"),
+    [
+        (exits(7), exits(0), 0),
+        (exits(7), exits(7), 0),
+        (exits(137), dies_by(signal.SIGKILL), 137),
+        (dies_by(signal.SIGKILL), exits(137), 137),
+        (dies_by(signal.SIGKILL), dies_by(signal.SIGSEGV), 139),
+        (dies_by(signal.SIGKILL), replace(dies_by(signal.SIGKILL), flags=("oom_killed",)), 137),
+        (dies_by(signal.SIGKILL), replace(dies_by(signal.SIGKILL), status="cancelled"), 137),
+    ],
+    ids=str,
+)
+def test_a_wrong_end_is_noticed(expected: Outcome, ended: Outcome, returned: int) -> None:
+    job = replace(JOB, status=Status(ended.status), exit_code=ended.exit_code, signal=ended.signal, flags=ended.flags)
+    wrong = judge.judge_outcome(expected, job, returned)
+    assert wrong.verdict is Verdict.FAIL
+    assert wrong.expected != wrong.measured
+    assert judge.judge_outcome(replace(ended, returned=returned), job, returned).verdict is Verdict.PASS
+
+
+def test_a_run_without_a_record_fails_with_what_it_said() -> None:
+    (finding,) = judge_case(CASES[0], Measurement(None, 125, Reference(), "jobtop: no\n"))
+    assert (finding.verdict, finding.reason) == (Verdict.FAIL, "jobtop: no")
+
+
+def test_a_load_that_cannot_be_built_here_is_skipped_with_its_reason() -> None:
+    reference = judge.read_reference(
+        '{"skip": "no disk", "cpu_seconds": 1, "memory_bytes": 1, "read_bytes": null, "written_bytes": null}\n'
+    )
+    (finding,) = judge_case(CASES[0], Measurement(JOB, 0, reference, ""))
+    assert (finding.verdict, finding.reason) == (Verdict.SKIPPED, "no disk")
+
+
+def test_the_report_of_several_processes_is_added_up_but_not_their_memory() -> None:
+    line = {"skip": None, "cpu_seconds": 0.5, "memory_bytes": 7, "read_bytes": None, "written_bytes": 3}
+    reference = judge.read_reference("".join(f"{json.dumps(line)}\n" for _ in range(2)))
+    assert reference == Reference(
+        processes=2, cpu_seconds=1.0, memory_bytes=7, read_bytes=None, written_bytes=6, skip=None
+    )
+
+
+def test_selftest_returns_1_and_says_why_when_something_is_wrong(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = Case("wrong", "exit 7 taken for exit 8", command=("sh", "-c", "exit 7"), outcome=exits(8))
+    monkeypatch.setattr("jobtop.cli.selftest.CASES", (wrong,))
+    monkeypatch.setattr(sys, "argv", ["jobtop", "selftest"])
+    assert main() == 1
+    printed = capsys.readouterr().out
+    assert "failed, exit 8" in printed
+    assert "failed, exit 7" in printed
+    assert "fail: exit code 7" in printed
+    assert "0 of 1 right" in printed
+    assert not home.exists()
+
+
+def test_one_case_can_be_chosen_and_printed_as_lines(jobtop: Jobtop) -> None:
+    finished = jobtop("selftest", "--only", "exit-7", "--format", "jsonl")
+    (result,) = map(json.loads, finished.stdout.splitlines())
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert (result["case"], result["what"], result["verdict"]) == ("exit-7", "outcome", "pass")
+
+
+def test_the_cases_can_be_listed_without_running_any(jobtop: Jobtop) -> None:
+    finished = jobtop("selftest", "--list", "--json")
+    assert [case["name"] for case in json.loads(finished.stdout)] == [case.name for case in CASES]
+    assert list(jobtop.home.iterdir()) == []
+
+
+def test_an_unknown_case_is_wrong_usage_and_names_the_nearest(jobtop: Jobtop) -> None:
+    finished = jobtop("selftest", "--only", "exit-8")
+    assert (finished.returncode, finished.stdout) == (2, "")
+    assert 'did you mean "exit-7"?' in finished.stderr
+    assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_selftest_ends_its_jobs_and_leaves_nothing(jobtop: Jobtop, number: signal.Signals) -> None:
+    process = jobtop.start("selftest", "--only", "two-threads", env={"TMPDIR": str(jobtop.home)})
+
+    def started() -> Path | None:
+        return next(jobtop.home.glob("jobtop-selftest-*/state/jobs/*/started"), None)
+
+    job = int(wait_for(started, 30).read_text().split("\nmain ")[1].split()[0])
+    process.send_signal(number)
+    assert process.communicate(timeout=30)[0] == ""
+    assert process.returncode == 128 + number
+    assert list(jobtop.home.iterdir()) == []
+    wait_for(lambda: not os.path.exists(f"/proc/{job}"))
+
+
+def test_the_loads_know_nothing_of_jobtop() -> None:
+    tree = ast.parse(Path(LOADS).read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_file_systems_in_memory_are_told_from_disks() -> None:
+    mountinfo = (
+        "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+        "23 22 0:24 / /tmp rw shared:2 - tmpfs tmpfs rw,size=4k\n"
+    )
+    assert memory_devices(mountinfo) == {"0:24"}
