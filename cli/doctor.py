@@ -91,7 +91,8 @@ def history(paths: StatePaths) -> Finding:
         meaning = f"{paths.store} can only be read: jobs are recorded beside it"
         return Finding("history", State.FAILS, meaning, f"chmod u+w {paths.store}")
     checked = "sound" if found.is_sound else "too large to check in a few seconds"
-    words = f"{found.jobs} jobs in {format_bytes(found.size_bytes)}, version {found.version}, {checked}, {where}"
+    jobs = f"{found.jobs} job{'' if found.jobs == 1 else 's'}"
+    words = f"{jobs} in {format_bytes(found.size_bytes)}, version {found.version}, {checked}, {where}"
     return Finding("history", State.WORKS, words)
 
 

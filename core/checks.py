@@ -268,9 +268,12 @@ def own_memory(machine: Machine, kind: str, made: cgroup.JobCgroup, has_memory: 
     meaning = f"{parent} does not pass the memory controller on"
     if machine.uid != 0:
         return Finding(name, State.FAILS, meaning, SCOPE if machine.has_user_manager else None)
+    # The root of the whole tree has no cgroup.events, and may have processes beside controllers for its children.
+    if not os.path.exists(f"{parent}/cgroup.events"):
+        return Finding(name, State.FAILS, meaning, f"echo +memory > {parent}/cgroup.subtree_control")
     remedy = (
-        f"mkdir {parent}/shell; for p in $(cat {parent}/cgroup.procs); do echo $p > {parent}/shell/cgroup.procs; done;"
-        f" echo +memory > {parent}/cgroup.subtree_control"
+        f"D={parent}; mkdir $D/shell; for p in $(cat $D/cgroup.procs); do echo $p > $D/shell/cgroup.procs; done"
+        " 2>/dev/null; echo +memory > $D/cgroup.subtree_control"
     )
     return Finding(name, State.FAILS, meaning, remedy)
 

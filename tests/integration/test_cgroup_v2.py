@@ -1,0 +1,84 @@
+"""A job's own cgroup on a machine with nothing but version 2, booted once for all of these tests."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import ROOT
+from uml import boot
+from unprivileged import Installation
+
+MEBIBYTE = 1024 * 1024
+Answers = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def guest(
+    root: None, uml_kernel: Path, unprivileged_installation: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Answers:
+    """What happened there: see guest_v2.py."""
+    command = [sys.executable, str(ROOT / "tests/guest_v2.py"), unprivileged_installation.python]
+    env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    shared = [unprivileged_installation.homes.parent]
+    printed = boot(uml_kernel, tmp_path_factory.mktemp("uml"), command, env, shared, deadline=110)
+    try:
+        answers: Answers = json.loads(printed.splitlines()[-1])
+    except (ValueError, IndexError):
+        pytest.fail(f"the machine answered: {printed[-3000:]}")
+    return answers
+
+
+def test_cpu_and_memory_come_from_the_cgroup_even_where_sigchld_is_ignored(guest: Answers) -> None:
+    job = guest["unwaited"]
+    assert job["returncode"] == 0, job
+    assert job["sources"]["cpu"] == "cgroup"
+    assert job["resource_usage"]["cpu_total_seconds"] > 0.5
+    assert not any(entry.startswith("cpu:") for entry in job["incomplete"])
+    assert any(entry.startswith("memory_peak:") for entry in job["incomplete"])
+    assert 24 * MEBIBYTE < job["resource_usage"]["memory_cgroup_peak_bytes"] < 60 * MEBIBYTE
+    assert job["left"] == []
+
+
+def test_an_oom_kill_below_a_limited_parent_is_told(guest: Answers) -> None:
+    job = guest["hog"]
+    assert job["returncode"] == 137, job
+    assert job["reason"] == "killed by SIGKILL: the kernel's OOM killer, oom_kill +1"
+    assert job["flags"] == ["oom_killed"]
+    assert job["resource_usage"]["memory_cgroup_peak_bytes"] <= 64 * MEBIBYTE
+    assert job["left"] == []
+
+
+def test_what_the_cgroup_of_a_killed_shim_counted_is_kept_and_the_cgroup_goes(guest: Answers) -> None:
+    orphan = guest["orphan"]
+    assert orphan["job"]["status"] == "lost"
+    assert orphan["job"]["sources"] == {"cpu": "cgroup"}
+    assert orphan["job"]["resource_usage"]["cpu_total_seconds"] > 0
+    assert orphan["job"]["resource_usage"]["memory_cgroup_peak_bytes"] > 0
+    assert not orphan["shim_inside"]
+    assert orphan["stayed_while_populated"]
+    assert orphan["left"] == []
+
+
+def test_the_remedy_for_a_missing_memory_controller_is_one(guest: Answers) -> None:
+    assert guest["without_memory"]["state"] == "fails"
+    assert guest["unwaited"]["sources"]["oom_kills"] == "cgroup"
+
+
+def test_the_remedy_for_a_container_is_one(guest: Answers) -> None:
+    container = guest["container"]
+    assert container["before"]["state"] == "fails", container
+    assert container["remedy"] == ""
+    assert container["after"]["state"] == "works"
+
+
+def test_a_user_with_a_delegated_part_of_the_tree_gets_everything(guest: Answers) -> None:
+    delegated = guest["delegated"]
+    assert delegated["job"]["user"] != "root"
+    assert delegated["job"]["sources"]["cpu"] == delegated["job"]["sources"]["oom_kills"] == "cgroup"
+    assert delegated["job"]["left"] == []
+    states = {name: finding["state"] for name, finding in delegated["findings"].items()}
+    assert states["own cgroup"] == states["cgroup memory"] == states["OOM evidence"] == "works"
