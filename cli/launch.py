@@ -11,8 +11,7 @@ from contextlib import suppress
 from jobtop.cli.app import App, current_directory
 from jobtop.cli.options import read_run
 from jobtop.core import evidence
-from jobtop.core.clock import cpus_allowed
-from jobtop.core.collectors.proc import identify
+from jobtop.core.collectors.proc import cpus_allowed, identify
 from jobtop.core.errors import BadValue, ExitCode, StartError, StoreUnavailable
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal

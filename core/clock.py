@@ -1,6 +1,5 @@
-"""Moments as text, and how many CPUs there are to wait for."""
+"""Moments as text."""
 
-import os
 from datetime import UTC, datetime
 
 
@@ -19,10 +18,3 @@ def from_iso(text: str | None) -> float | None:
 def local(moment: float | None) -> str:
     """Seconds since the epoch as a person at this machine reads a clock."""
     return "–" if moment is None else datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def cpus_allowed() -> int:
-    """How many CPUs this process may run on, whatever the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -7,6 +7,7 @@ import _signal  # type: ignore[import-not-found]
 import errno
 import os
 
+HAS_PROC = os.path.isdir("/proc/self")
 FORWARDED = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 )
@@ -61,12 +62,29 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def parents() -> "list[tuple[int, int]]":
+    """Every process and its parent: for kernels without `children` files, and by `ps` for systems without /proc."""
+    if HAS_PROC:
+        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+        return [(pid, int(fields[1])) for pid in pids if len(fields := stat_fields(pid)) > 1]
+    reader, writer = os.pipe()
+    ps = os.posix_spawnp(
+        "ps", ["ps", "-axo", "pid=,ppid="], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)]
+    )
+    os.close(writer)
+    text = b""
+    while part := os.read(reader, 65536):
+        text += part
+    os.close(reader)
+    os.waitpid(ps, 0)
+    return [(int(row[0]), int(row[1])) for row in map(bytes.split, text.splitlines()) if int(row[0]) != ps]
+
+
 def scanned_descendants(root: int) -> list[int]:
-    """Descendants by one pass over /proc, for kernels without `children` files."""
+    """Descendants by one look at all processes."""
     below: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and len(fields := stat_fields(int(entry))) > 1:
-            below.setdefault(int(fields[1]), []).append(int(entry))
+    for pid, parent in parents():
+        below.setdefault(parent, []).append(pid)
     order = [root]
     for pid in order:
         order.extend(below.get(pid, ()))
@@ -75,8 +93,6 @@ def scanned_descendants(root: int) -> list[int]:
 
 def descendants(root: int) -> list[int]:
     """Everything below a process, parents before children."""
-    if not os.path.isdir("/proc"):
-        return []
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return scanned_descendants(root)
     order, known = [root], {root}
@@ -103,7 +119,7 @@ def signal_descendants(root: int, number: int) -> "list[tuple[int, str]]":
             held = None
         try:
             fields = stat_fields(pid)
-            if len(fields) < 2 or int(fields[1]) not in ours or fields[0] in "ZX":
+            if HAS_PROC and (len(fields) < 2 or int(fields[1]) not in ours or fields[0] in "ZX"):
                 continue
             if held is None:
                 os.kill(pid, number)

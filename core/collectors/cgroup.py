@@ -53,10 +53,18 @@ class Reading:
 
 
 def hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
-    """The trees whose counters are useful: v2, v1 memory, and v1 cpuacct if it has no `cpu` beside it.
+    """The trees whose counters are useful to a job of its own: v2, v1 memory, and v1 cpuacct without `cpu` beside it.
 
     A new cgroup in a `cpu` hierarchy would change how the job is scheduled against everything else.
     """
+    found = {tree.kind: tree for tree in all_hierarchies(proc) if tree.kind in EVIDENCE}
+    if "v2" in found:
+        found.pop("cpuacct", None)
+    return list(found.values())
+
+
+def all_hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
+    """Every mounted tree we know the use of, and where we are in it."""
     own_paths = {}
     for line in read_text(f"{proc}/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -77,9 +85,20 @@ def hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
         if kind and own is not None and kind not in found:
             inside = own if root == "/" else own.removeprefix(root)
             found[kind] = Hierarchy(kind, mount, "" if inside == "/" else inside)
-    if "v2" in found:
-        found.pop("cpuacct", None)
     return list(found.values())
+
+
+def cpu_quota(proc: str = "/proc/self") -> float | None:
+    """How many CPUs' worth of time the cgroups around us may use; None: as much as there is."""
+    quotas = []
+    for tree in all_hierarchies(proc):
+        here = tree.own
+        while tree.kind in ("v2", "cpu"):
+            quotas.append(_quota(tree.mount + here))
+            if not here:
+                break
+            here = here.rpartition("/")[0]
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def make(job_id: str, proc: str = "/proc/self") -> JobCgroup:
@@ -193,11 +212,20 @@ def _is_limited(directory: str) -> bool:
     return any(read_text(f"{directory}/{name}").strip() not in unlimited for name in V2_LIMITS)
 
 
+def _quota(directory: str) -> float | None:
+    words = read_text(f"{directory}/cpu.max").split()
+    if not words:
+        words = [read_text(f"{directory}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    if len(words) != 2 or not all(word.isdigit() for word in words):  # "max" and -1 are no limit
+        return None
+    return int(words[0]) / int(words[1])
+
+
 def _v1_kind(controllers: str) -> str | None:
     names = _words(controllers)
     if "memory" in names:
         return "memory"
-    return "cpuacct" if "cpuacct" in names and "cpu" not in names else None
+    return "cpu" if "cpu" in names else "cpuacct" if "cpuacct" in names else None
 
 
 def _words(text: str) -> set[str]:

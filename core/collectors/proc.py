@@ -3,8 +3,9 @@
 import os
 import signal
 
+from jobtop.core.collectors.cgroup import cpu_quota
 from jobtop.core.model import Identity
-from jobtop.core.procfs import boot_id, signal_descendants, start_ticks, stat_fields
+from jobtop.core.procfs import HAS_PROC, boot_id, signal_descendants, start_ticks, stat_fields
 
 
 def identify(pid: int) -> Identity:
@@ -16,7 +17,7 @@ def is_alive(who: Identity) -> bool:
     """Whether this very process still runs; a zombie is dead."""
     if who.boot != boot_id():
         return False
-    if not os.path.isdir("/proc/self"):
+    if not HAS_PROC:
         return _answers(who.pid)
     fields = stat_fields(who.pid)
     return len(fields) > 19 and int(fields[19]) == who.start and fields[0] not in "ZX"
@@ -56,3 +57,9 @@ def _answers(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def cpus_allowed() -> float:
+    """How many CPUs we may use by affinity and by quota, whatever the machine has."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(count, cpu_quota() or count)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobtop.core.clock import cpus_allowed
+from jobtop.core.collectors.proc import cpus_allowed
 from jobtop.core.model import Job
 from jobtop.core.procfs import read_text
 from jobtop.core.truth.cases import LOADS, Case
@@ -84,7 +84,7 @@ class Suite:
     def _run_all(self, cases: Sequence[Case], without_cgroup: bool) -> list[Result]:
         self.total += len(cases)
         found: dict[str, list[Finding]] = {}
-        for alone, workers in ((True, 1), (False, min(2, cpus_allowed()))):
+        for alone, workers in ((True, 1), (False, 2)):
             batch = [case for case in cases if case.alone is alone]
             with ThreadPoolExecutor(workers) as pool:
                 futures = {pool.submit(self._examine, case, without_cgroup): case.name for case in batch}
