@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobtop.core.collectors.proc import cpus_allowed
 from jobtop.core.model import Job
 from jobtop.core.procfs import read_text
 from jobtop.core.truth.cases import LOADS, Case
