@@ -80,7 +80,7 @@ class App:
         return self.paths.store.exists() or self.paths.unrecorded.is_dir()
 
     def _reconciled_jobs(self) -> Jobs:
-        from jobtop.store.database import open_to_write, repair
+        from jobtop.store.database import open_repaired, open_to_write
         from jobtop.store.jobs import Jobs
         from jobtop.store.reconcile import reconcile
 
@@ -90,8 +90,7 @@ class App:
             reconcile(Jobs(database), self.paths)
         except StoreDamaged:
             database.close()
-            repair(self.paths)
-            database = open_to_write(self.paths, network)
+            database = open_repaired(self.paths, network)
             reconcile(Jobs(database), self.paths)
         if database.notice:
             self.warn(database.notice)

@@ -30,7 +30,11 @@ F_SETPIPE_SZ = 1031
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
 RUSAGE_KEYS = ("utime", "stime", "minflt", "majflt", "inblock", "oublock", "nvcsw", "nivcsw")
-CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS, CENSUS_COST_RATIO = 0.004, 2.0, 200
+CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
+CENSUS_COST_RATIO, CENSUS_STABLE_COST_RATIO = (
+    40,
+    200,
+)  # a look may cost 1/40 of the time while there is news, else 1/200
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -301,10 +305,9 @@ class Shim:
             self.totals[index] += getattr(usage, "ru_" + key)
         self.maxrss_kib = max(self.maxrss_kib, usage.ru_maxrss)
         self.reaped += 1
-        if pid in self.alive:
-            self.alive.discard(pid)
-        else:
+        if pid not in self.alive:
             self.seen += 1
+        self.alive.discard(pid)
         if pid == self.main:
             self.main_status = status
             self.end = now()
@@ -322,9 +325,10 @@ class Shim:
             self.kill_seconds = min(self.kill_seconds * 2, 1.0)
             self.kill_at = moment + self.kill_seconds
         if moment >= self.next_census:
-            self.census()
-            finished = time.monotonic()
-            self.next_census = finished + max(self.census_seconds, (finished - moment) * CENSUS_COST_RATIO)
+            began = time.process_time()
+            ratio = CENSUS_COST_RATIO if self.census() else CENSUS_STABLE_COST_RATIO
+            wait = max(self.census_seconds, (time.process_time() - began) * ratio)
+            self.next_census = time.monotonic() + wait
             self.census_seconds = min(self.census_seconds * 2, CENSUS_LAST_SECONDS)
         if moment >= self.next_mark:
             self.mark()
@@ -350,22 +354,23 @@ class Shim:
             self.report(final=False)
         self.reported = True
 
-    def census(self) -> None:
-        """Look at the living: marks the kernel does not carry into a parent's totals."""
+    def census(self) -> bool:
+        """Look at the living, for what the kernel does not carry into a parent's totals; True if there is news."""
         members = descendants(self.pid)
-        fresh, threads = [pid for pid in members if pid not in self.alive], 0
+        fresh, threads = set(members) - self.alive, 0
         for pid in members:
             text = read_text(f"/proc/{pid}/status")
             self.note_sigchld(pid, text)
             self.hwm_kib = max(self.hwm_kib, value_in(text, "VmHWM:"))
             threads += value_in(text, "Threads:")
-        for pid in fresh[:64]:
-            self.hold_io(pid)
-        self.seen += len(fresh)
         self.alive = set(members)
         for pid in [pid for pid in self.io_fds if pid not in self.alive and pid != self.main]:
             os.close(self.io_fds.pop(pid))
+        for pid in fresh:
+            self.hold_io(pid)
+        self.seen += len(fresh)
         self.peak, self.threads = max(self.peak, len(members)), max(self.threads, threads)
+        return bool(fresh)
 
     def note_sigchld(self, pid: int, status: str) -> None:
         """A process that ignores SIGCHLD makes the kernel throw its children's times away."""

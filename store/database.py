@@ -74,11 +74,16 @@ def open_to_write(paths: StatePaths, network: bool | None = None) -> Database:
     except OSError as error:
         raise StoreUnavailable(f"{paths.root}: {os.strerror(error.errno or 0)}") from error
     except StoreDamaged:
-        aside = repair(paths)
-        database = _open_current(paths, network)
-        if aside is not None:
-            database.notice = f"{paths.store} was damaged: it is kept as {aside.name}, and a new history was begun"
-        return database
+        return open_repaired(paths, network)
+
+
+def open_repaired(paths: StatePaths, network: bool | None = None) -> Database:
+    """The store after damage was met: if it fails its check it is set aside, a new one is begun, and that is said."""
+    aside = repair(paths)
+    database = _open_current(paths, network)
+    if aside is not None:
+        database.notice = f"{paths.store} was damaged: it is kept as {aside.name}, and a new history was begun"
+    return database
 
 
 def open_to_read(path: Path) -> Database:

@@ -1,5 +1,7 @@
 """Bring the store up to what shims left: any verb that opens its own host's store does this first."""
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Iterable
@@ -8,11 +10,15 @@ from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.evidence import Facts
-from jobtop.core.model import ENDS, Job, Status
+from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
 from jobtop.store.jobs import Event, Jobs, event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 VANISHED = "its supervisor vanished (killed, or the machine went down), so its end is not known"
 START_SECONDS = 10.0  # a shim that was told its job has left `started` by then
@@ -38,22 +44,22 @@ def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
 def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     """The job as it stands by what its shim left and whether it lives."""
     directory = paths.job(job.id)
+    begun = read_facts(directory / "started", "subreaper")
+    started = evidence.started(begun) if begun is not None else None
+    # Asked before `ended` is read: a shim that is gone by now has written it if it ever will.
+    alive = started is not None and is_alive(started.shim)
     ended = read_facts(directory / "ended", "own_rss")
+    if started is not None and job.shim is None:
+        job = jobs.change(job.id, lambda row: (evidence.begin(row, started), ()))
     if ended is not None:
-        if job.status.ended and not ended.integer("final") and shim_lives(job):
-            return job
-        return finish(jobs, paths, job, ended)
+        settled = ended.integer("final") == 1 or not alive
+        return finish(jobs, paths, job, ended, settled) if settled or not job.status.ended else job
+    if alive:
+        return job
     if job.status in ENDS - {Status.LOST}:
         return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
-    begun = read_facts(directory / "started", "subreaper")
-    if begun is not None:
-        started = evidence.started(begun)
-        if is_alive(started.shim):
-            return job if job.pid is not None else jobs.change(job.id, lambda row: (evidence.begin(row, started), ()))
-        # The shim may have written its last words between our two looks.
-        if (ended := read_facts(directory / "ended", "own_rss")) is not None:
-            return finish(jobs, paths, job, ended)
-        return lose(jobs, evidence.begin(job, started), started)
+    if started is not None:
+        return lose(jobs, job, started)
     if time.time() - (job.submitted_at or 0) < START_SECONDS:
         return job
     cgroup.discard(cgroup.possible_directories(job.id))
@@ -61,13 +67,13 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     return jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
 
 
-def finish(jobs: Jobs, paths: StatePaths, job: Job, ended: Facts) -> Job:
+def finish(jobs: Jobs, paths: StatePaths, job: Job, ended: Facts, settled: bool | None = None) -> Job:
     """Keep how a job ended, what it used, and where its output was when."""
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         done = evidence.conclude(row, ended)
-        if ended.integer("final") == 0 and not shim_lives(done):
-            done = replace(done, settled=True)
+        if settled is not None:
+            done = replace(done, settled=settled)
         return done, end_events(row, done)
 
     done = jobs.change(job.id, concluded)
@@ -105,14 +111,43 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
         return
     for file in sorted(paths.unrecorded.glob("*.json")):
         try:
-            job = Job.from_json(json.loads(file.read_text()))
+            job = from_beside(json.loads(file.read_text()))
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if job.host != paths.host:
             continue
-        if not jobs.has(job.id):
+        if jobs.has(job.id):
+            jobs.change(job.id, lambda row, job=job: _ended_by(row, job))  # type: ignore[misc]
+        else:
             jobs.insert(replace(job, seq=None), event("recorded_late"))
         file.unlink(missing_ok=True)
+
+
+def beside(job: Job) -> dict[str, object]:
+    """A job as it is kept when the store cannot be written: its record, and what only we need."""
+    asked, shim = job.stop_request, job.shim
+    return job.to_json() | {
+        "shim": [shim.boot, shim.pid, shim.start] if shim else None,
+        "stop_request": [asked.by, asked.at] if asked else None,
+        "grace_seconds": job.grace_seconds,
+    }
+
+
+def from_beside(shape: dict[str, Any]) -> Job:
+    """The inverse of `beside`."""
+    shim, asked = shape.pop("shim", None), shape.pop("stop_request", None)
+    return replace(
+        Job.from_json(shape),
+        shim=Identity(*shim) if shim else None,
+        stop_request=StopRequest(*asked) if asked else None,
+    )
+
+
+def _ended_by(row: Job, job: Job) -> tuple[Job, Iterable[Event]]:
+    """A row the store could not be told the end of."""
+    if row.status.ended or not job.status.ended:
+        return row, ()
+    return replace(job, seq=row.seq), (event("recorded_late"),)
 
 
 def read_facts(path: object, last: str) -> Facts | None:
@@ -131,10 +166,6 @@ def read_marks(paths: StatePaths, job_id: str) -> list[tuple[float, int, int | N
         except (ValueError, IndexError):  # the last line, if it broke off
             continue
     return marks
-
-
-def shim_lives(job: Job) -> bool:
-    return job.shim is not None and is_alive(job.shim)
 
 
 def paused_or_running(job: Job, paused: bool) -> tuple[Job, tuple[Event, ...]]:

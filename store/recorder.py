@@ -14,7 +14,7 @@ from jobtop.core.model import Job, JobSpec, StopRequest
 from jobtop.core.paths import StatePaths, make_private_dir
 from jobtop.core.record import replace
 from jobtop.store import reconcile
-from jobtop.store.database import open_to_write, repair
+from jobtop.store.database import open_repaired, open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 
 TYPE_CHECKING = False
@@ -105,8 +105,7 @@ class Recorder:
             self.job = Jobs(database).insert(self.job, event("submitted"))
         except StoreDamaged:
             database.close()
-            repair(self.paths)
-            database = open_to_write(self.paths, self.network)
+            database = open_repaired(self.paths, self.network)
             self.job = Jobs(database).insert(self.job, event("submitted"))
         if database.notice:
             self.warn(database.notice)
@@ -130,7 +129,7 @@ class Recorder:
             return
         try:
             make_private_dir(self.paths.unrecorded)
-            write_private(str(self.paths.unrecorded / f"{self.job.id}.json"), json.dumps(self.job.to_json()))
+            write_private(str(self.paths.unrecorded / f"{self.job.id}.json"), json.dumps(reconcile.beside(self.job)))
         except OSError as error:
             self.warn(f"the record of this job cannot be kept: {os.strerror(error.errno or 0)}")
 
