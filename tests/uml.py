@@ -64,8 +64,8 @@ def main(scratch: str) -> None:
         for path in order["shared"]:
             mount("hostfs", path, path)
         with open(f"{scratch}/printed", "w") as output:
-            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
-            subprocess.run(order["command"], env=order["env"], cwd="/tmp", **streams)
+            null = subprocess.DEVNULL
+            subprocess.run(order["command"], env=order["env"], cwd="/tmp", stdin=null, stdout=output, stderr=output)
     except Exception:  # noqa: BLE001 - init must not end: the kernel would panic
         traceback.print_exc()
     os.sync()
