@@ -77,7 +77,7 @@ class App:
 
     def has_store(self) -> bool:
         """Whether anything was ever recorded here."""
-        return self.paths.store.exists() or self.paths.unrecorded.is_dir()
+        return os.path.exists(self.paths.store) or os.path.isdir(self.paths.unrecorded)
 
     def _reconciled_jobs(self) -> Jobs:
         from jobtop.store.database import open_repaired, open_to_write

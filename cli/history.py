@@ -13,6 +13,7 @@ from jobtop.core.clock import local
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_bytes, format_duration
 
+STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
     Column("ID"),
     Column("NAME", widest=32),
@@ -29,9 +30,7 @@ COLUMNS = (
 @click.option("--limit", type=click.IntRange(1, 10**9), default=10, metavar="N", help="How many; 10 by default.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--tool", metavar="T", help="Only jobs of this tool.")
-@click.option(
-    "--status", "statuses", multiple=True, type=click.Choice(list(Status)), help="Only these; may be repeated."
-)
+@click.option("--status", "statuses", multiple=True, type=STATUSES, help="Only these; may be repeated.")
 @click.option("--name", metavar="GLOB", help="Only jobs whose name fits, such as 'train*'.")
 @click.option("--tag", metavar="K[=V]", help="Only jobs with this tag.")
 @click.option("--since", type=Duration(), help="Only jobs begun within this time, such as 7d.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -68,6 +69,10 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     conclude(app, job, options["record"], options["quiet"])
     recorder.close()
     told = foreground.told_to_stop(ended_at)
+    if told == signal.SIGINT and os.isatty(2):
+        # A shell goes on with its loop or list unless what it ran died of the Ctrl-C.
+        signal.signal(told, signal.SIG_DFL)
+        os.kill(os.getpid(), told)
     return 128 + told if told is not None else exit_code(job, heard)
 
 

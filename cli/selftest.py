@@ -47,8 +47,9 @@ def selftest(app: App, names: tuple[str, ...], listing: bool, style: str) -> int
     results = run(cases, app.sets)
     seconds = time.monotonic() - begun
     if style == "table":
-        print(table(COLUMNS, (row(result) for result in results if is_worth_a_row(result))))
-        print(f"\n{count_words(results)} in {format_duration(seconds)}")
+        listed = [result for result in results if is_worth_a_row(result)]
+        print(table(COLUMNS, map(row, listed)))
+        print(f"\n{count_words(results, len(results) - len(listed))}, in {format_duration(seconds)}")
     elif style == "json":
         print_shapes(style, [whole(results, seconds)], single=True)
     else:
@@ -111,9 +112,10 @@ def counted(results: Sequence[Result], verdict: Verdict) -> int:
     return sum(result.finding.verdict is verdict for result in results)
 
 
-def count_words(results: Sequence[Result]) -> str:
+def count_words(results: Sequence[Result], unlisted: int) -> str:
     passed, failed, skipped = (counted(results, verdict) for verdict in Verdict)
     words = f"{passed} of {passed + failed} right"
+    words += f", {unlisted} of them exit codes that are not listed" if unlisted else ""
     return words + (f", {skipped} skipped" if skipped else "")
 
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from jobtop.core.evidence import Facts
 from jobtop.core.procfs import FORWARDED, signal_descendants
@@ -33,6 +34,7 @@ class Foreground:
         self.supervisor, self.grace_seconds = supervisor, grace_seconds
         self.on_stop, self.on_pause = on_stop, on_pause
         self.told: list[tuple[int, float]] = []
+        self.stopping = False
         self.typed = b""
         self.typing = False
 
@@ -57,8 +59,8 @@ class Foreground:
 
     def told_to_stop(self, ended_at: float) -> int | None:
         """The signal we were told to stop by, if the job's end followed from it."""
-        for number, moment in reversed(self.told):
-            if number == signal.SIGTERM or ended_at - moment <= self.grace_seconds:
+        for number, moment in self.told:
+            if self.stopping or ended_at - moment <= self.grace_seconds:
                 return number
         return None
 
@@ -104,17 +106,14 @@ class Foreground:
             self._pass(number)
 
     def _stop(self, number: int) -> None:
-        """First as it came; again within the grace: TERM, grace, KILL; once more: KILL now."""
+        """First as it came; again within the grace: TERM, grace, KILL. A shim told TERM twice kills at once."""
         moment = time.time()
-        recent = [at for _, at in self.told if moment - at <= self.grace_seconds]
+        again = any(moment - at <= self.grace_seconds for _, at in self.told)
         self.told.append((number, moment))
-        if len(recent) >= 2 or (recent and number == signal.SIGTERM):
-            signal_descendants(self.supervisor.pid, signal.SIGKILL)
-        elif recent:
+        if again and not self.stopping:
             say("stopping the job; once more kills it")
-            self._pass(signal.SIGTERM)
-        else:
-            self._pass(number)
+        self.stopping |= again or number == signal.SIGTERM
+        self._pass(signal.SIGTERM if self.stopping else number)
         self.on_stop(number)
 
     def _pass(self, number: int) -> None:
@@ -179,7 +178,8 @@ class terminal_for:  # noqa: N801 - used as a context manager
         if self.before is not None:
             import termios
 
-            termios.tcsetattr(0, termios.TCSADRAIN, self.before)
+            with suppress(OSError, termios.error):  # EIO: the terminal is gone
+                termios.tcsetattr(0, termios.TCSADRAIN, self.before)
 
 
 def open_terminal() -> Terminal:

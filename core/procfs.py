@@ -7,6 +7,7 @@ import _signal  # type: ignore[import-not-found]
 import errno
 import os
 
+SHIM_NAME = "jobtop-shim"
 HAS_PROC = os.path.isdir("/proc/self")
 FORWARDED = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
@@ -104,13 +105,34 @@ def descendants(root: int) -> list[int]:
     return order[1:]
 
 
-def signal_descendants(root: int, number: int) -> "list[tuple[int, str]]":
-    """Signal everything below a process, each held by a pidfd and checked to be still below it; who got it."""
+def name_of(pid: int) -> str:
+    """The name the kernel knows a process by."""
+    return read_text(f"/proc/{pid}/comm").rstrip("\n")
+
+
+def audience(root: int, number: int) -> "list[int]":
+    """Whom below a shim a signal is for, when some of them are jobs of their own with a shim of their own.
+
+    What asks goes to the inner `run`, or to the inner shim if that one is alone, and they pass it on: nobody hears it
+    twice. KILL spares inner shims while there is anybody else, so that they can still record how their jobs ended.
+    """
     members = descendants(root)
-    ours = {root, *members}
+    inner = [pid for pid in members if name_of(pid) == SHIM_NAME]
+    if not inner or number in (_signal.SIGSTOP, _signal.SIGCONT):
+        return members
+    if number == _signal.SIGKILL:
+        return [pid for pid in members if pid not in inner] or members
+    alone = set(children(root))
+    spared = {pid for shim in inner for pid in descendants(shim)} | {pid for pid in inner if pid not in alone}
+    return [pid for pid in members if pid not in spared]
+
+
+def signal_descendants(root: int, number: int) -> "list[tuple[int, str]]":
+    """Signal everything below a shim, each held by a pidfd and checked to be still below it; who got it."""
+    ours = {root, *descendants(root)}
     reached = []
-    for pid in members:
-        name = read_text(f"/proc/{pid}/comm").rstrip("\n")
+    for pid in audience(root, number):
+        name = name_of(pid)
         try:
             held = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
         except OSError as error:

@@ -52,7 +52,7 @@ class Supervisor:
         prelude = marshal.dumps((cgroup.own_procs(), cgroup.possible_directories(self.job_id)))
         numbers = (spec_read, status_write, len(code), len(prelude))
         arguments = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *map(str, numbers)]
-        self.pid = os.posix_spawn(sys.executable, arguments, os.environ)
+        self.pid = spawn(arguments)
         for fd in passed:
             os.set_inheritable(fd, False)
         os.close(spec_read)
@@ -117,6 +117,14 @@ class Supervisor:
             "evidence": evidence,
             "oom_before": cgroup.oom_count(read_text(around)) if around else None,
         }
+
+
+def spawn(arguments: list[str]) -> int:
+    """Execute in a session of its own from the first moment on, if the system can: no Ctrl-C is meant for a shim."""
+    try:
+        return os.posix_spawn(arguments[0], arguments, os.environ, setsid=True)
+    except NotImplementedError:
+        return os.posix_spawn(arguments[0], arguments, os.environ)
 
 
 def new_id() -> str:

@@ -15,7 +15,16 @@ import select
 import sys
 import time
 
-from jobtop.core.procfs import FORWARDED, descendants, read_text, signal_descendants, start_ticks, value_in, word_in
+from jobtop.core.procfs import (
+    FORWARDED,
+    SHIM_NAME,
+    descendants,
+    read_text,
+    signal_descendants,
+    start_ticks,
+    value_in,
+    word_in,
+)
 from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
 
 TYPE_CHECKING = False
@@ -336,10 +345,12 @@ class Shim:
             self.next_mark = moment + next(step for until, step in MARK_SECONDS if age < until)
 
     def stop(self, cause: str) -> None:
-        """TERM to all, and after the grace KILL to all until none is left."""
-        if self.stop_cause is None:
-            self.stop_cause = cause
-            self.kill_at = time.monotonic() + self.spec["grace"]
+        """TERM to all, and after the grace, or when told again, KILL to all until none is left."""
+        if self.stop_cause is not None:
+            self.kill_at = time.monotonic()
+            return
+        self.stop_cause = cause
+        self.kill_at = time.monotonic() + self.spec["grace"]
         signal_descendants(self.pid, _signal.SIGTERM)
         signal_descendants(self.pid, _signal.SIGCONT)
 
@@ -518,6 +529,16 @@ def keep(path: str, text: bytes) -> None:
         complain(f"cannot keep the end of this job in {path}: {os.strerror(error.errno or 0)}")
 
 
+def rename(name: str) -> None:
+    """Be known to ps and to outer shims by this name."""
+    try:
+        fd = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
+        write_all(fd, name.encode())
+        os.close(fd)
+    except OSError:
+        return
+
+
 def join_cgroup(procs: str) -> bool:
     try:
         fd = os.open(procs, os.O_WRONLY | os.O_CLOEXEC)
@@ -529,8 +550,10 @@ def join_cgroup(procs: str) -> bool:
 
 
 def remove_cgroups(directories: "list[str]") -> None:
-    """Remove the job's own cgroups; a dying task may hold one for a moment."""
+    """Remove the job's own cgroups and those of jobs inside it; a dying task may hold one for a moment."""
     for directory in directories:
+        inner = os.listdir(directory) if os.path.isdir(directory) else []
+        remove_cgroups([os.path.join(directory, name) for name in inner if name.startswith("jobtop-")])
         for _ in range(100):
             try:
                 os.rmdir(directory)
@@ -570,7 +593,9 @@ def catch_signals() -> int:
 
 
 def main(arguments: list[str]) -> None:
-    os.setsid()
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    rename(SHIM_NAME)
     order_fd, status_fd, _, prelude_bytes = map(int, arguments)
     procs, possible_cgroups = marshal.loads(read_exactly(order_fd, prelude_bytes))
     # The first move between cgroups in a while waits for an RCU grace period, 20 ms: better now, while the store opens.

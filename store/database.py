@@ -5,7 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jobtop.core.errors import StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
@@ -70,6 +70,8 @@ def open_to_write(paths: StatePaths, network: bool | None = None) -> Database:
     """The store of this host, made or migrated if need be; a damaged one is set aside, never thrown away."""
     try:
         make_private_dir(paths.root)
+        if os.path.exists(_suspicion(paths.store)):
+            return open_repaired(paths, network)
         return _open_current(paths, network)
     except OSError as error:
         raise StoreUnavailable(f"{paths.root}: {os.strerror(error.errno or 0)}") from error
@@ -130,8 +132,15 @@ def errors_named(path: Path) -> Iterator[None]:
 def _named(path: Path, error: sqlite3.Error) -> StoreError:
     code = _code(error)
     if code in DAMAGED:
-        return StoreDamaged(f"{path}: it is damaged ({error}); `jobtop run` sets it aside and begins anew")
+        with suppress(OSError):
+            os.close(os.open(_suspicion(path), os.O_CREAT | os.O_WRONLY, 0o600))
+        return StoreDamaged(f"{path}: it is damaged ({error}); the next call checks it and sets it aside if so")
     return StoreUnavailable(f"{path}: {REMEDIES.get(code, str(error))}")
+
+
+def _suspicion(path: Path) -> str:
+    """The mark that somebody met damage: whoever opens the store to write looks closely."""
+    return f"{path}.suspect"
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -210,6 +219,8 @@ def _lock(paths: StatePaths) -> Iterator[None]:
 def repair(paths: StatePaths) -> Path | None:
     """Set aside a store that fails its check a second time, under the lock; its new name, None if it was sound."""
     with _lock(paths):
+        with suppress(OSError):
+            os.unlink(_suspicion(paths.store))
         if _is_sound(paths.store):
             return None
         stamp, number = time.strftime("%Y%m%dT%H%M%S"), 0

@@ -42,7 +42,7 @@ class Recorder:
             directory.mkdir(mode=0o700)
             write_private(str(self.paths.spec(job.id)), json.dumps(spec.to_json()))
         except OSError as error:
-            if directory.is_dir():
+            if os.path.isdir(directory):
                 directory.rmdir()
             self.warn(f"nothing of this job can be kept in {self.paths.root}: {os.strerror(error.errno or 0)}")
             return

@@ -126,6 +126,8 @@ def discard(directories: Iterable[str]) -> bool:
     """Remove cgroups nobody lives in; False if somebody still does."""
     populated = False
     for directory in directories:
+        inner = os.listdir(directory) if os.path.isdir(directory) else []
+        populated |= not discard(f"{directory}/{name}" for name in inner if name.startswith(PREFIX))
         try:
             os.rmdir(directory)
         except OSError as error:
