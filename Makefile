@@ -26,10 +26,6 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
-$(VENV)/.installed-bench: $(VENV)/.installed
-	@$(PIP) -e '.[dev,bench]'
-	@touch $@
-
 run: $(VENV)/.installed
 	@mkdir -p build
 	$(BIN)/python -m jobtop run --name hello-jobtop --record build/hello-jobtop.json -- $(BIN)/python docs/examples/lively.py
@@ -62,7 +58,7 @@ cover: $(VENV)/.installed
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='core/*,store/*' --fail-under=90
 
-bench: $(VENV)/.installed-bench
+bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 soak: $(VENV)/.installed
