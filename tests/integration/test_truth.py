@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -308,6 +309,21 @@ def test_an_unknown_case_is_wrong_usage_and_names_the_nearest(jobtop: Jobtop) ->
     assert finished.stderr.count("\n") == 1
 
 
+def test_progress_is_shown_on_a_terminal(jobtop: Jobtop) -> None:
+    terminal, stderr = os.openpty()
+    command = jobtop.command("selftest", "--only", "exit-7", "--only", "exit-137", "--json")
+    finished = subprocess.run(
+        command, env=jobtop.env, cwd=jobtop.home, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
+    )
+    os.close(stderr)
+    with open(terminal, "rb", buffering=0) as shown:
+        progress = shown.read(65536).decode()
+    assert finished.returncode == 0
+    assert "0 of 2  exit 7" in progress
+    assert progress.endswith("\r\x1b[K")
+    assert json.loads(finished.stdout)["passed"] == 2
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_selftest_ends_its_jobs_and_leaves_nothing(jobtop: Jobtop, number: signal.Signals) -> None:
     process = jobtop.start("selftest", "--only", "two-threads", env={"TMPDIR": str(jobtop.home)})
@@ -321,6 +337,42 @@ def test_an_interrupted_selftest_ends_its_jobs_and_leaves_nothing(jobtop: Jobtop
     assert process.returncode == 128 + number
     assert list(jobtop.home.iterdir()) == []
     wait_for(lambda: not os.path.exists(f"/proc/{job}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "built"),
+    [
+        ("one-process", ("0.1",), Reference(1, 0.1)),
+        ("many-children", ("5", "0.02"), Reference(1, 0.1)),
+        ("nested-shells", ("0.1",), Reference(1, 0.1)),
+        ("two-threads", ("0.05",), Reference(1, 0.1)),
+        ("daemon", (str(32 * MIB), "0.1"), Reference(2, 0.1, 32 * MIB)),
+        ("orphans", ("2", "0.05"), Reference(3, 0.1)),
+        ("sigchld-ignored", ("2", "0.05"), Reference(3, 0.1)),
+        ("spike", (str(32 * MIB), "0.01"), Reference(1, 0.0, 32 * MIB)),
+        ("storage", (str(4 * MIB),), Reference(1, read_bytes=4 * MIB, written_bytes=4 * MIB)),
+        ("crowd", ("20", "0.01"), Reference(1, 0.1)),
+    ],
+)
+def test_a_load_by_itself_says_that_it_cost_what_it_was_built_to_cost(
+    tmp_path: Path, name: str, numbers: tuple[str, ...], built: Reference
+) -> None:
+    report = tmp_path / "report"
+    finished = subprocess.run([sys.executable, LOADS, report, name, *numbers], cwd=tmp_path, timeout=60)
+    said = wait_for(lambda: complete_report(report, built.processes), 30)
+    if said.skip:
+        require("disk", said.skip)
+    assert finished.returncode == (-signal.SIGKILL if name == "orphans" else 0)
+    assert said.cpu_seconds >= built.cpu_seconds
+    assert said.memory_bytes >= built.memory_bytes
+    assert (said.read_bytes or 0) >= (built.read_bytes or 0)
+    assert (said.written_bytes or 0) >= (built.written_bytes or 0)
+    assert list(tmp_path.iterdir()) == [report]
+
+
+def complete_report(report: Path, processes: int) -> Reference | None:
+    said = judge.read_reference(report.read_text())
+    return said if said.processes == processes else None
 
 
 def test_the_loads_know_nothing_of_jobtop() -> None:
