@@ -217,7 +217,7 @@ def test_only_a_cgroup_that_somebody_lives_in_resists_its_removal(cgroups: Path,
     assert not (cgroups / "lived-in").exists()
 
 
-CPU_STAT = "usage_usec 2000000\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 0\n"
+CPU_STAT = "usage_usec 3000000\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 0\n"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ CPU_STAT = "usage_usec 2000000\nuser_usec 1000000\nsystem_usec 500000\nnr_period
     [
         ({}, Reading()),
         ({"cpu.stat": ""}, Reading()),
-        ({"cpu.stat": CPU_STAT}, Reading(pytest.approx(4 / 3), pytest.approx(2 / 3))),
+        ({"cpu.stat": CPU_STAT}, Reading(2.0, 1.0)),
         ({"cpu.stat": "usage_usec 0\nuser_usec 0\nsystem_usec 0\n"}, Reading(0.0, 0.0)),
         ({"cpu.stat": "usage_usec 7000\nuser_usec 0\nsystem_usec 0\n"}, Reading(0.007, 0.0)),
         ({"memory.peak": "4096\n", "memory.events": "low 0\noom 3\noom_kill 2\n"}, Reading(None, None, 4096, 2)),
