@@ -28,11 +28,11 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 run: $(VENV)/.installed
 	@mkdir -p build
-	$(BIN)/python -m jobtop run --name hello-jobtop --record build/hello-jobtop.json -- $(BIN)/python docs/examples/lively.py
-	@echo
-	$(BIN)/python -m jobtop show $$($(BIN)/python -c 'import json; print(json.load(open("build/hello-jobtop.json"))["id"])')
-	@echo
-	$(BIN)/python -m jobtop history
+	@echo '$$ jobtop run --name hello-jobtop -- python docs/examples/lively.py'
+	@$(BIN)/jobtop run --name hello-jobtop --record build/hello-jobtop.json -- $(BIN)/python docs/examples/lively.py
+	@id=$$(sed -n 's/^  "id": "\(.\{8\}\).*/\1/p' build/hello-jobtop.json); \
+		printf '\n$$ jobtop show %s\n' $$id; $(BIN)/jobtop show $$id
+	@printf '\n$$ jobtop history\n'; $(BIN)/jobtop history
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -7,11 +7,11 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.output import Column, format_options, print_shapes, table
-from jobtop.cli.summary import GLYPHS
+from jobtop.cli.summary import GLYPHS, memory_peak
 from jobtop.cli.values import Duration
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Status
-from jobtop.core.units import format_bytes, format_duration
+from jobtop.core.units import format_duration
 
 STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
@@ -77,6 +77,6 @@ def row(job: Job) -> tuple[str, ...]:
         local(job.start_time or job.submitted_at),
         format_duration(job.duration_seconds if running is None else running),
         format_duration(job.usage.cpu_total_seconds),
-        format_bytes(job.usage.memory_peak_bytes),
+        memory_peak(job),
         ended or "–",
     )

@@ -57,7 +57,7 @@ def facts(job: Job) -> list[tuple[str, str]]:
         ("cpu", cpu_words(job)),
         ("memory", memory_words(job) + cgroup_words(job)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
-        ("calls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
+        ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
         ("faults", f"{number(usage.faults_major)} major, {number(usage.faults_minor)} minor"),
         ("switches", f"{number(usage.switches_voluntary)} voluntary, {number(usage.switches_involuntary)} forced"),
         ("processes", f"{number(usage.processes_seen)} seen, {number(usage.processes_peak)} at once"),

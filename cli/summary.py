@@ -47,10 +47,15 @@ def cpu_words(job: Job) -> str:
     return f"{format_duration(usage.cpu_total_seconds)} ({parts}), {share}"
 
 
+def memory_peak(job: Job) -> str:
+    """The peak, or what it was below where the job was too short and too small to be seen."""
+    bound = "≤ " if job.sources.get("memory_peak") == "rusage_floor" else ""
+    return bound + format_bytes(job.usage.memory_peak_bytes)
+
+
 def memory_words(job: Job) -> str:
     peak, asked = job.usage.memory_peak_bytes, job.limits.memory_bytes
-    at_most = "at most " if job.sources.get("memory_peak") == "rusage_floor" else ""
-    words = f"{at_most}{format_bytes(peak)} peak in one process" if peak is not None else "–"
+    words = f"{memory_peak(job)} peak in one process" if peak is not None else "–"
     if peak is not None and asked:
         words += f", {format_percent(peak / asked)} of {format_bytes(asked)} declared"
     return words

@@ -35,6 +35,10 @@ class Facts(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def note(self, key: str, value: object) -> None:
+        """Add what somebody else knows."""
+        self._rows[key] = [str(value)]
+
     def every(self, key: str) -> list[str]:
         return self._rows.get(key, [])
 
@@ -297,7 +301,8 @@ def _flags(job: Job, facts: Facts) -> tuple[str, ...]:
 
 
 def _monitor(job: Job, facts: Facts) -> Monitor:
-    return replace(job.monitor, cpu_seconds=facts.number("own_cpu"), rss_bytes=facts.integer("own_rss"))
+    cpu_seconds = facts.number("own_cpu") + float(facts.get("recorder_cpu", 0))
+    return replace(job.monitor, cpu_seconds=cpu_seconds, rss_bytes=facts.integer("own_rss"))
 
 
 def _ticks(text: str) -> int | None:

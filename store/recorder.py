@@ -74,8 +74,9 @@ class Recorder:
 
     def finish(self, ended: Facts | None) -> Job:
         """The finished record, kept if it can be; None: the shim was killed."""
-        if ended is not None and "complained" in ended:
-            self._warned = True
+        if ended is not None:
+            ended.note("recorder_cpu", time.process_time())
+            self._warned |= "complained" in ended
         if self.jobs is not None:
             try:
                 if ended is not None:
