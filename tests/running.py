@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -82,7 +82,8 @@ def running(
     """`jobtop run --external-id REFERENCE ARGS…`; whatever of it still lives at the end of the block is killed."""
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     command = [*prefix, *jobtop.command("run", "--external-id", reference, *args)]
-    process: subprocess.Popen[bytes] = subprocess.Popen(command, env=env or jobtop.env, cwd=jobtop.home, **streams)
+    started = subprocess.Popen(command, env=env or jobtop.env, cwd=jobtop.home, **streams)
+    process = cast("subprocess.Popen[bytes]", started)
     try:
         yield Run(jobtop, process, reference)
     finally:
@@ -91,6 +92,8 @@ def running(
             process.kill()
             for pid in below:
                 kill_if_alive(pid)
+            process.wait()
+            jobtop("history")  # removes what a killed shim could not
         process.wait()
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream:
