@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from jobtop.core.evidence import Facts
     from jobtop.core.model import JobSpec
 
-SHIM = ("jobtop.core.procfs", "jobtop.core.pump", "jobtop.core.shim")  # what a shim is made of, in order
+# What a shim is made of, in order.
+SHIM = ("jobtop.core.procfs", "jobtop.core.pump", "jobtop.core.ledger", "jobtop.core.shim")
+    "jobtop.core.procfs",
+    "jobtop.core.pump",
+    "jobtop.core.ledger",
+    "jobtop.core.shim",
+)  # what a shim is made of, in order
 BOOTSTRAP = """\
 import marshal, os, sys
 data = b""

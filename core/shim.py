@@ -15,6 +15,7 @@ import select
 import sys
 import time
 
+from jobtop.core.ledger import Ledger, status_value
 from jobtop.core.procfs import (
     FORWARDED,
     SHIM_NAME,
@@ -22,8 +23,6 @@ from jobtop.core.procfs import (
     read_text,
     signal_descendants,
     start_ticks,
-    value_in,
-    word_in,
 )
 from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
 
@@ -38,12 +37,9 @@ TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
 F_SETPIPE_SZ = 1031
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
-RUSAGE_KEYS = ("utime", "stime", "minflt", "majflt", "inblock", "oublock", "nvcsw", "nivcsw")
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
-CENSUS_COST_RATIO, CENSUS_STABLE_COST_RATIO = (
-    40,
-    200,
-)  # a look may cost 1/40 of the time while there is news, else 1/200
+CENSUS_COST_RATIO = 40  # a look may cost 1/40 of the time while there is news …
+CENSUS_STABLE_COST_RATIO = 200  # … and 1/200 while there is none
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -57,15 +53,7 @@ class Shim:
         self.main_status: int | None = None
         self.exec_error: tuple[str, int] | None = None
         self.start = self.end = self.last = (0.0, 0.0)
-        self.totals = [0.0] * len(RUSAGE_KEYS)
-        self.maxrss_kib = self.floor_kib = self.hwm_kib = 0
-        self.reaped = self.seen = 0
-        self.peak = self.threads = 1
-        self.alive: set[int] = set()
-        self.ignoring_sigchld: str | None = None
-        self.io_fds: dict[int, int] = {}
-        self.chars = [0, 0]
-        self.chars_missing = 0
+        self.ledger = Ledger(self.pid)
         self.streams: list[Stream] = []
         self.logs: list[Log | None] = []
         self.stop_cause: str | None = None
@@ -97,7 +85,8 @@ class Shim:
             if answer == "n":  # what the job never entered is no evidence
                 evidence = self.spec["evidence"]
                 self.spec["evidence"] = [row for row in evidence if not row[1].startswith(directory)]
-        self.hold_io(self.main)
+        self.ledger.main = self.main
+        self.ledger.hold_io(self.main)
         self.start = now()
         begun = self.leave_started()
         if begun is None:
@@ -106,7 +95,7 @@ class Shim:
         os.close(go_write)
         words = read_to_end(answer_read).decode().split()
         if words:
-            self.floor_kib = int(words[0])
+            self.ledger.floor_kib = int(words[0])
         if len(words) == 3:
             self.exec_error = (words[1], int(words[2]))
         else:
@@ -170,7 +159,7 @@ class Shim:
             stage = "cwd"
             os.chdir(spec["cwd"])
             stage = "exec"
-            write_all(answer_write, f"{self.status_value(os.getpid(), 'VmHWM:')} ".encode())
+            write_all(answer_write, f"{status_value(os.getpid(), 'VmHWM:')} ".encode())
             execute(spec["argv"], spec["env"])
         except OSError as error:
             prefix = "" if stage == "exec" else "0 "
@@ -281,7 +270,7 @@ class Shim:
                     found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | WALL)
                     if found is None:
                         return True
-                    self.read_zombie(found.si_pid)
+                    self.ledger.read_zombie(found.si_pid)
                     pid, status, usage = os.wait4(found.si_pid, WALL)
                 else:
                     pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -289,37 +278,9 @@ class Shim:
                         return True
             except ChildProcessError:
                 return False
-            self.count(pid, status, usage)
-
-    def read_zombie(self, pid: int) -> None:
-        self.note_sigchld(pid, read_text(f"/proc/{pid}/status"))
-        if pid not in self.io_fds:
-            self.hold_io(pid)
-        fd = self.io_fds.pop(pid, -1)
-        if fd < 0:
-            self.chars_missing += 1
-            return
-        try:
-            words = os.pread(fd, 1024, 0).split()
-            self.chars[0] += int(words[1])
-            self.chars[1] += int(words[3])
-        except (OSError, IndexError):
-            self.chars_missing += 1
-        finally:
-            os.close(fd)
-
-    def count(self, pid: int, status: int, usage: "Any") -> None:
-        """Add what a dead child and the children it had waited for have used."""
-        for index, key in enumerate(RUSAGE_KEYS):
-            self.totals[index] += getattr(usage, "ru_" + key)
-        self.maxrss_kib = max(self.maxrss_kib, usage.ru_maxrss)
-        self.reaped += 1
-        if pid not in self.alive:
-            self.seen += 1
-        self.alive.discard(pid)
-        if pid == self.main:
-            self.main_status = status
-            self.end = now()
+            self.ledger.count(pid, usage)
+            if pid == self.main:
+                self.main_status, self.end = status, now()
 
     def attend(self) -> None:
         """What is due by the clock."""
@@ -335,7 +296,7 @@ class Shim:
             self.kill_at = moment + self.kill_seconds
         if moment >= self.next_census:
             began = time.process_time()
-            ratio = CENSUS_COST_RATIO if self.census() else CENSUS_STABLE_COST_RATIO
+            ratio = CENSUS_COST_RATIO if self.ledger.census() else CENSUS_STABLE_COST_RATIO
             wait = max(self.census_seconds, (time.process_time() - began) * ratio)
             self.next_census = time.monotonic() + wait
             self.census_seconds = min(self.census_seconds * 2, CENSUS_LAST_SECONDS)
@@ -360,46 +321,10 @@ class Shim:
         if choice == "kill" and self.stop_cause is None:
             self.stop("after_exit")
         if choice == "leave" and self.stop_cause is None and self.exec_error is None:
-            self.census()
+            self.ledger.census()
             self.last = self.end
             self.report(final=False)
         self.reported = True
-
-    def census(self) -> bool:
-        """Look at the living, for what the kernel does not carry into a parent's totals; True if there is news."""
-        members = descendants(self.pid)
-        fresh, threads = set(members) - self.alive, 0
-        for pid in members:
-            text = read_text(f"/proc/{pid}/status")
-            self.note_sigchld(pid, text)
-            self.hwm_kib = max(self.hwm_kib, value_in(text, "VmHWM:"))
-            threads += value_in(text, "Threads:")
-        self.alive = set(members)
-        for pid in [pid for pid in self.io_fds if pid not in self.alive and pid != self.main]:
-            os.close(self.io_fds.pop(pid))
-        for pid in fresh:
-            self.hold_io(pid)
-        self.seen += len(fresh)
-        self.peak, self.threads = max(self.peak, len(members)), max(self.threads, threads)
-        return bool(fresh)
-
-    def note_sigchld(self, pid: int, status: str) -> None:
-        """A process that ignores SIGCHLD makes the kernel throw its children's times away."""
-        ignored = int(word_in(status, "SigIgn:") or "0", 16)
-        if self.ignoring_sigchld is None and ignored >> (_signal.SIGCHLD - 1) & 1:
-            self.ignoring_sigchld = word_in(status, "Name:") or str(pid)
-
-    def status_value(self, pid: int, key: str) -> int:
-        return value_in(read_text(f"/proc/{pid}/status"), key)
-
-    def hold_io(self, pid: int) -> None:
-        """Open a process's io file while that is allowed: the descriptor still reads when it is a zombie."""
-        if pid in self.io_fds or len(self.io_fds) >= 128:
-            return
-        try:
-            self.io_fds[pid] = os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return
 
     def mark(self) -> None:
         """Note how long the logs are now, so that output can be placed in time."""
@@ -447,9 +372,9 @@ class Shim:
         yield "status", self.main_status
         for name, moment in (("start", self.start), ("end", self.end), ("last", self.last)):
             yield name, f"{moment[0]:.6f} {moment[1]:.6f}"
-        yield from self.counts()
+        yield from self.ledger.counts()
         yield "left", 0 if final else len(descendants(self.pid))
-        yield "ignores_sigchld", self.ignoring_sigchld
+        yield "ignores_sigchld", self.ledger.ignoring_sigchld
         yield "subreaper", int(self.spec["subreaper"])
         yield "stop", self.stop_cause
         for pid, name in self.killed:
@@ -464,23 +389,7 @@ class Shim:
             kept = [line for line in read_text(path).split("\n") if line.startswith(start)]
             yield f"cgroup.{label}", "\n".join(kept)
         yield "own_cpu", f"{time.process_time():.6f}"
-        yield "own_rss", self.status_value(self.pid, "VmHWM:") * 1024
-
-    def counts(self) -> "Iterator[tuple[str, object]]":
-        """What was added up of the dead and seen of the living."""
-        for name, value in zip(RUSAGE_KEYS, self.totals, strict=True):
-            yield name, f"{value:.6f}" if name in ("utime", "stime") else int(value)
-        scale = 1024 if sys.platform == "linux" else 1  # ru_maxrss is in KiB on Linux, in bytes on macOS
-        yield "maxrss", self.maxrss_kib * scale
-        yield "floor", self.floor_kib * 1024
-        yield "hwm", self.hwm_kib * 1024
-        yield "rchar", self.chars[0]
-        yield "wchar", self.chars[1]
-        yield "chars_missing", self.chars_missing
-        yield "reaped", self.reaped
-        yield "seen", self.seen
-        yield "peak", self.peak
-        yield "threads", self.threads
+        yield "own_rss", status_value(self.pid, "VmHWM:") * 1024
 
 
 def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:

@@ -1,0 +1,116 @@
+"""What a job used, added up: the dead by what the kernel says of them, the living by looking at them.
+
+Part of every shim: standard library only, nothing imported late.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import os
+import sys
+
+from jobtop.core.procfs import descendants, read_text, value_in, word_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+RUSAGE_KEYS = ("utime", "stime", "minflt", "majflt", "inblock", "oublock", "nvcsw", "nivcsw")
+MAX_HELD = 128  # descriptors of io files
+
+
+class Ledger:
+    """The account of everything below one shim."""
+
+    def __init__(self, root: int) -> None:
+        self.root, self.main = root, 0
+        self.totals = [0.0] * len(RUSAGE_KEYS)
+        self.maxrss_kib = self.floor_kib = self.hwm_kib = 0
+        self.reaped = self.seen = 0
+        self.peak = self.threads = 1
+        self.alive: set[int] = set()
+        self.ignoring_sigchld: str | None = None
+        self.io_fds: dict[int, int] = {}
+        self.chars = [0, 0]
+        self.chars_missing = 0
+
+    def read_zombie(self, pid: int) -> None:
+        """Take from a dead child what is gone once it is waited for."""
+        self.note_sigchld(pid, read_text(f"/proc/{pid}/status"))
+        if pid not in self.io_fds:
+            self.hold_io(pid)
+        fd = self.io_fds.pop(pid, -1)
+        if fd < 0:
+            self.chars_missing += 1
+            return
+        try:
+            words = os.pread(fd, 1024, 0).split()
+            self.chars[0] += int(words[1])
+            self.chars[1] += int(words[3])
+        except (OSError, IndexError):
+            self.chars_missing += 1
+        finally:
+            os.close(fd)
+
+    def count(self, pid: int, usage: "Any") -> None:
+        """Add what a dead child and the children it had waited for have used."""
+        for index, key in enumerate(RUSAGE_KEYS):
+            self.totals[index] += getattr(usage, "ru_" + key)
+        self.maxrss_kib = max(self.maxrss_kib, usage.ru_maxrss)
+        self.reaped += 1
+        if pid not in self.alive:
+            self.seen += 1
+        self.alive.discard(pid)
+
+    def census(self) -> bool:
+        """Look at the living, for what the kernel does not carry into a parent's totals; True if there is news."""
+        members = descendants(self.root)
+        fresh, threads = set(members) - self.alive, 0
+        for pid in members:
+            text = read_text(f"/proc/{pid}/status")
+            self.note_sigchld(pid, text)
+            self.hwm_kib = max(self.hwm_kib, value_in(text, "VmHWM:"))
+            threads += value_in(text, "Threads:")
+        self.alive = set(members)
+        for pid in [pid for pid in self.io_fds if pid not in self.alive and pid != self.main]:
+            os.close(self.io_fds.pop(pid))
+        for pid in fresh:
+            self.hold_io(pid)
+        self.seen += len(fresh)
+        self.peak, self.threads = max(self.peak, len(members)), max(self.threads, threads)
+        return bool(fresh)
+
+    def note_sigchld(self, pid: int, status: str) -> None:
+        """A process that ignores SIGCHLD makes the kernel throw its children's times away."""
+        ignored = int(word_in(status, "SigIgn:") or "0", 16)
+        if self.ignoring_sigchld is None and ignored >> (_signal.SIGCHLD - 1) & 1:
+            self.ignoring_sigchld = word_in(status, "Name:") or str(pid)
+
+    def hold_io(self, pid: int) -> None:
+        """Open a process's io file while that is allowed: the descriptor still reads when it is a zombie."""
+        if pid in self.io_fds or len(self.io_fds) > MAX_HELD:
+            return
+        try:
+            self.io_fds[pid] = os.open(f"/proc/{pid}/io", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+
+    def counts(self) -> "Iterator[tuple[str, object]]":
+        """What was added up of the dead and seen of the living."""
+        for name, value in zip(RUSAGE_KEYS, self.totals, strict=True):
+            yield name, f"{value:.6f}" if name in ("utime", "stime") else int(value)
+        scale = 1024 if sys.platform == "linux" else 1  # ru_maxrss is in KiB on Linux, in bytes on macOS
+        yield "maxrss", self.maxrss_kib * scale
+        yield "floor", self.floor_kib * 1024
+        yield "hwm", self.hwm_kib * 1024
+        yield "rchar", self.chars[0]
+        yield "wchar", self.chars[1]
+        yield "chars_missing", self.chars_missing
+        yield "reaped", self.reaped
+        yield "seen", self.seen
+        yield "peak", self.peak
+        yield "threads", self.threads
+
+
+def status_value(pid: int, key: str) -> int:
+    """A number of /proc/PID/status; 0 if it is not there."""
+    return value_in(read_text(f"/proc/{pid}/status"), key)
