@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
 # What a shim is made of, in order.
 SHIM = ("jobtop.core.procfs", "jobtop.core.pump", "jobtop.core.ledger", "jobtop.core.shim")
-    "jobtop.core.procfs",
-    "jobtop.core.pump",
-    "jobtop.core.ledger",
-    "jobtop.core.shim",
-)  # what a shim is made of, in order
 BOOTSTRAP = """\
 import marshal, os, sys
 data = b""
