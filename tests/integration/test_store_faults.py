@@ -1,0 +1,319 @@
+"""A store that cannot be written: the job runs, its exit code passes through, one line says what is not kept."""
+
+import json
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from records import HERE, damage_pages
+from running import nothing_is_left
+from support import Jobtop, wait_for
+
+__all__ = ["nothing_is_left"]
+
+LOAD = ("sh", "-c", "echo out; echo err >&2; exit 3")
+
+
+def store_of(jobtop: Jobtop) -> Path:
+    return jobtop.state / f"{HERE}.db"
+
+
+def run_it(jobtop: Jobtop, *options: str) -> list[str]:
+    """Run the load, see its output and exit code come through, and return what jobtop said besides."""
+    done = jobtop("run", "--no-ui", "--quiet", *options, "--", *LOAD)
+    assert (done.returncode, done.stdout) == (3, "out\n"), done.stderr
+    lines = done.stderr.splitlines()
+    lines.remove("err")
+    assert all(line.startswith("jobtop: ") for line in lines), lines
+    return lines
+
+
+def history(jobtop: Jobtop) -> list[dict[str, Any]]:
+    """The jobs the next verb knows, the oldest first; it has to have nothing to complain of."""
+    answer = jobtop("history", "--json", "--all", "--reverse")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    listed: list[dict[str, Any]] = json.loads(answer.stdout)
+    return listed
+
+
+def names(jobtop: Jobtop) -> list[str]:
+    return [job["name"] for job in history(jobtop)]
+
+
+@pytest.fixture
+def used(jobtop: Jobtop) -> Jobtop:
+    """A jobtop that has recorded a job."""
+    assert run_it(jobtop, "--name", "first") == []
+    return jobtop
+
+
+def said_at_once(jobtop: Jobtop, count: int) -> list[tuple[int, bytes]]:
+    """The exit codes and words of many runs of `true` that are started together."""
+    command = jobtop.command("run", "--no-ui", "--quiet", "--", "true")
+    runs = [
+        subprocess.Popen(
+            command,
+            env=jobtop.env,
+            cwd=jobtop.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for _ in range(count)
+    ]
+    said = [run.communicate(timeout=100)[0] for run in runs]
+    return [(run.returncode, words) for run, words in zip(runs, said, strict=True)]
+
+
+def test_many_runs_at_once_are_all_recorded(jobtop: Jobtop) -> None:
+    expected = 0
+    for count in (64, 32):
+        said = said_at_once(jobtop, count)
+        assert said == [(0, b"")] * count
+        expected += count
+        jobs = history(jobtop)
+        assert len({job["id"] for job in jobs}) == len(jobs) == expected
+        assert {job["status"] for job in jobs} == {"success"}
+        assert all(job["resource_usage"]["cpu_total_seconds"] is not None for job in jobs)
+
+
+def test_a_file_that_is_no_database_is_set_aside_and_a_new_history_begun(used: Jobtop) -> None:
+    store_of(used).write_bytes(b"garbage\n" * 1000)
+    (line,) = run_it(used, "--name", "second")
+    (aside,) = used.state.glob("*.damaged-*")
+    assert aside.name in line
+    assert aside.read_bytes() == b"garbage\n" * 1000
+    assert names(used) == ["second"]
+
+
+def test_a_store_with_damaged_pages_is_set_aside_and_a_new_history_begun(used: Jobtop) -> None:
+    store = store_of(used)
+    damaged = damage_pages(store)
+    (line,) = run_it(used, "--name", "second")
+    (aside,) = used.state.glob("*.damaged-*")
+    assert aside.name in line
+    assert aside.read_bytes() == damaged
+    assert names(used) == ["second"]
+
+
+def test_damage_that_history_meets_is_set_aside_too_and_said_once(used: Jobtop) -> None:
+    damaged = damage_pages(store_of(used))
+    answer = used("history")
+    (aside,) = used.state.glob("*.damaged-*")
+    assert aside.read_bytes() == damaged
+    assert aside.name in answer.stderr
+    assert (answer.returncode, answer.stderr.count("\n")) == (0, 1)
+    assert names(used) == []
+
+
+def test_a_store_of_a_newer_jobtop_is_not_touched_and_takes_the_job_in_later(used: Jobtop) -> None:
+    store = store_of(used)
+    set_version(store, 99)
+    before = store.read_bytes()
+    (line,) = run_it(used, "--name", "second")
+    assert "version 99" in line
+    assert store.read_bytes() == before
+    answer = used("history")
+    assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (125, "", 1)
+    assert "upgrade jobtop" in answer.stderr
+    set_version(store, 1)
+    assert names(used) == ["first", "second"]
+
+
+def set_version(store: Path, version: int) -> None:
+    connection = sqlite3.connect(store)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+
+
+def test_somebody_elses_database_is_not_touched(used: Jobtop) -> None:
+    store = store_of(used)
+    kept = store.rename(store.with_name("kept"))
+    connection = sqlite3.connect(store)
+    connection.execute("CREATE TABLE mine (x)")
+    connection.commit()
+    connection.close()
+    before = store.read_bytes()
+    (line,) = run_it(used, "--name", "second")
+    assert str(store) in line
+    assert store.read_bytes() == before
+    answer = used("history")
+    assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (125, "", 1)
+    assert store.read_bytes() == before
+    kept.rename(store)
+    assert names(used) == ["first", "second"]
+
+
+def test_a_directory_in_the_place_of_the_store_is_not_touched(used: Jobtop) -> None:
+    store = store_of(used)
+    kept = store.rename(store.with_name("kept"))
+    (store / "inside").mkdir(parents=True)
+    (line,) = run_it(used, "--name", "second")
+    assert str(store) in line
+    assert used("history").returncode == 125
+    (store / "inside").rmdir()
+    store.rmdir()
+    kept.rename(store)
+    assert names(used) == ["first", "second"]
+
+
+def test_an_empty_file_becomes_the_store(jobtop: Jobtop) -> None:
+    jobtop.state.mkdir()
+    store_of(jobtop).touch()
+    assert run_it(jobtop, "--name", "first") == []
+    assert names(jobtop) == ["first"]
+
+
+def test_a_file_in_the_place_of_the_state_directory_is_not_touched(jobtop: Jobtop) -> None:
+    jobtop.state.write_text("mine")
+    (line,) = run_it(jobtop)
+    assert str(jobtop.state) in line
+    answer = jobtop("history")
+    assert "mistake in jobtop" not in answer.stderr
+    assert jobtop.state.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("path", "mode"), [(f"{HERE}.db", 0o400), ("", 0o500), ("", 0o000)], ids=["file", "directory", "closed directory"]
+)
+def test_what_may_not_be_written_stops_no_job_of_an_unprivileged_user(
+    unprivileged: Jobtop, path: str, mode: int
+) -> None:
+    run_it(unprivileged, "--name", "first")
+    place = unprivileged.state / path
+    before = place.stat().st_mode
+    place.chmod(mode)
+    try:
+        (line,) = run_it(unprivileged, "--name", "second", "--record", "record.json")
+        assert str(unprivileged.state) in line
+        shown = unprivileged("history")
+        assert "mistake in jobtop" not in shown.stderr
+        assert shown.stderr.count("\n") == 1
+        if mode:
+            assert shown.returncode == 0
+            assert "first" in shown.stdout
+        detached = unprivileged("run", "--detach", "--name", "third", "--", "true")
+        assert detached.stderr.count("\n") == 1
+    finally:
+        place.chmod(before)
+    record = json.loads((unprivileged.home / "record.json").read_text())
+    assert (record["name"], record["exit_code"]) == ("second", 3)
+    expected = ["first", "second", "third"] if "not in the history yet" in line else ["first"]
+    assert wait_for(lambda: names(unprivileged) == expected or None, 20)
+    assert {job["status"] for job in history(unprivileged)} <= {"failed", "success"}
+
+
+class Disk:
+    """A disk of one MiB in a mount namespace of its own, on which the state directory lies."""
+
+    def __init__(self, jobtop: Jobtop, holder: int, mount: Path) -> None:
+        self.holder = holder
+        prefix = ("nsenter", "-t", str(holder), "-m", "--")
+        env: Mapping[str, str] = {**jobtop.env, "JOBTOP_HOME": str(mount / "state")}
+        self.jobtop = Jobtop(jobtop.python, jobtop.home, env, prefix)
+        self.files = Path(f"/proc/{holder}/root{mount}")
+        self.mount = mount
+
+    def remount(self, option: str) -> None:
+        subprocess.run([*self.jobtop.prefix, "mount", "-o", f"remount,{option}", self.mount], check=True)
+
+    def fill(self) -> None:
+        with (self.files / "filler").open("wb", buffering=0) as file:
+            for size in (65536, 4096, 1):
+                try:
+                    while True:
+                        file.write(b"\0" * size)
+                except OSError:
+                    continue
+
+    def free(self) -> None:
+        (self.files / "filler").unlink()
+
+
+@pytest.fixture
+def disk(jobtop: Jobtop, root: None) -> Iterator[Disk]:
+    """The disk is gone with the process that holds its namespace."""
+    mount = jobtop.home / "disk"
+    mount.mkdir()
+    script = 'mount -t tmpfs -o size=1m none "$0" && echo mounted && exec sleep 600'
+    command = ["unshare", "-m", "sh", "-c", script, str(mount)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"mounted\n"
+            yield Disk(jobtop, holder.pid, mount)
+        finally:
+            holder.kill()
+
+
+def test_a_full_disk_stops_no_job(disk: Disk) -> None:
+    assert run_it(disk.jobtop, "--name", "first") == []
+    disk.fill()
+    (line,) = run_it(disk.jobtop, "--name", "second")
+    assert "No space left on device" in line or "the disk is full" in line
+    shown = disk.jobtop("history")
+    assert (shown.returncode, shown.stderr.count("\n")) == (0, 1)
+    assert "full" in shown.stderr
+    assert "first" in shown.stdout
+    disk.free()
+    assert names(disk.jobtop)[0] == "first"
+    assert run_it(disk.jobtop, "--name", "third") == []
+    assert names(disk.jobtop)[-1] == "third"
+
+
+def test_a_disk_that_was_always_full_stops_no_job(disk: Disk) -> None:
+    disk.fill()
+    (line,) = run_it(disk.jobtop)
+    assert str(disk.mount) in line
+    disk.free()
+    assert run_it(disk.jobtop, "--name", "second") == []
+    assert names(disk.jobtop) == ["second"]
+
+
+def test_a_disk_that_fills_while_a_job_runs_stops_it_not(disk: Disk) -> None:
+    filling = f"head -c 2000000 /dev/zero > {disk.mount}/filler 2>/dev/null; {LOAD[2]}"
+    done = disk.jobtop("run", "--quiet", "--name", "first", "--", "sh", "-c", filling)
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    said = [line for line in done.stderr.splitlines() if line.startswith("jobtop: ")]
+    assert len(said) == 1
+    disk.free()
+    assert run_it(disk.jobtop, "--name", "second") == []
+    assert names(disk.jobtop) == ["first", "second"]
+
+
+def test_a_read_only_disk_stops_no_job_not_even_of_root(disk: Disk) -> None:
+    assert run_it(disk.jobtop, "--name", "first") == []
+    disk.remount("ro")
+    (line,) = run_it(disk.jobtop, "--name", "second")
+    assert "Read-only file system" in line
+    shown = disk.jobtop("history")
+    assert (shown.returncode, shown.stderr.count("\n")) == (0, 1)
+    assert "first" in shown.stdout
+    refused = disk.jobtop("run", "--detach", "--", "touch", str(disk.jobtop.home / "it-ran"))
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (125, "", 1)
+    assert "place for its output" in refused.stderr
+    disk.remount("rw")
+    assert names(disk.jobtop) == ["first"]
+    assert not (disk.jobtop.home / "it-ran").exists()
+
+
+def test_the_state_directory_and_all_in_it_is_for_its_owner_alone(jobtop: Jobtop) -> None:
+    before = os.umask(0)
+    try:
+        run_it(jobtop)
+        assert jobtop("run", "--", "no-such-command").returncode == 127
+        assert jobtop("wait", jobtop("run", "--detach", "--", "echo", "x").stdout.strip()).returncode == 0
+        store_of(jobtop).rename(jobtop.state / "kept")
+        store_of(jobtop).mkdir(0o700)
+        run_it(jobtop)
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o777 for path in (jobtop.state, *jobtop.state.rglob("*"))}
+    assert {path.name for path in modes} >= {"jobs", "specs", "unrecorded", "jobtop.log", "stdout.log", "ended"}
+    wrong = {path: oct(mode) for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)}
+    assert wrong == {}
