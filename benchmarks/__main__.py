@@ -20,6 +20,7 @@ from benchmarks.memory import measure_memory
 from benchmarks.output import measure_output
 from benchmarks.report import MeasurementError, Result, document, table
 from benchmarks.start import measure_run, measure_version
+from benchmarks.stopwatch import adopt_orphans
 
 Measure = Callable[[Installation, Path, int], Iterator[Result]]
 # Each with its rounds: the short ones vary most.
@@ -106,4 +107,5 @@ def machine(tools: Installation) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    adopt_orphans()
     sys.exit(main())

@@ -12,7 +12,7 @@ from statistics import median
 from benchmarks.installation import Installation, environment
 from benchmarks.report import MeasurementError, aligned
 from benchmarks.start import RUN_TRUE
-from benchmarks.stopwatch import LONGEST_SECONDS
+from benchmarks.stopwatch import LONGEST_SECONDS, wait_for_orphans
 
 # Runs as jobtop and notes when Python's audit events, commits of the store and its own end come by.
 OBSERVER = """\
@@ -74,6 +74,7 @@ def slowest_imports(tools: Installation, work: Path, rounds: int, limit: int = 1
             timeout=LONGEST_SECONDS,
             check=True,
         )
+        wait_for_orphans()
         pattern = r"^import time:\s+(\d+) \|\s+(\d+) \|\s+(\S+)$"
         for own, cumulative, module in re.findall(pattern, finished.stderr, re.MULTILINE):
             seen.setdefault(module, []).append((int(cumulative) / 1e6, int(own) / 1e6))
@@ -108,6 +109,7 @@ def _observe(tools: Installation, work: Path) -> list[tuple[str, float]]:
         check=True,
     )
     end = time.time()
+    wait_for_orphans()
     moments, times_seen = [("the process is gone", end)], dict[str, int]()
     for line in notes.read_text().splitlines():
         at, _, what = line.partition(" ")

@@ -4,7 +4,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,10 +12,12 @@ import psutil
 
 from benchmarks.installation import Installation, environment
 from benchmarks.report import MeasurementError, Result
+from benchmarks.stopwatch import wait_for_orphans
 
 MIB = 2**20
 IDLE_SECONDS, DEADLINE_SECONDS = 0.5, 30.0
-QUIET_JOB = ("sleep", "600")
+JOB_NAME = "sleep"
+QUIET_JOB = (JOB_NAME, "600")
 TALKATIVE_JOB = ("sh", "-c", "head -c 67108864 /dev/zero; exec sleep 600")
 
 T = TypeVar("T")
@@ -62,21 +64,38 @@ def running(command: Sequence[str], work: Path) -> Iterator[tuple[int, int]]:
     )
     try:
         outer = psutil.Process(process.pid)
-        wait_for(lambda: any(member.name() == "sleep" for member in outer.children(recursive=True)), command)
+        wait_for(lambda: has_job(outer), command)
         inner = outer.children()[0]
         wait_for(lambda: is_idle(outer) and is_idle(inner), command)
         yield outer.pid, inner.pid
     except psutil.NoSuchProcess as error:
         raise MeasurementError(f"{' '.join(command)} ended early") from error
     finally:
-        # con-duct leaves its command behind when it is told to end.
-        members = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        process.terminate()
+        end(process)
+
+
+def has_job(wrapper: psutil.Process) -> bool:
+    for member in wrapper.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if member.name() == JOB_NAME:
+                return True
+    return False
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a wrapper and its job, of which con-duct leaves the command behind; a shim may say its last words."""
+    members = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.terminate()
+    try:
         process.wait(DEADLINE_SECONDS)
-        for member in members:
-            if member.is_running() and member.name() == "sleep":
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for member in members:
+        with suppress(psutil.NoSuchProcess):
+            if member.name() == JOB_NAME:
                 member.kill()
-        psutil.wait_procs(members, DEADLINE_SECONDS)
+    wait_for_orphans()
 
 
 def is_idle(process: psutil.Process) -> bool:

@@ -35,6 +35,6 @@ def seconds(command: str, redirection: str, work: Path) -> float:
     taken = wall_seconds(["sh", "-c", f"{{ {command}; echo $? >code; }} {redirection}"], environment(work), work)
     if code.read_text() != "0\n":
         raise MeasurementError(f"{command} exited with {code.read_text().strip()}")
-    shutil.rmtree(work / "state", ignore_errors=True)
+    shutil.rmtree(work / "state", ignore_errors=True)  # tee made none
     (work / "log").unlink(missing_ok=True)
     return taken

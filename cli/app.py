@@ -82,7 +82,7 @@ class App:
     def _reconciled_jobs(self) -> Jobs:
         from jobtop.store.database import open_repaired, open_to_write
         from jobtop.store.jobs import Jobs
-        from jobtop.store.reconcile import reconcile
+        from jobtop.store.reconcile import reconcile, sweep_specs
 
         network = self.config.switch("store.network")
         database = open_to_write(self.paths, network)
@@ -94,6 +94,7 @@ class App:
             reconcile(Jobs(database), self.paths)
         if database.notice:
             self.warn(database.notice)
+        sweep_specs(self.paths, self.config.number("store.spec_days"))
         return Jobs(database)
 
     def warn(self, text: str) -> None:

@@ -12,6 +12,7 @@ from jobtop.cli.values import Duration
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration
+from jobtop.store.jobs import Query, sort_key
 
 STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
@@ -40,8 +41,6 @@ COLUMNS = (
 @click.pass_obj
 def history(app: App, /, style: str, everything: bool, **options: Any) -> int:
     """List past and present jobs, the newest first."""
-    from jobtop.store.jobs import Query, sort_key
-
     since = options["since"]
     query = Query(
         tool=options["tool"],
@@ -59,8 +58,15 @@ def history(app: App, /, style: str, everything: bool, **options: Any) -> int:
     elif jobs:
         print(table(COLUMNS, map(row, jobs)))
     else:
-        print(f"No jobs in {app.paths.store}. To record one: jobtop run -- COMMAND")
+        print(nothing(app, query))
     return 0
+
+
+def nothing(app: App, query: Query) -> str:
+    """Why there is nothing to list."""
+    if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
+        return f"No jobs in {app.paths.store}. To record one: jobtop run -- COMMAND"
+    return f"No job in {app.paths.store} fits; jobtop history --all lists all."
 
 
 def row(job: Job) -> tuple[str, ...]:

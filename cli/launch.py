@@ -47,6 +47,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     terminal = open_terminal() if options["pty"] and not options["detach"] else None
     supervisor = app.supervisor or new_supervisor(terminal)
     job, spec = prepare(app, supervisor.job_id, command, options)
+    from jobtop.store.reconcile import sweep_specs
     from jobtop.store.recorder import Recorder
 
     problems: list[str] = []
@@ -68,6 +69,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         job = recorder.finish(heard)
     conclude(app, job, options["record"], options["quiet"])
     recorder.close()
+    sweep_specs(app.paths, app.config.number("store.spec_days"))
     told = foreground.told_to_stop(ended_at)
     if told == signal.SIGINT and os.isatty(2):
         # A shell goes on with its loop or list unless what it ran died of the Ctrl-C.
@@ -240,8 +242,10 @@ def check_record_path(path: str | None) -> None:
     if path is None:
         return
     parent = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(parent) or os.path.isdir(path):
-        raise BadValue(f"--record {path}: there is no such directory, or it is one; give the name of a file")
+    if os.path.isdir(path):
+        raise BadValue(f"--record {path}: it is a directory; give the name of a file")
+    if not os.path.isdir(parent):
+        raise BadValue(f"--record {path}: there is no directory {parent}")
     if not os.access(path if os.path.exists(path) else parent, os.W_OK):
         raise BadValue(f"--record {path}: it cannot be written")
 

@@ -106,7 +106,7 @@ class LogReader:
         except OSError:  # ENXIO: nothing but hole from here on
             data_at = end
         if data_at > self.offset:
-            self._write(f"[jobtop: {format_bytes(data_at - self.offset)} left out here: run.log_max]\n".encode())
+            self._write(f"\n[jobtop: {format_bytes(data_at - self.offset)} left out here: run.log_max]\n".encode())
             self.offset = data_at
             return
         data = os.pread(

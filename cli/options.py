@@ -66,7 +66,7 @@ class Option:
 
 RUN = (
     Option("--no-ui", "Stay headless: output and exit code pass through."),
-    Option("--detach", "Print the id and return; the job outlives the terminal."),
+    Option("--detach", "Print the id and return; the job has no input and outlives the terminal."),
     Option("--name", "What to call the job; by default the script or the program.", "N"),
     Option("--tool", "What kind of job it is; by default the program.", "T"),
     Option("--tag", "A tag to find it by; may be repeated.", "K=V", pair, True),
@@ -81,8 +81,13 @@ RUN = (
     Option("--runtime", "Declare how long it should take, such as 1h30m.", "D", parse_duration),
     Option("--gpus", "Declare how many GPUs it asks for.", "N", gpus),
     Option("--timeout", "Stop it after this time; exit code 124.", "D", parse_duration),
-    Option("--grace", "How long it may take to end after TERM before it is killed.", "D", parse_duration),
-    Option("--after-exit", "What to do with descendants that outlive its main process.", "leave|wait|kill", after_exit),
+    Option("--grace", "How long it may take to end after TERM before it is killed; 10s.", "D", parse_duration),
+    Option(
+        "--after-exit",
+        "What to do with descendants that outlive it; leave.",
+        "leave|wait|kill",
+        after_exit,
+    ),
     Option("--pty", "Give it a terminal of its own: progress bars, editors, pagers."),
     Option("--quiet", "No summary at the end."),
     Option("--record", "Write the finished record there as JSON.", "PATH"),

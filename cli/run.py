@@ -40,10 +40,15 @@ def callback(app: App, /, command: tuple[str, ...], **options: Any) -> int:
     return launch(app, command, options)
 
 
+command_words = click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGUMENT]…")
 run = click.Command(
     "run",
     callback=callback,
     help=callback.__doc__,
-    params=[*map(click_option, RUN), click.Argument(["command"], nargs=-1, type=click.UNPROCESSED)],
+    params=[
+        *map(click_option, RUN),
+        click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGUMENT]…"),
+    ],
+    options_metavar="[OPTIONS] [--]",
     context_settings={"allow_interspersed_args": False},
 )

@@ -9,10 +9,11 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.cli.output import format_options, print_shapes
-from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words
+from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
 from jobtop.core.clock import local
 from jobtop.core.model import Job
 from jobtop.core.units import format_bytes, format_duration, printable
+from jobtop.store.jobs import Event
 
 
 @click.command()
@@ -30,14 +31,13 @@ def show(app: App, reference: str, style: str) -> int:
     print(f"{printable(job.name)}  {colored(f'{GLYPHS[job.status]} {job.status}', job.status, color)}  {job.id}")
     for title, value in facts(job):
         first, *rest = value.split("\n")
-        print(f"  {title:<10}{first}")
+        print(f"  {title:<11}{first}")
         for line in rest:
-            print(f"  {'':<10}{line}")
+            print(f"  {'':<11}{line}")
     begun = job.start_time or job.submitted_at or 0.0
     for number, happened in enumerate(jobs.events(job)):
         after = f"+{format_duration(max(0.0, happened.at - begun))}"
-        words = " ".join(printable(str(value)) for value in happened.detail.values() if value is not None)
-        print(f"  {'timeline' if number == 0 else '':<10}{after:>9}  {happened.kind} {words}".rstrip())
+        print(f"  {'timeline' if number == 0 else '':<11}{after:>9}  {event_words(happened)}")
     return 0
 
 
@@ -64,16 +64,31 @@ def facts(job: Job) -> list[tuple[str, str]]:
         ("declared", limit_words(job)),
         ("flags", ", ".join(job.flags)),
         ("sources", ", ".join(f"{key} from {value}" for key, value in job.sources.items())),
-        ("incomplete", "\n".join(map(printable, job.incomplete))),
+        ("incomplete", "\n".join(missing_words(job))),
         ("tool", printable(job.tool) if job.tool else None),
         ("tags", pairs(job.tags)),
         ("params", pairs(job.params)),
         ("note", printable(job.note) if job.note else None),
         ("external", printable(job.external_id) if job.external_id else None),
         ("parent", job.parent_id),
-        ("watching", f"cost {format_duration(monitor.cpu_seconds)} of CPU" if monitor.cpu_seconds else None),
+        ("overhead", f"{format_duration(monitor.cpu_seconds)} of CPU by jobtop" if monitor.cpu_seconds else None),
     ]
-    return [(title, value) for title, value in rows if value]
+    return [(title, value) for title, value in rows if value and not value.startswith("– ")]
+
+
+def event_words(happened: Event) -> str:
+    """What happened, as one would say it."""
+    detail = {key: printable(str(value)) for key, value in happened.detail.items() if value is not None}
+    because = f" ({detail['reason']})" if "reason" in detail else ""
+    words = {
+        "started": f"started, pid {detail.get('pid')}",
+        "stop_requested": f"asked to end by {detail.get('by')}",
+        "left_running": "left descendants running",
+        "descendants_ended": "the last of its descendants ended",
+        "exited": f"ended: {detail.get('status')}{because}",
+        "recorded_late": "recorded late: the store could not be written",
+    }
+    return words.get(happened.kind, happened.kind + because)
 
 
 def exit_words(job: Job) -> str | None:

@@ -31,9 +31,19 @@ def summary(job: Job, color: bool) -> str:
     lines.append(f"  cpu     {cpu_words(job)}")
     lines.append(f"  memory  {memory_words(job)}")
     lines.append(f"  storage {format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written")
-    lines += [f"  incomplete  {printable(why)}" for why in job.incomplete]
-    lines.append(f"  more    jobtop show {job.id[:8]}")
+    lines += [f"  missing {why}" for why in missing_words(job)]
+    if job.seq is not None:
+        lines.append(f"  more    jobtop show {job.id[:8]}")
     return "\n".join(lines)
+
+
+def missing_words(job: Job) -> list[str]:
+    """What is incomplete, a line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in job.incomplete:
+        what, _, why = entry.partition(": ")
+        by_reason.setdefault(why, []).append(what)
+    return [printable(f"{', '.join(what)}: {why}") for why, what in by_reason.items()]
 
 
 def cpu_words(job: Job) -> str:

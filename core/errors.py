@@ -9,6 +9,7 @@ JobtopError                    125
 ├── StoreError                 125  the history could not be read or written
 │   ├── StoreUnavailable            missing, read-only, full, locked
 │   ├── StoreDamaged                not a database any more
+│   ├── StoreForeign                a database, but not ours
 │   └── StoreTooNew                 written by a newer jobtop
 └── StartError                 125, 126 or 127: the command could not be started
 """
@@ -69,6 +70,10 @@ class StoreUnavailable(StoreError):
 
 class StoreDamaged(StoreError):
     """The store is not a sound database."""
+
+
+class StoreForeign(StoreError):
+    """The file is somebody else's database."""
 
 
 class StoreTooNew(StoreError):

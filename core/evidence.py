@@ -11,6 +11,7 @@ from jobtop.core.model import ENDS, Identity, Job, Limits, Monitor, Status, Stop
 from jobtop.core.record import record, replace
 from jobtop.core.units import format_duration
 
+SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
 
@@ -105,18 +106,17 @@ def lost(job: Job, why: str, moment: float | None) -> Job:
 
 def lost_with(job: Job, why: str, counted: cgroup.Reading) -> Job:
     """A lost job with what its cgroup had counted."""
-    job = lost(job, why, None)
+    job = replace(lost(job, why, None), incomplete=("all: its supervisor vanished",))
+    usage = replace(job.usage, memory_cgroup_peak_bytes=counted.memory_peak_bytes, oom_kills=counted.oom_kills)
     if counted.cpu_user_seconds is None or counted.cpu_system_seconds is None:
-        return job
+        return replace(job, usage=usage)
     usage = replace(
-        job.usage,
+        usage,
         cpu_user_seconds=counted.cpu_user_seconds,
         cpu_system_seconds=counted.cpu_system_seconds,
         cpu_total_seconds=counted.cpu_user_seconds + counted.cpu_system_seconds,
-        memory_cgroup_peak_bytes=counted.memory_peak_bytes,
-        oom_kills=counted.oom_kills,
     )
-    return replace(job, usage=usage, sources={"cpu": "cgroup"}, incomplete=("all: its supervisor vanished",))
+    return replace(job, usage=usage, sources={"cpu": "cgroup"})
 
 
 def never_started(job: Job, why: str) -> Job:
@@ -253,7 +253,8 @@ def _memory_peak(facts: Facts) -> tuple[int | None, str]:
     maxrss, floor, seen = (facts.integer(key) for key in ("maxrss", "floor", "hwm"))
     if maxrss > floor + FLOOR_SLACK_BYTES:
         return max(maxrss, seen), "rusage"
-    if seen:
+    looked, lived = facts.number("looked"), facts.moment("last")[1] - facts.moment("start")[1]
+    if seen and looked >= max(SHORTEST_LOOK_SECONDS, lived / 2):
         return seen, "vmhwm"
     return (maxrss, "rusage_floor") if maxrss else (None, "none")
 
@@ -282,9 +283,12 @@ def _incomplete(facts: Facts) -> tuple[str, ...]:
     if facts.get("subreaper") == "0":
         missing.append("cpu: orphans cannot be adopted on this system")
     if facts.integer("chars_missing"):
-        missing.append(f"io_chars: {facts['chars_missing']} processes ended before they could be seen")
+        unseen = facts.integer("chars_missing")
+        missing.append(f"io_chars: {unseen} {'process' if unseen == 1 else 'processes'} ended unseen")
     if facts.integer("final") == 0:
-        missing.append(f"all: {facts['left']} descendants were left running and are counted when they end")
+        left = facts.integer("left")
+        were = "descendant was" if left == 1 else "descendants were"
+        missing.append(f"all: {left} {were} left running; what they use is added when they end")
     missing += [f"log: {why}" for why in facts.every("log_error")]
     return tuple(missing)
 

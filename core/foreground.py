@@ -139,6 +139,8 @@ class Foreground:
             data = b""
         if data:
             self.typed = data
+            if b"\x03" in data:  # Ctrl-C: the job's own terminal makes a signal of it
+                self.on_stop(signal.SIGINT)
         else:
             self.typing = False
             self.typed = b"\x04\x04"  # the first ends an unfinished line, the second is the end of the file

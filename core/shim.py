@@ -36,6 +36,7 @@ PR_SET_CHILD_SUBREAPER = 36
 TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
 F_SETPIPE_SZ = 1031
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+INTERRUPTING = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
 CENSUS_COST_RATIO = 40  # a look may cost 1/40 of the time while there is news …
@@ -54,9 +55,11 @@ class Shim:
         self.exec_error: tuple[str, int] | None = None
         self.start = self.end = self.last = (0.0, 0.0)
         self.ledger = Ledger(self.pid)
+        self.looked_seconds = 0.0
         self.streams: list[Stream] = []
         self.logs: list[Log | None] = []
         self.stop_cause: str | None = None
+        self.interrupted_at = -float("inf")
         self.deadline: float | None = None
         self.kill_at: float | None = None
         self.kill_seconds = 0.02
@@ -69,7 +72,7 @@ class Shim:
 
     # -- start
 
-    def launch(self) -> None:
+    def launch(self, callers_fds: "set[int]") -> None:
         """Fork the main process, commit to the start by creating `started`, then let it execute the command."""
         outputs = self.open_outputs()
         go_read, go_write = os.pipe()
@@ -79,6 +82,8 @@ class Shim:
             os.close(go_write)
             self.become_job(go_read, answer_write, outputs)
         for fd in {go_read, answer_write, *(outputs if self.spec["output"] != "log" else ())}:
+            os.close(fd)
+        for fd in callers_fds:  # the job has them now; a lock or a pipe of the caller's is not ours to hold
             os.close(fd)
         joined = os.read(answer_read, 64)
         for directory, answer in zip(self.spec["cgroup_dirs"], joined[1:].decode(), strict=False):
@@ -204,7 +209,7 @@ class Shim:
         """Pump, reap, count and obey until the last descendant is gone and its output is delivered."""
         while True:
             alive = self.reap()
-            if not alive and self.stop_cause is not None:
+            if not alive and self.was_told_to_end():
                 self.abandon_readers()
             open_streams = self.pump()
             if not alive and not open_streams:
@@ -239,7 +244,13 @@ class Shim:
         elif number in TO_MAIN_ONLY and self.main_status is None:
             os.kill(self.main, number)
         elif number in FORWARDED:
+            if number in INTERRUPTING:
+                self.interrupted_at = time.monotonic()
             signal_descendants(self.pid, number)
+
+    def was_told_to_end(self) -> bool:
+        """By a stop, or by a signal that was passed on not long ago."""
+        return self.stop_cause is not None or time.monotonic() - self.interrupted_at <= self.spec["grace"]
 
     def readers_behind(self) -> bool:
         return any(stream.pending is not None for stream in self.streams)
@@ -297,6 +308,7 @@ class Shim:
         if moment >= self.next_census:
             began = time.process_time()
             ratio = CENSUS_COST_RATIO if self.ledger.census() else CENSUS_STABLE_COST_RATIO
+            self.looked_seconds = now()[1] - self.start[1]
             wait = max(self.census_seconds, (time.process_time() - began) * ratio)
             self.next_census = time.monotonic() + wait
             self.census_seconds = min(self.census_seconds * 2, CENSUS_LAST_SECONDS)
@@ -373,6 +385,7 @@ class Shim:
         for name, moment in (("start", self.start), ("end", self.end), ("last", self.last)):
             yield name, f"{moment[0]:.6f} {moment[1]:.6f}"
         yield from self.ledger.counts()
+        yield "looked", f"{self.looked_seconds:.6f}"
         yield "left", 0 if final else len(descendants(self.pid))
         yield "ignores_sigchld", self.ledger.ignoring_sigchld
         yield "subreaper", int(self.spec["subreaper"])
@@ -436,6 +449,23 @@ def keep(path: str, text: bytes) -> None:
         if os.path.exists(draft):
             os.unlink(draft)
         complain(f"cannot keep the end of this job in {path}: {os.strerror(error.errno or 0)}")
+
+
+def open_fds() -> "set[int]":
+    """The descriptors we hold, but for the one that lists them."""
+    for directory in ("/proc/self/fd", "/dev/fd"):
+        if os.path.isdir(directory):
+            found = {int(name) for name in os.listdir(directory)}
+            return {fd for fd in found if is_open(fd)}
+    return set()
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def rename(name: str) -> None:
@@ -502,9 +532,11 @@ def catch_signals() -> int:
 
 
 def main(arguments: list[str]) -> None:
+    """Come up, wait for the job, supervise it to its end."""
     if os.getsid(0) != os.getpid():
         os.setsid()
     rename(SHIM_NAME)
+    callers_fds = open_fds() - {0, 1, 2, int(arguments[0]), int(arguments[1])}
     order_fd, status_fd, _, prelude_bytes = map(int, arguments)
     procs, possible_cgroups = marshal.loads(read_exactly(order_fd, prelude_bytes))
     # The first move between cgroups in a while waits for an RCU grace period, 20 ms: better now, while the store opens.
@@ -521,7 +553,7 @@ def main(arguments: list[str]) -> None:
             os.set_inheritable(fd, False)
     shim = Shim(spec, status_fd)
     try:
-        shim.launch()
+        shim.launch(callers_fds - {spec["master"], spec["slave"]})
     except OSError as error:
         shim.exec_error = ("start", error.errno or 0)
         shim.start = shim.end = shim.last = now()

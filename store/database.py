@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jobtop.core.errors import StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from jobtop.core.errors import StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
 from jobtop.core.paths import StatePaths, make_private_dir
 from jobtop.store.schema import MIGRATIONS, VERSION
 
@@ -152,13 +152,14 @@ def _open_current(paths: StatePaths, network: bool | None) -> Database:
     with errors_named(paths.store):
         if not paths.store.exists():
             os.close(os.open(paths.store, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        # Asked before SQLite opens it: that would make a journal with the modes of a file that cannot be written.
+        if not os.access(paths.store, os.W_OK):
+            raise StoreUnavailable(f"{paths.store}: {REMEDIES[8]}")
         connection = _connect(paths.store, "mode=rw")
         try:
             if _check_version(paths.store, connection) < VERSION:
                 with _lock(paths):
                     _prepare(paths.store, connection, network)
-            if not os.access(paths.store, os.W_OK):
-                raise StoreUnavailable(f"{paths.store}: {REMEDIES[8]}")
             connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
             connection.execute("PRAGMA synchronous = NORMAL")
         except BaseException:
@@ -187,7 +188,7 @@ def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -
     """Bring the file to today's version, step by step, all or nothing."""
     if int(connection.execute("PRAGMA user_version").fetchone()[0]) == 0:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise StoreUnavailable(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
+            raise StoreForeign(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     shared = is_network(path) if network is None else network

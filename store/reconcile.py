@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VANISHED = "its supervisor vanished (killed, or the machine went down), so its end is not known"
+DAY_SECONDS = 86400.0
 START_SECONDS = 10.0  # a shim that was told its job has left `started` by then
 
 
@@ -121,6 +122,20 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
         else:
             jobs.insert(replace(job, seq=None), event("recorded_late"))
         file.unlink(missing_ok=True)
+
+
+def sweep_specs(paths: StatePaths, days: float) -> None:
+    """Once a day, drop what is needed to run old jobs again: it holds their environments, secrets and all."""
+    swept, now = paths.specs / ".swept", time.time()
+    try:
+        if swept.exists() and now - swept.stat().st_mtime < DAY_SECONDS:
+            return
+        swept.touch(mode=0o600)
+        for file in paths.specs.glob("*.json"):
+            if now - file.stat().st_mtime > days * DAY_SECONDS:
+                file.unlink(missing_ok=True)
+    except OSError:  # tomorrow, then
+        return
 
 
 def beside(job: Job) -> dict[str, object]:

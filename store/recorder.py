@@ -37,7 +37,7 @@ class Recorder:
         self.job = job
         directory = self.paths.job(job.id)
         try:
-            for parent in (self.paths.root, self.paths.jobs, self.paths.specs):
+            for parent in (self.paths.root, self.paths.jobs, self.paths.specs, self.paths.unrecorded):
                 make_private_dir(parent)
             directory.mkdir(mode=0o700)
             write_private(str(self.paths.spec(job.id)), json.dumps(spec.to_json()))
@@ -129,7 +129,6 @@ class Recorder:
         if self.directory is None:
             return
         try:
-            make_private_dir(self.paths.unrecorded)
             write_private(str(self.paths.unrecorded / f"{self.job.id}.json"), json.dumps(reconcile.beside(self.job)))
         except OSError as error:
             self.warn(f"the record of this job cannot be kept: {os.strerror(error.errno or 0)}")

@@ -82,9 +82,9 @@ def all_hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
             kind, own = _v1_kind(controllers), own_paths.get(controllers)
         else:
             continue
-        if kind and own is not None and kind not in found:
-            inside = own if root == "/" else own.removeprefix(root)
-            found[kind] = Hierarchy(kind, mount, "" if inside == "/" else inside)
+        inside = _inside(own, root)
+        if kind and inside is not None and kind not in found:
+            found[kind] = Hierarchy(kind, mount, inside)
     return list(found.values())
 
 
@@ -214,6 +214,14 @@ def _is_limited(directory: str) -> bool:
     return any(read_text(f"{directory}/{name}").strip() not in unlimited for name in V2_LIMITS)
 
 
+def _inside(own: str | None, root: str) -> str | None:
+    """Our place below a mount that shows the tree from `root` on; None if it does not show it."""
+    base = root.rstrip("/")
+    if own is None or "/.." in own or not (own == root or own.startswith(f"{base}/")):
+        return None
+    return own.removeprefix(base).rstrip("/")
+
+
 def _quota(directory: str) -> float | None:
     words = read_text(f"{directory}/cpu.max").split()
     if not words:
@@ -225,9 +233,9 @@ def _quota(directory: str) -> float | None:
 
 def _v1_kind(controllers: str) -> str | None:
     names = _words(controllers)
-    if "memory" in names:
-        return "memory"
-    return "cpu" if "cpu" in names else "cpuacct" if "cpuacct" in names else None
+    if "cpu" in names:
+        return "cpu"
+    return next((name for name in ("memory", "cpuacct") if name in names and "cpuset" not in names), None)
 
 
 def _words(text: str) -> set[str]:
