@@ -81,7 +81,7 @@ class Recorder:
             try:
                 if ended is not None:
                     return reconcile.finish(self.jobs, self.paths, self.job, ended)
-                return reconcile.reconcile_one(self.jobs, self.paths, self.job)
+                return self._abandoned(self.jobs)
             except JobtopError as error:
                 self._give_up(error)
         if ended is not None:
@@ -90,6 +90,14 @@ class Recorder:
             self.job = evidence.lost(self.job, reconcile.VANISHED, None)
         self._keep_beside()
         return self.job
+
+    def _abandoned(self, jobs: Jobs) -> Job:
+        """A job whose shim was killed under us: lost, or never begun."""
+        job = reconcile.reconcile_one(jobs, self.paths, self.job)
+        if job.status.ended:
+            return job
+        why = "its supervisor was killed before it could start the command"
+        return jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
 
     def close(self) -> None:
         if self.jobs is not None:
