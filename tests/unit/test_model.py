@@ -1,0 +1,154 @@
+"""What a job is: legal steps, values that cannot change, and the JSON contract."""
+
+import json
+from typing import Any
+
+import pytest
+
+from jobtop.core.model import ENDS, LIVE, Identity, Job, JobSpec, Limits, Monitor, Status, Usage, known
+from jobtop.core.record import as_dict, fields, fresh, record, replace
+
+RESOURCE_KEYS = (
+    "cpu_user_seconds cpu_system_seconds cpu_total_seconds cpu_efficiency cpu_percent_mean cpu_percent_min"
+    " cpu_percent_peak memory_peak_bytes memory_mean_bytes memory_min_bytes memory_cgroup_peak_bytes io_read_bytes"
+    " io_write_bytes io_read_chars io_write_chars processes_peak threads_peak samples"
+).split()
+JOB_KEYS = (
+    "schema_version id seq external_id parent_id name tool script command params tags note host user cwd pid status"
+    " reason flags exit_code signal error submitted_at start_time end_time duration_seconds limits resource_usage"
+    " sources incomplete monitor"
+).split()
+JOB = Job(
+    id="0f8fad5b-d9cb-469f-a165-70867728950e",
+    name="train\n\x1b[31m",
+    command=("python", "train.py"),
+    host="atlas",
+    user="u",
+    cwd="/w",
+    status=Status.SUCCESS,
+    seq=17,
+    tags={"k": "v"},
+    flags=("left_running",),
+    exit_code=0,
+    submitted_at=1767323045.000001,
+    start_time=1767323045.123456,
+    end_time=1767323375.5,
+    duration_seconds=330.376544,
+    limits=Limits(cpus=4, timeout_seconds=7200.0),
+    usage=Usage(cpu_total_seconds=3.5, memory_peak_bytes=1024),
+    sources={"cpu": "rusage"},
+    incomplete=("io_chars: 2 processes",),
+    monitor=Monitor(cpu_seconds=0.1, rss_bytes=4096),
+)
+
+
+def test_a_job_as_json_has_the_keys_of_the_contract() -> None:
+    shape = JOB.to_json()
+    assert list(shape) == JOB_KEYS
+    assert shape["resource_usage"].keys() >= set(RESOURCE_KEYS)
+    assert list(shape["limits"]) == ["cpus", "memory_bytes", "runtime_seconds", "gpus", "timeout_seconds", "enforced"]
+    assert list(shape["monitor"])[:3] == ["interval_seconds", "cpu_seconds", "rss_bytes"]
+    assert shape["schema_version"] == 1
+    assert shape["start_time"] == "2026-01-02T03:04:05.123456Z"
+    assert shape["note"] is None
+
+
+def test_a_job_survives_json() -> None:
+    assert Job.from_json(json.loads(json.dumps(JOB.to_json()))) == JOB
+
+
+def test_what_a_later_version_adds_is_left_out() -> None:
+    shape: dict[str, Any] = JOB.to_json()
+    shape |= {"colour": "red", "limits": shape["limits"] | {"disk": 1}, "monitor": shape["monitor"] | {"x": 1}}
+    shape["resource_usage"] = shape["resource_usage"] | {"joules": 5}
+    assert Job.from_json(shape) == JOB
+
+
+def test_a_spec_as_json_can_run_the_job_again() -> None:
+    spec = JobSpec("7", ("sh", "-c", "x"), "/w", {"TOKEN": "secret"}, timeout_seconds=5.0)
+    shape = json.loads(json.dumps(spec.to_json()))
+    assert shape.pop("schema_version") == 1
+    assert JobSpec(**shape | {"command": tuple(shape["command"])}) == spec
+
+
+def test_a_job_has_ended_unless_it_waits_runs_or_stands_still() -> None:
+    assert {status for status in Status if not status.ended} == {Status.QUEUED, Status.RUNNING, Status.PAUSED} == LIVE
+
+
+@pytest.mark.parametrize(
+    ("status", "following"),
+    [
+        (Status.QUEUED, {Status.RUNNING, Status.PAUSED, Status.CANCELLED, Status.ERROR, Status.LOST}),
+        (Status.RUNNING, {Status.PAUSED, *ENDS}),
+        (Status.PAUSED, {Status.RUNNING, Status.QUEUED, *ENDS}),
+        (Status.LOST, set(ENDS)),
+        *((status, set()) for status in sorted(ENDS - {Status.LOST})),
+    ],
+)
+def test_only_legal_steps_are_possible(status: Status, following: set[Status]) -> None:
+    assert {other for other in Status if status.may_become(other)} == following
+
+
+def test_a_record_is_made_of_the_known_keys_of_a_mapping() -> None:
+    assert known(Monitor, {"rss_bytes": 5, "new": 1}) == Monitor(rss_bytes=5)
+
+
+@record
+class Point:
+    """A record to test with."""
+
+    x: int
+    y: int = 2
+    notes: list[str] = fresh(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return self.x + self.y
+
+
+def test_a_record_takes_values_by_place_and_by_name() -> None:
+    assert Point(1) == Point(x=1, y=2) == Point(1, 2, [])
+    assert Point(1) != Point(2)
+    assert Point(1) != Identity("b", 1, 2)
+    assert Point(1, y=5).total == 6
+    assert repr(Point(1, 2)) == "Point(x=1, y=2, notes=[])"
+    assert fields(Point) == ("x", "y", "notes")
+    assert as_dict(Point(1)) == {"x": 1, "y": 2, "notes": []}
+    assert Point.__doc__ == "A record to test with."
+
+
+@pytest.mark.parametrize("arguments", [((), {}), ((1, 2, [], 4), {}), ((1,), {"z": 3})])
+def test_a_record_refuses_what_it_does_not_have(arguments: tuple[tuple[object, ...], dict[str, object]]) -> None:
+    values, named = arguments
+    with pytest.raises(TypeError, match="Point"):
+        Point(*values, **named)  # type: ignore[arg-type]
+
+
+def test_a_record_cannot_be_changed_but_replaced() -> None:
+    point = Point(1)
+    with pytest.raises(AttributeError, match="replace"):
+        point.x = 5  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="replace"):
+        del point.y
+    with pytest.raises(AttributeError):
+        point.z = 1  # type: ignore[attr-defined]
+    assert replace(point, x=5) == Point(5)
+    assert point == Point(1)
+
+
+def test_a_default_that_can_change_is_each_record_s_own() -> None:
+    one, other = Point(1), Point(1)
+    one.notes.append("mine")
+    assert other.notes == []
+
+
+def test_records_with_equal_values_are_one_key() -> None:
+    assert len({Identity("b", 1, 2), Identity("b", 1, 2), Identity("b", 1, 3)}) == 2
+
+
+def test_a_record_matches_by_position() -> None:
+    match Identity("b", 1, 2):
+        case Identity(_, pid, start):
+            assert (pid, start) == (1, 2)
+        case _:
+            pytest.fail("no match")
