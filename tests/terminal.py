@@ -4,11 +4,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from support import Jobtop, require, wait_for
+import pytest
+
+from support import Jobtop, require
 
 PROMPT = "ready>"
 DEADLINE = 20.0
@@ -48,14 +51,26 @@ class Terminal:
 
     def shows(self, text: str, deadline: float = DEADLINE) -> str:
         """The screen, once it shows this."""
-        return wait_for(lambda: screen if text in (screen := self.screen()) else None, deadline)
+        return self.until(lambda screen: text in screen, repr(text), deadline)
 
-    def is_at_prompt(self) -> bool:
-        """Whether the shell waits for a command."""
-        return (self.screen().rstrip().splitlines() or [""])[-1].rstrip().endswith(PROMPT)
+    def until(self, holds: Callable[[str], bool], words: str, deadline: float = DEADLINE) -> str:
+        """The screen, once this holds of it; the screen is the failure if it never does."""
+        end = time.monotonic() + deadline
+        while not holds(screen := self.screen()):
+            if time.monotonic() > end:
+                pytest.fail(f"the terminal did not come to {words}:\n{screen}")
+            time.sleep(0.02)
+        return screen
 
     def back_at_prompt(self) -> None:
-        wait_for(self.is_at_prompt, DEADLINE)
+        """Wait until the shell waits for a command."""
+        self.until(lambda screen: screen.rstrip().endswith(PROMPT), "its prompt")
+
+    def becomes_raw(self) -> None:
+        """Wait until keys go through as they are: a run with --pty has taken over."""
+        tty = self.tmux("display-message", "-p", "#{pane_tty}").strip()
+        settings = ["stty", "-a", "-F", tty]
+        self.until(lambda _: b"-isig" in subprocess.run(settings, check=True, capture_output=True).stdout, "raw mode")
 
     def resize(self, columns: int, lines: int) -> None:
         self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
