@@ -42,7 +42,7 @@ def call(*args: str) -> Answer:
     from jobtop.cli.main import main
 
     buffers = io.BytesIO(), io.BytesIO()
-    out, err = (io.TextIOWrapper(buffer, encoding="utf-8", newline="") for buffer in buffers)
+    out, err = (io.TextIOWrapper(buffer, "utf-8", "backslashreplace", newline="") for buffer in buffers)
     argv = sys.argv
     sys.argv = ["jobtop", *args]
     try:

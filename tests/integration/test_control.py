@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from records import HERE
+from records import HERE, call
 from running import descendants, is_alive, nothing_is_left, pids_in, running, show, state
 from support import Jobtop, wait_for
 
 __all__ = ["nothing_is_left"]
+pytestmark = pytest.mark.usefixtures("home")
 
 # Two processes, each of which notes its pid and then counts into a file, line by line.
 COUNTING = """
@@ -51,39 +52,45 @@ def python(jobtop: Jobtop, program: str, processes: int, *options: str) -> tuple
     return job, wait_for(lambda: found if len(found := pids_in(pids)) == processes else None, 30)
 
 
-def says(jobtop: Jobtop, code: int, *args: str) -> str:
+def says(code: int, *args: str) -> str:
     """What a verb says on standard error, when it exits with this code and has no data to print."""
-    done = jobtop(*args)
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    return done.stderr
+    answer = call(*args)
+    assert (answer.returncode, answer.stdout) == (code, ""), answer.stderr
+    return answer.stderr
+
+
+def shown(reference: str) -> dict[str, Any]:
+    """The record of a job."""
+    record: dict[str, Any] = json.loads(call("show", reference, "--json").stdout)
+    return record
 
 
 def test_a_detached_job_is_stopped_and_the_record_says_by_whom(jobtop: Jobtop) -> None:
     job, pids = python(jobtop, COUNTING, 2)
-    assert says(jobtop, 0, "stop", job[:8]) == ""
+    assert says(0, "stop", job[:8]) == ""
     assert not any(map(is_alive, pids))
-    record = show(jobtop, job)
+    record = shown(job)
     assert (record["status"], record["signal"], record["exit_code"]) == ("cancelled", signal.SIGTERM, None)
     assert record["reason"] == "stopped by jobtop stop: killed by SIGTERM"
     assert record["resource_usage"]["cpu_total_seconds"] > 0
-    assert "is not running (cancelled)" in says(jobtop, 0, "stop", job)
+    assert "is not running (cancelled)" in says(0, "stop", job)
 
 
 def test_what_ignores_a_stop_is_killed_after_its_grace(jobtop: Jobtop) -> None:
     job, (pid,) = python(jobtop, IGNORING, 1, "--grace", "0.3s")
     name = Path(f"/proc/{pid}/comm").read_text().strip()
-    assert says(jobtop, 0, "stop", job) == ""
+    assert says(0, "stop", job) == ""
     assert not is_alive(pid)
-    record = show(jobtop, job)
+    record = shown(job)
     assert (record["status"], record["signal"], record["flags"]) == ("cancelled", signal.SIGKILL, ["had_to_be_killed"])
     assert record["reason"].endswith(f"; had to be killed: {name} ({pid})")
 
 
 def test_a_detached_job_is_killed_at_once(jobtop: Jobtop) -> None:
     job, (pid,) = python(jobtop, IGNORING, 1, "--grace", "10m")
-    assert says(jobtop, 0, "kill", job) == ""
+    assert says(0, "kill", job) == ""
     assert not is_alive(pid)
-    record = show(jobtop, job)
+    record = shown(job)
     assert (record["status"], record["signal"]) == ("cancelled", signal.SIGKILL)
     assert record["reason"] == "stopped by jobtop kill: killed by SIGKILL"
 
@@ -92,9 +99,9 @@ def test_a_detached_job_is_killed_at_once(jobtop: Jobtop) -> None:
 def test_a_job_in_the_foreground_is_ended_from_elsewhere(jobtop: Jobtop, verb: str, code: int) -> None:
     with running(jobtop, "--quiet", "--", "sh", "-c", "echo begun; sleep 600") as run:
         run.reads(b"begun")
-        assert says(jobtop, 0, verb, run.reference) == ""
+        assert says(0, verb, run.reference) == ""
         assert run.end() == code
-        record = run.record()
+        record = shown(run.reference)
     assert record["status"] == "cancelled"
     assert record["reason"].startswith(f"stopped by jobtop {verb}: ")
 
@@ -102,15 +109,15 @@ def test_a_job_in_the_foreground_is_ended_from_elsewhere(jobtop: Jobtop, verb: s
 def test_a_stop_is_over_when_the_record_says_so(jobtop: Jobtop) -> None:
     with running(jobtop, "--quiet", "--", "sh", "-c", "echo begun; sleep 600") as run:
         run.reads(b"begun")
-        says(jobtop, 0, "stop", run.reference)
-        assert run.record()["status"] == "cancelled"
+        says(0, "stop", run.reference)
+        assert shown(run.reference)["status"] == "cancelled"
         run.end()
 
 
 def test_several_jobs_are_stopped_in_one_call(jobtop: Jobtop) -> None:
     jobs = [started(jobtop, "--", "sleep", "600") for _ in range(3)]
-    assert says(jobtop, 0, "stop", *jobs, jobs[0]) == ""
-    assert {show(jobtop, job)["status"] for job in jobs} == {"cancelled"}
+    assert says(0, "stop", *jobs, jobs[0]) == ""
+    assert {shown(job)["status"] for job in jobs} == {"cancelled"}
 
 
 def test_two_stops_at_once_lose_neither_the_job_nor_the_reason(jobtop: Jobtop) -> None:
@@ -120,7 +127,7 @@ def test_two_stops_at_once_lose_neither_the_job_nor_the_reason(jobtop: Jobtop) -
         _, words = stop.communicate(timeout=60)
         assert stop.returncode == 0, words
         assert "mistake" not in words
-    record = show(jobtop, job)
+    record = shown(job)
     assert (record["status"], record["reason"]) == ("cancelled", "stopped by jobtop stop: killed by SIGTERM")
 
 
@@ -128,13 +135,13 @@ def test_a_stop_ends_what_an_ended_job_left_running_and_not_how_it_ended(jobtop:
     script = "sleep 600 > /dev/null 2>&1 & echo $! > pids; exit 3"
     assert jobtop("run", "--quiet", "--external-id", "left", "--", "sh", "-c", script).returncode == 3
     (pid,) = pids_in(jobtop.home / "pids")
-    before = show(jobtop, "left")
+    before = shown("left")
     assert (before["status"], before["flags"]) == ("failed", ["left_running"])
     assert is_alive(pid)
-    assert "still runs" in says(jobtop, 2, "rm", "left")
-    assert says(jobtop, 0, "stop", "left") == ""
+    assert "still runs" in says(2, "rm", "left")
+    assert says(0, "stop", "left") == ""
     assert not is_alive(pid)
-    after = show(jobtop, "left")
+    after = shown("left")
     assert [after[key] for key in ("status", "reason", "exit_code", "duration_seconds")] == [
         before[key] for key in ("status", "reason", "exit_code", "duration_seconds")
     ]
@@ -148,20 +155,20 @@ def counts(home: Path) -> dict[str, int]:
 def test_a_paused_job_stands_still_and_a_resumed_one_goes_on(jobtop: Jobtop) -> None:
     job, pids = python(jobtop, COUNTING, 2)
     wait_for(lambda: len(counts(jobtop.home)) == 2 or None)
-    assert says(jobtop, 0, "pause", job) == ""
+    assert says(0, "pause", job) == ""
     assert [state(pid) for pid in pids] == ["T", "T"]
-    assert show(jobtop, job)["status"] == "paused"
+    assert shown(job)["status"] == "paused"
     before = counts(jobtop.home)
-    assert "‖ paused" in jobtop("history").stdout
-    assert says(jobtop, 0, "pause", job) == ""
+    assert "‖ paused" in call("history").stdout
+    assert says(0, "pause", job) == ""
     assert counts(jobtop.home) == before
-    assert says(jobtop, 0, "resume", job) == ""
-    assert show(jobtop, job)["status"] == "running"
+    assert says(0, "resume", job) == ""
+    assert shown(job)["status"] == "running"
     wait_for(lambda: all(size > before[name] for name, size in counts(jobtop.home).items()) or None)
-    assert says(jobtop, 0, "pause", job) == ""
-    assert says(jobtop, 0, "stop", job) == ""
-    assert show(jobtop, job)["status"] == "cancelled"
-    timeline = [line.split()[-1] for line in jobtop("show", job).stdout.splitlines()]
+    assert says(0, "pause", job) == ""
+    assert says(0, "stop", job) == ""
+    assert shown(job)["status"] == "cancelled"
+    timeline = [line.split()[-1] for line in call("show", job).stdout.splitlines()]
     assert timeline.count("paused") == 2
     assert timeline.count("resumed") == 1
 
@@ -170,13 +177,13 @@ def test_wait_tells_by_its_exit_code_whether_all_succeeded(jobtop: Jobtop) -> No
     good = started(jobtop, "--", "sh", "-c", "while [ ! -e go ]; do sleep 0.01; done")
     bad = started(jobtop, "--", "false")
     wait = jobtop.start("wait", good)
-    assert says(jobtop, 1, "wait", bad) == ""
+    assert says(1, "wait", bad) == ""
     assert wait.poll() is None
     (jobtop.home / "go").touch()
     assert wait.communicate(timeout=60) == ("", "")
     assert wait.returncode == 0
-    assert says(jobtop, 0, "wait", good, good) == ""
-    assert says(jobtop, 1, "wait", good, bad) == ""
+    assert says(0, "wait", good, good) == ""
+    assert says(1, "wait", good, bad) == ""
 
 
 def test_wait_ends_when_the_supervisor_of_the_job_is_killed(jobtop: Jobtop) -> None:
@@ -186,7 +193,7 @@ def test_wait_ends_when_the_supervisor_of_the_job_is_killed(jobtop: Jobtop) -> N
     os.kill(pids[0], signal.SIGKILL)
     assert wait.communicate(timeout=60) == ("", "")
     assert wait.returncode == 1
-    assert show(jobtop, job)["status"] == "lost"
+    assert shown(job)["status"] == "lost"
 
 
 def kill_shim(jobtop: Jobtop, job: str) -> None:
@@ -197,13 +204,13 @@ def kill_shim(jobtop: Jobtop, job: str) -> None:
 
 def test_an_ended_job_is_removed_with_all_that_belongs_to_it(jobtop: Jobtop) -> None:
     kept, gone = (started(jobtop, "--", "echo", word) for word in ("kept", "gone"))
-    assert says(jobtop, 0, "wait", kept, gone) == ""
-    assert says(jobtop, 0, "rm", gone) == ""
+    assert says(0, "wait", kept, gone) == ""
+    assert says(0, "rm", gone) == ""
     assert not (jobtop.state / "jobs" / gone).exists()
     assert not (jobtop.state / "specs" / f"{gone}.json").exists()
-    assert [job["id"] for job in json.loads(jobtop("history", "--json").stdout)] == [kept]
-    assert gone in says(jobtop, 2, "rm", gone)
-    assert jobtop("logs", kept).stdout == "kept\n"
+    assert [job["id"] for job in json.loads(call("history", "--json").stdout)] == [kept]
+    assert gone in says(2, "rm", gone)
+    assert call("logs", kept).stdout == "kept\n"
     connection = sqlite3.connect(jobtop.state / f"{HERE}.db")
     assert connection.execute("SELECT count(DISTINCT job_seq), max(job_seq) FROM events").fetchone() == (1, 1)
     connection.close()
@@ -211,13 +218,13 @@ def test_an_ended_job_is_removed_with_all_that_belongs_to_it(jobtop: Jobtop) -> 
 
 def test_a_running_job_is_not_removed_nor_what_was_named_with_it(jobtop: Jobtop) -> None:
     ended, alive = started(jobtop, "--", "true"), started(jobtop, "--", "sleep", "600")
-    assert says(jobtop, 0, "wait", ended) == ""
-    refusal = says(jobtop, 2, "rm", ended, alive)
+    assert says(0, "wait", ended) == ""
+    refusal = says(2, "rm", ended, alive)
     assert f"jobtop stop {alive[:8]}" in refusal
     assert refusal.count("\n") == 1
-    assert show(jobtop, ended)["status"] == "success"
-    assert show(jobtop, alive)["status"] == "running"
-    assert says(jobtop, 0, "kill", alive) == ""
+    assert shown(ended)["status"] == "success"
+    assert shown(alive)["status"] == "running"
+    assert says(0, "kill", alive) == ""
 
 
 @pytest.fixture
@@ -241,54 +248,54 @@ def test_a_process_that_has_the_pid_of_a_supervisor_is_not_touched(
     jobtop: Jobtop, bystander: subprocess.Popen[bytes], verb: str
 ) -> None:
     job = started(jobtop, "--", "true")
-    assert says(jobtop, 0, "wait", job) == ""
+    assert says(0, "wait", job) == ""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     change_row(jobtop, job, shim_pid=bystander.pid, shim_start=1, shim_boot=boot)
-    assert "is not running" in says(jobtop, 0, verb, job)
+    assert "is not running" in says(0, verb, job)
     change_row(jobtop, job, shim_pid=os.getppid(), shim_boot="another boot")
-    assert "is not running" in says(jobtop, 0, verb, job)
+    assert "is not running" in says(0, verb, job)
     assert state(bystander.pid) == "S"
 
 
 def test_a_running_job_whose_supervisor_was_another_process_is_not_signalled(jobtop: Jobtop) -> None:
     with running(jobtop, "--quiet", "--", "sh", "-c", "echo begun; sleep 600") as run:
         run.reads(b"begun")
-        job = run.record()["id"]
+        job = shown(run.reference)["id"]
         members = descendants(run.shim())
         connection = sqlite3.connect(jobtop.state / f"{HERE}.db")
         (start,) = connection.execute("SELECT shim_start FROM jobs").fetchone()
         connection.close()
         change_row(jobtop, job, shim_start=start + 1)
-        assert "is not running" in says(jobtop, 0, "stop", job)
+        assert "is not running" in says(0, "stop", job)
         assert all(map(is_alive, members))
         change_row(jobtop, job, shim_start=start)
-        assert says(jobtop, 0, "stop", job) == ""
+        assert says(0, "stop", job) == ""
         run.end()
 
 
 def test_a_job_of_another_host_is_not_acted_on(jobtop: Jobtop) -> None:
     job = started(jobtop, "--", "true")
-    assert says(jobtop, 0, "wait", job) == ""
+    assert says(0, "wait", job) == ""
     change_row(jobtop, job, host="elsewhere")
     for verb in ("stop", "kill", "pause", "resume"):
-        assert "elsewhere" in says(jobtop, 2, verb, job)
+        assert "elsewhere" in says(2, verb, job)
 
 
 def test_a_stop_while_run_records_is_in_the_reason(jobtop: Jobtop) -> None:
     for _ in range(3):
         with running(jobtop, "--quiet", "--", "sh", "-c", "trap 'exit 0' TERM; echo begun; sleep 600 & wait") as run:
             run.reads(b"begun")
-            says(jobtop, 0, "stop", run.reference)
+            says(0, "stop", run.reference)
             run.end()
-            record = run.record()
-            says(jobtop, 0, "rm", record["id"])
+            record = shown(run.reference)
+            says(0, "rm", record["id"])
         assert (record["status"], record["reason"]) == ("cancelled", "stopped by jobtop stop: exit code 0")
 
 
 def test_an_unprivileged_user_controls_jobs_too(unprivileged: Jobtop) -> None:
     job, pids = python(unprivileged, COUNTING, 2)
-    assert says(unprivileged, 0, "pause", job) == ""
+    assert unprivileged("pause", job).returncode == 0
     assert [state(pid) for pid in pids] == ["T", "T"]
-    assert says(unprivileged, 0, "stop", job) == ""
+    assert unprivileged("stop", job).returncode == 0
     assert not any(map(is_alive, pids))
     assert show(unprivileged, job)["status"] == "cancelled"
