@@ -232,7 +232,7 @@ def typed(value: str) -> str | int | float | bool:
             number = kind(value)
         except ValueError:
             continue
-        if str(number) == value or ("e" in value.lower() and abs(number) < float("inf")):
+        if abs(number) < float("inf") and (str(number) == value or "e" in value.lower()):
             return number
     return value
 

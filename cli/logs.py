@@ -1,5 +1,6 @@
 """`jobtop logs`: the output of a job, whole, its end, or as it comes."""
 
+import codecs
 import os
 import sys
 import time
@@ -67,6 +68,7 @@ class LogReader:
     def __init__(self, path: Path, target: int, raw: bool) -> None:
         self.path, self.target = path, target
         self.plain = raw or not os.isatty(target)
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.offset = 0
 
     def skip_to_tail(self, count: int) -> None:
@@ -84,8 +86,9 @@ class LogReader:
                 text = file.read(end - begin)
         except FileNotFoundError:
             return
-        lines = text.splitlines(keepends=True)
-        self.offset = end - sum(map(len, lines[len(lines) - count :] if count else []))
+        lines = [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")]
+        missing = 0 if text.endswith(b"\n") else 1
+        self.offset = end - max(0, sum(map(len, lines[-count:] if count else [])) - missing)
 
     def print(self, until: int | None) -> None:
         """Everything from where we are to `until`, or to the end."""
@@ -117,7 +120,7 @@ class LogReader:
 
     def _write(self, data: bytes) -> None:
         if not self.plain:
-            lines = data.decode("utf-8", "replace").split("\n")
+            lines = self.decoder.decode(data).split("\n")
             data = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines).encode()
         stream = sys.stdout.buffer if self.target == 1 else sys.stderr.buffer
         stream.write(data)

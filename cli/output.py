@@ -55,11 +55,17 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
 
 
 def cut(text: str, widest: int) -> str:
-    if cell_width(text) <= widest:
+    if len(text) <= widest and cell_width(text) <= widest:
         return text
-    while cell_width(text) > widest - 1:
-        text = text[:-1]
-    return text + "…"
+    kept, width = [], 0
+    for character in text:
+        width += cell_width(character)
+        if width > widest:
+            while kept and cell_width("".join(kept)) > widest - 1:
+                kept.pop()
+            return "".join(kept) + "…"
+        kept.append(character)
+    return text
 
 
 def print_shapes(style: str, shapes: Sequence[Mapping[str, Any]], single: bool = False) -> None:

@@ -1,5 +1,6 @@
 """`jobtop run` as click knows it: for the help, the completion, and to say what is wrong."""
 
+import signal
 from typing import Any
 
 import click
@@ -37,6 +38,7 @@ def callback(app: App, /, command: tuple[str, ...], **options: Any) -> int:
 
     Output, standard input, signals and the exit code pass through.
     """
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a job has to be recorded whoever stops reading
     return launch(app, command, options)
 
 

@@ -94,12 +94,16 @@ class Stream:
                 count = os.write(self.twin if self.twin >= 0 else self.sink, part)
             except BlockingIOError:
                 return
-            except OSError:  # EPIPE, EIO: the reader went away, and the job must see that as it would without us
-                self.close()
+            except OSError:  # EPIPE, EIO
+                self.reader_left()
                 return
             self.pending = self.pending[count:] if count < len(self.pending) else None
             if self.writes_may_block:
                 return
+
+    def reader_left(self) -> None:
+        """The job must see that its reader went away as it would without us: its next write fails."""
+        self.close()
 
     def drop_sink(self) -> None:
         for fd in (self.twin, self.sink):
@@ -152,9 +156,9 @@ class Log:
     def trim(self) -> None:
         """Give back everything but the head and the tail; where no hole can be made, the head alone is kept."""
         tail_start = (self.size() - self.limit // 2) & ~4095
-        if self.fd < 0 or tail_start - self.punched < self.limit // 16:
-            return
         start = (self.punched + 4095) & ~4095
+        if self.fd < 0 or tail_start - start < max(self.limit // 16, 4096):
+            return
         if c_call("fallocate", self.fd, PUNCH_HOLE, start, tail_start - start) == 0:
             self.punched = tail_start
         elif self.error is None:

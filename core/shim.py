@@ -44,6 +44,15 @@ CENSUS_STABLE_COST_RATIO = 200  # … and 1/200 while there is none
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
+class TerminalStream(Stream):
+    """The output of a job that has a terminal; `run` holds the other copy of the master, so closing ours says nothing."""
+
+    def reader_left(self) -> None:
+        self.drop_sink()
+        signal_descendants(os.getpid(), _signal.SIGHUP)
+        signal_descendants(os.getpid(), _signal.SIGCONT)
+
+
 class Shim:
     """Supervises one job, from the fork of its main process to the death of its last descendant."""
 
@@ -120,7 +129,7 @@ class Shim:
             fds = [log.fd if log is not None and log.fd >= 0 else os.open(os.devnull, os.O_WRONLY) for log in self.logs]
             return fds[0], fds[1]
         if spec["output"] == "pty":
-            self.streams = [Stream(spec["master"], os.dup(1), self.logs[0])]
+            self.streams = [TerminalStream(spec["master"], os.dup(1), self.logs[0])]
             return spec["slave"], spec["slave"]
         writers = []
         for number, log in enumerate(self.logs):
