@@ -57,7 +57,8 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
 def cut(text: str, widest: int) -> str:
     if len(text) <= widest and cell_width(text) <= widest:
         return text
-    kept, width = [], 0
+    kept: list[str] = []
+    width = 0
     for character in text:
         width += cell_width(character)
         if width > widest:

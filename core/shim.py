@@ -45,7 +45,7 @@ MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of t
 
 
 class TerminalStream(Stream):
-    """The output of a job that has a terminal; `run` holds the other copy of the master, so closing ours says nothing."""
+    """The output of a job with a terminal; `run` holds the master too, so that closing ours would say nothing."""
 
     def reader_left(self) -> None:
         self.drop_sink()
