@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jobtop.store.database as database_module
-from jobtop.core.errors import StoreError, StoreTooNew, StoreUnavailable
+from jobtop.core.errors import StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import Database, is_network, open_to_read, open_to_write, repair
 from jobtop.store.jobs import Jobs, Query
@@ -376,7 +376,25 @@ def test_a_reader_does_not_set_a_damaged_store_aside(paths: StatePaths) -> None:
     paths.store.write_bytes(GARBAGE)
     with pytest.raises(StoreError):
         open_to_read(paths.store)
-    assert [file.name for file in paths.root.iterdir()] == ["atlas.db"]
+    assert paths.store.read_bytes() == GARBAGE
+    assert not list(paths.root.glob("*.damaged-*"))
+
+
+def test_damage_met_by_a_reader_is_looked_into_by_the_next_writer(paths: StatePaths) -> None:
+    filled(paths, 30)
+    damaged = damage_pages(paths.store)
+    database = open_to_write(paths)
+    with pytest.raises(StoreDamaged):
+        names(database)
+    database.close()
+    database = open_to_write(paths)
+    (aside,) = paths.root.glob("atlas.db.damaged-*")
+    assert aside.read_bytes() == damaged
+    assert aside.name in (database.notice or "")
+    database.close()
+    database = open_to_write(paths)
+    assert database.notice is None
+    database.close()
 
 
 def test_a_reader_does_not_make_a_store(paths: StatePaths) -> None:

@@ -13,7 +13,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.reconcile import paused_or_running, reconcile
+from jobtop.store.reconcile import paused_or_running, reconcile, sweep_specs
 from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, running_job, this_process
 
 US = this_process()
@@ -248,6 +248,31 @@ def test_a_file_beside_the_store_that_cannot_be_read_is_kept_and_stops_nothing(j
     elsewhere = set_beside(paths, made_job(host="elsewhere"))
     assert reconciled(jobs, paths, job).id == job.id
     assert sorted(os.listdir(paths.unrecorded)) == sorted(["torn.json", "other.json", elsewhere.name])
+
+
+def test_what_is_needed_to_run_old_jobs_again_is_dropped_once_a_day(paths: StatePaths) -> None:
+    paths.specs.mkdir(parents=True)
+    old, older, young = (paths.spec(name) for name in ("old", "older", "young"))
+
+    def leave(file: Path, days: float) -> None:
+        file.write_text("{}")
+        os.utime(file, times=(time.time() - days * 86400,) * 2)
+
+    leave(old, 31)
+    leave(young, 29)
+    sweep_specs(paths, 30)
+    assert (old.exists(), young.exists()) == (False, True)
+    leave(older, 40)
+    sweep_specs(paths, 30)
+    assert older.exists()
+    os.utime(paths.specs / ".swept", times=(time.time() - 90000,) * 2)
+    sweep_specs(paths, 30)
+    assert not older.exists()
+
+
+def test_where_there_are_no_specs_there_is_nothing_to_drop(paths: StatePaths) -> None:
+    sweep_specs(paths, 30)
+    assert not paths.root.exists()
 
 
 @pytest.mark.parametrize(
