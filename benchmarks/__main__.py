@@ -55,6 +55,8 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments.json.write_text(json.dumps(document(results, machine(tools), details), indent=2) + "\n")
     missed = sum(result.kept is False for result in results)
     print(f"\n{f'bounds MISSED: {missed}' if missed else 'every bound kept'}; all samples are in {arguments.json}")
+    if os.getloadavg()[0] > (os.cpu_count() or 1):
+        print(f"the machine was busy (load average {os.getloadavg()[0]:.1f}): a quiet one gives better numbers")
     return 0 if explained and all(result.problem is None for result in results) else 1
 
 

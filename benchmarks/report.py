@@ -16,7 +16,7 @@ class MeasurementError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One number of ours, what it is compared with, and how large it may be; the samples' medians count."""
+    """One number of ours, what it is compared with, and how large it may be; the samples are pairs, taken in turn."""
 
     what: str
     unit: str
@@ -28,7 +28,9 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        return median(self.ours) / median(self.theirs) if self.ours and self.theirs else None
+        """The median over the pairs: both of a pair met the same load, which the medians of each need not have."""
+        pairs = zip(self.ours, self.theirs, strict=True) if self.theirs else ()
+        return median(ratios) if (ratios := [ours / theirs for ours, theirs in pairs]) else None
 
     @property
     def is_bound_by_ratio(self) -> bool:

@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -45,25 +46,22 @@ def wait_for_orphans() -> None:
 
 
 def wall_seconds(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> float:
-    """How long a command takes from its start until it is gone; nothing goes in, its output goes nowhere."""
+    """How long a command takes from its start until it is gone; nothing goes in, and what comes out goes nowhere."""
     return wall_and_lingering_seconds(command, env, cwd)[0]
 
 
 def wall_and_lingering_seconds(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> tuple[float, float]:
     """The wall time of a command, and that until all it left behind is gone."""
-    begin = time.perf_counter()
-    finished = subprocess.run(
-        command,
-        env=env,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=LONGEST_SECONDS,
-        check=False,
-    )
-    wall = time.perf_counter() - begin
-    wait_for_orphans()
-    if finished.returncode != 0:
-        raise MeasurementError(f"{' '.join(command)} exited with {finished.returncode}")
-    return wall, time.perf_counter() - begin
+    nothing = subprocess.DEVNULL
+    with tempfile.TemporaryFile("w+", dir=cwd) as words:
+        begin = time.perf_counter()
+        finished = subprocess.run(
+            command, env=env, cwd=cwd, stdin=nothing, stdout=nothing, stderr=words, timeout=LONGEST_SECONDS, check=False
+        )
+        wall = time.perf_counter() - begin
+        wait_for_orphans()
+        lingering = time.perf_counter() - begin
+        words.seek(0)
+        if finished.returncode != 0:
+            raise MeasurementError(f"{' '.join(command)} exited with {finished.returncode}: {words.read().strip()}")
+    return wall, lingering
