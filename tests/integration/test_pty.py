@@ -158,7 +158,8 @@ def test_ctrl_c_goes_through_the_terminal_and_the_job_decides(jobtop: Jobtop, tm
         screen.enter("echo code=$?")
         screen.shows("code=9")
     record = show(jobtop, "it")
-    assert (record["status"], record["exit_code"]) == ("failed", 9)
+    assert (record["status"], record["exit_code"]) == ("cancelled", 9)
+    assert record["reason"] == "interrupted by SIGINT: exit code 9"
 
 
 def test_a_job_killed_by_ctrl_c_on_its_terminal_ends_as_any(jobtop: Jobtop) -> None:
@@ -194,7 +195,7 @@ def test_a_shell_on_the_terminal_has_job_control(jobtop: Jobtop) -> None:
         wait_for(lambda: any(command_line(pid) == "sleep 60 " for pid in processes_of(jobtop)))
         screen.press("C-z")
         screen.shows("Stopped")
-        screen.enter("kill -9 %1; wait; exit 5")
+        screen.enter("kill -9 %1; fg; exit 5")
         screen.back_at_prompt()
         screen.enter("echo code=$?")
         screen.shows("code=5")

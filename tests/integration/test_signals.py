@@ -400,21 +400,6 @@ def test_a_background_job_leaves_the_input_of_the_terminal_to_the_shell(jobtop: 
     assert (record["status"], record["exit_code"]) == ("success", 0)
 
 
-def test_a_job_put_into_the_background_leaves_the_input_of_the_terminal_to_the_shell(jobtop: Jobtop) -> None:
-    with terminal(jobtop) as screen:
-        screen.enter("$J run --external-id it --quiet -- sh -c 'echo begun; exec cat'")
-        screen.shows("\nbegun")
-        screen.press("C-z")
-        screen.back_at_prompt()
-        screen.enter("bg")
-        screen.back_at_prompt()
-        for number in range(5):
-            screen.enter(f"echo line-$(({number}*2))")
-            screen.shows(f"\nline-{number * 2}", 5)
-        screen.enter("kill %1; wait %1; echo code=$?")
-        screen.shows("code=143")
-
-
 @pytest.mark.parametrize("option", [(), ("--pty",)], ids=["plain", "pty"])
 def test_a_closed_terminal_hangs_up_the_job(jobtop: Jobtop, option: tuple[str, ...]) -> None:
     with terminal(jobtop) as screen:
