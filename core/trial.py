@@ -4,7 +4,6 @@ import os
 import select
 import signal
 import time
-import uuid
 
 from jobtop.core import evidence
 from jobtop.core.checks import Finding, Machine, State
@@ -35,20 +34,20 @@ class Trial:
 
 def start_and_stop(directory: str) -> Trial:
     """Run a command that sleeps, look at it and at its shim, stop it; `directory` is empty and ours."""
+    possible = cgroup.make(f"doctor-{os.getpid()}")
+    cgroup.discard(possible.directories)
+    before = time.monotonic()
+    supervisor = Supervisor()
     spec = JobSpec(
-        id=f"doctor-{uuid.uuid4()}",
+        id=supervisor.job_id,
         command=COMMAND,
         cwd="/",
-        env=job_environment({}, "doctor"),
+        env=job_environment({}, supervisor.job_id),
         grace_seconds=1.0,
         after_exit="kill",
         timeout_seconds=PATIENCE_SECONDS,
         detached=True,
     )
-    possible = cgroup.make(f"{spec.id}-x")
-    cgroup.discard(possible.directories)
-    before = time.monotonic()
-    supervisor = Supervisor()
     try:
         begun = supervisor.begin(spec, directory, with_cgroup=True, with_stdin=False)
         took = time.monotonic() - before

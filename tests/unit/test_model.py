@@ -109,7 +109,6 @@ class Point:
 def test_a_record_takes_values_by_place_and_by_name() -> None:
     assert Point(1) == Point(x=1, y=2) == Point(1, 2, [])
     assert Point(1) != Point(2)
-    assert Point(1) != Identity("b", 1, 2)
     assert Point(1, y=5).total == 6
     assert repr(Point(1, 2)) == "Point(x=1, y=2, notes=[])"
     assert fields(Point) == ("x", "y", "notes")

@@ -16,9 +16,11 @@ Pipe = Callable[[], tuple[int, int]]
 
 
 @pytest.fixture(autouse=True)
-def complaints(monkeypatch: pytest.MonkeyPatch) -> None:
+def complaints() -> Iterator[None]:
     """Each test has its one complaint to make."""
-    monkeypatch.setattr(pump, "complaints", [])
+    pump.complaints.clear()
+    yield
+    pump.complaints.clear()
 
 
 @pytest.fixture
