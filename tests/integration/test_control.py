@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from records import HERE, call
+from records import HERE, call, this_process
 from running import descendants, is_alive, nothing_is_left, pids_in, running, show, state
 from support import Jobtop, wait_for
 
@@ -109,7 +109,7 @@ def test_a_job_in_the_foreground_is_ended_from_elsewhere(jobtop: Jobtop, verb: s
 def test_a_stop_is_over_when_the_record_says_so(jobtop: Jobtop) -> None:
     with running(jobtop, "--quiet", "--", "sh", "-c", "echo begun; sleep 600") as run:
         run.reads(b"begun")
-        says(0, "stop", run.reference)
+        assert says(0, "stop", run.reference) == ""
         assert shown(run.reference)["status"] == "cancelled"
         run.end()
 
@@ -273,6 +273,16 @@ def test_a_running_job_whose_supervisor_was_another_process_is_not_signalled(job
         run.end()
 
 
+@pytest.mark.parametrize("verb", ["stop", "kill"])
+def test_a_stop_before_run_has_recorded_the_start_finds_the_job(jobtop: Jobtop, verb: str) -> None:
+    job, (pid,) = python(jobtop, IGNORING, 1, "--grace", "0.1s")
+    us = this_process()
+    unknown = dict.fromkeys(("pid", "shim_boot", "shim_pid", "shim_start", "start_time"))
+    change_row(jobtop, job, recorder_boot=us.boot, recorder_pid=us.pid, recorder_start=us.start, **unknown)
+    assert says(0, verb, job) == ""
+    assert not is_alive(pid)
+
+
 def test_a_job_of_another_host_is_not_acted_on(jobtop: Jobtop) -> None:
     job = started(jobtop, "--", "true")
     assert says(0, "wait", job) == ""
@@ -285,10 +295,10 @@ def test_a_stop_while_run_records_is_in_the_reason(jobtop: Jobtop) -> None:
     for _ in range(3):
         with running(jobtop, "--quiet", "--", "sh", "-c", "trap 'exit 0' TERM; echo begun; sleep 600 & wait") as run:
             run.reads(b"begun")
-            says(0, "stop", run.reference)
+            assert says(0, "stop", run.reference) == ""
             run.end()
             record = shown(run.reference)
-            says(0, "rm", record["id"])
+            assert says(0, "rm", record["id"]) == ""
         assert (record["status"], record["reason"]) == ("cancelled", "stopped by jobtop stop: exit code 0")
 
 

@@ -197,7 +197,7 @@ def test_a_job_that_ran_is_shown_with_its_timeline_and_sources(jobtop: Jobtop) -
     assert facts["declared"] == "8.0 GiB memory"
     assert "memory_peak from" in facts["sources"]
     assert "submitted" in facts["timeline"]
-    assert "exited failed" in shown.stdout
+    assert "ended: failed (exit code 3)" in shown.stdout
     shape = json.loads(jobtop("show", "task-1", "--json").stdout)
     assert set(shape["resource_usage"]) >= set(USAGE_KEYS)
     assert all(shape["resource_usage"][key] is not None for key in ("cpu_total_seconds", "memory_peak_bytes"))
