@@ -208,7 +208,7 @@ def test_a_log_beyond_its_cap_keeps_head_and_tail_and_says_what_is_left_out(jobt
     assert log.stat().st_size == count * line_bytes
     assert log.stat().st_blocks * 512 <= MIB * 5 / 4
     printed = jobtop("logs", "it").stdout
-    head, _, rest = printed.partition("[jobtop: ")
+    head, _, rest = printed.partition("\n[jobtop: ")
     said, _, tail = rest.partition("]\n")
     assert "left out here: run.log_max" in said
     everything = "".join(f"line {number:08d} {'x' * 40}\n" for number in range(count))
