@@ -210,6 +210,13 @@ def test_what_may_not_be_written_stops_no_job_of_an_unprivileged_user(
     assert {job["status"] for job in history(unprivileged)} <= {"failed", "success"}
 
 
+def test_a_user_without_a_home_directory_can_run_jobs(unprivileged: Jobtop) -> None:
+    env = {key: value for key, value in unprivileged.env.items() if key != "JOBTOP_HOME"} | {"HOME": "/nonexistent"}
+    homeless = Jobtop(unprivileged.python, unprivileged.home, env, unprivileged.prefix)
+    (line,) = run_it(homeless)
+    assert "/nonexistent" in line
+
+
 class Disk:
     """A disk of one MiB in a mount namespace of its own, on which the state directory lies."""
 

@@ -102,6 +102,8 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_run_or_written(
         (("--set", "run.garce=1s", "history"), ["--set", "run.garce", '"run.grace"']),
         (("--set", "run.grace", "history"), ["--set", "KEY=VALUE"]),
         (("--set", "run.grace=soon", "history"), ["--set", "run.grace", '"soon"']),
+        (("--set", "run.garce=1s", "run", "--", "true"), ["--set", "run.garce"]),
+        (("-v", "run", "--memory", "8X", "--", "true"), ["--memory", "8X"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -13,7 +13,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.reconcile import paused_or_running, reconcile, sweep_specs
+from jobtop.store.reconcile import current, paused_or_running, reconcile, sweep_specs
 from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, running_job, this_process
 
 US = this_process()
@@ -184,6 +184,16 @@ def test_a_broken_file_of_marks_does_not_hide_the_end(jobs: Jobs, paths: StatePa
     leave_ended(paths.job(job.id))
     (paths.job(job.id) / "marks").write_text("1.0 10 20\nx y z\n2.0\n3.0 1")
     assert reconciled(jobs, paths, job).status is Status.FAILED
+
+
+def test_a_job_as_it_stands_is_finished_only_if_nobody_else_will(jobs: Jobs, paths: StatePaths) -> None:
+    watched, alone = jobs.insert(running_job(recorder=US)), jobs.insert(running_job())
+    for job in (watched, alone):
+        leave_ended(paths.job(job.id))
+    assert current(jobs, paths, watched) == watched
+    done = current(jobs, paths, alone)
+    assert (done.status, done.settled) == (Status.FAILED, True)
+    assert current(jobs, paths, alone) == done
 
 
 def test_jobs_of_another_host_are_left_alone(jobs: Jobs, paths: StatePaths) -> None:

@@ -119,6 +119,22 @@ def test_a_job_whose_shim_was_killed_is_lost(recorder: Recorder, paths: StatePat
     assert kept(paths, job).status is Status.LOST
 
 
+def test_a_job_whose_shim_was_killed_before_it_began_is_an_error(
+    recorder: Recorder, paths: StatePaths, job: Job
+) -> None:
+    recorder.begin(job, spec_of(job))
+    assert recorder.finish(None).status is Status.ERROR
+    assert kept(paths, job).settled
+
+
+def test_a_job_that_was_never_in_the_store_and_lost_its_shim_is_lost(
+    recorder: Recorder, paths: StatePaths, job: Job
+) -> None:
+    paths.store.mkdir(parents=True)
+    recorder.begin(job, spec_of(job))
+    assert recorder.finish(None).status is Status.LOST
+
+
 def test_a_stop_by_a_signal_is_kept_with_its_name(recorder: Recorder, paths: StatePaths, job: Job) -> None:
     recorder.begin(job, spec_of(job))
     recorder.stop_requested(2)
@@ -148,6 +164,38 @@ def test_without_a_place_to_keep_anything_the_record_is_made_and_one_line_says_s
     assert (done.status, done.reason) == (Status.CANCELLED, "stopped by SIGTERM: killed by SIGTERM")
     assert len(warned) == 1
     assert str(paths.root) in warned[0]
+
+
+def test_when_the_spec_cannot_be_kept_nothing_is_left_behind(
+    recorder: Recorder, paths: StatePaths, job: Job, warned: Warned
+) -> None:
+    paths.spec(job.id).mkdir(parents=True)
+    recorder.begin(job, spec_of(job))
+    assert recorder.directory is None
+    assert not paths.job(job.id).exists()
+    assert not paths.store.exists()
+    assert recorder.finish(None).status is Status.LOST
+    assert len(warned) == 1
+
+
+def test_a_start_that_cannot_be_written_is_known_in_the_end(
+    recorder: Recorder, paths: StatePaths, job: Job, warned: Warned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "BUSY_SECONDS", 0.01)
+    recorder.begin(job, spec_of(job))
+    assert recorder.jobs is not None
+    database = recorder.jobs.database
+    blocker = sqlite3.connect(paths.store, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    leave_started(paths.job(job.id), "boot", (NO_PROCESS, 1))
+    recorder.started(evidence.started(Facts((paths.job(job.id) / "started").read_text())))
+    blocker.close()
+    database.close()
+    done = recorder.finish(facts(paths.job(job.id)))
+    assert (done.pid, done.exit_code) == (NO_PROCESS, 3)
+    assert len(warned) == 1
+    found = kept(paths, job)
+    assert (found.pid, found.exit_code, found.settled) == (NO_PROCESS, 3, True)
 
 
 def test_a_job_whose_end_could_not_be_written_is_taken_in_later(
