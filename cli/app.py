@@ -77,7 +77,15 @@ class App:
 
     def has_store(self) -> bool:
         """Whether anything was ever recorded here."""
-        return os.path.exists(self.paths.store) or os.path.isdir(self.paths.unrecorded)
+        for path in (self.paths.store, self.paths.unrecorded):
+            try:
+                os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise StoreUnavailable(f"{path}: {os.strerror(error.errno or 0)}") from error
+            return True
+        return False
 
     def _reconciled_jobs(self) -> Jobs:
         from jobtop.store.database import open_repaired, open_to_write

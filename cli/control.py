@@ -16,7 +16,7 @@ from jobtop.core.model import Identity, Job, StopRequest
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.store.jobs import Jobs, event
-from jobtop.store.reconcile import current, paused_or_running
+from jobtop.store.reconcile import START_SECONDS, current, paused_or_running, with_shim
 
 POLL_SECONDS = 0.05
 KILL_SECONDS = 10.0
@@ -143,9 +143,16 @@ def rm(app: App, references: tuple[str, ...]) -> int:
 
 
 def resolved(app: App, references: tuple[str, ...]) -> tuple[Jobs, list[Job]]:
-    """Every job that was named, or an error before anything is done to any."""
+    """Every job that was named, or an error before anything is done to any; one that just starts is waited for."""
     jobs = app.jobs()
-    return jobs, list({job.id: job for job in map(jobs.find, references)}.values())
+    found = list({job.id: job for job in map(jobs.find, references)}.values())
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        found = [with_shim(app.paths, job) for job in found]
+        starting = [job for job in found if job.shim is None and not job.status.ended]
+        if not any(job.recorder and is_alive(job.recorder) for job in starting) or time.monotonic() > deadline:
+            return jobs, found
+        time.sleep(POLL_SECONDS)
 
 
 def is_here(app: App, job: Job) -> bool:

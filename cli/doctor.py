@@ -34,7 +34,8 @@ def doctor(app: App, style: str) -> int:
     Exit code 1 if something is wrong that no job can be run or recorded without.
     """
     with tempfile.TemporaryDirectory(prefix="jobtop-doctor-") as directory:
-        topics = examine(app.paths, Machine(user=user_name()), trial.start_and_stop(directory))
+        tried = trial.start_and_stop(directory)
+    topics = examine(app.paths, app.config.switch("store.network"), Machine(user=user_name()), tried)
     findings = [finding for group in topics.values() for finding in group]
     if style == "table":
         print("\n".join(page(topics, app.colored(1), page_width())))
@@ -44,7 +45,7 @@ def doctor(app: App, style: str) -> int:
     return ExitCode.BAD_ANSWER if broken else ExitCode.OK
 
 
-def examine(paths: StatePaths, machine: Machine, tried: trial.Trial) -> Topics:
+def examine(paths: StatePaths, network: bool | None, machine: Machine, tried: trial.Trial) -> Topics:
     """Every finding under its heading, in the order a person would ask."""
     return {
         "Running jobs": [
@@ -67,24 +68,25 @@ def examine(paths: StatePaths, machine: Machine, tried: trial.Trial) -> Topics:
         "Keeping and showing them": [
             checks.state_directory(str(paths.root)),
             checks.privacy(str(paths.root)),
-            history(paths),
+            history(paths, network),
             unrecorded(paths),
             checks.encoding(sys.stdout.encoding),
         ],
     }
 
 
-def history(paths: StatePaths) -> Finding:
+def history(paths: StatePaths, network: bool | None = None) -> Finding:
     """The store: whether it can be read, is sound and of our time, and where it lies."""
     from jobtop.store.database import is_network
     from jobtop.store.inspection import inspect
 
-    where = "on a network file system, with a rollback journal" if is_network(paths.store) else "on a local disk"
+    shared = is_network(paths.store) if network is None else network
+    where = "on a network file system, with a rollback journal" if shared else "on a local disk"
     if not paths.store.exists():
         return Finding("history", State.ABSENT, f"{paths.store}, made by the first job; {where}")
     found = inspect(paths.store)
     if found.is_sound is False:
-        return Finding("history", State.FAILS, f"damaged: {found.problem}", recovery(paths))
+        return Finding("history", State.FAILS, f"damaged: {found.problem}", setting_aside(paths))
     if found.problem is not None:
         return Finding("history", State.FAILS, found.problem)
     if not os.access(paths.store, os.W_OK):
@@ -96,9 +98,11 @@ def history(paths: StatePaths) -> Finding:
     return Finding("history", State.WORKS, words)
 
 
-def recovery(paths: StatePaths) -> str:
+def setting_aside(paths: StatePaths) -> str:
+    """What lets a new history begin and keeps the old one for whoever can repair it."""
     name = paths.store.name
-    return f"cd {paths.root}; mv {name} {name}.damaged; sqlite3 {name}.damaged .recover | sqlite3 {name}"
+    files = " ".join((name, f"{name}-wal", f"{name}-shm"))
+    return f"cd {paths.root} && for f in {files}; do [ ! -e $f ] || mv $f damaged-$f; done"
 
 
 def unrecorded(paths: StatePaths) -> Finding:

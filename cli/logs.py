@@ -40,6 +40,8 @@ def logs(app: App, reference: str, follow: bool, only: str | None, tail: int | N
         for number, stream in ((1, "stdout"), (2, "stderr"))
         if only in (None, stream)
     ]
+    if only == "stderr" and not readers[0].path.exists():
+        app.warn(f"both streams of this job went to one place and are kept as one: jobtop logs {job.id[:8]}")
     for reader in readers:
         if tail is not None:
             reader.skip_to_tail(tail)

@@ -47,10 +47,7 @@ run = click.Command(
     "run",
     callback=callback,
     help=callback.__doc__,
-    params=[
-        *map(click_option, RUN),
-        click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGUMENT]…"),
-    ],
+    params=[*map(click_option, RUN), command_words],
     options_metavar="[OPTIONS] [--]",
     context_settings={"allow_interspersed_args": False},
 )

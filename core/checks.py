@@ -150,7 +150,7 @@ def state_directory(directory: str) -> Finding:
     """Whether what jobs leave can be kept; tried by writing, since a quota or a full disk shows only then."""
     name = "state directory"
     place = directory
-    while not os.path.isdir(place) and os.path.dirname(place) != place:
+    while not os.path.lexists(place):
         place = os.path.dirname(place)
     problem = write_problem(place)
     if problem is not None:

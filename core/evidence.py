@@ -147,7 +147,7 @@ def _not_started(job: Job, facts: Facts) -> Job:
     elif stage == "start":
         error, code = f"cannot start a process: {why}", ExitCode.FAILED
     elif int(number) == errno.ENOENT:
-        error, code = f"{job.command[0]}: command not found", ExitCode.NOT_FOUND
+        error, code = f"{job.command[0] or "''"}: command not found", ExitCode.NOT_FOUND
     else:
         error = f"{job.command[0]}: {why}"
     return replace(job, status=Status.ERROR, error=error, reason=error, exit_code=int(code))
@@ -287,8 +287,8 @@ def _incomplete(facts: Facts) -> tuple[str, ...]:
         missing.append(f"io_chars: {unseen} {'process' if unseen == 1 else 'processes'} ended unseen")
     if facts.integer("final") == 0:
         left = facts.integer("left")
-        were = "descendant was" if left == 1 else "descendants were"
-        missing.append(f"all: {left} {were} left running; what they use is added when they end")
+        who = "1 descendant was" if left == 1 else f"{left} descendants were"
+        missing.append(f"all: {who} left running; the totals are completed when the last one ends")
     missing += [f"log: {why}" for why in facts.every("log_error")]
     return tuple(missing)
 
@@ -305,7 +305,7 @@ def _flags(job: Job, facts: Facts) -> tuple[str, ...]:
 
 
 def _monitor(job: Job, facts: Facts) -> Monitor:
-    cpu_seconds = facts.number("own_cpu") + float(facts.get("recorder_cpu", 0))
+    cpu_seconds = max(facts.number("own_cpu") + float(facts.get("recorder_cpu", 0)), job.monitor.cpu_seconds or 0.0)
     return replace(job.monitor, cpu_seconds=cpu_seconds, rss_bytes=facts.integer("own_rss"))
 
 

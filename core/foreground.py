@@ -139,7 +139,7 @@ class Foreground:
             data = b""
         if data:
             self.typed = data
-            if b"\x03" in data:  # Ctrl-C: the job's own terminal makes a signal of it
+            if b"\x03" in data and makes_signals(terminal):
                 self.on_stop(signal.SIGINT)
         else:
             self.typing = False
@@ -182,6 +182,13 @@ class terminal_for:  # noqa: N801 - used as a context manager
 
             with suppress(OSError, termios.error):  # EIO: the terminal is gone
                 termios.tcsetattr(0, termios.TCSADRAIN, self.before)
+
+
+def makes_signals(terminal: Terminal) -> bool:
+    """Whether the job's terminal turns Ctrl-C into a signal; an editor reads it as a key."""
+    import termios
+
+    return bool(termios.tcgetattr(terminal.master)[3] & termios.ISIG)
 
 
 def open_terminal() -> Terminal:

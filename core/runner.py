@@ -82,10 +82,18 @@ class Supervisor:
         while b"\0" not in self._heard:
             part = os.read(self.status_read, 65536)
             if not part:
+                self._bury()
                 return None
             self._heard += part
         message, _, self._heard = self._heard.partition(b"\0")
         return Facts(message.decode("utf-8", "surrogateescape"))
+
+    def _bury(self) -> None:
+        """Wait until a shim that says no more is really gone; it closes its pipes a moment earlier."""
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            return
 
     def _say(self, words: bytes) -> None:
         data = memoryview(words)
@@ -159,7 +167,8 @@ def job_environment(extra: dict[str, str], job_id: str) -> dict[str, str]:
     """Our environment as we were given it, the caller's additions, and the id of the job."""
     env = dict(os.environ)
     # PEP 538: in the C locale Python sets LC_CTYPE for itself; the job must not inherit that.
-    original = read_text("/proc/self/environ")
-    if "LC_CTYPE" in env and original and "\0LC_CTYPE=" not in "\0" + original:
-        del env["LC_CTYPE"]
+    if given := read_text("/proc/self/environ"):
+        env.pop("LC_CTYPE", None)
+        given_types = [entry for entry in given.split("\0") if entry.startswith("LC_CTYPE=")]
+        env |= dict(entry.split("=", 1) for entry in given_types)
     return env | extra | {"JOBTOP_JOB_ID": job_id}

@@ -41,6 +41,7 @@ TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
 CENSUS_COST_RATIO = 40  # a look may cost 1/40 of the time while there is news …
 CENSUS_STABLE_COST_RATIO = 200  # … and 1/200 while there is none
+READER_SECONDS = 1.0
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -69,6 +70,7 @@ class Shim:
         self.logs: list[Log | None] = []
         self.stop_cause: str | None = None
         self.interrupted_at = -float("inf")
+        self.alone_since = float("inf")
         self.deadline: float | None = None
         self.kill_at: float | None = None
         self.kill_seconds = 0.02
@@ -123,7 +125,8 @@ class Shim:
     def open_outputs(self) -> tuple[int, int]:
         """The two descriptors the job writes to; streams and logs are set up behind them."""
         spec, directory = self.spec, self.spec["dir"]
-        names = ("stdout.log",) if spec["output"] == "pty" else ("stdout.log", "stderr.log")
+        together = spec["output"] == "pty" or (spec["output"] == "pump" and go_together(1, 2))
+        names = ("stdout.log",) if together else ("stdout.log", "stderr.log")
         self.logs = [Log(os.path.join(directory, name), spec["log_max"]) if directory else None for name in names]
         if spec["output"] == "log":
             fds = [log.fd if log is not None and log.fd >= 0 else os.open(os.devnull, os.O_WRONLY) for log in self.logs]
@@ -140,7 +143,7 @@ class Shim:
                 pass
             self.streams.append(Stream(reader, os.dup(number + 1), log))
             writers.append(writer)
-        return writers[0], writers[1]
+        return writers[0], writers[-1]
 
     def close_unused(self) -> None:
         """Keep nothing that would hold a terminal or a pipe open for longer than the job does."""
@@ -218,9 +221,10 @@ class Shim:
         """Pump, reap, count and obey until the last descendant is gone and its output is delivered."""
         while True:
             alive = self.reap()
-            if not alive and self.was_told_to_end():
-                self.abandon_readers()
             open_streams = self.pump()
+            if not alive and open_streams and self.reader_had_its_time():
+                self.abandon_readers()
+                open_streams = self.pump()
             if not alive and not open_streams:
                 break
             if self.main_status is not None and not self.reported and not self.readers_behind():
@@ -239,7 +243,7 @@ class Shim:
                 poll.register(stream.twin if stream.twin >= 0 else stream.sink, select.POLLOUT)
             elif stream.source >= 0:
                 poll.register(stream.source, select.POLLIN)
-        due = [self.next_census, self.next_mark, self.deadline, self.kill_at]
+        due = [self.next_census, self.next_mark, self.deadline, self.kill_at, self.alone_since + READER_SECONDS]
         wait = min(at for at in due if at is not None) - time.monotonic()
         for fd, _ in poll.poll(max(0, int(wait * 1000) + 1)):
             if fd == wakeup_fd:
@@ -257,9 +261,12 @@ class Shim:
                 self.interrupted_at = time.monotonic()
             signal_descendants(self.pid, number)
 
-    def was_told_to_end(self) -> bool:
-        """By a stop, or by a signal that was passed on not long ago."""
-        return self.stop_cause is not None or time.monotonic() - self.interrupted_at <= self.spec["grace"]
+    def reader_had_its_time(self) -> bool:
+        """Whether a job that was told to end is gone for so long that nobody waits for its reader any more."""
+        moment = time.monotonic()
+        self.alone_since = min(self.alone_since, moment)
+        told = self.stop_cause is not None or self.alone_since - self.interrupted_at <= self.spec["grace"]
+        return told and moment - self.alone_since >= READER_SECONDS
 
     def readers_behind(self) -> bool:
         return any(stream.pending is not None for stream in self.streams)
@@ -417,6 +424,8 @@ class Shim:
 def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
     """execvpe as the C library does it: along PATH, and a text without `#!` is a shell script."""
     name = argv[0]
+    if not name:
+        raise FileNotFoundError(errno.ENOENT, "no name")
     directories = [b""] if b"/" in name else env.get(b"PATH", os.defpath.encode()).split(b":")
     worst: OSError = FileNotFoundError(errno.ENOENT, "not found")
     for directory in directories:
@@ -458,6 +467,12 @@ def keep(path: str, text: bytes) -> None:
         if os.path.exists(draft):
             os.unlink(draft)
         complain(f"cannot keep the end of this job in {path}: {os.strerror(error.errno or 0)}")
+
+
+def go_together(one: int, other: int) -> bool:
+    """Whether two descriptors lead to the same place: then one pipe keeps what is written to them in order."""
+    first, second, null = os.fstat(one), os.fstat(other), os.stat(os.devnull)
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino) and first.st_rdev != null.st_rdev
 
 
 def open_fds() -> "set[int]":

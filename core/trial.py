@@ -37,7 +37,10 @@ def start_and_stop(directory: str) -> Trial:
     possible = cgroup.make(f"doctor-{os.getpid()}")
     cgroup.discard(possible.directories)
     before = time.monotonic()
-    supervisor = Supervisor()
+    try:
+        supervisor = Supervisor()
+    except OSError as error:
+        return Trial(f"it cannot be executed ({os.strerror(error.errno or 0)})", made=possible)
     spec = JobSpec(
         id=supervisor.job_id,
         command=COMMAND,

@@ -4,7 +4,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from jobtop.core.errors import StoreError
+from jobtop.core.errors import StoreDamaged, StoreError
 from jobtop.core.record import record
 from jobtop.store.database import open_to_read
 
@@ -29,17 +29,17 @@ def inspect(path: Path, patience_seconds: float = PATIENCE_SECONDS) -> Inspectio
     size = sum(file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists())
     try:
         database = open_to_read(path)
+        try:
+            with database.reading() as connection:
+                version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+                jobs = int(connection.execute("SELECT count(*) FROM jobs").fetchone()[0]) if version else 0
+                check = quick_check(connection, patience_seconds)
+        finally:
+            database.close()
+    except StoreDamaged as error:
+        return Inspection(problem=str(error), size_bytes=size, is_sound=False)
     except StoreError as error:
         return Inspection(problem=str(error), size_bytes=size)
-    try:
-        with database.reading() as connection:
-            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-            jobs = int(connection.execute("SELECT count(*) FROM jobs").fetchone()[0]) if version else 0
-            check = quick_check(connection, patience_seconds)
-    except StoreError as error:
-        return Inspection(problem=str(error), size_bytes=size)
-    finally:
-        database.close()
     sound = None if check is None else check == "ok"
     problem = f"{path}: {check}" if sound is False else None
     return Inspection(problem, version, jobs, size, sound, database.notice)

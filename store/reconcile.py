@@ -42,6 +42,12 @@ def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     return reconcile_one(jobs, paths, found)
 
 
+def with_shim(paths: StatePaths, job: Job) -> Job:
+    """The job with its shim, if that has begun and the row does not know it yet."""
+    begun = None if job.shim is not None else read_facts(paths.job(job.id) / "started", "subreaper")
+    return job if begun is None else evidence.begin(job, evidence.started(begun))
+
+
 def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     """The job as it stands by what its shim left and whether it lives."""
     directory = paths.job(job.id)

@@ -94,7 +94,7 @@ class Recorder:
     def _abandoned(self, jobs: Jobs) -> Job:
         """A job whose shim was killed under us: lost, or never begun."""
         job = reconcile.reconcile_one(jobs, self.paths, self.job)
-        if job.status.ended:
+        if job.status.ended or job.shim is not None:
             return job
         why = "its supervisor was killed before it could start the command"
         return jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
