@@ -147,7 +147,7 @@ def _not_started(job: Job, facts: Facts) -> Job:
     elif stage == "start":
         error, code = f"cannot start a process: {why}", ExitCode.FAILED
     elif int(number) == errno.ENOENT:
-        error, code = f"{job.command[0] or "''"}: command not found", ExitCode.NOT_FOUND
+        error, code = (job.command[0] or "''") + ": command not found", ExitCode.NOT_FOUND
     else:
         error = f"{job.command[0]}: {why}"
     return replace(job, status=Status.ERROR, error=error, reason=error, exit_code=int(code))
