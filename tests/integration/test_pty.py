@@ -186,6 +186,29 @@ def test_ctrl_d_ends_cat(jobtop: Jobtop) -> None:
         screen.shows("code=0")
 
 
+def test_a_run_with_a_terminal_can_be_stopped_and_resumed(jobtop: Jobtop, tmp_path: Path) -> None:
+    with terminal(jobtop) as screen:
+        screen.enter(f"$J run --pty --quiet -- sh -c 'echo $PPID > {tmp_path}/shim; echo begun; exec cat'")
+        screen.shows("\nbegun")
+        screen.becomes_raw()
+        (shim,) = pids_in(tmp_path / "shim")
+        os.kill(parent_of(shim), signal.SIGTSTP)
+        screen.shows("Stopped")
+        screen.back_at_prompt()
+        screen.enter("echo still-$((40 + 2))")
+        screen.shows("\nstill-42")
+        screen.enter("fg")
+        screen.becomes_raw()
+        screen.enter("hello")
+        screen.until(lambda shown: shown.count("\nhello") == 2, "two hellos")
+        screen.press("C-d")
+        screen.back_at_prompt()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def test_a_shell_on_the_terminal_has_job_control(jobtop: Jobtop) -> None:
     with terminal(jobtop) as screen:
         screen.enter("$J run --pty --quiet -- env PS1=inner: bash --norc --noprofile -i")
@@ -208,8 +231,7 @@ def test_the_terminal_is_restored_after_a_stop(jobtop: Jobtop, tmp_path: Path) -
         )
         (shim,) = wait_for(lambda: pids_in(tmp_path / "shim"))
         screen.becomes_raw()
-        run = int(Path(f"/proc/{shim}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(run, signal.SIGTERM)
+        os.kill(parent_of(shim), signal.SIGTERM)
         screen.back_at_prompt()
         screen.enter(f"echo code=$?; stty -a > {tmp_path}/after")
         screen.shows("code=143")

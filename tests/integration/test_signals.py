@@ -30,6 +30,7 @@ from terminal import terminal
 
 __all__ = ["nothing_is_left"]
 
+A_PERSONS_PAUSE = 0.6  # what comes faster may be one request that arrives twice
 # Counts the signals it gets in the file argv[2] and goes on for argv[1] seconds; the names after are what it counts.
 COUNTING = """
 import os, signal, sys, time
@@ -134,10 +135,12 @@ def test_a_job_that_lives_through_an_interrupt_and_ends_well_is_a_success(jobtop
 
 
 def test_a_second_interrupt_terminates_and_kills_after_the_grace(jobtop: Jobtop, tmp_path: Path) -> None:
-    with running(jobtop, "--grace", "1", "--", *counting(60, tmp_path / "counts", "SIGINT", "SIGTERM")) as run:
+    with running(jobtop, "--grace", "1.5", "--", *counting(60, tmp_path / "counts", "SIGINT", "SIGTERM")) as run:
         run.reads(b"begun")
         run.send(signal.SIGINT)
+        sent = time.monotonic()
         wait_for(lambda: counted(tmp_path / "counts") == ["SIGINT"])
+        wait_for(lambda: time.monotonic() - sent > A_PERSONS_PAUSE)
         run.send(signal.SIGINT)
         wait_for(lambda: counted(tmp_path / "counts") == ["SIGINT", "SIGTERM"])
         began = time.monotonic()
@@ -152,7 +155,13 @@ def test_a_second_interrupt_terminates_and_kills_after_the_grace(jobtop: Jobtop,
 
 
 @pytest.mark.parametrize(
-    ("name", "times"), [("SIGINT", 3), ("SIGTERM", 2), ("SIGHUP", 3), pytest.param("SIGQUIT", 3, id="SIGQUIT")]
+    ("name", "times"),
+    [
+        ("SIGINT", 3),
+        ("SIGTERM", 2),
+        pytest.param("SIGHUP", 3, marks=pytest.mark.soak),
+        pytest.param("SIGQUIT", 3, marks=pytest.mark.soak),
+    ],
 )
 def test_the_last_of_repeated_signals_kills_at_once(jobtop: Jobtop, tmp_path: Path, name: str, times: int) -> None:
     counts = tmp_path / "counts"
@@ -161,11 +170,55 @@ def test_the_last_of_repeated_signals_kills_at_once(jobtop: Jobtop, tmp_path: Pa
         for number in range(times):
             run.send(signal.Signals[name])
             if number < times - 1:
+                sent = time.monotonic()
                 wait_for(lambda number=number: len(counted(counts)) == number + 1)  # type: ignore[misc]
+                wait_for(lambda sent=sent: time.monotonic() - sent > A_PERSONS_PAUSE)  # type: ignore[misc]
         assert told_by(run.end(10), signal.Signals[name])
     record = run.record()
     assert (record["status"], record["signal"]) == ("cancelled", signal.SIGKILL)
     assert record["flags"] == ["had_to_be_killed"]
+
+
+CLEANING = "trap 'sleep 0.7; echo cleaned; exit 0' TERM; echo begun; while :; do sleep 0.05; done"
+
+
+def test_the_grace_of_a_job_survives_a_timeout_that_signals_child_and_group(jobtop: Jobtop) -> None:
+    with running(jobtop, "--quiet", "--", "sh", "-c", CLEANING, prefix=("timeout", "1")) as run:
+        run.reads(b"begun")
+        out, _ = run.outputs()
+        assert run.end() == 124
+    assert out == b"cleaned\n"
+    assert (run.record()["exit_code"], run.record()["flags"]) == (0, [])
+
+
+def test_the_grace_of_a_job_survives_a_term_to_all_processes_at_once(jobtop: Jobtop) -> None:
+    """A batch system's way to end a job: everything it finds gets the signal."""
+    with running(jobtop, "--quiet", "--", "sh", "-c", CLEANING) as run:
+        run.reads(b"begun")
+        for pid in (run.pid, run.shim(), *children(run.shim())):
+            os.kill(pid, signal.SIGTERM)
+        out, _ = run.outputs()
+        assert told_by(run.end(), signal.SIGTERM)
+    assert out == b"cleaned\n"
+    assert (run.record()["exit_code"], run.record()["flags"]) == (0, [])
+
+
+def test_a_kill_of_all_processes_at_once_is_a_lost_job(jobtop: Jobtop) -> None:
+    with running(jobtop, "--quiet", "--", "sh", "-c", "echo begun; exec sleep 60") as run:
+        run.reads(b"begun")
+        for pid in (run.pid, *descendants(run.pid)):
+            os.kill(pid, signal.SIGKILL)
+        run.outputs(10)
+    assert run.record()["status"] == "lost"
+
+
+def test_a_term_to_the_shim_stops_the_job(jobtop: Jobtop) -> None:
+    with running(jobtop, "--quiet", "--", "sh", "-c", "echo begun; exec sleep 60") as run:
+        run.reads(b"begun")
+        os.kill(run.shim(), signal.SIGTERM)
+        run.outputs(10)
+        assert run.end() == 143
+    assert run.record()["reason"] == "stopped by SIGTERM to its supervisor: killed by SIGTERM"
 
 
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2"])

@@ -64,6 +64,14 @@ def test_both_streams_into_one_file_keep_their_order(jobtop: Jobtop) -> None:
     assert done.stdout == b"1\n2\n3\n"
 
 
+def test_the_summary_follows_the_last_word_of_the_job(jobtop: Jobtop) -> None:
+    done = shell(
+        jobtop, "$J run -- sh -c 'seq 20000; seq 20001 40000 >&2' > f 2>&1; grep -n -m 1 '^jobtop: ' f; wc -l < f"
+    )
+    assert done.stdout.startswith(b"40001:jobtop: sh ")
+    assert int(done.stdout.split()[-1]) < 40_020
+
+
 @pytest.mark.parametrize("job", ["yes", "sh -c 'while :; do echo line || exit 3; done'"])
 def test_a_reader_that_leaves_ends_the_job_as_it_would_without_us(jobtop: Jobtop, job: str) -> None:
     without = shell(jobtop, f"{job} | head -1; echo ${{PIPESTATUS[0]}}")
