@@ -328,15 +328,21 @@ def test_progress_is_shown_on_a_terminal(jobtop: Jobtop) -> None:
 def test_an_interrupted_selftest_ends_its_jobs_and_leaves_nothing(jobtop: Jobtop, number: signal.Signals) -> None:
     process = jobtop.start("selftest", "--only", "two-threads", env={"TMPDIR": str(jobtop.home)})
 
-    def started() -> Path | None:
-        return next(jobtop.home.glob("jobtop-selftest-*/state/jobs/*/started"), None)
+    def started() -> list[tuple[str, str]] | None:
+        """What the shim says of the job's start, once all of it is there."""
+        for file in jobtop.home.glob("jobtop-selftest-*/state/jobs/*/started"):
+            facts = [(key, value) for key, _, value in (line.partition(" ") for line in file.read_text().splitlines())]
+            return facts if "subreaper" in dict(facts) else None
+        return None
 
-    job = int(wait_for(started, 30).read_text().split("\nmain ")[1].split()[0])
+    facts = wait_for(started, 30)
+    left = [f"/proc/{dict(facts)['main'].split()[0]}", *(value for key, value in facts if key == "cgroup")]
+    assert os.path.exists(left[0])
     process.send_signal(number)
     assert process.communicate(timeout=30)[0] == ""
     assert process.returncode == 128 + number
     assert list(jobtop.home.iterdir()) == []
-    wait_for(lambda: not os.path.exists(f"/proc/{job}"))
+    wait_for(lambda: not any(map(os.path.exists, left)))
 
 
 @pytest.mark.parametrize(
