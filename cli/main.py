@@ -1,7 +1,6 @@
 """The face of the verbs: finds the one that was asked for, imports only that, turns errors into one line."""
 
 import os
-import signal
 from typing import Any
 
 import click
@@ -79,7 +78,6 @@ def jobtop(ctx: click.Context, sets: tuple[str, ...], verbose: bool, color: str)
 
 def main(supervisor: Supervisor | None = None) -> int:
     """Run the verb in sys.argv; the exit code. Whatever goes wrong is one line on standard error."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us as it ends any other program
     return guarded(lambda: _answer(supervisor)) or ExitCode.OK
 
 

@@ -38,8 +38,11 @@ def main() -> int:
         code, supervisor = quick(sys.argv[2:])
         if code is not None:
             return leave(code)
+    import signal
+
     from jobtop.cli.main import main as cli_main
 
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us as it ends any other program
     return leave(cli_main(supervisor))
 
 
