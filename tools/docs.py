@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Writes the generated parts of docs/: the verbs, the settings, the cases of the self-test.
+
+`.venv/bin/python tools/docs.py` writes them; with `--check` it only says which are stale, and exits with 1.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from jobtop.cli.main import VERBS, jobtop
+from jobtop.core.config import SETTINGS, Setting
+from jobtop.core.truth.cases import CASES
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("core", "store", "tui", "cli")
+PART = r"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
+
+
+def main() -> int:
+    parts = (("verbs", verbs), ("configuration", settings), ("accuracy", cases))
+    stale = []
+    for page, make in parts:
+        path = ROOT / "docs" / f"{page}.md"
+        before = path.read_text(encoding="utf-8")
+        after = with_part(before, make.__name__, "\n".join(make()))
+        if after != before:
+            stale.append(str(path.relative_to(ROOT)))
+        if "--check" not in sys.argv:
+            path.write_text(after, encoding="utf-8")
+    if stale and "--check" in sys.argv:
+        print(f"stale: {', '.join(stale)}; run tools/docs.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+def with_part(page: str, name: str, text: str) -> str:
+    """The page with one generated part replaced; a page without a place for it is an error."""
+    after, count = re.subn(
+        PART.format(name=name), lambda found: f"{found[1]}\n{text}\n{found[2]}", page, flags=re.DOTALL
+    )
+    if count != 1:
+        raise SystemExit(f"there are {count} places for the generated part {name}, not one")
+    return after
+
+
+def verbs() -> Iterator[str]:
+    """Every verb: how it is called, what it does, its options."""
+    context = click.Context(jobtop, info_name="jobtop")
+    yield from command_lines(jobtop, "jobtop", "[OPTIONS] VERB …")
+    for name in VERBS:
+        command = jobtop.get_command(context, name)
+        assert command is not None
+        yield from command_lines(command, f"jobtop {name}", arguments(command))
+        if isinstance(command, click.Group):
+            for below, inner in command.commands.items():
+                yield from command_lines(inner, f"jobtop {name} {below}", arguments(inner))
+
+
+def command_lines(command: click.Command, title: str, words: str) -> Iterator[str]:
+    yield f"## {title}"
+    yield ""
+    yield f"    {title} {words}".rstrip()
+    yield ""
+    for paragraph in re.split(r"\n\s*\n", (command.help or "").strip()):
+        lines = [line.strip() for line in paragraph.replace("\b", "").strip().split("\n")]
+        yield from [f"    {line}" for line in lines] if "\b" in paragraph else [" ".join(lines)]
+        yield ""
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    if options:
+        yield "| option | |"
+        yield "|---|---|"
+        yield from (f"| `{option_words(option)}` | {cell(option.help or '')} |" for option in options)
+        yield ""
+
+
+def arguments(command: click.Command) -> str:
+    has_options = any(isinstance(param, click.Option) for param in command.params)
+    names = [argument_words(param) for param in command.params if isinstance(param, click.Argument)]
+    return " ".join([*([command.options_metavar or ""] if has_options else []), *names])
+
+
+def argument_words(argument: click.Argument) -> str:
+    """A metavar, or the choices, or the name; in brackets if it can be left out."""
+    if argument.metavar:
+        return argument.metavar
+    words = choices(argument) or (argument.name or "").upper()
+    return words if argument.required else f"[{words}]"
+
+
+def option_words(option: click.Option) -> str:
+    """`-f, --follow` or `--limit N`; a bar in a cell of a table has to be escaped."""
+    value = "" if option.is_flag else f" {option.metavar or choices(option) or 'D'}"
+    return cell(", ".join(option.opts) + value)
+
+
+def choices(parameter: click.Parameter) -> str:
+    kind = parameter.type
+    return "|".join(map(str, kind.choices)) if isinstance(kind, click.Choice) else ""
+
+
+def settings() -> Iterator[str]:
+    """Every key, its default and what it does; which of them nothing reads yet is looked up in the sources."""
+    sources = "\n".join(
+        path.read_text(encoding="utf-8")
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path != ROOT / "core/config.py"
+    )
+    yield "| key | default | what it is |"
+    yield "|---|---|---|"
+    yield from (f"| `{row.key}` | {default(row)} | {cell(row.doc)}{mark(row, sources)} |" for row in SETTINGS)
+    yield ""
+
+
+def default(setting: Setting) -> str:
+    if setting.key == "store.dir":
+        return "see below"
+    return f"`{cell(setting.default)}`" if setting.default else "nothing"
+
+
+def mark(setting: Setting, sources: str) -> str:
+    return "" if f'"{setting.key}"' in sources else " – **not used yet**"
+
+
+def cases() -> Iterator[str]:
+    """The loads of the self-test."""
+    yield "| case | load |"
+    yield "|---|---|"
+    yield from (f"| `{case.name}` | {cell(case.title)} |" for case in CASES)
+    yield ""
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
