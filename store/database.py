@@ -36,6 +36,7 @@ class Database:
     def __init__(self, path: Path, connection: sqlite3.Connection, notice: str | None = None) -> None:
         self.path, self._connection, self.notice = path, connection, notice
         connection.row_factory = sqlite3.Row
+        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
         connection.execute("PRAGMA foreign_keys = ON")
 
     @contextmanager

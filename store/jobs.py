@@ -75,7 +75,7 @@ class Jobs:
         row = _row(job)
         names = ", ".join(row)
         with self.database.writing() as connection:
-            marks = ", ".join("?" * len(row))
+            marks = ", ".join(map(_mark, row.values()))
             cursor = connection.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(row.values()))
             job = replace(job, seq=cursor.lastrowid)
             _add_events(connection, job, events)
@@ -91,7 +91,7 @@ class Jobs:
             job, events = change(before)
             if job != before:
                 row = _row(job)
-                assignments = ", ".join(f"{name} = ?" for name in row)
+                assignments = ", ".join(f"{name} = {_mark(value)}" for name, value in row.items())
                 connection.execute(f"UPDATE jobs SET {assignments} WHERE seq = ?", (*row.values(), job.seq))
             _add_events(connection, job, events)
         return job
@@ -100,10 +100,11 @@ class Jobs:
         """A job by its id, a prefix of that, or its external id."""
         with self.database.reading() as connection:
             rows = connection.execute(
-                "SELECT * FROM jobs WHERE id = ?1 OR external_id = ?1 ORDER BY seq DESC LIMIT 9", (_text(reference),)
+                "SELECT * FROM jobs WHERE id = CAST(?1 AS TEXT) OR external_id = CAST(?1 AS TEXT) ORDER BY seq DESC LIMIT 9",
+                (_text(reference),),
             ).fetchall()
-            if not rows and len(reference) >= SHORTEST_PREFIX:
-                prefix = _text(reference.lower())
+            if not rows and len(reference) >= SHORTEST_PREFIX and reference.isascii():
+                prefix = reference.lower()
                 rows = connection.execute(
                     "SELECT * FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 9",
                     (prefix, prefix + "g"),
@@ -130,7 +131,8 @@ class Jobs:
 
     def ids(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this beginning, and their names: what a shell can complete to."""
-        prefix = _text(prefix)
+        if not prefix.isascii():
+            return []
         with self.database.reading() as connection:
             rows = connection.execute(
                 "SELECT id, name FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 30", (prefix, prefix + "g")
@@ -198,26 +200,40 @@ def _add_events(connection: sqlite3.Connection, job: Job, events: Iterable[Event
 def _where(query: Query) -> tuple[str, list[Any]]:
     conditions: list[tuple[str, list[Any]]] = []
     if query.tool is not None:
-        conditions.append(("tool = ?", [query.tool]))
+        conditions.append(("tool = CAST(? AS TEXT)", [query.tool]))
     if query.statuses:
         conditions.append((f"status IN ({', '.join('?' * len(query.statuses))})", [*query.statuses]))
     if query.name_glob is not None:
-        conditions.append(("name GLOB ?", [query.name_glob]))
+        conditions.append(("name GLOB CAST(? AS TEXT)", [query.name_glob]))
     if query.since is not None:
         conditions.append(("coalesce(start_time, submitted_at) >= ?", [query.since]))
     if query.tag is not None:
         key, has_value, value = query.tag.partition("=")
-        condition = "EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE key = ?" + (
-            " AND value = ?)" if has_value else ")"
-        )
-        conditions.append((condition, [key, value] if has_value else [key]))
+        condition = "EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE key = CAST(? AS TEXT)"
+        condition += " AND value = CAST(? AS TEXT))" if has_value else ")"
+        # json_each writes the lone surrogates of a JSON text as three bytes each.
+        words = [key, value] if has_value else [key]
+        conditions.append((condition, [word.encode("utf-8", "surrogatepass") for word in words]))
     values = [_text(value) if isinstance(value, str) else value for _, group in conditions for value in group]
     return ("WHERE " + " AND ".join(sql for sql, _ in conditions) if conditions else ""), values
 
 
-def _text(value: str) -> str:
-    """Lone surrogates (bytes that are no UTF-8) cannot be kept as text: they become visible escapes."""
-    return value.encode("utf-8", "backslashreplace").decode()
+def _text(value: str) -> str | bytes:
+    """Text as SQLite takes it; bytes of the outside world that are no UTF-8 go in as they are, to be cast."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogateescape" if _is_escaped(value) else "backslashreplace")
+    return value
+
+
+def _is_escaped(text: str) -> bool:
+    """Whether every lone surrogate stands for a byte (PEP 383)."""
+    return all(not "\ud800" <= character <= "\udfff" or "\udc80" <= character <= "\udcff" for character in text)
+
+
+def _mark(value: object) -> str:
+    return "CAST(? AS TEXT)" if isinstance(value, bytes) else "?"
 
 
 def _row(job: Job) -> dict[str, Any]:
