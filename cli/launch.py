@@ -67,6 +67,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
             heard = foreground.wait()
         ended_at = time.time()
         job = recorder.finish(heard)
+    app.verbose |= options["verbose"]
     conclude(app, job, options["record"], options["quiet"])
     recorder.close()
     sweep_specs(app.paths, app.config.number("store.spec_days"))

@@ -58,6 +58,7 @@ class Option:
     metavar: str | None = None
     read: Callable[[str], Any] = str
     repeated: bool = False
+    short: str | None = None
 
     @property
     def key(self) -> str:
@@ -81,22 +82,23 @@ RUN = (
     Option("--runtime", "Declare how long it should take, such as 1h30m.", "D", parse_duration),
     Option("--gpus", "Declare how many GPUs it asks for.", "N", gpus),
     Option("--timeout", "Stop it after this time; exit code 124.", "D", parse_duration),
-    Option("--grace", "How long it may take to end after TERM before it is killed; 10s.", "D", parse_duration),
+    Option("--grace", "How long it may take to end after TERM before it is killed (default 10s).", "D", parse_duration),
     Option(
         "--after-exit",
-        "What to do with descendants that outlive it; leave.",
+        "What to do with descendants that outlive it (default leave).",
         "leave|wait|kill",
         after_exit,
     ),
     Option("--pty", "Give it a terminal of its own: progress bars, editors, pagers."),
     Option("--quiet", "No summary at the end."),
     Option("--record", "Write the finished record there as JSON.", "PATH"),
+    Option("--verbose", "Say on standard error what is also written to the log.", short="-v"),
 )
 
 
 def read_run(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """The options and the command; None for what click has to explain. A value that does not parse is said here."""
-    by_name = {option.name: option for option in RUN}
+    by_name = {name: option for option in RUN for name in (option.name, option.short)}
     values: dict[str, Any] = {option.key: () if option.repeated else None for option in RUN}
     values |= {option.key: False for option in RUN if option.metavar is None}
     index = 0

@@ -1,7 +1,6 @@
 """The way of `jobtop run` that costs least: the shim first, then what is needed to tell it its job, never click."""
 
 import gc
-import signal
 
 from jobtop.core.runner import Supervisor
 
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
 def quick(words: "Sequence[str]") -> tuple[int | None, Supervisor | None]:
     """The exit code of `run` with these words; None, and a shim that waits, if click has to explain something."""
     gc.disable()
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the job is there to be interrupted, we just end
     supervisor = None if "--pty" in words else early_supervisor()
     from jobtop.cli.failure import guarded
     from jobtop.cli.launch import run_words

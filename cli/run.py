@@ -27,7 +27,7 @@ class Value(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def click_option(option: Option) -> click.Option:
     """The same option for click."""
     if option.metavar is None:
-        return click.Option([option.name], is_flag=True, help=option.help)
+        return click.Option([option.name, *([option.short] if option.short else [])], is_flag=True, help=option.help)
     kind = Value(option)
     return click.Option([option.name], type=kind, multiple=option.repeated, metavar=option.metavar, help=option.help)
 

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from jobtop.core.evidence import Facts
-from jobtop.core.procfs import FORWARDED, signal_descendants
+from jobtop.core.procfs import FORWARDED, SAME_REQUEST_SECONDS, signal_descendants
 from jobtop.core.runner import Supervisor, Terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
+SAME_KEY_SECONDS = 0.1
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -54,7 +55,8 @@ class Foreground:
 
     def wait(self) -> Facts | None:
         """The end of the job as its shim tells it; None if the shim was killed."""
-        with terminal_for(self.supervisor.terminal) as self.typing:
+        with RawTerminal(self.supervisor.terminal) as self.raw:
+            self.typing = self.raw.passes_input
             return self._listen()
 
     def told_to_stop(self, ended_at: float) -> int | None:
@@ -108,6 +110,9 @@ class Foreground:
     def _stop(self, number: int) -> None:
         """First as it came; again within the grace: TERM, grace, KILL. A shim told TERM twice kills at once."""
         moment = time.time()
+        window = SAME_REQUEST_SECONDS if number == signal.SIGTERM else SAME_KEY_SECONDS
+        if any(which == number and moment - at < window for which, at in self.told):
+            return
         again = any(moment - at <= self.grace_seconds for _, at in self.told)
         self.told.append((number, moment))
         if again and not self.stopping:
@@ -126,9 +131,11 @@ class Foreground:
         """Ctrl-Z: the job stands still with us and goes on with us."""
         signal_descendants(self.supervisor.pid, signal.SIGSTOP)
         self.on_pause(True)
+        self.raw.leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, lambda *_: None)
+        self.raw.enter()
         signal_descendants(self.supervisor.pid, signal.SIGCONT)
         self.on_pause(False)
 
@@ -155,33 +162,38 @@ class Foreground:
             self.typed = b""
 
 
-class terminal_for:  # noqa: N801 - used as a context manager
-    """Our terminal in raw mode while a job has one of its own; yields whether what is typed goes to the job."""
+class RawTerminal:
+    """Our terminal, raw while a job has one of its own: every key is the job's."""
 
     def __init__(self, terminal: Terminal | None) -> None:
         self.terminal = terminal
         self.before: list[Any] | None = None
+        self.passes_input = terminal is not None and (not os.isatty(0) or not in_background())
 
-    def __enter__(self) -> bool:
-        if self.terminal is None:
-            return False
-        if not os.isatty(0):
-            return True
-        if in_background():
-            return False
+    def __enter__(self) -> Self:
+        self.enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def enter(self) -> None:
+        if self.terminal is None or not os.isatty(0) or in_background():
+            return
         import termios
         import tty
 
+        copy_size(self.terminal)
         self.before = termios.tcgetattr(0)
         tty.setraw(0, termios.TCSANOW)
-        return True
 
-    def __exit__(self, *_: object) -> None:
+    def leave(self) -> None:
         if self.before is not None:
             import termios
 
             with suppress(OSError, termios.error):  # EIO: the terminal is gone
                 termios.tcsetattr(0, termios.TCSADRAIN, self.before)
+            self.before = None
 
 
 def makes_signals(terminal: Terminal) -> bool:

@@ -8,6 +8,7 @@ import errno
 import os
 
 SHIM_NAME = "jobtop-shim"
+SAME_REQUEST_SECONDS = 0.5  # timeout(1), scancel and systemd send one TERM to a process and again to its group
 HAS_PROC = os.path.isdir("/proc/self")
 FORWARDED = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")

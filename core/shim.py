@@ -18,6 +18,7 @@ import time
 from jobtop.core.ledger import Ledger, status_value
 from jobtop.core.procfs import (
     FORWARDED,
+    SAME_REQUEST_SECONDS,
     SHIM_NAME,
     descendants,
     read_text,
@@ -69,6 +70,7 @@ class Shim:
         self.streams: list[Stream] = []
         self.logs: list[Log | None] = []
         self.stop_cause: str | None = None
+        self.stopped_at = 0.0
         self.interrupted_at = -float("inf")
         self.alone_since = float("inf")
         self.deadline: float | None = None
@@ -335,11 +337,13 @@ class Shim:
 
     def stop(self, cause: str) -> None:
         """TERM to all, and after the grace, or when told again, KILL to all until none is left."""
+        moment = time.monotonic()
         if self.stop_cause is not None:
-            self.kill_at = time.monotonic()
+            if moment - self.stopped_at >= SAME_REQUEST_SECONDS:
+                self.kill_at = moment
             return
-        self.stop_cause = cause
-        self.kill_at = time.monotonic() + self.spec["grace"]
+        self.stop_cause, self.stopped_at = cause, moment
+        self.kill_at = moment + self.spec["grace"]
         signal_descendants(self.pid, _signal.SIGTERM)
         signal_descendants(self.pid, _signal.SIGCONT)
 

@@ -104,10 +104,13 @@ def check_end(supervisor: Supervisor, trial: Trial) -> Trial:
 def end(supervisor: Supervisor) -> None:
     """Wait for the shim, which is our child, and kill it if it does not go by itself."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while os.waitpid(supervisor.pid, os.WNOHANG)[0] == 0:
-        if time.monotonic() > deadline:
-            os.kill(supervisor.pid, signal.SIGKILL)
-        time.sleep(0.002)
+    try:
+        while os.waitpid(supervisor.pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() > deadline:
+                os.kill(supervisor.pid, signal.SIGKILL)
+            time.sleep(0.002)
+    except ChildProcessError:  # waited for when it had nothing more to tell
+        pass
     os.close(supervisor.status_read)
 
 

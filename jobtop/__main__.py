@@ -1,5 +1,6 @@
 """`jobtop` and `python -m jobtop`: what has to happen before a verb is imported, and nothing slow."""
 
+import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
@@ -22,6 +23,8 @@ def open_standard_descriptors() -> None:
 
 def main() -> int:
     """Answer `--version` without click, refuse Windows, and hand everything else to the verbs."""
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # a Ctrl-C while we start ends us without a traceback
     open_standard_descriptors()
     if sys.argv[1:] == ["--version"]:
         print(f"jobtop {__version__}")
@@ -43,6 +46,8 @@ def main() -> int:
     from jobtop.cli.main import main as cli_main
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us as it ends any other program
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return leave(cli_main(supervisor))
 
 

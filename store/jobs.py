@@ -100,7 +100,8 @@ class Jobs:
         """A job by its id, a prefix of that, or its external id."""
         with self.database.reading() as connection:
             rows = connection.execute(
-                "SELECT * FROM jobs WHERE id = CAST(?1 AS TEXT) OR external_id = CAST(?1 AS TEXT) ORDER BY seq DESC LIMIT 9",
+                "SELECT * FROM jobs WHERE id = CAST(?1 AS TEXT) OR external_id = CAST(?1 AS TEXT)"
+                " ORDER BY seq DESC LIMIT 9",
                 (_text(reference),),
             ).fetchall()
             if not rows and len(reference) >= SHORTEST_PREFIX and reference.isascii():
