@@ -420,14 +420,19 @@ def test_a_shim_that_does_not_obey_is_told_and_ended(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(trial, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(runner, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
     supervisor = runner.Supervisor()
-    silent, writer = os.pipe()
-    supervisor.status_read = silent
     assert trial.check_end(supervisor, Trial()).problem == "it did not stop its job"
-    os.close(writer)
-    assert trial.check_end(supervisor, Trial()).problem == "it did not tell how its job ended"
     trial.end(supervisor)
     with pytest.raises(ProcessLookupError):
         os.kill(supervisor.pid, 0)
+    supervisor.close()
+
+
+def test_a_shim_that_is_killed_before_it_tells_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
+    supervisor = runner.Supervisor()
+    os.kill(supervisor.pid, signal.SIGKILL)
+    assert trial.check_end(supervisor, Trial()).problem == "it did not tell how its job ended"
+    trial.end(supervisor)
     supervisor.close()
 
 
