@@ -195,7 +195,7 @@ def test_from_a_directory_that_was_removed_history_works_and_run_says_what_to_gi
     [
         (("no-such-command",), 127, "no-such-command: command not found"),
         (("./no/such/file",), 127, "./no/such/file: command not found"),
-        (("",), 127, ": command not found"),
+        (("",), 127, "'': command not found"),
         (("./plain",), 126, "./plain: Permission denied"),
         (("/",), 126, "/: Permission denied"),
         (("\x1b[31mx\n",), 127, "\\x1b[31mx\\n: command not found"),
