@@ -32,6 +32,7 @@ ENDED = {
     "maxrss": 100 * MEBIBYTE,
     "floor": 6 * MEBIBYTE,
     "hwm": 0,
+    "looked": 8.0,
     "rchar": 1000,
     "wchar": 2000,
     "chars_missing": 0,
@@ -236,7 +237,9 @@ def test_ending_what_outlived_the_main_process_does_not_change_its_result() -> N
 def test_a_job_with_descendants_left_is_over_but_not_settled() -> None:
     first = conclude(JOB, facts(final=0, left=2, last=f"{START + 10} 110.0"))
     assert (first.status, first.settled, first.flags) == (Status.SUCCESS, False, ("left_running",))
-    assert first.incomplete == ("all: 2 descendants were left running and are counted when they end",)
+    assert first.incomplete == (
+        "all: 2 descendants were left running; the totals are completed when the last one ends",
+    )
 
     last = conclude(first, facts(utime=30.0, status=exited(0), last=f"{START + 60} 160.0"))
     assert (last.status, last.settled, last.flags, last.incomplete) == (Status.SUCCESS, True, ("left_running",), ())
@@ -360,6 +363,19 @@ def test_a_memory_mark_at_its_floor_is_not_the_job_s_own(
     assert (job.usage.memory_peak_bytes, job.sources["memory_peak"]) == (size, expected[1])
 
 
+@pytest.mark.parametrize(
+    ("looked", "seconds", "source"),
+    [(0.004, 0.005, "rusage_floor"), (3.0, 10.0, "rusage_floor"), (6.0, 10.0, "vmhwm"), (0.4, 0.5, "vmhwm")],
+)
+def test_a_mark_of_the_living_counts_only_if_it_was_read_late_enough(
+    looked: float, seconds: float, source: str
+) -> None:
+    end = f"{START + seconds} {100.0 + seconds}"
+    job = conclude(JOB, facts(maxrss=6 * MEBIBYTE, hwm=12288, looked=looked, end=end, last=end))
+    assert job.sources["memory_peak"] == source
+    assert job.usage.memory_peak_bytes == (12288 if source == "vmhwm" else 6 * MEBIBYTE)
+
+
 CPU_STAT = "usage_usec 8000000\nuser_usec 6000000\nsystem_usec 2000000\n"
 
 
@@ -390,7 +406,8 @@ def test_without_a_subreaper_totals_are_incomplete() -> None:
 def test_characters_of_some_processes_may_be_missing() -> None:
     job = conclude(JOB, facts(chars_missing=2))
     assert job.usage.io_read_chars == 1000
-    assert job.incomplete == ("io_chars: 2 processes ended before they could be seen",)
+    assert job.incomplete == ("io_chars: 2 processes ended unseen",)
+    assert conclude(JOB, facts(chars_missing=1)).incomplete == ("io_chars: 1 process ended unseen",)
 
 
 def test_characters_of_no_process_at_all_are_absent() -> None:
