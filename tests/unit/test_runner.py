@@ -167,6 +167,7 @@ def test_a_shim_that_was_killed_is_not_waited_for(begin: Begin) -> None:
     [
         (("no-such-program-at-all",), "exec", errno.ENOENT),
         (("./missing",), "exec", errno.ENOENT),
+        (("",), "exec", errno.ENOENT),
         (("./text",), "exec", errno.EACCES),
         (("/",), "exec", errno.EACCES),
         (("./broken",), "exec", errno.ENOENT),
@@ -412,6 +413,47 @@ def test_an_end_that_cannot_be_told_any_more_is_kept(begin: Begin, tmp_path: Pat
     job.supervisor.status_read = os.open(os.devnull, os.O_RDONLY)
     (tmp_path / "gate").write_bytes(b"")
     assert status(job.end()) == 4
+
+
+def test_a_terminal_whose_reader_went_away_hangs_up(begin: Begin) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    saved = os.dup(1)
+    os.dup2(writer, 1)
+    terminal = open_terminal()
+    try:
+        job = begin("sh", "-c", "while :; do echo x; done", terminal=terminal)
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(writer)
+    assert status(job.end()) == -signal.SIGHUP
+    os.close(terminal.master)
+
+
+@pytest.mark.parametrize("is_entered", [True, False])
+def test_a_cgroup_is_evidence_only_if_the_job_is_in_it(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_entered: bool
+) -> None:
+    place = tmp_path / "jobtop-7"
+    place.mkdir()
+    (place / "cpu.stat").write_text("usage_usec 5\n")
+    if is_entered:
+        (place / "cgroup.procs").touch()
+    made = cgroup.JobCgroup((str(place),), (("cpu.stat", f"{place}/cpu.stat"),))
+    monkeypatch.setattr(cgroup, "make", lambda _: made)
+    job = begin("true", with_cgroup=True)
+    assert job.begun is not None
+    assert job.begun.every("cgroup") == [str(place)]
+    assert ("cgroup.cpu.stat" in job.end()) is is_entered
+
+
+def test_without_waitid_the_dead_are_counted_all_the_same(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "waitid")
+    told = begin("sh", "-c", "(exit 3) & (exit 4) & wait; exit 5", after_exit="wait").end()
+    assert status(told) == 5
+    assert told.integer("reaped") == 1
+    assert told.integer("minflt") > 0
 
 
 def test_a_line_break_never_breaks_a_line() -> None:
