@@ -253,7 +253,7 @@ def _memory_peak(facts: Facts) -> tuple[int | None, str]:
     maxrss, floor, seen = (facts.integer(key) for key in ("maxrss", "floor", "hwm"))
     if maxrss > floor + FLOOR_SLACK_BYTES:
         return max(maxrss, seen), "rusage"
-    looked, lived = facts.number("looked"), facts.moment("last")[1] - facts.moment("start")[1]
+    looked, lived = float(facts.get("looked", 0)), facts.moment("last")[1] - facts.moment("start")[1]
     if seen and looked >= max(SHORTEST_LOOK_SECONDS, lived / 2):
         return seen, "vmhwm"
     return (maxrss, "rusage_floor") if maxrss else (None, "none")

@@ -65,11 +65,15 @@ class Supervisor:
 
     def begin(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> "Facts | None":
         """Say what to run and wait until it does; None if the shim is gone."""
-        order = self._order(spec, directory, cgroup.make(spec.id) if with_cgroup else cgroup.JobCgroup())
+        own = cgroup.make(spec.id) if with_cgroup else cgroup.JobCgroup()
+        order = self._order(spec, directory, own)
         order["stdin"] = "inherit" if with_stdin and not spec.detached else "null"
         self._say(marshal.dumps(order))
         self.close()
-        return self.hear()
+        heard = self.hear()
+        if heard is None:
+            cgroup.discard(own.directories)
+        return heard
 
     def close(self) -> None:
         """Nothing more to say."""

@@ -94,15 +94,12 @@ def open_to_read(path: Path) -> Database:
     if not path.exists():
         raise StoreUnavailable(f"{path}: there is no such store")
     with errors_named(path):
-        try:
-            connection = _connect(path, "mode=ro")
-            _check_version(path, connection)
-            return Database(path, connection)
-        except sqlite3.OperationalError:
-            connection = _connect(path, "mode=ro&immutable=1")
-            _check_version(path, connection)
-            notice = f"{path} can only be read as it was last closed: its directory is not writable"
-            return Database(path, connection, notice)
+        # In a directory or beside a file that cannot be written SQLite fails, or makes a journal nobody can use later.
+        if os.access(path, os.W_OK) or os.path.exists(f"{path}-wal"):
+            with suppress(sqlite3.OperationalError):
+                return Database(path, _connect_checked(path, "mode=ro"))
+        notice = f"{path} can only be read, as it was last closed: it or its directory is not writable"
+        return Database(path, _connect_checked(path, "mode=ro&immutable=1"), notice)
 
 
 def is_network(path: Path, mountinfo: str | None = None) -> bool:
@@ -173,6 +170,12 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     name = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     uri = f"file:{name}?{options}"
     return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def _connect_checked(path: Path, options: str) -> sqlite3.Connection:
+    connection = _connect(path, options)
+    _check_version(path, connection)
+    return connection
 
 
 def _check_version(path: Path, connection: sqlite3.Connection) -> int:

@@ -116,7 +116,7 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
     """Jobs that ran while the store could not be written."""
     if not paths.unrecorded.is_dir():
         return
-    for file in sorted(paths.unrecorded.glob("*.json")):
+    for file in sorted(paths.unrecorded.glob("*.json"), key=lambda file: file.stat().st_mtime):
         try:
             job = from_beside(json.loads(file.read_text()))
         except (OSError, ValueError, KeyError, TypeError):
