@@ -13,7 +13,7 @@ from jobtop.cli.completion import job_ids
 from jobtop.core.collectors.proc import is_alive, send, send_to_members
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Identity, Job, StopRequest
-from jobtop.core.procfs import descendants, stat_fields
+from jobtop.core.procfs import descendants, freeze_descendants
 from jobtop.core.record import replace
 from jobtop.store.jobs import Jobs, event
 from jobtop.store.reconcile import START_SECONDS, current, paused_or_running, with_shim
@@ -98,19 +98,12 @@ def set_paused(app: App, references: tuple[str, ...], paused: bool) -> int:
     for job in targets:
         if not is_here(app, job):
             continue
-        shim = shim_of(job)
-        deadline = time.monotonic() + KILL_SECONDS
-        # A process forked while its parent was being stopped is met in the next round.
-        while send_to_members(shim, signal.SIGSTOP if paused else signal.SIGCONT) and paused:
-            if all_stopped(shim.pid) or time.monotonic() > deadline:
-                break
+        if paused:
+            freeze_descendants(shim_of(job).pid)
+        else:
+            send_to_members(shim_of(job), signal.SIGCONT)
         jobs.change(job.id, lambda row: paused_or_running(row, paused))
     return 0
-
-
-def all_stopped(shim_pid: int) -> bool:
-    states = [fields[0] for pid in descendants(shim_pid) if (fields := stat_fields(pid))]
-    return all(state in "TtZX" for state in states)
 
 
 @click.command()

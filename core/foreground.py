@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from jobtop.core.evidence import Facts
-from jobtop.core.procfs import FORWARDED, SAME_REQUEST_SECONDS, signal_descendants
+from jobtop.core.procfs import FORWARDED, SAME_REQUEST_SECONDS, freeze_descendants, signal_descendants
 from jobtop.core.runner import Supervisor, Terminal
 
 TYPE_CHECKING = False
@@ -129,7 +129,7 @@ class Foreground:
 
     def _suspend(self) -> None:
         """Ctrl-Z: the job stands still with us and goes on with us."""
-        signal_descendants(self.supervisor.pid, signal.SIGSTOP)
+        freeze_descendants(self.supervisor.pid)
         self.on_pause(True)
         self.raw.leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)

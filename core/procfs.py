@@ -6,6 +6,7 @@ Part of every shim: standard library only, nothing imported late.
 import _signal  # type: ignore[import-not-found]
 import errno
 import os
+import time
 
 SHIM_NAME = "jobtop-shim"
 SAME_REQUEST_SECONDS = 0.5  # timeout(1), scancel and systemd send one TERM to a process and again to its group
@@ -155,6 +156,19 @@ def signal_descendants(root: int, number: int) -> "list[tuple[int, str]]":
             if held is not None:
                 os.close(held)
     return reached
+
+
+def freeze_descendants(root: int, patience_seconds: float = 2.0) -> bool:
+    """STOP everything below a shim until all stand still: one may have been forked while its parent was stopped."""
+    deadline = time.monotonic() + patience_seconds
+    while signal_descendants(root, _signal.SIGSTOP):
+        states = [fields[0] for pid in descendants(root) if (fields := stat_fields(pid))]
+        if all(state in "TtZX" for state in states):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 def value_in(text: str, key: str) -> int:
