@@ -18,6 +18,7 @@ from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, runn
 
 US = this_process()
 GONE = (NO_PROCESS, 5)
+LATE = (("2", "first", 100.0), ("3", "third", 300.0), ("1", "second", 200.0))
 
 
 @pytest.fixture
@@ -219,6 +220,14 @@ def test_a_job_kept_beside_the_store_is_taken_in_once(jobs: Jobs, paths: StatePa
     reconcile(jobs, paths)
     assert not file.exists()
     assert len(jobs.select(Query())) == 1
+
+
+def test_jobs_kept_beside_the_store_are_taken_in_in_the_order_they_came(jobs: Jobs, paths: StatePaths) -> None:
+    late = [made_job(id=f"{digit}" * 8, name=name, submitted_at=at) for digit, name, at in LATE]
+    for job in late:
+        set_beside(paths, job)
+    reconcile(jobs, paths)
+    assert [job.name for job in jobs.select(Query(reverse=True))] == ["first", "second", "third"]
 
 
 def test_an_end_kept_beside_the_store_counts_for_a_job_that_is_in_it(jobs: Jobs, paths: StatePaths) -> None:
