@@ -2,13 +2,13 @@
 # PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS and BENCH_ARGS are passed on.
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run test check format lint types cover bench soak clean
+.PHONY: help run test check format lint types cover bench soak docs clean
 
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
-CHECKED := $(wildcard tests benchmarks docs/examples)
+CHECKED := $(wildcard tests benchmarks docs/examples tools/*.py)
 ROOMS := core store tui cli
 
 help:
@@ -17,7 +17,8 @@ help:
 	@echo "make check   everything that has to pass: format, ruff, mypy, tests"
 	@echo "make format  format the code    make lint   ruff only    make types  mypy only"
 	@echo "make cover   tests with coverage; core and store have to reach 90 %"
-	@echo "make bench   measure jobtop itself     make soak  the long tests     make clean"
+	@echo "make bench   measure jobtop itself     make soak  the long tests"
+	@echo "make docs    write the generated parts of docs/ anew     make clean"
 
 $(BIN)/python:
 	@tools/make-venv $(VENV) $(PYTHON)
@@ -57,6 +58,9 @@ cover: $(VENV)/.installed
 	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='core/*,store/*' --fail-under=90
+
+docs: $(VENV)/.installed
+	$(BIN)/python tools/docs.py
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

@@ -37,7 +37,7 @@ COLUMNS = (
 def selftest(app: App, names: tuple[str, ...], listing: bool, style: str) -> int:
     """Run loads whose cost is known, and compare it with what jobtop measures.
 
-    Takes less than half a minute and nothing of your history. The exit code is 1 if a number is wrong.
+    Takes about half a minute and nothing of your history. The exit code is 1 if a number is wrong.
     """
     cases = chosen(names)
     if listing:

@@ -55,7 +55,8 @@ def facts(job: Job) -> list[tuple[str, str]]:
         ("when", f"{local(job.start_time)} to {local(job.end_time)}, {format_duration(elapsed)}"),
         ("exit", exit_words(job)),
         ("cpu", cpu_words(job)),
-        ("memory", memory_words(job) + cgroup_words(job)),
+        ("memory", memory_words(job)),
+        ("cgroup", cgroup_words(job)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
         ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
         ("faults", f"{number(usage.faults_major)} major, {number(usage.faults_minor)} minor"),
@@ -99,9 +100,9 @@ def exit_words(job: Job) -> str | None:
     return None if job.exit_code is None else str(job.exit_code)
 
 
-def cgroup_words(job: Job) -> str:
+def cgroup_words(job: Job) -> str | None:
     peak = job.usage.memory_cgroup_peak_bytes
-    return "" if peak is None else f"; {format_bytes(peak)} for all with page cache"
+    return None if peak is None else f"{format_bytes(peak)} peak charged to the job, page cache included"
 
 
 def limit_words(job: Job) -> str:
