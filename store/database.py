@@ -193,8 +193,8 @@ def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -
     if int(connection.execute("PRAGMA user_version").fetchone()[0]) == 0:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise StoreForeign(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
+        connection.execute("PRAGMA synchronous = OFF")  # 15 waits for the disk, and nothing in the file to lose yet
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     shared = is_network(path) if network is None else network
     connection.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
     connection.execute("BEGIN IMMEDIATE")
@@ -203,6 +203,7 @@ def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -
         for step in MIGRATIONS[version:]:
             for statement in filter(str.strip, step.split(";")):
                 connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
