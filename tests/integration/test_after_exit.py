@@ -195,7 +195,7 @@ def all_streams_lead_nowhere(pid: int, jobtop: Jobtop) -> bool:
 
 
 def test_a_detached_command_that_does_not_exist_fails_at_once(jobtop: Jobtop) -> None:
-    done = jobtop("run", "--detach", "--external-id", "it", "--", "no-such-command-here")
+    done = jobtop("run", "--detach", "--external-id", "it", "--", "/no/such/command")
     assert (done.returncode, done.stdout) == (127, "")
     assert done.stderr.count("\n") == 1
     assert show(jobtop, "it")["status"] == "error"

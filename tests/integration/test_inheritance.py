@@ -6,6 +6,7 @@ import resource
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,13 @@ def test_a_command_is_found_along_the_path_of_its_own_environment(jobtop: Jobtop
     path = f"{tmp_path}/nowhere:{tmp_path}/first:{tmp_path}/second:/usr/bin:/bin"
     done = jobtop("run", "--quiet", "--env", f"PATH={path}", "--", "tool")
     assert (done.returncode, done.stdout) == (0, "second\n")
+
+
+def test_a_directory_that_may_not_be_entered_hides_nothing(root: None, unprivileged: Jobtop) -> None:
+    with tempfile.TemporaryDirectory() as closed:
+        env = {"PATH": f"{closed}:/usr/bin:/bin"}
+        assert unprivileged("run", "--quiet", "--", "true", env=env).returncode == 0
+        assert unprivileged("run", "--", "no-such-command-here", env=env).returncode == 127
 
 
 def test_the_limit_of_our_own_descriptors_is_not_the_jobs(jobtop: Jobtop) -> None:
