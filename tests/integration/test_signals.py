@@ -1,6 +1,5 @@
 """Signals to `run`: they reach the job, end it in order, and the record says who asked and what had to be killed."""
 
-import json
 import os
 import random
 import re
@@ -490,6 +489,4 @@ def test_jobtop_stop_ends_a_job_and_its_run(jobtop: Jobtop) -> None:
         run.reads(b"begun")
         assert jobtop("stop", "the-job").returncode == 0
         assert told_by(run.end(), signal.SIGTERM)
-    record = run.record()
-    assert record["reason"] == "stopped by jobtop stop: killed by SIGTERM"
-    assert json.loads(json.dumps(record)) == record
+    assert run.record()["reason"] == "stopped by jobtop stop: killed by SIGTERM"

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -160,8 +161,6 @@ def test_a_reader_that_stands_still_does_not_hold_up_a_stop(jobtop: Jobtop, name
 
 def is_full(pipe: int) -> bool:
     """Whether a pipe takes nothing more; asked without blocking and without a trace."""
-    import select
-
     return not select.select([], [pipe], [], 0)[1]
 
 
