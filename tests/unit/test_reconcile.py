@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -228,6 +229,32 @@ def test_jobs_kept_beside_the_store_are_taken_in_in_the_order_they_came(jobs: Jo
         set_beside(paths, job)
     reconcile(jobs, paths)
     assert [job.name for job in jobs.select(Query(reverse=True))] == ["first", "second", "third"]
+
+
+def test_many_who_take_in_the_same_late_records_take_each_in_once(jobs: Jobs, paths: StatePaths) -> None:
+    for number in range(20):
+        set_beside(paths, made_job(name=f"late {number}"))
+    start, failures = threading.Barrier(4), []
+
+    def take_in() -> None:
+        database = open_to_write(paths)
+        start.wait()
+        try:
+            reconcile(Jobs(database), paths)
+        except Exception as error:  # noqa: BLE001 - a thread's failure is the test's
+            failures.append(error)
+        finally:
+            database.close()
+
+    threads = [threading.Thread(target=take_in) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    assert sorted(job.name for job in jobs.select(Query(limit=None))) == sorted(
+        f"late {number}" for number in range(20)
+    )
 
 
 def test_an_end_kept_beside_the_store_counts_for_a_job_that_is_in_it(jobs: Jobs, paths: StatePaths) -> None:
