@@ -439,7 +439,7 @@ def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
         except OSError as error:
             if error.errno == errno.ENOEXEC:
                 os.execve(b"/bin/sh", [b"/bin/sh", path, *argv[1:]], env)
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR) and os.path.lexists(path):
                 worst = error
                 if error.errno != errno.EACCES:
                     raise

@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    Change = Callable[[Job], tuple[Job, "Iterable[Event]"]]
+
 PLAIN = (
     "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
     " submitted_at start_time end_time duration_seconds grace_seconds"
@@ -72,29 +74,22 @@ class Jobs:
 
     def insert(self, job: Job, *events: Event) -> Job:
         """Keep a new job; the same job with its number."""
-        row = _row(job)
-        names = ", ".join(row)
         with self.database.writing() as connection:
-            marks = ", ".join(map(_mark, row.values()))
-            cursor = connection.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(row.values()))
-            job = replace(job, seq=cursor.lastrowid)
-            _add_events(connection, job, events)
-        return job
+            return _insert(connection, job, events)
 
-    def change(self, job_id: str, change: Callable[[Job], tuple[Job, Iterable[Event]]]) -> Job:
+    def change(self, job_id: str, change: Change) -> Job:
         """Read a job, change it and keep it in one transaction, so that nobody's word is lost."""
         with self.database.writing() as connection:
-            found = connection.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
-            if found is None:
+            before = _by_id(connection, job_id)
+            if before is None:
                 raise UnknownJob(f"job {job_id[:8]} is not in {self.database.path} any more")
-            before = _job(found)
-            job, events = change(before)
-            if job != before:
-                row = _row(job)
-                assignments = ", ".join(f"{name} = {_mark(value)}" for name, value in row.items())
-                connection.execute(f"UPDATE jobs SET {assignments} WHERE seq = ?", (*row.values(), job.seq))
-            _add_events(connection, job, events)
-        return job
+            return _update(connection, before, change)
+
+    def insert_or_change(self, job: Job, event: Event, change: Change) -> Job:
+        """Keep a job that may or may not be there already, once, whoever else tries at the same time."""
+        with self.database.writing() as connection:
+            before = _by_id(connection, job.id)
+            return _insert(connection, job, (event,)) if before is None else _update(connection, before, change)
 
     def find(self, reference: str) -> Job:
         """A job by its id, a prefix of that, or its external id."""
@@ -146,10 +141,6 @@ class Jobs:
             rows = connection.execute("SELECT * FROM jobs WHERE settled = 0 AND host = ?", (host,)).fetchall()
         return [_job(row) for row in rows]
 
-    def has(self, job_id: str) -> bool:
-        with self.database.reading() as connection:
-            return connection.execute("SELECT 1 FROM jobs WHERE id = ?", (job_id,)).fetchone() is not None
-
     def events(self, job: Job) -> list[Event]:
         with self.database.reading() as connection:
             rows = connection.execute(
@@ -189,6 +180,30 @@ def sort_key(word: str) -> str:
 def event(kind: str, **detail: Any) -> Event:
     """Something that happens now."""
     return Event(time.time(), kind, detail)
+
+
+def _by_id(connection: sqlite3.Connection, job_id: str) -> Job | None:
+    row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    return None if row is None else _job(row)
+
+
+def _insert(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -> Job:
+    row = _row(job)
+    marks = ", ".join(map(_mark, row.values()))
+    cursor = connection.execute(f"INSERT INTO jobs ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+    job = replace(job, seq=cursor.lastrowid)
+    _add_events(connection, job, events)
+    return job
+
+
+def _update(connection: sqlite3.Connection, before: Job, change: Change) -> Job:
+    job, events = change(before)
+    if job != before:
+        row = _row(job)
+        assignments = ", ".join(f"{name} = {_mark(value)}" for name, value in row.items())
+        connection.execute(f"UPDATE jobs SET {assignments} WHERE seq = ?", (*row.values(), job.seq))
+    _add_events(connection, job, events)
+    return job
 
 
 def _add_events(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -> None:

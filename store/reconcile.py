@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from functools import partial
 
 from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
@@ -116,18 +117,17 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
     """Jobs that ran while the store could not be written."""
     if not paths.unrecorded.is_dir():
         return
-    for file in sorted(paths.unrecorded.glob("*.json"), key=lambda file: file.stat().st_mtime):
+    late = []
+    for file in paths.unrecorded.glob("*.json"):
         try:
-            job = from_beside(json.loads(file.read_text()))
+            late.append((from_beside(json.loads(file.read_text())), file))
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if job.host != paths.host:
-            continue
-        if jobs.has(job.id):
-            jobs.change(job.id, lambda row, job=job: _ended_by(row, job))  # type: ignore[misc]
-        else:
-            jobs.insert(replace(job, seq=None), event("recorded_late"))
-        file.unlink(missing_ok=True)
+    for job, file in sorted(late, key=lambda item: item[0].submitted_at or 0.0):
+        if job.host == paths.host:
+            change = partial(_ended_by, job=job)
+            jobs.insert_or_change(replace(job, seq=None), event("recorded_late"), change)
+            file.unlink(missing_ok=True)
 
 
 def sweep_specs(paths: StatePaths, days: float) -> None:

@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NOT_YET = "this job is not in the history yet: "
+
 
 class Recorder:
     """One job's way into the store. What cannot be kept is said in one line, once; from then on it stays in memory."""
@@ -28,6 +30,7 @@ class Recorder:
     def __init__(self, paths: StatePaths, network: bool | None, warn: Callable[[str], None]) -> None:
         self.paths, self.network = paths, network
         self._warn, self._warned = warn, False
+        self._late_problem: str | None = None
         self.jobs: Jobs | None = None
         self.directory: str | None = None
         self.job: Job
@@ -62,6 +65,8 @@ class Recorder:
         self._change(lambda row: (replace(row, recorder=None), ()))
         if self.jobs is None:
             self._keep_beside()
+        if self._late_problem:
+            self.warn(self._late_problem)
 
     def stop_requested(self, number: int) -> None:
         asked = StopRequest(signal.Signals(number).name, time.time())
@@ -77,6 +82,8 @@ class Recorder:
         if ended is not None:
             ended.note("recorder_cpu", time.process_time())
             self._warned |= "complained" in ended
+        if self._late_problem:
+            self.warn(self._late_problem)
         if self.jobs is not None:
             try:
                 if ended is not None:
@@ -126,11 +133,12 @@ class Recorder:
         try:
             self.job = self.jobs.change(self.job.id, change)
         except JobtopError as error:
-            self._give_up(error)
+            self.jobs = None
+            self._late_problem = NOT_YET + str(error)  # the shim may be saying the same: told at the end, once
 
     def _give_up(self, error: JobtopError) -> None:
         self.jobs = None
-        self.warn(f"this job is not in the history yet: {error}")
+        self.warn(NOT_YET + str(error))
 
     def _keep_beside(self) -> None:
         """Where the next verb that can write the store takes it in."""
