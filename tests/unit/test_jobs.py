@@ -305,8 +305,9 @@ def test_what_belongs_to_a_job_goes_with_it(jobs: Jobs) -> None:
     for each in (job, other):
         jobs.keep_marks(each, [(1.0, 1, 1)])
     jobs.delete(job)
-    assert (jobs.events(job), jobs.marks(job), jobs.has(job.id)) == ([], [], False)
-    assert (len(jobs.events(other)), len(jobs.marks(other)), jobs.has(other.id)) == (1, 1, True)
+    assert (jobs.events(job), jobs.marks(job)) == ([], [])
+    assert (len(jobs.events(other)), len(jobs.marks(other))) == (1, 1)
+    assert jobs.select(Query()) == [other]
 
 
 def test_only_the_open_jobs_of_a_host_are_unsettled(jobs: Jobs) -> None:
