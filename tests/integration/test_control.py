@@ -36,6 +36,13 @@ with open("pids", "a") as file:
     file.write(f"{os.getpid()}\\n")
 time.sleep(600)
 """
+OBEYING = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("begun", flush=True)
+while True:
+    signal.pause()
+"""
 
 
 def started(jobtop: Jobtop, *args: str) -> str:
@@ -293,7 +300,7 @@ def test_a_job_of_another_host_is_not_acted_on(jobtop: Jobtop) -> None:
 
 def test_a_stop_while_run_records_is_in_the_reason(jobtop: Jobtop) -> None:
     for _ in range(3):
-        with running(jobtop, "--quiet", "--", "sh", "-c", "trap 'exit 0' TERM; echo begun; sleep 600 & wait") as run:
+        with running(jobtop, "--quiet", "--", jobtop.python, "-I", "-S", "-c", OBEYING) as run:
             run.reads(b"begun")
             assert says(0, "stop", run.reference) == ""
             run.end()
