@@ -129,11 +129,13 @@ def audience(root: int, number: int) -> "list[int]":
     return [pid for pid in members if pid not in spared]
 
 
-def signal_descendants(root: int, number: int) -> "list[tuple[int, str]]":
+def signal_descendants(root: int, number: int, but: "frozenset[int]" = frozenset()) -> "list[tuple[int, str]]":
     """Signal everything below a shim, each held by a pidfd and checked to be still below it; who got it."""
     ours = {root, *descendants(root)}
     reached = []
     for pid in audience(root, number):
+        if pid in but:
+            continue
         name = name_of(pid)
         try:
             held = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None

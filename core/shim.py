@@ -43,6 +43,7 @@ CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
 CENSUS_COST_RATIO = 40  # a look may cost 1/40 of the time while there is news …
 CENSUS_STABLE_COST_RATIO = 200  # … and 1/200 while there is none
 READER_SECONDS = 1.0
+ASK_AGAIN_SECONDS = 0.2
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -71,6 +72,8 @@ class Shim:
         self.logs: list[Log | None] = []
         self.stop_cause: str | None = None
         self.stopped_at = 0.0
+        self.asked: frozenset[int] = frozenset()
+        self.ask_again_at: float | None = None
         self.interrupted_at = -float("inf")
         self.alone_since = float("inf")
         self.deadline: float | None = None
@@ -245,7 +248,8 @@ class Shim:
                 poll.register(stream.twin if stream.twin >= 0 else stream.sink, select.POLLOUT)
             elif stream.source >= 0:
                 poll.register(stream.source, select.POLLIN)
-        due = [self.next_census, self.next_mark, self.deadline, self.kill_at, self.alone_since + READER_SECONDS]
+        due = [self.next_census, self.next_mark, self.deadline, self.ask_again_at, self.kill_at]
+        due.append(self.alone_since + READER_SECONDS)
         wait = min(at for at in due if at is not None) - time.monotonic()
         for fd, _ in poll.poll(max(0, int(wait * 1000) + 1)):
             if fd == wakeup_fd:
@@ -317,7 +321,10 @@ class Shim:
         if self.deadline is not None and moment >= self.deadline:
             self.deadline = None
             self.stop("timeout")
+        if self.ask_again_at is not None and moment >= self.ask_again_at:
+            self.ask_to_end()
         if self.kill_at is not None and moment >= self.kill_at:
+            self.ask_again_at = None
             reached = signal_descendants(self.pid, _signal.SIGKILL)
             known = {pid for pid, _ in self.killed}
             self.killed.extend(item for item in reached if item[0] not in known and len(self.killed) < 100)
@@ -344,8 +351,14 @@ class Shim:
             return
         self.stop_cause, self.stopped_at = cause, moment
         self.kill_at = moment + self.spec["grace"]
-        signal_descendants(self.pid, _signal.SIGTERM)
-        signal_descendants(self.pid, _signal.SIGCONT)
+        self.ask_to_end()
+
+    def ask_to_end(self) -> None:
+        """TERM to whoever has not had it: one may have been forked while the others were told."""
+        asked = signal_descendants(self.pid, _signal.SIGTERM, but=self.asked)
+        signal_descendants(self.pid, _signal.SIGCONT, but=self.asked)
+        self.asked |= {pid for pid, _ in asked}
+        self.ask_again_at = time.monotonic() + ASK_AGAIN_SECONDS
 
     def main_ended(self) -> None:
         """The job is over; what becomes of its descendants is the caller's choice."""
