@@ -109,8 +109,3 @@ class Ledger:
         yield "seen", self.seen
         yield "peak", self.peak
         yield "threads", self.threads
-
-
-def status_value(pid: int, key: str) -> int:
-    """A number of /proc/PID/status; 0 if it is not there."""
-    return value_in(read_text(f"/proc/{pid}/status"), key)

@@ -184,3 +184,8 @@ def word_in(text: str, key: str) -> str:
         return ""
     rest = text[at + 1 + len(key) :].split("\n", 1)[0].split()
     return rest[0] if rest else ""
+
+
+def status_value(pid: int, key: str) -> int:
+    """A number of /proc/PID/status; 0 if it is not there."""
+    return value_in(read_text(f"/proc/{pid}/status"), key)

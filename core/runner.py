@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jobtop.core.model import JobSpec
 
 # What a shim is made of, in order.
-SHIM = ("jobtop.core.procfs", "jobtop.core.pump", "jobtop.core.ledger", "jobtop.core.shim")
+SHIM = tuple(f"jobtop.core.{name}" for name in ("procfs", "pump", "birth", "ledger", "shim"))
 BOOTSTRAP = """\
 import marshal, os, sys
 data = b""

@@ -12,10 +12,10 @@ import fcntl
 import marshal
 import os
 import select
-import sys
 import time
 
-from jobtop.core.ledger import Ledger, status_value
+from jobtop.core.birth import become_job, join_cgroup
+from jobtop.core.ledger import Ledger
 from jobtop.core.procfs import (
     FORWARDED,
     SAME_REQUEST_SECONDS,
@@ -24,6 +24,7 @@ from jobtop.core.procfs import (
     read_text,
     signal_descendants,
     start_ticks,
+    status_value,
 )
 from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 WALL = 0x40000000  # __WALL: children made by clone() without SIGCHLD too
 PR_SET_CHILD_SUBREAPER = 36
-TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
 F_SETPIPE_SZ = 1031
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 INTERRUPTING = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
@@ -96,7 +96,7 @@ class Shim:
         self.main = os.fork()
         if self.main == 0:
             os.close(go_write)
-            self.become_job(go_read, answer_write, outputs)
+            become_job(self.spec, go_read, answer_write, outputs)
         for fd in {go_read, answer_write, *(outputs if self.spec["output"] != "log" else ())}:
             os.close(fd)
         for fd in callers_fds:  # the job has them now; a lock or a pipe of the caller's is not ours to hold
@@ -156,38 +156,6 @@ class Shim:
         for fd in (0, 1) if self.spec["output"] != "log" else (0, 1, 2):
             os.dup2(null, fd)
         os.close(null)
-
-    def become_job(self, go_read: int, answer_write: int, outputs: tuple[int, int]) -> None:
-        """In the forked child: become what the command expects to find, wait for the word, execute."""
-        spec, stage = self.spec, "start"
-        try:
-            _signal.set_wakeup_fd(-1)
-            for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD):
-                _signal.signal(number, _signal.SIG_DFL)
-            if spec["output"] == "pty":
-                os.setsid()
-                fcntl.ioctl(spec["slave"], TIOCSCTTY, 0)
-                os.dup2(spec["slave"], 0)
-            else:
-                os.setpgid(0, 0)
-                if spec["stdin"] == "null":
-                    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(outputs[0], 1)
-            os.dup2(outputs[1], 2)
-            joined = [b"y" if join_cgroup(procs) else b"n" for procs in spec["cgroup_join"]]
-            write_all(answer_write, b"r" + b"".join(joined))
-            if os.read(go_read, 1) != b"g":
-                os._exit(0)
-            stage = "cwd"
-            os.chdir(spec["cwd"])
-            stage = "exec"
-            write_all(answer_write, f"{status_value(os.getpid(), 'VmHWM:')} ".encode())
-            execute(spec["argv"], spec["env"])
-        except OSError as error:
-            prefix = "" if stage == "exec" else "0 "
-            write_all(answer_write, f"{prefix}{stage} {error.errno or 0}".encode())
-        finally:
-            os._exit(127)
 
     def leave_started(self) -> bytes | None:
         """Create `started` and return its text; None if it exists already: this job runs, or ran, elsewhere."""
@@ -438,27 +406,6 @@ class Shim:
         yield "own_rss", status_value(self.pid, "VmHWM:") * 1024
 
 
-def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
-    """execvpe as the C library does it: along PATH, and a text without `#!` is a shell script."""
-    name = argv[0]
-    if not name:
-        raise FileNotFoundError(errno.ENOENT, "no name")
-    directories = [b""] if b"/" in name else env.get(b"PATH", os.defpath.encode()).split(b":")
-    worst: OSError = FileNotFoundError(errno.ENOENT, "not found")
-    for directory in directories:
-        path = directory + b"/" + name if directory else name
-        try:
-            os.execve(path, argv, env)
-        except OSError as error:
-            if error.errno == errno.ENOEXEC:
-                os.execve(b"/bin/sh", [b"/bin/sh", path, *argv[1:]], env)
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR) and os.path.lexists(path):
-                worst = error
-                if error.errno != errno.EACCES:
-                    raise
-    raise worst
-
-
 def now() -> tuple[float, float]:
     """Wall clock and time since boot, suspended time included."""
     return time.time(), time.clock_gettime(BOOTTIME)
@@ -517,16 +464,6 @@ def rename(name: str) -> None:
         os.close(fd)
     except OSError:
         return
-
-
-def join_cgroup(procs: str) -> bool:
-    try:
-        fd = os.open(procs, os.O_WRONLY | os.O_CLOEXEC)
-        write_all(fd, b"0")
-        os.close(fd)
-    except OSError:  # removed or refused since it was made
-        return False
-    return True
 
 
 def remove_cgroups(directories: "list[str]") -> None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobtop.core import ledger, pump, runner, shim
+from jobtop.core import birth, ledger, pump, runner, shim
 from jobtop.core.collectors import cgroup
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import open_terminal
@@ -508,9 +508,9 @@ def test_a_cgroup_that_a_dying_task_holds_is_tried_again(tmp_path: Path, monkeyp
 
 def test_a_process_is_moved_by_writing_to_cgroup_procs(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").touch()
-    assert shim.join_cgroup(str(tmp_path / "cgroup.procs"))
+    assert birth.join_cgroup(str(tmp_path / "cgroup.procs"))
     assert (tmp_path / "cgroup.procs").read_text() == "0"
-    assert not shim.join_cgroup(str(tmp_path / "gone/cgroup.procs"))
+    assert not birth.join_cgroup(str(tmp_path / "gone/cgroup.procs"))
 
 
 @pytest.mark.parametrize("order", [b"", marshal.dumps({"a": 1})[:-1]], ids=["nothing", "a part"])

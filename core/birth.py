@@ -1,0 +1,83 @@
+"""What a forked child does to become the job: descriptors, session, cgroups, directory, and the exec.
+
+Part of every shim: standard library only, nothing imported late.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import errno
+import fcntl
+import os
+import sys
+
+from jobtop.core.procfs import status_value
+from jobtop.core.pump import write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
+
+
+def become_job(spec: "dict[str, Any]", go_read: int, answer_write: int, outputs: tuple[int, int]) -> None:
+    """In the forked child: become what the command expects to find, wait for the word, execute."""
+    stage = "start"
+    try:
+        _signal.set_wakeup_fd(-1)
+        for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD):
+            _signal.signal(number, _signal.SIG_DFL)
+        if spec["output"] == "pty":
+            os.setsid()
+            fcntl.ioctl(spec["slave"], TIOCSCTTY, 0)
+            os.dup2(spec["slave"], 0)
+        else:
+            os.setpgid(0, 0)
+            if spec["stdin"] == "null":
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(outputs[0], 1)
+        os.dup2(outputs[1], 2)
+        joined = [b"y" if join_cgroup(procs) else b"n" for procs in spec["cgroup_join"]]
+        write_all(answer_write, b"r" + b"".join(joined))
+        if os.read(go_read, 1) != b"g":
+            os._exit(0)
+        stage = "cwd"
+        os.chdir(spec["cwd"])
+        stage = "exec"
+        write_all(answer_write, f"{status_value(os.getpid(), 'VmHWM:')} ".encode())
+        execute(spec["argv"], spec["env"])
+    except OSError as error:
+        prefix = "" if stage == "exec" else "0 "
+        write_all(answer_write, f"{prefix}{stage} {error.errno or 0}".encode())
+    finally:
+        os._exit(127)
+
+
+def join_cgroup(procs: str) -> bool:
+    try:
+        fd = os.open(procs, os.O_WRONLY | os.O_CLOEXEC)
+        write_all(fd, b"0")
+        os.close(fd)
+    except OSError:  # removed or refused since it was made
+        return False
+    return True
+
+
+def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
+    """execvpe as the C library does it: along PATH, and a text without `#!` is a shell script."""
+    name = argv[0]
+    if not name:
+        raise FileNotFoundError(errno.ENOENT, "no name")
+    directories = [b""] if b"/" in name else env.get(b"PATH", os.defpath.encode()).split(b":")
+    worst: OSError = FileNotFoundError(errno.ENOENT, "not found")
+    for directory in directories:
+        path = directory + b"/" + name if directory else name
+        try:
+            os.execve(path, argv, env)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                os.execve(b"/bin/sh", [b"/bin/sh", path, *argv[1:]], env)
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR) and os.path.lexists(path):
+                worst = error
+                if error.errno != errno.EACCES:
+                    raise
+    raise worst
