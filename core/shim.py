@@ -75,7 +75,7 @@ class Shim:
         self.asked: frozenset[int] = frozenset()
         self.ask_again_at: float | None = None
         self.interrupted_at = -float("inf")
-        self.alone_since = float("inf")
+        self.abandon_at: float | None = None
         self.deadline: float | None = None
         self.kill_at: float | None = None
         self.kill_seconds = 0.02
@@ -216,8 +216,7 @@ class Shim:
                 poll.register(stream.twin if stream.twin >= 0 else stream.sink, select.POLLOUT)
             elif stream.source >= 0:
                 poll.register(stream.source, select.POLLIN)
-        due = [self.next_census, self.next_mark, self.deadline, self.ask_again_at, self.kill_at]
-        due.append(self.alone_since + READER_SECONDS)
+        due = [self.next_census, self.next_mark, self.deadline, self.ask_again_at, self.kill_at, self.abandon_at]
         wait = min(at for at in due if at is not None) - time.monotonic()
         for fd, _ in poll.poll(max(0, int(wait * 1000) + 1)):
             if fd == wakeup_fd:
@@ -238,9 +237,10 @@ class Shim:
     def reader_had_its_time(self) -> bool:
         """Whether a job that was told to end is gone for so long that nobody waits for its reader any more."""
         moment = time.monotonic()
-        self.alone_since = min(self.alone_since, moment)
-        told = self.stop_cause is not None or self.alone_since - self.interrupted_at <= self.spec["grace"]
-        return told and moment - self.alone_since >= READER_SECONDS
+        told = self.stop_cause is not None or moment - self.interrupted_at <= self.spec["grace"]
+        if self.abandon_at is None and told:
+            self.abandon_at = moment + READER_SECONDS
+        return self.abandon_at is not None and moment >= self.abandon_at
 
     def readers_behind(self) -> bool:
         return any(stream.pending is not None for stream in self.streams)
