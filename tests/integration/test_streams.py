@@ -1,8 +1,10 @@
 """A job's standard streams: unchanged on their way through, whole in the log, whoever reads, leaves or stands still."""
 
 import fcntl
+import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -296,3 +298,11 @@ def holds(pid: int, fd: int) -> bool:
         except OSError:
             continue
     return False
+
+
+def test_waiting_for_a_slow_reader_costs_nothing(jobtop: Jobtop, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    run = shlex.join(jobtop.command("run", "--quiet", "--record", str(record), "--", "seq", "200000"))
+    counted = subprocess.run(["sh", "-c", f"{run} | (sleep 2; wc -l)"], env=jobtop.env, capture_output=True, timeout=60)
+    assert counted.stdout.strip() == b"200000"
+    assert json.loads(record.read_text())["monitor"]["cpu_seconds"] < 1.0
