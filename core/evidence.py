@@ -277,8 +277,8 @@ def _incomplete(facts: Facts) -> tuple[str, ...]:
     """What the kernel could not know, and why."""
     missing = []
     counted = _cgroup(facts).cpu_user_seconds is not None
-    if "ignores_sigchld" in facts:
-        why = f"{facts['ignores_sigchld']} ignores SIGCHLD, so the kernel discards what its children used"
+    if "discarding" in facts:
+        why = f"{facts['discarding']} does not wait for its children (SIGCHLD), so the kernel discards what they used"
         missing += [f"{what}: {why}" for what in ("cpu", "memory_peak", "io") if what != "cpu" or not counted]
     if facts.get("subreaper") == "0":
         missing.append("cpu: orphans cannot be adopted on this system")

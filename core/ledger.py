@@ -7,7 +7,7 @@ import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
-from jobtop.core.procfs import descendants, read_text, value_in, word_in
+from jobtop.core.procfs import descendants, name_of, read_text, stat_fields, value_in, word_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ class Ledger:
         self.reaped = self.seen = 0
         self.peak = self.threads = 1
         self.alive: set[int] = set()
-        self.ignoring_sigchld: str | None = None
+        self.kin: dict[int, tuple[int, int]] = {}
+        self.discarding: str | None = None
         self.io_fds: dict[int, int] = {}
         self.chars = [0, 0]
         self.chars_missing = 0
@@ -65,6 +66,7 @@ class Ledger:
         """Look at the living, for what the kernel does not carry into a parent's totals; True if there is news."""
         members = descendants(self.root)
         fresh, threads = set(members) - self.alive, 0
+        self.note_unwaited({pid: kin for pid in members if (kin := kinship(pid))})
         for pid in members:
             text = read_text(f"/proc/{pid}/status")
             self.note_sigchld(pid, text)
@@ -82,8 +84,17 @@ class Ledger:
     def note_sigchld(self, pid: int, status: str) -> None:
         """A process that ignores SIGCHLD makes the kernel throw its children's times away."""
         ignored = int(word_in(status, "SigIgn:") or "0", 16)
-        if self.ignoring_sigchld is None and ignored >> (_signal.SIGCHLD - 1) & 1:
-            self.ignoring_sigchld = word_in(status, "Name:") or str(pid)
+        if self.discarding is None and ignored >> (_signal.SIGCHLD - 1) & 1:
+            self.discarding = word_in(status, "Name:") or str(pid)
+
+    def note_unwaited(self, kin: "dict[int, tuple[int, int]]") -> None:
+        """A child gone without a trace in its living parent was never waited for (SA_NOCLDWAIT) and is forgotten."""
+        for pid, (parent, _) in self.kin.items():
+            if pid in kin or parent not in kin or parent not in self.kin or self.discarding is not None:
+                continue
+            if kin[parent][1] == self.kin[parent][1]:
+                self.discarding = name_of(parent) or str(parent)
+        self.kin = kin
 
     def hold_io(self, pid: int) -> None:
         """Open a process's io file while that is allowed: the descriptor still reads when it is a zombie."""
@@ -109,3 +120,9 @@ class Ledger:
         yield "seen", self.seen
         yield "peak", self.peak
         yield "threads", self.threads
+
+
+def kinship(pid: int) -> "tuple[int, int] | None":
+    """The parent of a process, and the page faults of the children it has waited for: every child has some."""
+    fields = stat_fields(pid)
+    return (int(fields[1]), int(fields[8])) if len(fields) > 8 else None

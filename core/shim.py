@@ -388,7 +388,7 @@ class Shim:
         yield from self.ledger.counts()
         yield "looked", f"{self.looked_seconds:.6f}"
         yield "left", 0 if final else len(descendants(self.pid))
-        yield "ignores_sigchld", self.ledger.ignoring_sigchld
+        yield "discarding", self.ledger.discarding
         yield "subreaper", int(self.spec["subreaper"])
         yield "stop", self.stop_cause
         for pid, name in self.killed:

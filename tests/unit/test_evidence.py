@@ -388,14 +388,14 @@ def test_cpu_time_comes_from_the_cgroup_where_there_is_one() -> None:
 
 
 def test_children_that_the_kernel_forgot_are_said_to_be_missing() -> None:
-    job = conclude(JOB, facts(ignores_sigchld="daemon"))
-    why = "daemon ignores SIGCHLD, so the kernel discards what its children used"
+    job = conclude(JOB, facts(discarding="daemon"))
+    why = "daemon does not wait for its children (SIGCHLD), so the kernel discards what they used"
     assert job.incomplete == (f"cpu: {why}", f"memory_peak: {why}", f"io: {why}")
     assert job.sources["cpu"] == "rusage"
 
 
 def test_with_a_cgroup_forgotten_children_miss_no_cpu_time() -> None:
-    job = conclude(JOB, facts(ignores_sigchld="daemon", cgroup__cpu__stat=CPU_STAT))
+    job = conclude(JOB, facts(discarding="daemon", cgroup__cpu__stat=CPU_STAT))
     assert [entry.partition(":")[0] for entry in job.incomplete] == ["memory_peak", "io"]
 
 
