@@ -144,6 +144,10 @@ def test_a_verb_removes_the_cgroups_that_a_killed_shim_left(jobtop: Jobtop, memo
         wait_for(lambda: not any(map(is_alive, orphans)))
         wait_for(lambda: show(jobtop, job_id) and own_cgroups(job_id) == [])
     assert "supervisor vanished" in str(lost["reason"])
+    assert lost["resource_usage"]["memory_cgroup_peak_bytes"] > 0
+    if (CGROUPS / "unified").is_dir():
+        assert lost["sources"]["cpu"] == "cgroup"
+        assert lost["resource_usage"]["cpu_total_seconds"] > 0
 
 
 def test_a_detached_job_takes_its_cgroups_along_when_it_ends(jobtop: Jobtop, memory: Path) -> None:
