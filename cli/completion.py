@@ -34,5 +34,7 @@ def completion(shell: str) -> int:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    print(kind(jobtop, {}, "jobtop", "_JOBTOP_COMPLETE").source())
+    source = kind(jobtop, {}, "jobtop", "_JOBTOP_COMPLETE").source()
+    # Where we have nothing to offer, such as in the command to run, file names are what is wanted.
+    print(source.replace("complete -o nosort", "complete -o nosort -o bashdefault -o default"))
     return 0

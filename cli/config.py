@@ -41,6 +41,7 @@ def trust_file(app: App, path: str | None) -> int:
     file = Path(path or PROJECT_CONFIG).absolute()
     if not file.is_file():
         raise BadValue(f"{file}: there is no such file to trust")
+    _ = app.config  # a file that is wrong is not to be trusted: this says what is
     trust(file, state_dir(app.environ))
     print(f"{file} is trusted as it is now; change it and it is not")
     return 0

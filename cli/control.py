@@ -1,7 +1,6 @@
 """stop, kill, pause, resume, wait, rm: verbs that act on jobs named by id."""
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from jobtop.core.model import Identity, Job, StopRequest
 from jobtop.core.procfs import descendants, freeze_descendants
 from jobtop.core.record import replace
 from jobtop.store.jobs import Jobs, event
-from jobtop.store.reconcile import START_SECONDS, current, paused_or_running, with_shim
+from jobtop.store.reconcile import START_SECONDS, current, forget, paused_or_running, survivors, with_shim
 
 POLL_SECONDS = 0.05
 KILL_SECONDS = 10.0
@@ -58,7 +57,8 @@ def end(
 ) -> int:
     """Ask every job, then wait for every one; 1 if one is still there."""
     jobs, targets = resolved(app, references)
-    targets = [job for job in targets if is_here(app, job)]
+    orphaned = [job for job in targets if end_survivors(app, job)]
+    targets = [job for job in targets if job not in orphaned and is_here(app, job)]
     for job in targets:
         ask(jobs, job)
     deadline = time.monotonic() + max([patience(job) for job in targets], default=0)
@@ -75,6 +75,25 @@ def end(
     for job in left:
         app.warn(f"job {job.id[:8]} still has {len(descendants(shim_of(job).pid))} processes that cannot be ended")
     return 1 if left else 0
+
+
+def end_survivors(app: App, job: Job) -> bool:
+    """End what outlived the shim of a lost job; False if the job is not of that kind."""
+    if job.shim is not None and is_alive(job.shim):
+        return False
+    left = survivors(app.paths, job)
+    if not left:
+        return False
+    deadline = time.monotonic() + job.grace_seconds
+    for who in left:
+        send(who, signal.SIGTERM)
+    while left := survivors(app.paths, job):
+        if time.monotonic() > deadline:
+            for who in left:
+                send(who, signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
+    app.warn(f"what was left of job {job.id[:8]} has ended; how it ended is not known, since its supervisor was killed")
+    return True
 
 
 @click.command()
@@ -112,6 +131,8 @@ def set_paused(app: App, references: tuple[str, ...], paused: bool) -> int:
 def wait(app: App, references: tuple[str, ...]) -> int:
     """Wait until jobs have ended; exit code 1 if one of them did not succeed."""
     jobs, targets = resolved(app, references)
+    if any(job.id == app.environ.get("JOBTOP_JOB_ID") for job in targets):
+        raise UsageError("a job cannot wait for itself")
     while True:
         targets = [job if job.status.ended else current(jobs, app.paths, job) for job in targets]
         if all(job.status.ended for job in targets):
@@ -126,12 +147,11 @@ def rm(app: App, references: tuple[str, ...]) -> int:
     """Forget ended jobs: their records, output, and what would be needed to run them again."""
     jobs, targets = resolved(app, references)
     for job in targets:
-        if not job.status.ended or (job.shim is not None and is_alive(job.shim)):
-            raise UsageError(f"job {job.id[:8]} still runs: jobtop stop {job.id[:8]} first")
+        if not job.status.ended or (job.shim is not None and is_alive(job.shim)) or survivors(app.paths, job):
+            raise UsageError(f"job {job.id[:8]} still has processes that run: jobtop stop {job.id[:8]} first")
     for job in targets:
         jobs.delete(job)
-        shutil.rmtree(app.paths.job(job.id), ignore_errors=True)
-        app.paths.spec(job.id).unlink(missing_ok=True)
+        forget(app.paths, job)
     return 0
 
 
@@ -153,7 +173,8 @@ def is_here(app: App, job: Job) -> bool:
     if job.host != app.paths.host:
         raise UsageError(f"job {job.id[:8]} runs on {job.host}: act on it there")
     if job.shim is None or not is_alive(job.shim):
-        app.warn(f"job {job.id[:8]} is not running ({job.status})")
+        state = str(job.status) if job.status.ended else "it ended just now"
+        app.warn(f"job {job.id[:8]} is not running ({state})")
         return False
     if os.getuid() not in (0, os.stat(f"/proc/{job.shim.pid}").st_uid):
         raise UsageError(f"job {job.id[:8]} belongs to {job.user}")

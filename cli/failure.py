@@ -1,5 +1,6 @@
 """The border where errors become one line on standard error and an exit code."""
 
+import errno
 import os
 import sys
 
@@ -9,6 +10,15 @@ from jobtop.core.units import printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+REMEDIES = {
+    errno.ENOSPC: "make room where the output goes",
+    errno.EDQUOT: "make room where the output goes",
+    errno.EFBIG: "raise `ulimit -f`",
+    errno.EMFILE: "raise `ulimit -n`",
+    errno.ENFILE: "the system has no more open files to give",
+}
 
 
 def guarded(call: "Callable[[], int | None]") -> int | None:
@@ -24,6 +34,12 @@ def guarded(call: "Callable[[], int | None]") -> int | None:
         # Whoever read our output has left; Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
+    except OSError as error:
+        remedy = REMEDIES.get(error.errno or 0)
+        if remedy is None:
+            return _internal(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY) if error.errno != errno.EMFILE else 2, 1)
+        return complain(f"{os.strerror(error.errno or 0)}: {remedy}", ExitCode.FAILED)
     except Exception as error:  # noqa: BLE001 - a user never sees a traceback
         return _internal(error)
     return code

@@ -12,8 +12,10 @@ from jobtop.cli.values import Duration
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration
-from jobtop.store.jobs import Query, sort_key
+from jobtop.store.jobs import SORT_KEYS, Query, sort_key
 
+NO_JOB = Job("", "", (), "", "", "", Status.UNKNOWN)
+SORT_HELP = f"One of {' '.join(SORT_KEYS)}."
 STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
     Column("ID"),
@@ -27,6 +29,10 @@ COLUMNS = (
 )
 
 
+def sort_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [key for key in SORT_KEYS if key.startswith(incomplete)]
+
+
 @click.command()
 @click.option("--limit", type=click.IntRange(1, 10**9), default=10, metavar="N", help="How many; 10 by default.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
@@ -35,7 +41,13 @@ COLUMNS = (
 @click.option("--name", metavar="GLOB", help="Only jobs whose name fits, such as 'train*'.")
 @click.option("--tag", metavar="K[=V]", help="Only jobs with this tag.")
 @click.option("--since", type=Duration(), help="Only jobs begun within this time, such as 7d.")
-@click.option("--sort", default="seq", metavar="KEY", help="start end duration cpu efficiency memory read write name …")
+@click.option(
+    "--sort",
+    default="seq",
+    metavar="KEY",
+    shell_complete=sort_keys,
+    help="start end duration cpu efficiency memory read write name …",
+)
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @format_options
 @click.pass_obj
@@ -54,7 +66,7 @@ def history(app: App, /, style: str, everything: bool, **options: Any) -> int:
     )
     jobs = app.jobs().select(query) if app.has_store() else []
     if style != "table":
-        print_shapes(style, [job.to_json() for job in jobs])
+        print_shapes(style, [job.to_json() for job in jobs], empty=NO_JOB.to_json())
     elif jobs:
         print(table(COLUMNS, map(row, jobs)))
     else:
@@ -79,7 +91,7 @@ def row(job: Job) -> tuple[str, ...]:
     return (
         job.id[:8],
         job.name,
-        f"{GLYPHS[job.status]} {job.status}",
+        f"{GLYPHS[job.status]} {job.status}" + ("" if job.settled or "left_running" not in job.flags else " …"),
         local(job.start_time or job.submitted_at),
         format_duration(job.duration_seconds if running is None else running),
         format_duration(job.usage.cpu_total_seconds),

@@ -101,7 +101,9 @@ def detach(app: App, supervisor: Supervisor, recorder: Recorder, spec: JobSpec, 
 
 
 def exit_code(job: Job, ended: Facts | None) -> int:
-    return ExitCode.FAILED if ended is None else evidence.exit_code(job)
+    if ended is None or ("output_error" in ended and job.exit_code == 0):
+        return ExitCode.FAILED
+    return evidence.exit_code(job)
 
 
 def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:
@@ -142,6 +144,9 @@ def check(command: tuple[str, ...], options: dict[str, Any]) -> None:
     if not os.path.isdir(working_directory(options["cwd"])):
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
     check_record_path(options["record"])
+    for name in ("record", "pty"):
+        if options["detach"] and options[name]:
+            raise BadValue(f"--{name} needs somebody to stay with the job: not with --detach")
 
 
 def working_directory(chosen: str | None) -> str:
@@ -164,12 +169,12 @@ def prepare(app: App, job_id: str, command: tuple[str, ...], options: dict[str, 
         memory_bytes=options["memory"],
         runtime_seconds=options["runtime"],
         gpus=options["gpus"],
-        timeout_seconds=options["timeout"],
+        timeout_seconds=options["timeout"] or None,
     )
     grace = options["grace"] if options["grace"] is not None else config.duration("run.grace")
     job = Job(
         id=job_id,
-        name=options["name"] if options["name"] is not None else default_name(shown, script, options["shell"]),
+        name=options["name"] or default_name(shown, script, options["shell"]),
         command=shown,
         host=app.paths.host,
         user=user_name(),
@@ -195,7 +200,7 @@ def prepare(app: App, job_id: str, command: tuple[str, ...], options: dict[str, 
         grace_seconds=grace,
         after_exit=options["after_exit"] or config.text("run.after_exit"),
         log_max_bytes=config.size("run.log_max"),
-        timeout_seconds=options["timeout"],
+        timeout_seconds=options["timeout"] or None,
         pty=options["pty"] and not options["detach"],
         detached=options["detach"],
     )

@@ -23,12 +23,12 @@ POLL_SECONDS = 0.2
 @click.command()
 @click.argument("reference", metavar="ID", shell_complete=job_ids)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--stdout", "only", flag_value="stdout", help="Only its standard output.")
-@click.option("--stderr", "only", flag_value="stderr", help="Only its standard error.")
+@click.option("--stdout", "stdout", is_flag=True, help="Only its standard output.")
+@click.option("--stderr", "stderr", is_flag=True, help="Only its standard error.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
 @click.option("--raw", is_flag=True, help="Control characters too, when printing to a terminal.")
 @click.pass_obj
-def logs(app: App, reference: str, follow: bool, only: str | None, tail: int | None, raw: bool) -> int:
+def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool, **chosen: bool) -> int:
     """Print what a job wrote: its standard output to ours, its standard error to ours."""
     jobs = app.jobs()
     job = jobs.find(reference)
@@ -38,9 +38,9 @@ def logs(app: App, reference: str, follow: bool, only: str | None, tail: int | N
     readers = [
         LogReader(directory / f"{stream}.log", number, raw)
         for number, stream in ((1, "stdout"), (2, "stderr"))
-        if only in (None, stream)
+        if chosen[stream] or not any(chosen.values())
     ]
-    if only == "stderr" and not readers[0].path.exists():
+    if chosen["stderr"] and not readers[-1].path.exists():
         app.warn(f"both streams of this job went to one place and are kept as one: jobtop logs {job.id[:8]}")
     for reader in readers:
         if tail is not None:

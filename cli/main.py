@@ -1,6 +1,7 @@
 """The face of the verbs: finds the one that was asked for, imports only that, turns errors into one line."""
 
 import os
+import sys
 from typing import Any
 
 import click
@@ -89,8 +90,9 @@ def _answer(supervisor: Supervisor | None) -> int:
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.UsageError as error:
-        verb = error.ctx.command_path if error.ctx else "jobtop"
-        return complain(f"{_lower(error.format_message())} (see {verb} --help)", ExitCode.USAGE)
+        named = [word for word in sys.argv[1:] if word in VERBS][:1]
+        message = " ".join(_lower(error.format_message()).split())
+        return complain(f"{message} (see {' '.join(['jobtop', *named])} --help)", ExitCode.USAGE)
     except click.ClickException as error:
         return complain(error.format_message(), ExitCode.USAGE)
     return result if isinstance(result, int) else ExitCode.OK

@@ -69,7 +69,9 @@ def cut(text: str, widest: int) -> str:
     return text
 
 
-def print_shapes(style: str, shapes: Sequence[Mapping[str, Any]], single: bool = False) -> None:
+def print_shapes(
+    style: str, shapes: Sequence[Mapping[str, Any]], single: bool = False, empty: Mapping[str, Any] | None = None
+) -> None:
     """JSON, JSON Lines or CSV of whole records."""
     if style == "json":
         print(json.dumps(shapes[0] if single else list(shapes), indent=2))
@@ -77,18 +79,17 @@ def print_shapes(style: str, shapes: Sequence[Mapping[str, Any]], single: bool =
         for shape in shapes:
             print(json.dumps(shape))
     else:
-        print_csv(shapes)
+        print_csv(shapes, empty or {})
 
 
-def print_csv(shapes: Sequence[Mapping[str, Any]]) -> None:
-    """One line a record; nested keys joined by dots, lists and free mappings as JSON."""
+def print_csv(shapes: Sequence[Mapping[str, Any]], empty: Mapping[str, Any]) -> None:
+    """One line a record; nested keys joined by dots, lists and free mappings as JSON; `empty` heads none."""
     import csv
 
     flat = [dict(flattened(shape)) for shape in shapes]
-    writer = csv.DictWriter(sys.stdout, list(flat[0]) if flat else [], lineterminator="\n")
-    if flat:
-        writer.writeheader()
-        writer.writerows(flat)
+    writer = csv.DictWriter(sys.stdout, list(flat[0] if flat else dict(flattened(empty))), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
 
 
 FREE = ("params", "tags", "sources")

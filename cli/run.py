@@ -4,6 +4,7 @@ import signal
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from jobtop.cli.app import App
 from jobtop.cli.launch import run as launch
@@ -16,6 +17,10 @@ class Value(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def __init__(self, option: Option) -> None:
         self.option, self.name = option, option.key
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        words = (self.option.metavar or "").split("|")
+        return [CompletionItem(word) for word in words if len(words) > 1 and word.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:

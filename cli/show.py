@@ -1,5 +1,6 @@
 """`jobtop show`: everything known about one job."""
 
+import json
 import shlex
 import time
 from typing import Any
@@ -34,8 +35,8 @@ def show(app: App, reference: str, style: str) -> int:
         print(f"  {title:<11}{first}")
         for line in rest:
             print(f"  {'':<11}{line}")
-    begun = job.start_time or job.submitted_at or 0.0
-    for number, happened in enumerate(jobs.events(job)):
+    begun = job.submitted_at or job.start_time or 0.0
+    for number, happened in enumerate(sorted(jobs.events(job), key=lambda happened: happened.at)):
         after = f"+{format_duration(max(0.0, happened.at - begun))}"
         print(f"  {'timeline' if number == 0 else '':<11}{after:>9}  {event_words(happened)}")
     return 0
@@ -52,7 +53,7 @@ def facts(job: Job) -> list[tuple[str, str]]:
         ("command", printable(shlex.join(job.command))),
         ("in", printable(job.cwd)),
         ("where", f"{printable(job.user)} on {printable(job.host)}" + (f", pid {job.pid}" if job.pid else "")),
-        ("when", f"{local(job.start_time)} to {local(job.end_time)}, {format_duration(elapsed)}"),
+        ("when", when_words(job, elapsed)),
         ("exit", exit_words(job)),
         ("cpu", cpu_words(job)),
         ("memory", memory_words(job)),
@@ -92,6 +93,11 @@ def event_words(happened: Event) -> str:
     return words.get(happened.kind, happened.kind + because)
 
 
+def when_words(job: Job, elapsed: float | None) -> str:
+    until = f"to {local(job.end_time)}" if job.status.ended else "until now"
+    return f"{local(job.start_time)} {until}, {format_duration(elapsed)}"
+
+
 def exit_words(job: Job) -> str | None:
     if job.signal is not None:
         from jobtop.core.evidence import signal_name
@@ -118,7 +124,8 @@ def limit_words(job: Job) -> str:
 
 
 def pairs(mapping: dict[str, Any]) -> str:
-    return ", ".join(f"{printable(key)}={printable(str(value))}" for key, value in mapping.items())
+    words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in mapping.items()}
+    return ", ".join(f"{printable(key)}={printable(word)}" for key, word in words.items())
 
 
 def number(value: int | None) -> str:

@@ -16,6 +16,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+
+class MissingInterpreter(Exception):  # noqa: N818
+    """The file is there; what its `#!` line names is not."""
+
+
 TIOCSCTTY = 0x540E if sys.platform == "linux" else 0x20007461
 
 
@@ -45,6 +50,8 @@ def become_job(spec: "dict[str, Any]", go_read: int, answer_write: int, outputs:
         stage = "exec"
         write_all(answer_write, f"{status_value(os.getpid(), 'VmHWM:')} ".encode())
         execute(spec["argv"], spec["env"])
+    except MissingInterpreter:
+        write_all(answer_write, b"interpreter 2")
     except OSError as error:
         prefix = "" if stage == "exec" else "0 "
         write_all(answer_write, f"{prefix}{stage} {error.errno or 0}".encode())
@@ -74,6 +81,8 @@ def execute(argv: "list[bytes]", env: "dict[bytes, bytes]") -> None:
         try:
             os.execve(path, argv, env)
         except OSError as error:
+            if error.errno == errno.ENOENT and os.path.exists(path):
+                raise MissingInterpreter from error
             if error.errno == errno.ENOEXEC:
                 os.execve(b"/bin/sh", [b"/bin/sh", path, *argv[1:]], env)
             if error.errno not in (errno.ENOENT, errno.ENOTDIR) and os.path.lexists(path):

@@ -331,6 +331,7 @@ def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: Path, root: P
         if (document := _read_document(path, notices)) is not None
     ]
     entries = [entry for document in documents for entry in _document_entries(document)]
+    entries = [entry for entry in entries if _is_allowed(entry, documents, environ, notices)]
     entries += _environment_entries(environ, cwd)
     entries += [_option_entry(assignment, cwd) for assignment in cli_sets]
     if not any(entry.key == "store.dir" for entry in entries):
@@ -413,9 +414,13 @@ def _document_entries(document: Document) -> Iterator[Entry]:
 
 
 def _environment_entries(environ: Mapping[str, str], cwd: Path) -> Iterator[Entry]:
-    for setting in SETTINGS:
-        if raw := environ.get(setting.variable):
-            yield Entry(setting.key, raw, setting.variable, cwd)
+    variables = {setting.variable: setting for setting in SETTINGS}
+    sections = tuple(f"JOBTOP_{section.upper()}_" for section in _SECTIONS if section not in ("keys", "alert"))
+    for name, raw in environ.items():
+        if name in variables and raw:
+            yield Entry(variables[name].key, raw, name, cwd)
+        elif name not in variables and name.startswith(sections):
+            raise ConfigError(f"{printable(name)}: unknown setting{did_you_mean(name, variables)}")
 
 
 def _option_entry(assignment: str, cwd: Path) -> Entry:
@@ -486,6 +491,17 @@ def _bindings(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield action, texts([raw] if isinstance(raw, str) else raw)
         except BadValue as error:
             raise ConfigError(f"{document.path}: keys.{printable(action)}: {error}") from error
+
+
+def _is_allowed(entry: Entry, documents: list[Document], environ: Mapping[str, str], notices: list[str]) -> bool:
+    """Where the history goes, secrets of the environment included, is not for any directory we happen to be in."""
+    if entry.key != "store.dir":
+        return True
+    source = next(document for document in documents if str(document.path) == entry.origin)
+    if _may_act(source, environ):
+        return True
+    notices.append(f"{entry.origin}: store.dir is ignored until the file is trusted (jobtop config trust)")
+    return False
 
 
 def _may_act(document: Document, environ: Mapping[str, str]) -> bool:

@@ -7,7 +7,8 @@ JobtopError                    125
 │   ├── UnknownJob                  no job has this id
 │   └── AmbiguousJob                several jobs have this prefix
 ├── StoreError                 125  the history could not be read or written
-│   ├── StoreUnavailable            missing, read-only, full, locked
+│   ├── StoreUnavailable            missing, read-only, full
+│   │   └── StoreBusy               held by another program for longer than we wait
 │   ├── StoreDamaged                not a database any more
 │   ├── StoreForeign                a database, but not ours
 │   └── StoreTooNew                 written by a newer jobtop
@@ -65,7 +66,11 @@ class StoreError(JobtopError):
 
 
 class StoreUnavailable(StoreError):
-    """The store is missing, read-only, full or locked."""
+    """The store is missing, read-only or full."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Another program holds the store for longer than we wait."""
 
 
 class StoreDamaged(StoreError):

@@ -12,6 +12,7 @@ from jobtop.core.record import record, replace
 from jobtop.core.units import format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
+CTRL_C = "Ctrl-C"  # typed into a terminal of the job's own, which it may read as a key
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
 
@@ -89,7 +90,7 @@ def conclude(job: Job, facts: Facts) -> Job:
     settled, was_over = facts.integer("final") == 1, job.status in ENDS - {Status.LOST}
     if not was_over:
         over = end if facts.integer("left") or "status" not in facts else last
-        seconds = max(0.0, over[1] - start[1])
+        seconds = round(max(0.0, over[1] - start[1]), 6)
         job = replace(job, start_time=start[0], duration_seconds=seconds, end_time=start[0] + seconds)
     job = replace(job, settled=settled)
     if "exec_error" in facts:
@@ -146,11 +147,23 @@ def _not_started(job: Job, facts: Facts) -> Job:
         error, code = f"cannot enter {job.cwd}: {why}", ExitCode.FAILED
     elif stage == "start":
         error, code = f"cannot start a process: {why}", ExitCode.FAILED
+    elif stage == "interpreter":
+        error = f"{job.command[0]}: the interpreter that its first line names is not there"
     elif int(number) == errno.ENOENT:
-        error, code = (job.command[0] or "''") + ": command not found", ExitCode.NOT_FOUND
+        error, code = _not_found(job.command[0]), ExitCode.NOT_FOUND
     else:
         error = f"{job.command[0]}: {why}"
     return replace(job, status=Status.ERROR, error=error, reason=error, exit_code=int(code))
+
+
+def _not_found(name: str) -> str:
+    """That there is no such command, and what may have been meant."""
+    hint = ""
+    if " " in name or name in ("cd", "export", "source", "ulimit", "alias", "set", "eval"):
+        hint = " (for what a shell understands: jobtop run --shell -- …)"
+    elif "=" in name:
+        hint = " (variables go before: jobtop run --env NAME=VALUE -- …)"
+    return (name or "''") + ": command not found" + hint
 
 
 def _judged(job: Job, facts: Facts) -> Job:
@@ -183,6 +196,9 @@ def _request(job: Job, cause: str | None) -> str | None:
         return None
     if asked.by.startswith("jobtop"):
         return f"stopped by {asked.by}"
+    if asked.by == CTRL_C:
+        died_of_it = job.signal in (signals.SIGINT, signals.SIGQUIT) or job.exit_code in (130, 131)
+        return "interrupted by Ctrl-C" if died_of_it else None
     soon = job.end_time is not None and job.end_time - asked.at <= job.grace_seconds
     return f"interrupted by {asked.by}" if soon and (job.exit_code != 0 or job.signal is not None) else None
 
@@ -289,7 +305,9 @@ def _incomplete(facts: Facts) -> tuple[str, ...]:
         left = facts.integer("left")
         who = "1 descendant was" if left == 1 else f"{left} descendants were"
         missing.append(f"all: {who} left running; the totals are completed when the last one ends")
-    missing += [f"log: {why}" for why in facts.every("log_error")]
+    if "output_error" in facts:
+        missing.append(f"output: it could not be written to where it was to go ({facts['output_error']})")
+    missing += [f"log: {why}" for why in dict.fromkeys(facts.every("log_error"))]
     return tuple(missing)
 
 

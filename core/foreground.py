@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from jobtop.core.evidence import Facts
+from jobtop.core.evidence import CTRL_C, Facts
 from jobtop.core.procfs import FORWARDED, SAME_REQUEST_SECONDS, freeze_descendants, signal_descendants
 from jobtop.core.runner import Supervisor, Terminal
 
@@ -29,7 +29,7 @@ class Foreground:
         self,
         supervisor: Supervisor,
         grace_seconds: float,
-        on_stop: Callable[[int], None],
+        on_stop: Callable[[str], None],
         on_pause: Callable[[bool], None],
     ) -> None:
         self.supervisor, self.grace_seconds = supervisor, grace_seconds
@@ -119,7 +119,7 @@ class Foreground:
             say("stopping the job; once more kills it")
         self.stopping |= again or number == signal.SIGTERM
         self._pass(signal.SIGTERM if self.stopping else number)
-        self.on_stop(number)
+        self.on_stop(signal.Signals(number).name)
 
     def _pass(self, number: int) -> None:
         try:
@@ -147,7 +147,7 @@ class Foreground:
         if data:
             self.typed = data
             if b"\x03" in data and makes_signals(terminal):
-                self.on_stop(signal.SIGINT)
+                self.on_stop(CTRL_C)
         else:
             self.typing = False
             self.typed = b"\x04\x04"  # the first ends an unfinished line, the second is the end of the file
@@ -186,6 +186,10 @@ class RawTerminal:
         copy_size(self.terminal)
         self.before = termios.tcgetattr(0)
         tty.setraw(0, termios.TCSANOW)
+        if not os.isatty(1):  # somebody else writes to our terminal, and expects new lines to begin at the left
+            settings = termios.tcgetattr(0)
+            settings[1] |= termios.OPOST
+            termios.tcsetattr(0, termios.TCSANOW, settings)
 
     def leave(self) -> None:
         if self.before is not None:

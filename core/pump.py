@@ -59,6 +59,7 @@ class Stream:
     def __init__(self, source: int, sink: int, log: "Log | None") -> None:
         self.source, self.sink, self.log = source, sink, log
         self.pending: memoryview | None = None
+        self.error: str | None = None
         self.buffer = bytearray(BUFFER_BYTES)
         os.set_blocking(source, False)
         kind = os.fstat(sink).st_mode & 0o170000 if sink >= 0 else 0
@@ -94,7 +95,10 @@ class Stream:
                 count = os.write(self.twin if self.twin >= 0 else self.sink, part)
             except BlockingIOError:
                 return
-            except OSError:  # EPIPE, EIO
+            except OSError as error:
+                if error.errno not in (errno.EPIPE, errno.EIO):  # nobody but us is told of a full disk
+                    self.error = os.strerror(error.errno or 0)
+                    complain(f"cannot write the output of this job ({self.error}); what is kept of it is in its log")
                 self.reader_left()
                 return
             self.pending = self.pending[count:] if count < len(self.pending) else None

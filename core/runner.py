@@ -8,7 +8,7 @@ import os
 import sys
 
 from jobtop.core.collectors import cgroup
-from jobtop.core.procfs import boot_id, read_text
+from jobtop.core.procfs import HAS_PROC, boot_id, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def job_environment(extra: dict[str, str], job_id: str) -> dict[str, str]:
     """Our environment as we were given it, the caller's additions, and the id of the job."""
     env = dict(os.environ)
     # PEP 538: in the C locale Python sets LC_CTYPE for itself; the job must not inherit that.
-    if given := read_text("/proc/self/environ"):
+    if HAS_PROC:
+        given = read_text("/proc/self/environ")
         env.pop("LC_CTYPE", None)
         given_types = [entry for entry in given.split("\0") if entry.startswith("LC_CTYPE=")]
         env |= dict(entry.split("=", 1) for entry in given_types)

@@ -69,6 +69,7 @@ class Shim:
         self.ledger = Ledger(self.pid)
         self.looked_seconds = 0.0
         self.streams: list[Stream] = []
+        self.output_errors: list[str] = []
         self.logs: list[Log | None] = []
         self.stop_cause: str | None = None
         self.stopped_at = 0.0
@@ -116,7 +117,7 @@ class Shim:
         os.close(go_write)
         words = read_to_end(answer_read).decode().split()
         if words:
-            self.ledger.floor_kib = int(words[0])
+            self.ledger.floor_kib = int(words[0]) + exec_kib(self.spec)
         if len(words) == 3:
             self.exec_error = (words[1], int(words[2]))
         else:
@@ -259,6 +260,7 @@ class Shim:
                     stream.push()
                 if stream.pending is not None or stream.source < 0 or not stream.pull():
                     break
+        self.output_errors += [stream.error for stream in self.streams if stream.source < 0 and stream.error]
         self.streams = [stream for stream in self.streams if stream.source >= 0]
         return bool(self.streams)
 
@@ -397,6 +399,7 @@ class Shim:
             if log is not None:
                 yield "log", log.size()
                 yield "log_error", log.error
+        yield "output_error", self.output_errors[0] if self.output_errors else None
         yield "complained", complaints[0] if complaints else None
         yield "oom_before", self.spec["oom_before"]
         for label, path, start in self.spec["evidence"]:
@@ -404,6 +407,12 @@ class Shim:
             yield f"cgroup.{label}", "\n".join(kept)
         yield "own_cpu", f"{time.process_time():.6f}"
         yield "own_rss", status_value(self.pid, "VmHWM:") * 1024
+
+
+def exec_kib(spec: "dict[str, Any]") -> int:
+    """What the exec itself adds to the launcher's mark: the words are copied, and charged to us by the kernel."""
+    words = [*spec["argv"], *spec["env"], *spec["env"].values()]
+    return (3 * sum(map(len, words)) + 200 * len(words)) // 1024
 
 
 def now() -> tuple[float, float]:

@@ -21,14 +21,30 @@ def open_standard_descriptors() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
+def leave_out_the_jobs_modules() -> None:
+    """What PYTHONPATH adds is meant for the job: a json.py of its own must not become ours."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    added = {os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path}
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) not in added - {home}]
+
+
+def print_version() -> int:
+    try:
+        print(f"jobtop {__version__}", flush=True)
+    except OSError as error:
+        os.write(2, f"jobtop: cannot write: {error.strerror}\n".encode())
+        os._exit(1)
+    return 0
+
+
 def main() -> int:
     """Answer `--version` without click, refuse Windows, and hand everything else to the verbs."""
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # a Ctrl-C while we start ends us without a traceback
     open_standard_descriptors()
+    leave_out_the_jobs_modules()
     if sys.argv[1:] == ["--version"]:
-        print(f"jobtop {__version__}")
-        return 0
+        return print_version()
     if sys.platform == "win32":
         print("jobtop: Windows is not supported; jobtop runs on Linux and macOS, and inside WSL", file=sys.stderr)
         return 125

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jobtop.core.errors import StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
+from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
 from jobtop.core.paths import StatePaths, make_private_dir
 from jobtop.store.schema import MIGRATIONS, VERSION
 
@@ -18,11 +18,12 @@ NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph fuse.sshfs fuse.glusterfs 9p afs pvfs2 orangefs fuse.ceph".split()
 )
 
+BUSY = 5
 APPLICATION_ID = 0x6A6F6274  # "jobt"
 DAMAGED = (11, 26)  # SQLite's primary result codes CORRUPT and NOTADB
 # BUSY, READONLY, IOERR, FULL, CANTOPEN
 REMEDIES = {
-    5: "another program holds it; try again",
+    BUSY: "another program holds it; try again",
     8: "it is read-only; make it writable or set JOBTOP_HOME to a directory that is",
     10: "it cannot be read or written: the disk is full or failing",
     13: "the disk is full; make room and try again",
@@ -63,17 +64,22 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
 
+    def wait_for_others(self, seconds: float = BUSY_SECONDS) -> None:
+        """How long to wait for other programs from now on."""
+        with errors_named(self.path):
+            self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+
     def close(self) -> None:
         self._connection.close()
 
 
-def open_to_write(paths: StatePaths, network: bool | None = None) -> Database:
+def open_to_write(paths: StatePaths, network: bool | None = None, patience: float = BUSY_SECONDS) -> Database:
     """The store of this host, made or migrated if need be; a damaged one is set aside, never thrown away."""
     try:
         make_private_dir(paths.root)
         if os.path.exists(_suspicion(paths.store)):
             return open_repaired(paths, network)
-        return _open_current(paths, network)
+        return _open_current(paths, network, patience)
     except OSError as error:
         raise StoreUnavailable(f"{paths.root}: {os.strerror(error.errno or 0)}") from error
     except StoreDamaged:
@@ -133,7 +139,8 @@ def _named(path: Path, error: sqlite3.Error) -> StoreError:
         with suppress(OSError):
             os.close(os.open(_suspicion(path), os.O_CREAT | os.O_WRONLY, 0o600))
         return StoreDamaged(f"{path}: it is damaged ({error}); the next call checks it and sets it aside if so")
-    return StoreUnavailable(f"{path}: {REMEDIES.get(code, str(error))}")
+    kind = StoreBusy if code == BUSY else StoreUnavailable
+    return kind(f"{path}: {REMEDIES.get(code, str(error))}")
 
 
 def _suspicion(path: Path) -> str:
@@ -146,14 +153,14 @@ def _code(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _open_current(paths: StatePaths, network: bool | None) -> Database:
+def _open_current(paths: StatePaths, network: bool | None, patience: float = BUSY_SECONDS) -> Database:
     with errors_named(paths.store):
         if not paths.store.exists():
             os.close(os.open(paths.store, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         # Asked before SQLite opens it: that would make a journal with the modes of a file that cannot be written.
         if not os.access(paths.store, os.W_OK):
             raise StoreUnavailable(f"{paths.store}: {REMEDIES[8]}")
-        connection = _connect(paths.store, "mode=rw")
+        connection = _connect(paths.store, "mode=rw", patience)
         try:
             if _check_version(paths.store, connection) < VERSION:
                 with _lock(paths):
@@ -166,10 +173,10 @@ def _open_current(paths: StatePaths, network: bool | None) -> Database:
         return Database(paths.store, connection)
 
 
-def _connect(path: Path, options: str) -> sqlite3.Connection:
+def _connect(path: Path, options: str, patience: float = BUSY_SECONDS) -> sqlite3.Connection:
     name = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     uri = f"file:{name}?{options}"
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)
 
 
 def _connect_checked(path: Path, options: str) -> sqlite3.Connection:

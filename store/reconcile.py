@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
-from jobtop.core.collectors.proc import is_alive
+from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.evidence import Facts
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
@@ -21,7 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VANISHED = "its supervisor vanished (killed, or the machine went down), so its end is not known"
+VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
+RECORDER_SECONDS = 5.0
 DAY_SECONDS = 86400.0
 START_SECONDS = 10.0  # a shim that was told its job has left `started` by then
 
@@ -30,17 +34,45 @@ def reconcile(jobs: Jobs, paths: StatePaths) -> None:
     """Finish the records of jobs whose recorder is gone; take in what ran while the store could not be written."""
     take_in_unrecorded(jobs, paths)
     for job in jobs.unsettled(paths.host):
-        if job.recorder is not None and not job.status.ended and is_alive(job.recorder):
-            continue
-        reconcile_one(jobs, paths, job)
+        if not has_a_recorder(paths, job):
+            reconcile_one(jobs, paths, job)
+
+
+def has_a_recorder(paths: StatePaths, job: Job) -> bool:
+    """Whether somebody else will keep the end of this job; one who has not for a while stands still or hangs."""
+    if job.recorder is None or job.status.ended or not is_alive(job.recorder):
+        return False
+    try:
+        return time.time() - os.stat(paths.job(job.id) / "ended").st_mtime < RECORDER_SECONDS
+    except OSError:
+        return True
 
 
 def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     """The job as it stands now; finished by us if nobody else will."""
     found = jobs.find(job.id)
-    if found.settled or (found.recorder is not None and not found.status.ended and is_alive(found.recorder)):
+    if found.settled or has_a_recorder(paths, found):
         return found
     return reconcile_one(jobs, paths, found)
+
+
+def survivors(paths: StatePaths, job: Job) -> list[Identity]:
+    """Processes of a job that outlived its shim: whoever is in its cgroups, else its main process."""
+    begun = read_facts(paths.job(job.id) / "started", "subreaper")
+    if begun is None:
+        return []
+    started = evidence.started(begun)
+    pids = {int(pid) for path in started.cgroups for pid in read_text(f"{path}/cgroup.procs").split()}
+    return [identify(pid) for pid in pids] or [who for who in (started.main,) if is_alive(who)]
+
+
+def forget(paths: StatePaths, job: Job) -> None:
+    """Remove everything that is kept of a job outside the store."""
+    begun = read_facts(paths.job(job.id) / "started", "subreaper")
+    if begun is not None:
+        cgroup.discard(evidence.started(begun).cgroups)
+    shutil.rmtree(paths.job(job.id), ignore_errors=True)
+    paths.spec(job.id).unlink(missing_ok=True)
 
 
 def with_shim(paths: StatePaths, job: Job) -> Job:
@@ -110,7 +142,7 @@ def end_events(before: Job, done: Job) -> tuple[Event, ...]:
     if before.status.ended:
         return (event("descendants_ended"),) if done.settled and not before.settled else ()
     ended = Event(done.end_time or time.time(), "exited", {"status": str(done.status), "reason": done.reason})
-    return (ended, event("left_running")) if "left_running" in done.flags else (ended,)
+    return (ended, Event(ended.at, "left_running", {})) if "left_running" in done.flags else (ended,)
 
 
 def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
@@ -138,8 +170,13 @@ def sweep_specs(paths: StatePaths, days: float) -> None:
             return
         swept.touch(mode=0o600)
         for file in paths.specs.glob("*.json"):
-            if now - file.stat().st_mtime > days * DAY_SECONDS:
+            age, directory = now - file.stat().st_mtime, paths.job(file.stem)
+            never_began = age > DAY_SECONDS and os.path.isdir(directory) and not os.listdir(directory)
+            if age > days * DAY_SECONDS or never_began:
                 file.unlink(missing_ok=True)
+            if never_began:
+                with suppress(OSError):
+                    directory.rmdir()
     except OSError:  # tomorrow, then
         return
 

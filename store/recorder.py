@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 
 from jobtop.core import evidence
-from jobtop.core.errors import JobtopError, StoreDamaged, StoreError
+from jobtop.core.errors import JobtopError, StoreBusy, StoreDamaged, StoreError
 from jobtop.core.evidence import Facts, Started
 from jobtop.core.model import Job, JobSpec, StopRequest
 from jobtop.core.paths import StatePaths, make_private_dir
@@ -21,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+START_PATIENCE_SECONDS = 0.5
 NOT_YET = "this job is not in the history yet: "
 
 
@@ -31,6 +31,8 @@ class Recorder:
         self.paths, self.network = paths, network
         self._warn, self._warned = warn, False
         self._late_problem: str | None = None
+        self._waits_for_store = False
+        self._untold: list[Callable[[Job], tuple[Job, tuple[Event, ...]]]] = []
         self.jobs: Jobs | None = None
         self.directory: str | None = None
         self.job: Job
@@ -47,29 +49,35 @@ class Recorder:
         except OSError as error:
             if os.path.isdir(directory):
                 directory.rmdir()
-            self.warn(f"nothing of this job can be kept in {self.paths.root}: {os.strerror(error.errno or 0)}")
+            why = f"{self.paths.root}: {os.strerror(error.errno or 0)}"
+            self.warn(f"nothing of this job can be kept in {why}; set JOBTOP_HOME to a directory that can be written")
             return
         self.directory = str(directory)
         try:
             self._insert()
+        except StoreBusy:  # a job does not wait for the store: its end can
+            self._keep_beside()
+            self._waits_for_store = True
         except StoreError as error:
             self._give_up(error)
 
     def started(self, started: Started) -> None:
         self.job = evidence.begin(self.job, started)
-        self._change(lambda row: (evidence.begin(row, started), (event("started", pid=started.main.pid),)))
+        happened = Event(started.start_time, "started", {"pid": started.main.pid})
+        self._change(lambda row: (evidence.begin(row, started), (happened,)))
 
     def detached(self) -> None:
         """Nobody waits for this job: whoever opens the store next looks after it."""
         self.job = replace(self.job, recorder=None)
         self._change(lambda row: (replace(row, recorder=None), ()))
+        self._catch_up()
         if self.jobs is None:
             self._keep_beside()
         if self._late_problem:
             self.warn(self._late_problem)
 
-    def stop_requested(self, number: int) -> None:
-        asked = StopRequest(signal.Signals(number).name, time.time())
+    def stop_requested(self, by: str) -> None:
+        asked = StopRequest(by, time.time())
         self.job = replace(self.job, stop_request=asked)
         self._change(lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=asked.by),)))
 
@@ -84,6 +92,7 @@ class Recorder:
             self._warned |= "complained" in ended
         if self._late_problem:
             self.warn(self._late_problem)
+        self._catch_up()
         if self.jobs is not None:
             try:
                 if ended is not None:
@@ -95,8 +104,22 @@ class Recorder:
             self.job = evidence.conclude(self.job, ended)
         else:
             self.job = evidence.lost(self.job, reconcile.VANISHED, None)
+        self.job = replace(self.job, seq=None)
         self._keep_beside()
         return self.job
+
+    def _catch_up(self) -> None:
+        """What the store could not be told while somebody else held it; now there is time to wait."""
+        try:
+            if self._waits_for_store:
+                self.jobs = Jobs(open_to_write(self.paths, self.network))
+                reconcile.take_in_unrecorded(self.jobs, self.paths)
+            if self.jobs is not None:
+                self.jobs.database.wait_for_others()
+                for change in self._untold:
+                    self.job = self.jobs.change(self.job.id, change)
+        except JobtopError as error:
+            self._give_up(error)
 
     def _abandoned(self, jobs: Jobs) -> Job:
         """A job whose shim was killed under us: lost, or never begun."""
@@ -116,7 +139,7 @@ class Recorder:
             self._warn(text)
 
     def _insert(self) -> None:
-        database = open_to_write(self.paths, self.network)
+        database = open_to_write(self.paths, self.network, START_PATIENCE_SECONDS)
         try:
             self.job = Jobs(database).insert(self.job, event("submitted"))
         except StoreDamaged:
@@ -132,6 +155,8 @@ class Recorder:
             return
         try:
             self.job = self.jobs.change(self.job.id, change)
+        except StoreBusy:
+            self._untold.append(change)
         except JobtopError as error:
             self.jobs = None
             self._late_problem = NOT_YET + str(error)  # the shim may be saying the same: told at the end, once

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,14 @@ import pytest
 
 import unprivileged as unprivileged_user
 from support import ROOT, Jobtop, clean_environment, require
+
+
+@pytest.fixture(autouse=True, scope="session")
+def default_signals() -> None:
+    """Under nohup or in the background of a script some are ignored, and every job of a test would inherit that."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture

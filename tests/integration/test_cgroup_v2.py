@@ -23,7 +23,7 @@ def guest(
     """What happened there: see guest_v2.py."""
     command = [sys.executable, str(ROOT / "tests/guest_v2.py"), unprivileged_installation.python]
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    shared = [unprivileged_installation.homes.parent]
+    shared = [unprivileged_installation.homes.parent, ROOT]
     printed = boot(uml_kernel, tmp_path_factory.mktemp("uml"), command, env, shared, deadline=110)
     try:
         answers: Answers = json.loads(printed.splitlines()[-1])

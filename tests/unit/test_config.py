@@ -14,6 +14,7 @@ import pytest
 
 from jobtop.core.config import SETTINGS, Config, Setting, Value, is_trusted, load, trust
 from jobtop.core.errors import ConfigError, ExitCode, StoreUnavailable
+from jobtop.core.paths import state_dir
 
 HOOK = """
 [[alert]]
@@ -152,8 +153,14 @@ def test_every_setting_has_a_variable_and_a_sentence(machine: Machine, setting: 
 
 
 def test_an_empty_or_foreign_variable_is_ignored(machine: Machine) -> None:
-    machine.environ |= {"JOBTOP_RUN_GRACE": "", "JOBTOP_JOB_ID": "x", "JOBTOP_STORES": "y", "JOBTOP_RUN_GRAC": "z"}
+    machine.environ |= {"JOBTOP_RUN_GRACE": "", "JOBTOP_JOB_ID": "x", "JOBTOP_STORES": "y", "JOBTOP_ELSE": "z"}
     assert machine.load().duration("run.grace") == 10
+
+
+def test_a_variable_like_a_setting_that_is_none_is_named_with_the_nearest(machine: Machine) -> None:
+    machine.environ["JOBTOP_RUN_GRAC"] = "3s"
+    with pytest.raises(ConfigError, match="JOBTOP_RUN_GRAC: unknown setting"):
+        machine.load()
 
 
 @pytest.mark.parametrize(
@@ -212,9 +219,17 @@ def test_an_option_sets_any_key_from_text(machine: Machine, key: str, text: str,
 )
 def test_a_relative_store_is_below_what_named_it(machine: Machine, where: str, expected: str) -> None:
     machine.write(machine.project_file, '[store]\ndir = "hist"' if where == "file" else "")
+    trust(machine.project_file, state_dir(machine.environ))
     machine.environ |= {"JOBTOP_STORE_DIR": "hist"} if where == "variable" else {}
     loaded = machine.load(*(["store.dir=hist"] if where == "option" else []))
     assert loaded.text("store.dir") == expected.format(project=machine.project)
+
+
+def test_a_project_that_is_not_trusted_does_not_choose_the_store(machine: Machine) -> None:
+    machine.write(machine.project_file, '[store]\ndir = "hist"')
+    loaded = machine.load()
+    assert loaded.text("store.dir") == str(state_dir(machine.environ))
+    assert ["store.dir is ignored" in notice for notice in loaded.notices] == [True]
 
 
 def test_a_store_of_the_users_file_is_below_that_file(machine: Machine) -> None:

@@ -137,7 +137,7 @@ def test_a_job_that_was_never_in_the_store_and_lost_its_shim_is_lost(
 
 def test_a_stop_by_a_signal_is_kept_with_its_name(recorder: Recorder, paths: StatePaths, job: Job) -> None:
     recorder.begin(job, spec_of(job))
-    recorder.stop_requested(2)
+    recorder.stop_requested("SIGINT")
     request = kept(paths, job).stop_request
     assert request is not None
     assert request.by == "SIGINT"
@@ -159,7 +159,7 @@ def test_without_a_place_to_keep_anything_the_record_is_made_and_one_line_says_s
     leave_started(tmp_path / "elsewhere", "boot", (NO_PROCESS, 1))
     recorder.started(evidence.started(Facts((tmp_path / "elsewhere/started").read_text())))
     recorder.paused(True)
-    recorder.stop_requested(15)
+    recorder.stop_requested("SIGTERM")
     done = recorder.finish(facts(tmp_path / "elsewhere", status=15, stop="signal"))
     assert (done.status, done.reason) == (Status.CANCELLED, "stopped by SIGTERM: killed by SIGTERM")
     assert len(warned) == 1

@@ -170,7 +170,7 @@ def test_a_shim_that_was_killed_is_not_waited_for(begin: Begin) -> None:
         (("",), "exec", errno.ENOENT),
         (("./text",), "exec", errno.EACCES),
         (("/",), "exec", errno.EACCES),
-        (("./broken",), "exec", errno.ENOENT),
+        (("./broken",), "interpreter", errno.ENOENT),
     ],
 )
 def test_a_command_that_cannot_be_executed_is_told_with_its_reason(
@@ -600,7 +600,7 @@ def test_a_job_inherits_our_environment_and_its_id(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("original", "is_kept"),
-    [("A=1\0LC_CTYPE=C.UTF-8\0", True), ("LC_CTYPE=C.UTF-8\0", True), ("A=1\0XLC_CTYPE=C\0", False), ("", True)],
+    [("A=1\0LC_CTYPE=C.UTF-8\0", True), ("LC_CTYPE=C.UTF-8\0", True), ("A=1\0XLC_CTYPE=C\0", False), ("", False)],
 )
 def test_a_locale_that_python_made_up_is_not_the_job_s(
     monkeypatch: pytest.MonkeyPatch, original: str, is_kept: bool
