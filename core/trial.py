@@ -102,7 +102,7 @@ def check_end(supervisor: Supervisor, trial: Trial) -> Trial:
 
 
 def end(supervisor: Supervisor) -> None:
-    """Wait for the shim, which is our child, and kill it if it does not go by itself."""
+    """Wait for the shim, which is our child, kill it if it does not go by itself, and leave nothing of its job."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     try:
         while os.waitpid(supervisor.pid, os.WNOHANG)[0] == 0:
@@ -112,6 +112,7 @@ def end(supervisor: Supervisor) -> None:
     except ChildProcessError:  # waited for when it had nothing more to tell
         pass
     os.close(supervisor.status_read)
+    cgroup.discard(cgroup.possible_directories(supervisor.job_id))
 
 
 def shim(trial: Trial) -> Finding:

@@ -378,8 +378,8 @@ def test_what_a_trial_showed_becomes_findings(machine: Machine) -> None:
     assert trial.subreaper(broken, machine).state is State.ABSENT
 
 
-def jobs_below_cgroups() -> set[str]:
-    return {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if f"doctor-{os.getpid()}" in folder}
+def cgroups_named(text: str) -> list[str]:
+    return [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if text in folder]
 
 
 def test_a_job_can_be_started_looked_at_and_stopped_here(tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_a_job_can_be_started_looked_at_and_stopped_here(tmp_path: Path) -> None
     assert tried.joined == bool(tried.made.directories)
     assert {path.name for path in tmp_path.iterdir()} >= {"started", "ended"}
     assert not any(map(os.path.exists, tried.made.directories))
-    assert jobs_below_cgroups() == set()
+    assert cgroups_named(f"doctor-{os.getpid()}") == []
 
 
 def test_a_job_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,8 +403,11 @@ def test_a_job_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_shim_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = runner.new_id()
+    monkeypatch.setattr(runner, "new_id", lambda: job_id)
     monkeypatch.setattr(runner, "spawn", lambda _: os.posix_spawnp("true", ["true"], os.environ))
     assert trial.start_and_stop(str(tmp_path)).problem == "it ended before it started the command"
+    assert cgroups_named(job_id) == []
 
 
 def test_a_shim_that_cannot_be_executed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
