@@ -148,7 +148,7 @@ def rm(app: App, references: tuple[str, ...]) -> int:
     jobs, targets = resolved(app, references)
     for job in targets:
         if not job.status.ended or (job.shim is not None and is_alive(job.shim)) or survivors(app.paths, job):
-            raise UsageError(f"job {job.id[:8]} still has processes that run: jobtop stop {job.id[:8]} first")
+            raise UsageError(f"job {job.id[:8]} still runs, or left processes that do: jobtop stop {job.id[:8]} first")
     for job in targets:
         jobs.delete(job)
         forget(app.paths, job)

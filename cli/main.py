@@ -91,7 +91,7 @@ def _answer(supervisor: Supervisor | None) -> int:
         raise KeyboardInterrupt from None
     except click.UsageError as error:
         named = [word for word in sys.argv[1:] if word in VERBS][:1]
-        message = " ".join(_lower(error.format_message()).split())
+        message = _lower(error.format_message()).replace("\n\t", " ")
         return complain(f"{message} (see {' '.join(['jobtop', *named])} --help)", ExitCode.USAGE)
     except click.ClickException as error:
         return complain(error.format_message(), ExitCode.USAGE)

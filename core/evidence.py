@@ -12,6 +12,7 @@ from jobtop.core.record import record, replace
 from jobtop.core.units import format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
+KEY_SECONDS = 2.0
 CTRL_C = "Ctrl-C"  # typed into a terminal of the job's own, which it may read as a key
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
@@ -198,7 +199,8 @@ def _request(job: Job, cause: str | None) -> str | None:
         return f"stopped by {asked.by}"
     if asked.by == CTRL_C:
         died_of_it = job.signal in (signals.SIGINT, signals.SIGQUIT) or job.exit_code in (130, 131)
-        return "interrupted by Ctrl-C" if died_of_it else None
+        at_once = job.end_time is not None and job.end_time - asked.at <= KEY_SECONDS and job.exit_code != 0
+        return "interrupted by Ctrl-C" if died_of_it or at_once else None
     soon = job.end_time is not None and job.end_time - asked.at <= job.grace_seconds
     return f"interrupted by {asked.by}" if soon and (job.exit_code != 0 or job.signal is not None) else None
 

@@ -62,6 +62,8 @@ def survivors(paths: StatePaths, job: Job) -> list[Identity]:
     if begun is None:
         return []
     started = evidence.started(begun)
+    if is_alive(started.shim):
+        return []
     pids = {int(pid) for path in started.cgroups for pid in read_text(f"{path}/cgroup.procs").split()}
     return [identify(pid) for pid in pids] or [who for who in (started.main,) if is_alive(who)]
 

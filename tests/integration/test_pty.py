@@ -159,7 +159,7 @@ def test_ctrl_c_goes_through_the_terminal_and_the_job_decides(jobtop: Jobtop, tm
         screen.shows("code=9")
     record = show(jobtop, "it")
     assert (record["status"], record["exit_code"]) == ("cancelled", 9)
-    assert record["reason"] == "interrupted by SIGINT: exit code 9"
+    assert record["reason"] == "interrupted by Ctrl-C: exit code 9"
 
 
 def test_a_job_killed_by_ctrl_c_on_its_terminal_ends_as_any(jobtop: Jobtop) -> None:
