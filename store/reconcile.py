@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -70,6 +69,8 @@ def survivors(paths: StatePaths, job: Job) -> list[Identity]:
 
 def forget(paths: StatePaths, job: Job) -> None:
     """Remove everything that is kept of a job outside the store."""
+    import shutil
+
     begun = read_facts(paths.job(job.id) / "started", "subreaper")
     if begun is not None:
         cgroup.discard(evidence.started(begun).cgroups)
