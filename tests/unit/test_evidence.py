@@ -45,7 +45,7 @@ ENDED = {
     "own_cpu": 0.02,
     "own_rss": 9 * MEBIBYTE,
 }
-JOB = Job("7", "n", ("./solver", "-x"), "atlas", "u", "/work", Status.RUNNING, usage=Usage(cpus_allowed=2.0))
+JOB = Job("7", "n", ("./solver", "-x"), "atlas", "u", "/data", Status.RUNNING, usage=Usage(cpus_allowed=2.0))
 
 
 def facts(**changes: object) -> Facts:
@@ -166,7 +166,7 @@ def test_what_watching_cost_is_told() -> None:
         (f"exec {errno.ENOENT}", "./solver: command not found", ExitCode.NOT_FOUND),
         (f"exec {errno.EACCES}", "./solver: Permission denied", ExitCode.NOT_EXECUTABLE),
         (f"exec {errno.E2BIG}", "./solver: Argument list too long", ExitCode.NOT_EXECUTABLE),
-        (f"cwd {errno.EACCES}", "cannot enter /work: Permission denied", ExitCode.FAILED),
+        (f"cwd {errno.EACCES}", "cannot enter /data: Permission denied", ExitCode.FAILED),
         (f"start {errno.EAGAIN}", "cannot start a process: Resource temporarily unavailable", ExitCode.FAILED),
     ],
 )

@@ -34,7 +34,7 @@ TOKENS = [
     "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz01234567",
     "sk_live_" + "abcdefghij0123456789",
     "npm_" + "a" * 36,
-    "pypi-AgE" + "IcHlwaS5vcmcCJDU" * 2,
+    "pypi-AgE" + "IabcdEfghiJklmnO" * 2,
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl-_",
 ]
 
@@ -140,7 +140,7 @@ def test_two_secret_options_in_a_row_hide_the_value_of_the_second() -> None:
         "prog --token-file /run/x",
         "prog --passes 3",
         "ffmpeg -pass 1 out.mp4",
-        "apptainer exec --pwd /work img",
+        "apptainer exec --pwd /data img",
         "gh auth login",
         "prog token secret password",
         "prog sk-learn-linear-regression-2024-01-02",

@@ -1,29 +1,24 @@
 """Jobs under the shim, seen from its side: what it starts, tells, keeps, passes on and ends."""
 
 import errno
-import marshal
 import os
 import resource
 import signal
 import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from jobtop.core import birth, ledger, pump, runner, shim
+from jobtop.core import pump, shim
 from jobtop.core.collectors import cgroup
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import open_terminal
-from jobtop.core.ledger import Ledger
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.runner import Supervisor
 from shims import Begin, Supervised
 from shims import begin as begin
 from support import wait_for
-from trees import Kernel
 
 IGNORE_TERM = "trap '' TERM; echo ready; while :; do sleep 60 & wait; done"
 
@@ -454,157 +449,3 @@ def test_without_waitid_the_dead_are_counted_all_the_same(begin: Begin, monkeypa
     assert status(told) == 5
     assert told.integer("reaped") == 1
     assert told.integer("minflt") > 0
-
-
-def test_a_line_break_never_breaks_a_line() -> None:
-    text = shim.lines(("a", "1\n2\\n"), ("b", None), ("c", "caf\udce9"), ("d", 0))
-    assert text == b"a 1\\n2\\\\n\nc caf\xe9\nd 0\n"
-    assert dict(Facts(text.decode("utf-8", "surrogateescape"))) == {"a": "1\n2\\n", "c": "caf\udce9", "d": "0"}
-
-
-def test_a_file_is_kept_whole_or_not_at_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    shim.keep(str(tmp_path / "ended"), b"first")
-    shim.keep(str(tmp_path / "ended"), b"second")
-    assert (tmp_path / "ended").read_bytes() == b"second"
-    assert (tmp_path / "ended").stat().st_mode & 0o777 == 0o600
-    shim.keep(str(tmp_path / "none" / "ended"), b"lost")
-    assert "cannot keep the end of this job" in capfd.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["ended"]
-
-
-def test_a_draft_that_cannot_be_finished_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(fd: int) -> None:
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(os, "fsync", full)
-    shim.keep(str(tmp_path / "ended"), b"text")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_cgroups_of_jobs_inside_are_removed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel(monkeypatch)
-    outer, inner = tmp_path / "jobtop-1", tmp_path / "jobtop-1" / "jobtop-2"
-    kernel.grow(outer)
-    kernel.grow(inner)
-    shim.remove_cgroups([str(outer), str(tmp_path / "gone")])
-    assert not outer.exists()
-
-
-def test_a_cgroup_that_a_dying_task_holds_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rmdir = os.rmdir
-    refused: list[str] = []
-
-    def busy_at_first(path: str) -> None:
-        if len(refused) < 3:
-            refused.append(path)
-            raise OSError(errno.EBUSY, "busy")
-        rmdir(path)
-
-    (tmp_path / "jobtop-1").mkdir()
-    monkeypatch.setattr(os, "rmdir", busy_at_first)
-    shim.remove_cgroups([str(tmp_path / "jobtop-1")])
-    assert not (tmp_path / "jobtop-1").exists()
-
-
-def test_a_process_is_moved_by_writing_to_cgroup_procs(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.procs").touch()
-    assert birth.join_cgroup(str(tmp_path / "cgroup.procs"))
-    assert (tmp_path / "cgroup.procs").read_text() == "0"
-    assert not birth.join_cgroup(str(tmp_path / "gone/cgroup.procs"))
-
-
-@pytest.mark.parametrize("order", [b"", marshal.dumps({"a": 1})[:-1]], ids=["nothing", "a part"])
-def test_an_order_that_did_not_come_whole_is_none(order: bytes) -> None:
-    reader, writer = os.pipe()
-    os.write(writer, order)
-    os.close(writer)
-    assert shim.read_spec(reader) is None
-
-
-def dead(**changes: float) -> SimpleNamespace:
-    """The rusage of a dead process."""
-    return SimpleNamespace(**{f"ru_{key}": 1 for key in ledger.RUSAGE_KEYS} | {"ru_maxrss": 100} | changes)
-
-
-def test_a_ledger_adds_up_the_dead() -> None:
-    account = Ledger(os.getpid())
-    account.alive = {11}
-    account.count(11, dead(ru_utime=0.5, ru_maxrss=300))
-    account.count(12, dead(ru_utime=0.25))
-    counts = dict(account.counts())
-    assert (counts["utime"], counts["stime"], counts["minflt"]) == ("0.750000", "2.000000", 2)
-    assert (counts["maxrss"], counts["reaped"], counts["seen"]) == (300 * 1024, 2, 1)
-    assert account.alive == set()
-
-
-def test_a_dead_process_whose_characters_cannot_be_read_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    account = Ledger(os.getpid())
-    account.read_zombie(2**22 + 1)
-    assert account.chars_missing == 1
-    reader, writer = os.pipe()
-    os.close(writer)
-    account.io_fds[7] = reader
-    account.read_zombie(7)
-    assert (account.chars_missing, account.chars, account.io_fds) == (2, [0, 0], {})
-
-
-def test_a_ledger_holds_a_bounded_number_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "MAX_HELD", 1)
-    account = Ledger(os.getpid())
-    account.io_fds = {-1: -1, -2: -1}
-    account.hold_io(os.getpid())
-    assert set(account.io_fds) == {-1, -2}
-
-
-def test_a_shim_without_a_comm_file_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise FileNotFoundError(errno.ENOENT, "not Linux")
-
-    monkeypatch.setattr(os, "open", refuse)
-    shim.rename("anything")
-
-
-def test_a_new_id_is_a_uuid_and_new() -> None:
-    ids = [runner.new_id() for _ in range(100)]
-    assert len(set(ids)) == 100
-    for text in ids:
-        assert str(uuid.UUID(text)) == text
-        assert uuid.UUID(text).version == 4
-        assert uuid.UUID(text).variant == uuid.RFC_4122
-
-
-def test_where_no_session_can_be_asked_for_the_shim_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def spawn(path: str, arguments: list[str], env: object, **options: bool) -> int:
-        asked.append(options)
-        if options:
-            raise NotImplementedError("setsid")
-        return 4711
-
-    monkeypatch.setattr(os, "posix_spawn", spawn)
-    assert runner.spawn(["python"]) == 4711
-    assert asked == [{"setsid": True}, {}]
-
-
-def test_the_code_of_a_shim_needs_no_file(tmp_path: Path) -> None:
-    names = [name for name, _ in marshal.loads(runner.shim_code())]
-    assert names == ["jobtop", "jobtop.core", *runner.SHIM]
-
-
-def test_a_job_inherits_our_environment_and_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KEPT", "1")
-    env = runner.job_environment({"EXTRA": "2"}, "7")
-    assert (env["KEPT"], env["EXTRA"], env["JOBTOP_JOB_ID"]) == ("1", "2", "7")
-
-
-@pytest.mark.parametrize(
-    ("original", "is_kept"),
-    [("A=1\0LC_CTYPE=C.UTF-8\0", True), ("LC_CTYPE=C.UTF-8\0", True), ("A=1\0XLC_CTYPE=C\0", False), ("", False)],
-)
-def test_a_locale_that_python_made_up_is_not_the_job_s(
-    monkeypatch: pytest.MonkeyPatch, original: str, is_kept: bool
-) -> None:
-    monkeypatch.setenv("LC_CTYPE", "C.UTF-8")
-    monkeypatch.setattr(runner, "read_text", lambda _: original)
-    assert ("LC_CTYPE" in runner.job_environment({}, "7")) is is_kept
