@@ -4,17 +4,18 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.core.collectors.proc import is_alive, send, send_to_members
-from jobtop.core.errors import UsageError
+from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.model import Identity, Job, StopRequest
 from jobtop.core.procfs import descendants, freeze_descendants
 from jobtop.core.record import replace
-from jobtop.store.jobs import Jobs, event
+from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.reconcile import START_SECONDS, current, forget, paused_or_running, survivors, with_shim
 
 POLL_SECONDS = 0.05
@@ -29,7 +30,7 @@ def stop(app: App, references: tuple[str, ...]) -> int:
     """Stop jobs: TERM to all their processes, their grace, then KILL. Waits until they are gone."""
 
     def ask(jobs: Jobs, job: Job) -> None:
-        request(jobs, job, "jobtop stop")
+        request(app, jobs, job, "jobtop stop")
         if job.shim is not None and not send(job.shim, signal.SIGTERM):
             app.warn(f"job {job.id[:8]} ended by itself just now")
 
@@ -43,7 +44,7 @@ def kill(app: App, references: tuple[str, ...]) -> int:
     """Kill jobs: KILL to all their processes, until none is left."""
 
     def ask(jobs: Jobs, job: Job) -> None:
-        request(jobs, job, "jobtop kill")
+        request(app, jobs, job, "jobtop kill")
 
     return end(app, references, ask, lambda _: KILL_SECONDS, by_force=True)
 
@@ -71,7 +72,8 @@ def end(
         if left:
             time.sleep(POLL_SECONDS)
     for job in targets:
-        current(jobs, app.paths, job)
+        with suppress(StoreError):  # whoever can write the store finishes the record
+            current(jobs, app.paths, job)
     for job in left:
         app.warn(f"job {job.id[:8]} still has {len(descendants(shim_of(job).pid))} processes that cannot be ended")
     return 1 if left else 0
@@ -81,13 +83,14 @@ def end_survivors(app: App, job: Job) -> bool:
     """End what outlived the shim of a lost job; False if the job is not of that kind."""
     if job.shim is not None and is_alive(job.shim):
         return False
-    left = survivors(app.paths, job)
-    if not left:
+    known = set(survivors(app.paths, job))
+    if not known:
         return False
     deadline = time.monotonic() + job.grace_seconds
-    for who in left:
+    for who in known:
         send(who, signal.SIGTERM)
-    while left := survivors(app.paths, job):
+    while left := [who for who in known if is_alive(who)]:
+        known.update(survivors(app.paths, job))
         if time.monotonic() > deadline:
             for who in left:
                 send(who, signal.SIGKILL)
@@ -121,7 +124,7 @@ def set_paused(app: App, references: tuple[str, ...], paused: bool) -> int:
             freeze_descendants(shim_of(job).pid)
         else:
             send_to_members(shim_of(job), signal.SIGCONT)
-        jobs.change(job.id, lambda row: paused_or_running(row, paused))
+        told(app, jobs, job, lambda row: paused_or_running(row, paused))
     return 0
 
 
@@ -186,7 +189,15 @@ def shim_of(job: Job) -> Identity:
     return job.shim
 
 
-def request(jobs: Jobs, job: Job, by: str) -> None:
+def request(app: App, jobs: Jobs, job: Job, by: str) -> None:
     """Say who asked before it is done, so that the end is read right whatever happens to us."""
     asked = StopRequest(by, time.time())
-    jobs.change(job.id, lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=by),)))
+    told(app, jobs, job, lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=by),)))
+
+
+def told(app: App, jobs: Jobs, job: Job, change: Callable[[Job], tuple[Job, tuple[Event, ...]]]) -> None:
+    """Keep it if the store takes it; what is done to a job never depends on that."""
+    try:
+        jobs.change(job.id, change)
+    except StoreError as error:
+        app.warn(f"done, but not kept: {error}")

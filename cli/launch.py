@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from jobtop.store.recorder import Recorder
 
+SHIM_SECONDS = 2.0
 INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 
 
@@ -68,6 +69,8 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         ended_at = time.time()
         job = recorder.finish(heard)
     app.verbose |= options["verbose"]
+    if job.parent_id is not None and job.settled:
+        supervisor.wait(SHIM_SECONDS)  # or the outer job would find our shim left running
     conclude(app, job, options["record"], options["quiet"])
     recorder.close()
     sweep_specs(app.paths, app.config.number("store.spec_days"))
@@ -93,10 +96,10 @@ def detach(app: App, supervisor: Supervisor, recorder: Recorder, spec: JobSpec, 
         job = recorder.finish(heard)
         conclude(app, job, None, quiet=False)
         return exit_code(job, heard)
+    print(spec.id, flush=True)
     recorder.started(evidence.started(heard))
     recorder.detached()
     recorder.close()
-    print(spec.id)
     return ExitCode.OK
 
 

@@ -12,7 +12,7 @@ from jobtop.core.record import record, replace
 from jobtop.core.units import format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
-KEY_SECONDS = 2.0
+KEY_SECONDS = 0.5
 CTRL_C = "Ctrl-C"  # typed into a terminal of the job's own, which it may read as a key
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured

@@ -6,6 +6,8 @@ A `run` makes the shim before anything else, so that it is up when the job is kn
 import marshal
 import os
 import sys
+import time
+from contextlib import suppress
 
 from jobtop.core.collectors import cgroup
 from jobtop.core.procfs import HAS_PROC, boot_id, read_text
@@ -91,6 +93,13 @@ class Supervisor:
             self._heard += part
         message, _, self._heard = self._heard.partition(b"\0")
         return Facts(message.decode("utf-8", "surrogateescape"))
+
+    def wait(self, seconds: float) -> None:
+        """Until the shim is gone, but not for ever: with descendants left it stays."""
+        deadline = time.monotonic() + seconds
+        with suppress(ChildProcessError):
+            while os.waitpid(self.pid, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
+                time.sleep(0.002)
 
     def _bury(self) -> None:
         """Wait until a shim that says no more is really gone; it closes its pipes a moment earlier."""

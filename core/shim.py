@@ -43,6 +43,8 @@ CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
 CENSUS_COST_RATIO = 40  # a look may cost 1/40 of the time while there is news …
 CENSUS_STABLE_COST_RATIO = 200  # … and 1/200 while there is none
 READER_SECONDS = 1.0
+RESERVED_BYTES = 16 * 1024
+DYING_SECONDS = 0.2
 ASK_AGAIN_SECONDS = 0.2
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
@@ -77,6 +79,7 @@ class Shim:
         self.ask_again_at: float | None = None
         self.interrupted_at = -float("inf")
         self.abandon_at: float | None = None
+        self.report_at: float | None = None
         self.deadline: float | None = None
         self.kill_at: float | None = None
         self.kill_seconds = 0.02
@@ -175,6 +178,7 @@ class Shim:
                 fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 write_all(fd, text)
                 os.close(fd)
+                reserve(os.path.join(self.spec["dir"], "ended.new"))
             except FileExistsError:
                 return None
             except OSError as error:
@@ -201,7 +205,7 @@ class Shim:
                 open_streams = self.pump()
             if not alive and not open_streams:
                 break
-            if self.main_status is not None and not self.reported and not self.readers_behind():
+            if self.main_status is not None and not self.reported and self.may_report():
                 self.main_ended()
             self.attend()
             self.wait(wakeup_fd)
@@ -218,6 +222,7 @@ class Shim:
             elif stream.source >= 0:
                 poll.register(stream.source, select.POLLIN)
         due = [self.next_census, self.next_mark, self.deadline, self.ask_again_at, self.kill_at, self.abandon_at]
+        due.append(self.report_at if not self.reported and not self.readers_behind() else None)
         wait = min(at for at in due if at is not None) - time.monotonic()
         for fd, _ in poll.poll(max(0, int(wait * 1000) + 1)):
             if fd == wakeup_fd:
@@ -242,6 +247,14 @@ class Shim:
         if self.abandon_at is None and told:
             self.abandon_at = moment + READER_SECONDS
         return self.abandon_at is not None and moment >= self.abandon_at
+
+    def may_report(self) -> bool:
+        """Not while output waits, nor at once after a signal to all: those it ended are not left running."""
+        moment = time.monotonic()
+        if self.report_at is None:
+            told = moment - self.interrupted_at <= self.spec["grace"]
+            self.report_at = moment + (DYING_SECONDS if told else 0.0)
+        return moment >= self.report_at and not self.readers_behind()
 
     def readers_behind(self) -> bool:
         return any(stream.pending is not None for stream in self.streams)
@@ -427,12 +440,23 @@ def lines(*facts: "tuple[str, object]") -> bytes:
     return "".join(f"{key} {value}\n" for key, value in escaped).encode("utf-8", "surrogateescape")
 
 
+def reserve(draft: str) -> None:
+    """Room for the end of the job, so that it can be told on a disk that the job has filled."""
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, RESERVED_BYTES)
+    finally:
+        os.close(fd)
+
+
 def keep(path: str, text: bytes) -> None:
     """Write a file so that it is there whole or not at all, whatever is killed or unplugged."""
     draft = path + ".new"
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         write_all(fd, text)
+        os.ftruncate(fd, len(text))
         os.fsync(fd)
         os.close(fd)
         os.rename(draft, path)

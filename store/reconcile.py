@@ -15,7 +15,7 @@ from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.evidence import Facts
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
-from jobtop.core.procfs import read_text
+from jobtop.core.procfs import descendants, read_text
 from jobtop.core.record import replace
 from jobtop.store.jobs import Event, Jobs, event
 
@@ -56,7 +56,7 @@ def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
 
 
 def survivors(paths: StatePaths, job: Job) -> list[Identity]:
-    """Processes of a job that outlived its shim: whoever is in its cgroups, else its main process."""
+    """Processes of a job that outlived its shim: whoever is in its cgroups, else its main process and those below."""
     begun = read_facts(paths.job(job.id) / "started", "subreaper")
     if begun is None:
         return []
@@ -64,7 +64,9 @@ def survivors(paths: StatePaths, job: Job) -> list[Identity]:
     if is_alive(started.shim):
         return []
     pids = {int(pid) for path in started.cgroups for pid in read_text(f"{path}/cgroup.procs").split()}
-    return [identify(pid) for pid in pids] or [who for who in (started.main,) if is_alive(who)]
+    if not pids and is_alive(started.main):
+        pids = {started.main.pid, *descendants(started.main.pid)}
+    return [identify(pid) for pid in pids]
 
 
 def forget(paths: StatePaths, job: Job) -> None:
@@ -117,7 +119,7 @@ def finish(jobs: Jobs, paths: StatePaths, job: Job, ended: Facts, settled: bool 
         done = evidence.conclude(row, ended)
         if settled is not None:
             done = replace(done, settled=settled)
-        return done, end_events(row, done)
+        return done, end_events(row, done, ended.moment("last")[0])
 
     done = jobs.change(job.id, concluded)
     jobs.keep_marks(done, read_marks(paths, job.id))
@@ -140,10 +142,10 @@ def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:
     return jobs.change(job.id, concluded)
 
 
-def end_events(before: Job, done: Job) -> tuple[Event, ...]:
+def end_events(before: Job, done: Job, last: float) -> tuple[Event, ...]:
     """What the timeline says of an end; nothing twice."""
     if before.status.ended:
-        return (event("descendants_ended"),) if done.settled and not before.settled else ()
+        return (Event(last, "descendants_ended", {}),) if done.settled and not before.settled else ()
     ended = Event(done.end_time or time.time(), "exited", {"status": str(done.status), "reason": done.reason})
     return (ended, Event(ended.at, "left_running", {})) if "left_running" in done.flags else (ended,)
 
