@@ -11,7 +11,8 @@ JobtopError                    125
 │   │   └── StoreBusy               held by another program for longer than we wait
 │   ├── StoreDamaged                not a database any more
 │   ├── StoreForeign                a database, but not ours
-│   └── StoreTooNew                 written by a newer jobtop
+│   ├── StoreTooNew                 written by a newer jobtop
+│   └── BlockDamaged                a block of samples does not match its checksum
 └── StartError                 125, 126 or 127: the command could not be started
 """
 
@@ -83,6 +84,10 @@ class StoreForeign(StoreError):
 
 class StoreTooNew(StoreError):
     """The store was written by a newer jobtop."""
+
+
+class BlockDamaged(StoreError):
+    """A block of samples is not what was written; the rest of the store may be sound."""
 
 
 class StartError(JobtopError):

@@ -145,6 +145,21 @@ CATALOGUE: tuple[Metric, ...] = (
 )
 
 BY_KEY = {metric.key: metric for metric in CATALOGUE}
+# What is made of other metrics when it is read, and so not stored: a key, by scope, and what it is the sum of.
+DERIVED: dict[Scope, dict[str, tuple[str, ...]]] = {
+    Scope.JOB: {"cpu.percent": ("cpu.user", "cpu.system")},
+    Scope.CONTAINER: {"cpu.percent": ("cpu.user", "cpu.system")},
+}
+# How many steps of a stored number make one; what counts in whole numbers is not here.
+STEPS: dict[Unit, int] = {
+    Unit.SECONDS: 1_000_000,
+    Unit.PERCENT: 100,
+    Unit.CORES: 1000,
+    Unit.CELSIUS: 1000,
+    Unit.WATTS: 1000,
+    Unit.JOULES: 1000,
+}
+MEAN_COUNTS = frozenset({"load.1", "load.5", "load.15"})
 
 
 def find_metric(key: str) -> Metric:
@@ -159,6 +174,20 @@ def metrics_of(scope: Scope) -> tuple[Metric, ...]:
     return tuple(metric for metric in CATALOGUE if scope in metric.scopes)
 
 
+def columns(scope: Scope) -> tuple[str, ...]:
+    """The keys that are stored of a scope, in the order of the catalogue."""
+    derived = DERIVED.get(scope, {})
+    return tuple(metric.key for metric in metrics_of(scope) if metric.key not in derived)
+
+
+def steps(key: str) -> int:
+    """The resolution of a stored number: how many of its smallest steps make one."""
+    return 100 if key in MEAN_COUNTS else STEPS.get(find_metric(key).unit, 1)
+
+
 def nearest(key: str) -> str | None:
     """The key most like this one, or None."""
     return nearest_name(key, BY_KEY)
+
+
+JOB_COLUMNS = columns(Scope.JOB)

@@ -101,6 +101,14 @@ class Usage:
 
 
 @record
+class Sample:
+    """What was read of a job at a moment: counters as they stood, in the order of `JOB_COLUMNS`; absent is None."""
+
+    elapsed: float
+    values: tuple[float | int | None, ...]
+
+
+@record
 class Monitor:
     """What watching the job cost."""
 
