@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of docs/: the verbs, the settings, the cases of the self-test.
+"""Writes the generated parts of docs/: the verbs, the settings, the metrics, the cases of the self-test.
 
 `.venv/bin/python tools/docs.py` writes them; with `--check` it only says which are stale, and exits with 1.
 """
@@ -13,15 +13,17 @@ import click
 
 from jobtop.cli.main import VERBS, jobtop
 from jobtop.core.config import SETTINGS, Setting
+from jobtop.core.metrics import Metric, Scope, metrics_of
 from jobtop.core.truth.cases import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "store", "tui", "cli")
+TITLES = {Scope.JOB: "A job", Scope.CONTAINER: "A container", Scope.HOST: "The host", Scope.GPU: "A GPU"}
 PART = r"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
 
 
 def main() -> int:
-    parts = (("verbs", verbs), ("configuration", settings), ("accuracy", cases))
+    parts = (("verbs", verbs), ("configuration", settings), ("metrics", metrics), ("accuracy", cases))
     stale = []
     for page, make in parts:
         path = ROOT / "docs" / f"{page}.md"
@@ -124,6 +126,29 @@ def default(setting: Setting) -> str:
 
 def mark(setting: Setting, sources: str) -> str:
     return "" if f'"{setting.key}"' in sources else " – **not used yet**"
+
+
+def metrics() -> Iterator[str]:
+    """The catalogue, a table for each thing that has numbers; a fold says something of a job only."""
+    for scope, title in TITLES.items():
+        rows = metrics_of(scope)
+        yield f"## {title}"
+        yield ""
+        if scope is Scope.CONTAINER and rows == metrics_of(Scope.JOB):
+            yield "The same keys as a job has, from the container's cgroup."
+        elif scope in (Scope.JOB, Scope.CONTAINER):
+            yield "| key | what it is | unit | kind | fold |"
+            yield "|---|---|---|---|---|"
+            yield from (f"{metric_cells(row)} {row.fold} |" for row in rows)
+        else:
+            yield "| key | what it is | unit | kind |"
+            yield "|---|---|---|---|"
+            yield from map(metric_cells, rows)
+        yield ""
+
+
+def metric_cells(metric: Metric) -> str:
+    return f"| `{metric.key}` | {cell(metric.title)} | {metric.unit} | {metric.kind} |"
 
 
 def cases() -> Iterator[str]:

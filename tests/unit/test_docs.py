@@ -14,6 +14,7 @@ import pytest
 from jobtop.cli.main import VERBS
 from jobtop.cli.main import jobtop as face
 from jobtop.core.errors import ExitCode
+from jobtop.core.metrics import CATALOGUE, Scope, metrics_of
 from jobtop.core.model import Job, Status
 from support import ROOMS, ROOT, Jobtop
 
@@ -179,6 +180,12 @@ def test_every_key_of_a_job_is_explained_and_no_other() -> None:
     page = text_of(ROOT / "docs/history.md").partition("### A job")[2].partition("## Where it is kept")[0]
     explained = set(re.findall(r"(?m)^\| `([^`]+)` \|", page))
     assert explained == keys
+
+
+def test_every_metric_is_listed_and_every_kind_and_fold_explained() -> None:
+    folds = {str(metric.fold) for metric in metrics_of(Scope.JOB)}
+    words = {str(metric.kind) for metric in CATALOGUE} | folds
+    assert first_cells(ROOT / "docs/metrics.md") == {metric.key for metric in CATALOGUE} | words
 
 
 def test_every_status_is_explained() -> None:
