@@ -17,6 +17,7 @@ VERBS = {
     "history": ("jobtop.cli.history:history", "List past and present jobs, the newest first."),
     "show": ("jobtop.cli.show:show", "Show one job: how it went, why it ended, what it used."),
     "logs": ("jobtop.cli.logs:logs", "Print the output a job wrote."),
+    "stats": ("jobtop.cli.stats:stats", "Add jobs up: how they ended, what they used, by group."),
     "wait": ("jobtop.cli.control:wait", "Wait until jobs have ended; 1 if one did not succeed."),
     "stop": ("jobtop.cli.control:stop", "Stop jobs: TERM, their grace, then KILL."),
     "kill": ("jobtop.cli.control:kill", "Kill jobs at once."),
@@ -28,7 +29,7 @@ VERBS = {
     "config": ("jobtop.cli.config:config", "Print every setting and where its value came from."),
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
-ALIASES = {"job-history": "history", "job-details": "show"}
+ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats"}
 
 
 class Verbs(click.Group):

@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from jobtop.core.analysis.statistics import Figures
+
     Change = Callable[[Job], tuple[Job, "Iterable[Event]"]]
 
 PLAIN = (
@@ -40,6 +42,8 @@ SORT_KEYS = {
     "status": "status",
     "exit": "exit_code",
 }
+GROUPINGS = ("tool", "name", "host")
+TAG = "tag:"
 SHORTEST_PREFIX = 4
 
 
@@ -125,6 +129,20 @@ class Jobs:
         with self.database.reading() as connection:
             return [_job(row) for row in connection.execute(sql, values).fetchall()]
 
+    def figures(self, since: float | None, by: str) -> list[Figures]:
+        """What statistics need of every job begun since, labelled by one of the groupings: a few columns of each."""
+        where, values = _where(Query(since=since))
+        column = "tags" if by.startswith(TAG) else by
+        sql = f"SELECT {column}, status, duration_seconds, cpu_total_seconds, memory_peak_bytes FROM jobs {where}"
+        with self.database.reading() as connection:
+            cursor = connection.cursor()
+            cursor.row_factory = None
+            rows = cursor.execute(sql, values).fetchall()
+        if column == "tags":
+            labels = {tags: json.loads(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
+            return [(labels[tags], *numbers) for tags, *numbers in rows]
+        return rows
+
     def ids(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this beginning, and their names: what a shell can complete to."""
         if not prefix.isascii():
@@ -174,6 +192,14 @@ def sort_key(word: str) -> str:
     if word not in SORT_KEYS:
         hint = did_you_mean(word, SORT_KEYS)
         raise BadValue(f'--sort: "{printable(word)}" is no key{hint}; there are {", ".join(SORT_KEYS)}')
+    return word
+
+
+def grouping(word: str) -> str:
+    """One of the ways jobs can be put into groups."""
+    if word not in GROUPINGS and (not word.startswith(TAG) or word == TAG):
+        hint = did_you_mean(word, GROUPINGS)
+        raise BadValue(f'--by: "{printable(word)}" is no grouping{hint}; there are {", ".join(GROUPINGS)}, {TAG}KEY')
     return word
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from jobtop.cli.main import VERBS
 from jobtop.cli.main import jobtop as face
+from jobtop.core.analysis.statistics import statistics
 from jobtop.core.errors import ExitCode
 from jobtop.core.metrics import CATALOGUE, Scope, metrics_of
 from jobtop.core.model import Job, Status
@@ -47,6 +48,7 @@ def simple_commands(line: str) -> Iterator[list[str]]:
     line = re.sub(r"\$\{\w+\}|\$\w+", "1", line)
     words: list[str] = []
     lexer = shlex.shlex(line.replace('"$(', "$(").replace(')"', ")"), posix=True, punctuation_chars=True)
+    lexer.wordchars += ":"
     for word in lexer:
         if set(word) <= OPERATORS:
             yield words
@@ -180,6 +182,10 @@ def test_every_key_of_a_job_is_explained_and_no_other() -> None:
     page = text_of(ROOT / "docs/history.md").partition("### A job")[2].partition("## Where it is kept")[0]
     explained = set(re.findall(r"(?m)^\| `([^`]+)` \|", page))
     assert explained == keys
+
+
+def test_every_key_of_the_statistics_is_explained_and_no_other() -> None:
+    assert first_cells(ROOT / "docs/stats.md") == set(statistics([]).to_json("tool", None))
 
 
 def test_every_metric_is_listed_and_every_kind_and_fold_explained() -> None:

@@ -138,7 +138,7 @@ def test_the_shim_imports_nothing_but_the_standard_library() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--version",), ("--help",), ("history",), ("run", "--", "true"), ("doctor",)],
+    [("--version",), ("--help",), ("history",), ("stats",), ("run", "--", "true"), ("doctor",)],
     ids=" ".join,
 )
 def test_a_headless_verb_imports_no_heavy_library(jobtop: Jobtop, arguments: tuple[str, ...]) -> None:
