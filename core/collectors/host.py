@@ -24,6 +24,7 @@ from jobtop.core.collectors.host_files import (
 )
 from jobtop.core.collectors.kept import KeptFile
 from jobtop.core.collectors.pressure import PressureCollector
+from jobtop.core.derive import rate
 from jobtop.core.metrics import BY_KEY, Kind, Scope, metrics_of
 from jobtop.core.record import fresh, record
 
@@ -127,15 +128,10 @@ def core_load(before: CoreTimes, after: CoreTimes) -> CpuLoad:
 
 def rates(before: Counters, after: Counters, seconds: float) -> Counters:
     """Gauges as they are, counters per second; absent if a counter fell or one of its ends is not known."""
-    derived: Counters = {}
-    for key, value in after.items():
-        if value is None or BY_KEY[key].kind is Kind.GAUGE:
-            derived[key] = value
-        elif (earlier := before.get(key)) is not None and value >= earlier and seconds > 0:
-            derived[key] = (value - earlier) / seconds
-        else:
-            derived[key] = None
-    return derived
+    return {
+        key: value if BY_KEY[key].kind is Kind.GAUGE else rate(before.get(key), value, seconds)
+        for key, value in after.items()
+    }
 
 
 class HostCollector:
