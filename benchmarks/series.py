@@ -1,4 +1,4 @@
-"""The series that storage is measured with: 24 metrics of a busy GPU job, one sample a second, the same for one seed."""
+"""The series that storage is measured with: 24 metrics of a busy GPU job, one sample a second, seeded."""
 
 import random
 from collections.abc import Iterator

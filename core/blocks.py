@@ -21,6 +21,7 @@ from jobtop.core.record import record
 
 Number = float | int
 Values = Sequence[Number | None]
+Packed = tuple[int, bytes, int, int, int]  # kind, bytes, first, smallest difference, divisor
 
 VERSION = 1
 LEVEL = 6
@@ -36,7 +37,10 @@ INT64 = 2**63
 
 @record
 class Block:
-    """What a block holds: ids and moments of its samples, and the values of each column; one not in here was absent."""
+    """Moments of samples, their values by key, and their ids unless only some keys were wanted.
+
+    A key that is not among the columns was absent throughout.
+    """
 
     ids: list[int]
     elapsed: list[float]
@@ -55,10 +59,11 @@ def encode(keys: Sequence[str], samples: Sequence[Sample], ids: Sequence[int]) -
     moments = [sample.elapsed for sample in samples]
     columns = zip(*(sample.values for sample in samples), strict=True)
     for key, values in ((ELAPSED, moments), (ID, ids), *zip(keys, columns, strict=bool(samples))):
-        if values.count(None) < len(values):
-            row, part = _packed_column(key, values)
-            table.append(row)
-            parts.append(part)
+        if not values or (values[0] is None and values.count(None) == len(values)):
+            continue
+        row, part = _packed_column(key, values)
+        table.append(row)
+        parts.append(part)
     body = COUNTS.pack(len(samples), len(table)) + b"".join(table) + b"".join(parts)
     packed = zlib.compress(body, LEVEL)
     return HEAD.pack(VERSION, zlib.crc32(packed, VERSION)) + packed
@@ -70,7 +75,7 @@ def decode(data: bytes, wanted: Collection[str] | None = None) -> Block:
     count, number = COUNTS.unpack_from(body)
     begin = COUNTS.size
     position = begin + number * COLUMN.size
-    wanted_ids = None if wanted is None else {SHORT_IDS.get(key) for key in (ELAPSED, ID, *wanted)}
+    wanted_ids = None if wanted is None else {SHORT_IDS.get(key) for key in (ELAPSED, *wanted)}
     columns: dict[str, list[Number | None]] = {}
     for column, kind, places, size, first, low, divisor in COLUMN.iter_unpack(body[begin:position]):
         end = position + size
@@ -96,38 +101,48 @@ def _checked(data: bytes) -> bytes:
 
 def _packed_column(key: str, values: Values) -> tuple[bytes, bytes]:
     """A column's row in the table, and its bytes."""
-    kind, gaps = 0, b""
-    if None in values:
-        kind, gaps = GAPS, _bitmap(values)
-    present = [value for value in values if value is not None] if gaps else values
     factor = _steps(key)
-    first = low = 0
-    divisor = 1
     try:
-        numbers = _whole(present, factor)  # type: ignore[arg-type]
-        kind, part, first, low, divisor = _packed_differences(kind, numbers)
-    except (OverflowError, ValueError, struct.error):  # infinite, no number, or beyond 64 bits
-        kind, part = kind | FLOATS, struct.pack(f"<{len(present)}d", *present)
-    part = gaps + part
+        kind, part, first, low, divisor = _packed_numbers(values if factor == 1 else _whole(values, factor))
+    except (TypeError, ValueError, OverflowError, struct.error):
+        kind, part, first, low, divisor = _packed_odd(values, factor)
     return COLUMN.pack(SHORT_IDS[key], kind, len(str(factor)) - 1, len(part), first, low, divisor), part
 
 
-def _packed_differences(kind: int, numbers: Sequence[int]) -> tuple[int, bytes, int, int, int]:
-    """Kind, bytes, first number, smallest difference, divisor."""
+def _packed_odd(values: Values, factor: int) -> Packed:
+    """A column with gaps, with fractions where whole numbers are usual, or beyond 64 bits, which stays as doubles."""
+    present = [value for value in values if value is not None]
+    kind, gaps = (GAPS, _bitmap(values)) if len(present) < len(values) else (0, b"")
+    try:
+        form, part, first, low, divisor = _packed_numbers(_whole(present, factor))
+    except (ValueError, OverflowError, struct.error):
+        form, part, first, low, divisor = FLOATS, struct.pack(f"<{len(present)}d", *present), 0, 0, 1
+    return kind | form, gaps + part, first, low, divisor
+
+
+def _packed_numbers(numbers: Values) -> Packed:
+    """Whole numbers as their differences; TypeError if one is absent or not whole, others if one is too large."""
     first = numbers[0]
-    differences = list(map(sub, numbers[1:], numbers))
-    low, high = (min(differences), max(differences)) if differences else (0, 0)
-    if low == high and -INT64 <= low < INT64:
-        return kind, b"", first, low, 1
-    if low < -INT64 or high - low >= INT64:
-        return kind | PLAIN, struct.pack(f"<{len(numbers)}q", *numbers), 0, 0, 1
+    if type(first) is not int or not -INT64 <= first < INT64:
+        raise TypeError
+    # Most columns do not change for long.
+    if first == numbers[-1] and numbers.count(first) == len(numbers):
+        return 0, b"", first, 0, 1
+    differences: list[int] = list(map(sub, numbers[1:], numbers))
+    low, high = min(differences), max(differences)
+    if type(low) is not int or type(high) is not int:
+        raise TypeError
+    if low < -INT64 or low >= INT64 or high - low >= INT64:
+        return PLAIN, struct.pack(f"<{len(numbers)}q", *numbers), 0, 0, 1
+    if low == high:
+        return 0, b"", first, low, 1
     if low:
         differences = [difference - low for difference in differences]
     divisor = math.gcd(*differences)
     if divisor > 1:
         differences = [difference // divisor for difference in differences]
     width = (((high - low) // divisor).bit_length() + 7) // 8
-    return kind | width, _planes(differences, width), first, low, divisor
+    return width, _planes(differences, width), first, low, divisor
 
 
 def _unpacked_column(
@@ -185,15 +200,9 @@ def _room(width: int) -> tuple[int, str]:
     return (2, "H") if width == 2 else (4, "I") if width <= 4 else (8, "Q")
 
 
-def _whole(values: Sequence[Number], factor: int) -> Sequence[int]:
-    """Values as whole steps; OverflowError if one does not fit into 64 bits."""
-    if factor == 1 and set(map(type, values)) == {int}:
-        numbers: Sequence[int] = values  # type: ignore[assignment]
-    else:
-        numbers = [round(value * factor) for value in values]
-    if not (-INT64 <= min(numbers) and max(numbers) < INT64):
-        raise OverflowError
-    return numbers
+def _whole(values: Values, factor: int) -> list[int]:
+    """Values as whole steps; TypeError if one is absent, others if one is not finite."""
+    return [round(value * factor) for value in values]  # type: ignore[operator]
 
 
 def _bitmap(values: Values) -> bytes:

@@ -1,5 +1,8 @@
 """From two samples to what a person reads: counters become rates. Live and replay use the same function."""
 
+from collections.abc import Sequence
+from operator import add, sub
+
 from jobtop.core.metrics import BY_KEY, DERIVED, JOB_COLUMNS, Kind, Scope
 from jobtop.core.model import Sample
 from jobtop.core.record import record
@@ -40,3 +43,28 @@ def percent(rates: list[Number | None]) -> float | None:
     """The sum of CPU seconds a second, in percent of one core; None if one is not known."""
     known = [value for value in rates if value is not None]
     return 100 * sum(known) if len(known) == len(rates) else None
+
+
+def percents(times: Sequence[float], counters: Sequence[Sequence[Number | None]]) -> list[Number | None]:
+    """What `derive` gives for each sample of a series, from counters of CPU time: a day of seconds in some 20 ms."""
+    if not times:
+        return []
+    try:
+        seconds = list(map(sub, times[1:], times))
+        grown = [list(map(sub, values[1:], values)) for values in counters]
+    except TypeError:  # a value is absent
+        return _percents_one_by_one(times, counters)
+    if any(min(part, default=0) < 0 for part in grown) or min(seconds, default=1) <= 0:
+        return _percents_one_by_one(times, counters)
+    total = grown[0]
+    for part in grown[1:]:
+        total = list(map(add, total, part))
+    return [None, *(100 * cpu / wall for cpu, wall in zip(total, seconds, strict=True))]
+
+
+def _percents_one_by_one(times: Sequence[float], counters: Sequence[Sequence[Number | None]]) -> list[Number | None]:
+    values: list[Number | None] = [None]
+    for position in range(1, len(times)):
+        seconds = times[position] - times[position - 1]
+        values.append(percent([rate(part[position - 1], part[position], seconds) for part in counters]))
+    return values

@@ -1,0 +1,159 @@
+"""`kill -9` of whoever writes samples: the file stays sound, no sample is torn or there twice, followers miss none."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Sample
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.series import SeriesStore
+from records import HERE, running_job
+from support import wait_for
+
+JOBS = 5
+# Every value of sample N is N, or absent by a rule, so that a torn one shows; what was committed is said on stdout.
+WRITER = """
+import os, random, sys
+from pathlib import Path
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Sample
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import open_to_write
+from jobtop.store.series import SeriesStore
+root, host, jobs = Path(sys.argv[1]), sys.argv[2], [int(job) for job in sys.argv[3].split(",")]
+store = SeriesStore(open_to_write(StatePaths(root, host)))
+news = store.follow(jobs[0])
+number = int(news.samples[-1].elapsed) + 1 if news.samples else 0
+while True:
+    values = tuple(None if (number + place) % 7 == 0 else number for place in range(len(JOB_COLUMNS)))
+    store.append([(job, Sample(float(number), values)) for job in jobs])
+    os.write(1, b"%d\\n" % number)
+    store.seal_due(random.choice((None, 1, 2)))
+    if random.random() < 0.05:
+        store.seal(random.choice(jobs))
+    if random.random() < 0.5:
+        store.trim(random.choice((20, 500)))
+    number += 1
+"""
+
+
+def expected_sample(number: int) -> Sample:
+    values = tuple(None if (number + place) % 7 == 0 else number for place in range(len(JOB_COLUMNS)))
+    return Sample(float(number), values)
+
+
+@contextmanager
+def writer(root: Path, jobs: list[int], said: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that writes as fast as it can, and says in a file which samples it has committed."""
+    command = [sys.executable, "-c", WRITER, str(root), HERE, ",".join(map(str, jobs))]
+    with said.open("ab") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+
+
+def new_jobs(root: Path) -> list[int]:
+    database = open_to_write(StatePaths(root, HERE))
+    jobs = [Jobs(database).insert(running_job()).seq for _ in range(JOBS)]
+    database.close()
+    return [job for job in jobs if job is not None]
+
+
+def last_said(said: Path) -> int:
+    """The last sample a writer called committed; a line may be cut off by the kill."""
+    lines = said.read_bytes().rpartition(b"\n")[0].split()
+    return int(lines[-1]) if lines else -1
+
+
+def wait_until_more_than(number: int, said: Path) -> None:
+    wait_for(lambda: last_said(said) > number, 30)
+
+
+def check_sound(database: Database) -> None:
+    with database.reading() as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        doubles = connection.execute("SELECT job_seq, last_id FROM blocks GROUP BY 1, 2 HAVING count(*) > 1").fetchall()
+    assert doubles == []
+
+
+def check_whole(database: Database, jobs: list[int], committed: int) -> None:
+    """Each job has every sample up to the last committed, or the one after it, once and as it was."""
+    store = SeriesStore(database)
+    for job in jobs:
+        kept = store.follow(job)
+        assert kept.damaged == 0
+        assert len(kept.samples) in (committed + 1, committed + 2)
+        assert kept.samples == [expected_sample(number) for number in range(len(kept.samples))]
+        assert store.series(job, ["mem.used"]).times == [sample.elapsed for sample in kept.samples]
+
+
+@pytest.mark.parametrize("rounds", [6, pytest.param(200, marks=pytest.mark.soak)])
+def test_a_writer_killed_at_any_moment_leaves_every_sample_whole_and_once(tmp_path: Path, rounds: int) -> None:
+    root, said = tmp_path / "state", tmp_path / "said"
+    jobs = new_jobs(root)
+    said.touch()
+    for number in range(rounds):
+        before = last_said(said)
+        if before > 5000:
+            jobs = new_jobs(root)
+            said.write_bytes(b"")
+            before = -1
+        with writer(root, jobs, said) as process:
+            wait_until_more_than(before, said)
+            time.sleep(random.uniform(0, 0.4))
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL, f"round {number}"
+        database = open_to_write(StatePaths(root, HERE))
+        try:
+            assert database.notice is None
+            check_sound(database)
+            check_whole(database, jobs, last_said(said))
+        finally:
+            database.close()
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(40, marks=pytest.mark.soak)])
+def test_a_follower_across_seals_and_killed_writers_has_no_gap_and_nothing_twice(tmp_path: Path, kills: int) -> None:
+    root, said = tmp_path / "state", tmp_path / "said"
+    jobs = new_jobs(root)
+    said.touch()
+    database = open_to_read(StatePaths(root, HERE).store)
+    store, cursors = SeriesStore(database), dict.fromkeys(jobs, 0)
+    seen: dict[int, list[float]] = {job: [] for job in jobs}
+
+    def look() -> None:
+        job = random.choice(jobs)
+        news = store.follow(job, cursors[job])
+        cursors[job] = news.cursor
+        assert news.damaged == 0
+        seen[job] += [sample.elapsed for sample in news.samples]
+
+    for _ in range(kills):
+        before = last_said(said)
+        with writer(root, jobs, said) as process:
+            wait_until_more_than(before, said)
+            end = time.monotonic() + random.uniform(0.3, 0.8)
+            while time.monotonic() < end:
+                look()
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+    while any(store.follow(job, cursors[job]).samples for job in jobs):
+        look()
+    database.close()
+    for job in jobs:
+        assert len(seen[job]) >= last_said(said) + 1 > 240
+        assert seen[job] == [float(number) for number in range(len(seen[job]))]
