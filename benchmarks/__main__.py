@@ -21,6 +21,7 @@ from benchmarks.output import measure_output
 from benchmarks.report import MeasurementError, Result, document, table
 from benchmarks.start import measure_run, measure_version
 from benchmarks.stopwatch import adopt_orphans
+from benchmarks.storage import measure_storage
 
 Measure = Callable[[Installation, Path, int], Iterator[Result]]
 # Each with its rounds: the short ones vary most.
@@ -29,6 +30,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "version": (measure_version, 31),
     "memory": (measure_memory, 3),
     "output": (measure_output, 3),
+    "storage": (measure_storage, 11),
 }
 BREAKDOWN_ROUNDS = 11
 

@@ -1,5 +1,6 @@
 """The series that storage is measured with: 24 metrics of a busy GPU job, one sample a second, seeded."""
 
+import json
 import random
 from collections.abc import Iterator
 
@@ -38,6 +39,11 @@ def rows(count: int, seed: int = 0) -> Iterator[tuple[float, dict[str, float | i
         if number:
             row = {key: value + row[key] if key in COUNTERS else value for key, value in _step(row, chance).items()}
         yield number + round(chance.uniform(0, 0.002), 3), row
+
+
+def json_line(elapsed: float, row: dict[str, float | int]) -> str:
+    """A sample as a line of JSON, to the microsecond."""
+    return json.dumps({"elapsed": elapsed} | {key: round(value, 6) for key, value in row.items()}) + "\n"
 
 
 def _step(row: dict[str, float | int], chance: random.Random) -> dict[str, float | int]:

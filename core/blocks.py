@@ -53,18 +53,20 @@ class Block:
         return [Sample(elapsed, values) for elapsed, values in zip(self.elapsed, rows, strict=True)]
 
 
-def encode(keys: Sequence[str], samples: Sequence[Sample], ids: Sequence[int]) -> bytes:
-    """The block of these samples; seconds are kept to the microsecond, moments to the millisecond."""
+def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], rows: Sequence[Values]) -> bytes:
+    """The block of samples, given as their ids, moments and values in the order of the keys.
+
+    Not as `Sample`: a writer keeps thousands, and the garbage collector leaves alone what is only numbers.
+    """
     table, parts = [], []
-    moments = [sample.elapsed for sample in samples]
-    columns = zip(*(sample.values for sample in samples), strict=True)
-    for key, values in ((ELAPSED, moments), (ID, ids), *zip(keys, columns, strict=bool(samples))):
+    columns = zip(*rows, strict=True)
+    for key, values in ((ELAPSED, moments), (ID, ids), *zip(keys, columns, strict=bool(rows))):
         if not values or (values[0] is None and values.count(None) == len(values)):
             continue
         row, part = _packed_column(key, values)
         table.append(row)
         parts.append(part)
-    body = COUNTS.pack(len(samples), len(table)) + b"".join(table) + b"".join(parts)
+    body = COUNTS.pack(len(rows), len(table)) + b"".join(table) + b"".join(parts)
     packed = zlib.compress(body, LEVEL)
     return HEAD.pack(VERSION, zlib.crc32(packed, VERSION)) + packed
 

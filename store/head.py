@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Values = tuple[float | int | None, ...]
     Owned = tuple[int, Sample]
+    Identified = tuple[int, int, Sample]
 
 
 def column(key: str) -> str:
@@ -43,19 +44,17 @@ def last_id(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def insert(connection: sqlite3.Connection, rows: Sequence[Owned]) -> list[tuple[int, int, Sample]]:
-    """Append rows (job, sample); each again behind its id. Those of a job keep their order."""
-    inserted: list[tuple[int, int, Sample]] = []
+def insert(connection: sqlite3.Connection, rows: Sequence[Owned]) -> list[Identified]:
+    """Append samples of jobs; each again behind its id. Those of a job keep their order."""
+    inserted: list[Identified] = []
     for wave in _waves(rows):
         for present, group in _grouped(wave).items():
             names = ["job_seq", "elapsed", *(column(JOB_COLUMNS[position]) for position in present)]
-            connection.executemany(
-                f"INSERT INTO head ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
-                [values for values, _ in group],
-            )
+            sql = f"INSERT INTO head ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+            connection.executemany(sql, group.bound)
             # Ids follow one another within a transaction: nobody else writes.
             end = connection.execute("SELECT last_insert_rowid()").fetchone()[0] + 1
-            inserted += [(end - len(group) + place, *row) for place, (_, row) in enumerate(group)]
+            inserted += zip(range(end - len(group.bound), end), group.jobs, group.samples, strict=True)
     return inserted
 
 
@@ -87,8 +86,11 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
     return {row[1] for row in connection.execute("PRAGMA table_info(head)")}
 
 
-def _waves(rows: Sequence[Owned]) -> Iterator[list[Owned]]:
+def _waves(rows: Sequence[Owned]) -> Iterator[Sequence[Owned]]:
     """The rows cut so that no job is in a part twice: within a part the order is free."""
+    if len({job for job, _ in rows}) == len(rows):
+        yield rows
+        return
     wave: list[Owned] = []
     jobs: set[int] = set()
     for row in rows:
@@ -97,31 +99,44 @@ def _waves(rows: Sequence[Owned]) -> Iterator[list[Owned]]:
             wave, jobs = [], set()
         wave.append(row)
         jobs.add(row[0])
-    if wave:
-        yield wave
+    yield wave
 
 
-def _grouped(rows: Sequence[Owned]) -> dict[tuple[int, ...], list[tuple[Values, Owned]]]:
-    """Rows by the positions of the values they have, each ready to be bound.
+class Group:
+    """Rows that have values at the same positions: what is bound for each, and whose sample it is."""
 
-    Only those are bound: sqlite3 takes ten times as long for a None as for a number (it asks for an adapter).
+    __slots__ = ("bound", "jobs", "pick", "pick_rest", "rest", "samples")
+
+    def __init__(self, present: tuple[int, ...]) -> None:
+        absent = [position for position in range(len(JOB_COLUMNS)) if position not in present]
+        self.pick, self.pick_rest = _picker(present), _picker(absent)
+        self.rest = (None,) * len(absent)
+        self.bound: list[Values] = []
+        self.jobs: list[int] = []
+        self.samples: list[Sample] = []
+
+
+def _grouped(rows: Sequence[Owned]) -> dict[tuple[int, ...], Group]:
+    """Rows by the positions at which they have values.
+
+    Only those are bound: for a None sqlite3 looks for an adapter, which takes ten times as long as binding a number.
     """
-    groups: dict[tuple[int, ...], list[tuple[Values, Owned]]] = {}
-    present: tuple[int, ...] = ()
-    pick = _picker(present)
-    for row in rows:
-        job_seq, sample = row
+    groups: dict[tuple[int, ...], Group] = {}
+    group: Group | None = None
+    for job_seq, sample in rows:
         values = sample.values
-        picked = pick(values)
-        if None in picked or len(values) - values.count(None) != len(present):
+        if group is None or group.pick_rest(values) != group.rest:
             present = tuple(position for position, value in enumerate(values) if value is not None)
-            pick = _picker(present)
-            picked = pick(values)
-        groups.setdefault(present, []).append(((job_seq, sample.elapsed, *picked), row))
+            group = groups.get(present)
+            if group is None:
+                group = groups[present] = Group(present)
+        group.bound.append((job_seq, sample.elapsed, *group.pick(values)))
+        group.jobs.append(job_seq)
+        group.samples.append(sample)
     return groups
 
 
-def _picker(positions: tuple[int, ...]) -> Callable[[Values], Values]:
+def _picker(positions: Sequence[int]) -> Callable[[Values], Values]:
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda values: tuple(values[position] for position in positions)

@@ -1,21 +1,26 @@
 """A block gives back what was put in, to the resolution of each metric, and notices that it was changed."""
 
 import gzip
-import json
 import math
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 
-from benchmarks.series import KEYS, rows, samples
-from jobtop.core.blocks import HEAD, OWN_STEPS, SHORT_IDS, Block, decode, encode
+from benchmarks.series import KEYS, json_line, rows, samples
+from jobtop.core import blocks
+from jobtop.core.blocks import HEAD, OWN_STEPS, SHORT_IDS, Block, decode
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Scope, columns, steps
 from jobtop.core.model import Sample
 
 Number = float | int
 HUGE = (2**63 - 1, -(2**63), 0, 2**62, -(2**62), 1)
+
+
+def encode(keys: Sequence[str], kept: Sequence[Sample], ids: Sequence[int]) -> bytes:
+    return blocks.encode(keys, ids, [sample.elapsed for sample in kept], [sample.values for sample in kept])
 
 
 def resolved(key: str, value: Number | None) -> Number | None:
@@ -171,11 +176,11 @@ def test_a_block_cut_short_is_noticed(length: int) -> None:
 
 def test_a_sample_of_24_metrics_takes_26_bytes_and_half_of_gzipped_json_lines() -> None:
     kept = list(samples(1200))
-    blocks = [
+    sealed = [
         encode(JOB_COLUMNS, kept[start : start + 120], range(start, start + 120)) for start in range(0, 1200, 120)
     ]
-    lines = "".join(json.dumps({"elapsed": elapsed} | row) + "\n" for elapsed, row in rows(1200))
-    size = sum(map(len, blocks)) / len(kept)
+    lines = "".join(json_line(elapsed, row) for elapsed, row in rows(1200))
+    size = sum(map(len, sealed)) / len(kept)
     assert size <= 26
     assert size <= len(gzip.compress(lines.encode())) / len(kept) / 2
 
