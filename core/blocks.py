@@ -29,7 +29,7 @@ ELAPSED, ID = "elapsed", "id"
 OWN_STEPS = {ELAPSED: 1000, ID: 1}
 HEAD = struct.Struct("<BI")
 COUNTS = struct.Struct("<IH")
-COLUMN = struct.Struct("<HBBIqqQ")  # short id, kind, decimal places, bytes, first, smallest difference, divisor
+COLUMN = struct.Struct("<BBqqQ")  # kind, decimal places, first, smallest difference, divisor
 WIDTH = 0x0F
 PLAIN, FLOATS, GAPS = 0x10, 0x20, 0x40
 INT64 = 2**63
@@ -58,15 +58,18 @@ def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], ro
 
     Not as `Sample`: a writer keeps thousands, and the garbage collector leaves alone what is only numbers.
     """
-    table, parts = [], []
+    names, table, parts = [], [], []
     columns = zip(*rows, strict=True)
     for key, values in ((ELAPSED, moments), (ID, ids), *zip(keys, columns, strict=bool(rows))):
         if not values or (values[0] is None and values.count(None) == len(values)):
             continue
         row, part = _packed_column(key, values)
+        names.append(SHORT_IDS[key])
         table.append(row)
         parts.append(part)
-    body = COUNTS.pack(len(rows), len(table)) + b"".join(table) + b"".join(parts)
+    count = len(table)
+    index = struct.pack(f"<{count}H{count}I", *names, *map(len, parts))
+    body = b"".join((COUNTS.pack(len(rows), count), index, *table, *parts))
     packed = zlib.compress(body, LEVEL)
     return HEAD.pack(VERSION, zlib.crc32(packed, VERSION)) + packed
 
@@ -75,16 +78,19 @@ def decode(data: bytes, wanted: Collection[str] | None = None) -> Block:
     """The samples of a block, of all columns or of those wanted; BlockDamaged if a bit of it has changed."""
     body = _checked(data)
     count, number = COUNTS.unpack_from(body)
-    begin = COUNTS.size
-    position = begin + number * COLUMN.size
-    wanted_ids = None if wanted is None else {SHORT_IDS.get(key) for key in (ELAPSED, *wanted)}
+    index = struct.Struct(f"<{number}H{number}I")
+    numbers = index.unpack_from(body, COUNTS.size)
+    names, sizes = numbers[:number], numbers[number:]
+    table = COUNTS.size + index.size
+    begin = table + number * COLUMN.size
     columns: dict[str, list[Number | None]] = {}
-    for column, kind, places, size, first, low, divisor in COLUMN.iter_unpack(body[begin:position]):
-        end = position + size
-        key = KEYS.get(column)
-        if key is not None and (wanted_ids is None or column in wanted_ids):
-            columns[key] = _unpacked_column(body[position:end], count, kind, places, first, low, divisor)
-        position = end
+    for key in KEYS.values() if wanted is None else (ELAPSED, *wanted):
+        name = SHORT_IDS.get(key)
+        if name in names:
+            place = names.index(name)
+            start = begin + sum(sizes[:place])
+            row = COLUMN.unpack_from(body, table + place * COLUMN.size)
+            columns[key] = _unpacked_column(body[start : start + sizes[place]], count, *row)
     moments, ids = columns.pop(ELAPSED, []), columns.pop(ID, [])
     return Block(ids, moments, columns)  # type: ignore[arg-type]  # neither has gaps
 
@@ -108,7 +114,7 @@ def _packed_column(key: str, values: Values) -> tuple[bytes, bytes]:
         kind, part, first, low, divisor = _packed_numbers(values if factor == 1 else _whole(values, factor))
     except (TypeError, ValueError, OverflowError, struct.error):
         kind, part, first, low, divisor = _packed_odd(values, factor)
-    return COLUMN.pack(SHORT_IDS[key], kind, len(str(factor)) - 1, len(part), first, low, divisor), part
+    return COLUMN.pack(kind, len(str(factor)) - 1, first, low, divisor), part
 
 
 def _packed_odd(values: Values, factor: int) -> Packed:

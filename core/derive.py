@@ -59,7 +59,8 @@ def percents(times: Sequence[float], counters: Sequence[Sequence[Number | None]]
     total = grown[0]
     for part in grown[1:]:
         total = list(map(add, total, part))
-    return [None, *(100 * cpu / wall for cpu, wall in zip(total, seconds, strict=True))]
+    shares: list[Number | None] = [100 * cpu / wall for cpu, wall in zip(total, seconds, strict=True)]
+    return [None, *shares]
 
 
 def _percents_one_by_one(times: Sequence[float], counters: Sequence[Sequence[Number | None]]) -> list[Number | None]:
