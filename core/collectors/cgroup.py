@@ -142,8 +142,8 @@ def possible_directories(job_id: str, proc: str = "/proc/self") -> list[str]:
 
 def reading(evidence: Mapping[str, str]) -> Reading:
     """What the kept files say; a file that was not there leaves its numbers absent."""
-    stat, events = _pairs(evidence.get("cpu.stat", "")), _pairs(evidence.get("memory.events", ""))
-    control = _pairs(evidence.get("memory.oom_control", ""))
+    stat, events = pairs(evidence.get("cpu.stat", "")), pairs(evidence.get("memory.events", ""))
+    control = pairs(evidence.get("memory.oom_control", ""))
     user = stat["user_usec"] / 1e6 if "user_usec" in stat else None
     system = stat["system_usec"] / 1e6 if "system_usec" in stat else None
     if "usage_usec" in stat and user is not None and system is not None:
@@ -166,7 +166,7 @@ def ambient_oom_file(proc: str = "/proc/self") -> str | None:
 
 def oom_count(text: str) -> int | None:
     """The `oom_kill` line of memory.events, memory.oom_control or /proc/vmstat."""
-    return _pairs(text).get("oom_kill")
+    return pairs(text).get("oom_kill")
 
 
 def _make_in(tree: Hierarchy, name: str) -> tuple[str | None, str | None]:
@@ -246,7 +246,8 @@ def _exists(directory: str, name: str) -> bool:
     return os.path.exists(f"{directory}/{name}")
 
 
-def _pairs(text: str) -> dict[str, int]:
+def pairs(text: str) -> dict[str, int]:
+    """The lines `name number` of a file."""
     rows = (line.split() for line in text.splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 

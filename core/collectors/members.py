@@ -1,0 +1,121 @@
+"""What is remembered of the processes of one job: each living member as last read, and what the dead have left."""
+
+from __future__ import annotations
+
+import os
+
+TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Fields of /proc/PID/stat after the name.
+STATE, PPID, MINFLT, CMINFLT, MAJFLT, CMAJFLT, UTIME, STIME, CUTIME, CSTIME = 0, 1, 7, 8, 9, 10, 11, 12, 13, 14
+THREADS, START, VSIZE, RSS = 17, 19, 20, 21
+IO_FIELDS = (1, 3, 5, 7, 9, 11)  # rchar wchar syscr syscw read_bytes write_bytes
+LOST_SECONDS, LOST_SHARE = 0.05, 0.1  # less is the rounding of c-times to ticks
+DRIFT = 0.02  # of the resident memory, and PSS is read again
+
+
+def pid_clock(pid: int) -> int:
+    """The id of the clock that counts the CPU time of a process (CPUCLOCK_SCHED of a thread group)."""
+    return (~pid << 3) | 2
+
+
+class Member:
+    """One process of a job as it was last read."""
+
+    __slots__ = tuple(
+        "clock cpu_ns faults fds io moved parent pid pss pss_rss rss slow start threads times vms".split()
+    )
+
+    def __init__(self, pid: int, start: int, parent: int = 0) -> None:
+        self.pid, self.start, self.parent, self.clock = pid, start, parent, pid_clock(pid)
+        self.fds: dict[str, int] = {}
+        self.cpu_ns: int | None = None
+        self.times = (0.0, 0.0, 0.0, 0.0)  # user, system, and those of reaped children
+        self.faults = (0, 0)
+        self.rss = self.vms = 0
+        self.threads = 1  # none is a zombie
+        self.io: tuple[int, ...] | None = None
+        self.slow: tuple[int | None, ...] | None = None  # swap, voluntary and involuntary switches, descriptors
+        self.moved = True  # has run since `slow` was read
+        self.pss: int | None = None
+        self.pss_rss = 0  # what `rss` was when `pss` was read
+
+    def take(self, fields: list[bytes]) -> None:
+        """What `stat` says."""
+        self.parent = int(fields[PPID])
+        self.times = (
+            int(fields[UTIME]) * TICK_SECONDS,
+            int(fields[STIME]) * TICK_SECONDS,
+            int(fields[CUTIME]) * TICK_SECONDS,
+            int(fields[CSTIME]) * TICK_SECONDS,
+        )
+        self.faults = (int(fields[MINFLT]) + int(fields[CMINFLT]), int(fields[MAJFLT]) + int(fields[CMAJFLT]))
+        self.threads, self.vms = int(fields[THREADS]), int(fields[VSIZE])
+        if fields[STATE] == b"Z" and self.threads == 1:  # a leader may be dead and its threads at work
+            self.threads = 0
+        self.rss = int(fields[RSS]) * PAGE_BYTES
+
+    def cpu(self) -> tuple[float, float]:
+        """User and system seconds, its reaped children's with it; the clock is split as the ticks are."""
+        user, system, reaped_user, reaped_system = self.times
+        own = (self.cpu_ns or 0) / 1e9
+        share = user / (user + system) if user + system > 0 else 1.0
+        return own * share + reaped_user, own * (1 - share) + reaped_system
+
+
+class Tree:
+    """The living members of one job, parents before children, and what its dead have left."""
+
+    def __init__(self, shim_pid: int, shim_start: int = 0) -> None:
+        self.shim = Member(shim_pid, shim_start)
+        self.members: dict[int, Member] = {}
+        self.gone = False  # the shim
+        self.read_at = 0.0
+        self.reaped = (0.0, 0.0, 0, 0)  # by the shim: user, system, minor and major faults
+        self.lost = (0.0, 0.0)  # seconds of those nobody waited for
+        self.io_left: tuple[int, ...] | None = None
+        self.switches_left = (0, 0)
+        self.owed = (0.0, 0.0)  # seconds of those who vanished since the last settlement …
+        self.risen = 0.0  # … and by how much the c-times of the others have grown
+        self.changed = True  # members came or went since the last close look
+        self.sweeps_since_look = 1 << 30
+
+    def account_for(self, member: Member, parent_lives: bool) -> None:
+        """Keep what is nowhere to be read once a member is gone; a living parent's `io` has that of its children."""
+        self.changed = True
+        user, system = member.cpu()
+        self.owed = (self.owed[0] + user, self.owed[1] + system)
+        if member.io is not None and not parent_lives:
+            left = self.io_left or (0,) * len(member.io)
+            self.io_left = tuple(a + b for a, b in zip(left, member.io, strict=True))
+        if member.slow is not None:
+            _, voluntary, involuntary, _ = member.slow
+            left_voluntary, left_involuntary = self.switches_left
+            self.switches_left = (left_voluntary + (voluntary or 0), left_involuntary + (involuntary or 0))
+
+    def settle(self) -> None:
+        """What the vanished had used and no parent's c-times have got (SIGCHLD ignored) is kept from their samples."""
+        owed = sum(self.owed)
+        lost = owed - self.risen
+        if lost > max(LOST_SECONDS, LOST_SHARE * owed):
+            self.lost = (self.lost[0] + lost * self.owed[0] / owed, self.lost[1] + lost * self.owed[1] / owed)
+        self.owed, self.risen = (0.0, 0.0), 0.0
+
+    def order(self) -> None:
+        """Parents before children again, after a pid went to another process."""
+        rest, ordered = dict(self.members), {}
+        while rest:
+            heads = [pid for pid, member in rest.items() if member.parent not in rest or member.parent == pid]
+            for pid in heads or list(rest):
+                ordered[pid] = rest.pop(pid)
+        self.members = ordered
+
+    def is_stale(self, sweeps: int) -> bool:
+        """Whether a close look would see anything new."""
+        if not self.members:
+            return False
+        members = self.members.values()
+        if self.changed or self.sweeps_since_look >= sweeps:
+            return self.changed or any(member.moved for member in members)
+        drift = sum(abs(member.rss - member.pss_rss) for member in members)
+        return drift > DRIFT * sum(member.rss for member in members)

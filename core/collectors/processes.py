@@ -1,0 +1,264 @@
+"""The members of any number of jobs, swept in one pass a tick: clocks of all, files only of those that moved.
+
+Own CPU time comes from the pid clock, that of reaped children from `cutime + cstime`. The shim is read first, then
+parents before children, so that nothing counts twice: what is read late can only be missing, and totals never fall.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import time
+
+from jobtop.core.collectors.members import (
+    CMAJFLT,
+    CMINFLT,
+    CSTIME,
+    CUTIME,
+    IO_FIELDS,
+    PPID,
+    RSS,
+    START,
+    TICK_SECONDS,
+    Member,
+    Tree,
+)
+from jobtop.core.procfs import read_text
+from jobtop.core.shim import BOOTTIME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+GONE = (errno.ESRCH, errno.ENOENT)
+DOUBTED = 8  # strangers looked at again in each sweep
+MOST_PASSES = 4
+FRESH_SWEEPS = 10  # after so many a job that has run is looked at closely again
+
+
+class ProcessTable:
+    """All processes of the machine, sorted into jobs and strangers; `proc` and `clock` are where they are read."""
+
+    def __init__(
+        self,
+        proc: str = "/proc",
+        clock: Callable[[int], int] = time.clock_gettime_ns,
+        most_descriptors: int | None = None,
+    ) -> None:
+        self.proc, self.clock = proc, clock
+        self.trees: dict[int, Tree] = {}
+        self.owner: dict[int, Tree] = {}
+        self.strangers: set[int] = set()
+        self.kept_descriptors = 0
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
+        self.credit_seconds = 0.02
+
+    def add(self, shim_pid: int) -> Tree:
+        """Watch what is below this shim from the next sweep on."""
+        fields = self._stat(shim_pid)
+        tree = self.trees[shim_pid] = Tree(shim_pid, int(fields[START]) if fields else 0)
+        tree.gone = fields is None
+        if fields:
+            self.owner[shim_pid] = tree
+            self.strangers.clear()
+        return tree
+
+    def remove(self, tree: Tree) -> None:
+        for member in (tree.shim, *tree.members.values()):
+            self._close(member)
+            if self.owner.get(member.pid) is tree:
+                del self.owner[member.pid]
+        if self.trees.get(tree.shim.pid) is tree:
+            del self.trees[tree.shim.pid]
+
+    def sweep(self, due: Iterable[Tree] | None = None) -> None:
+        """Find who is new and who is gone, and read everybody in the jobs that are due who has run since."""
+        alive = {int(entry) for entry in os.listdir(self.proc) if entry.isdigit()}
+        for pid in self.owner.keys() - alive:
+            self._bury(pid, alive)
+        self.strangers &= alive
+        # A stranger's pid may be a member's by now; pop() goes round the set.
+        for _ in range(min(DOUBTED, len(self.strangers))):
+            self.strangers.pop()
+        self._sort_in(alive - self.owner.keys() - self.strangers)
+        for tree in list(self.trees.values()) if due is None else due:
+            tree.read_at = time.clock_gettime(BOOTTIME)
+            self._read_tree(tree)
+
+    def look_closer(self, budget_seconds: float, without: frozenset[str] = frozenset()) -> None:
+        """Read the dear files of whole jobs, the stalest first, as far as the budget of this and former ticks goes."""
+        self.credit_seconds = min(self.credit_seconds + budget_seconds, max(0.02, budget_seconds))
+        for tree in self.trees.values():
+            tree.sweeps_since_look += 1
+        stale = [tree for tree in self.trees.values() if tree.is_stale(FRESH_SWEEPS)]
+        for tree in sorted(stale, key=lambda tree: -tree.sweeps_since_look):
+            if self.credit_seconds <= 0:
+                return
+            began = time.thread_time()
+            self._look_at(tree, without)
+            self.credit_seconds -= time.thread_time() - began
+
+    def _bury(self, pid: int, alive: Iterable[int] = ()) -> None:
+        tree = self.owner.pop(pid)
+        if pid == tree.shim.pid:
+            tree.gone = True
+            self._close(tree.shim)
+            return
+        member = tree.members.pop(pid)
+        self._close(member)
+        tree.account_for(member, member.parent in tree.members and member.parent in alive)
+
+    def _sort_in(self, fresh: Iterable[int]) -> None:
+        """Put new processes where their parents are; a parent may be new itself.
+
+        One whose parent is not known stays undecided: the parent was born or died while we looked.
+        """
+        unknown: dict[int, tuple[int, int]] = {}
+        for pid in fresh:
+            fields = self._stat(pid)
+            if fields is not None:
+                unknown[pid] = (int(fields[PPID]), int(fields[START]))
+        self.strangers.update(pid for pid, (parent, _) in unknown.items() if parent == 0 and pid not in self.owner)
+        waiting = {pid for pid in unknown if pid not in self.strangers}
+        while True:
+            found = [pid for pid in waiting if unknown[pid][0] in self.owner]
+            foreign = [pid for pid in waiting if unknown[pid][0] in self.strangers]
+            if not found and not foreign:
+                return
+            for pid in found:
+                parent, start = unknown[pid]
+                tree = self.owner[pid] = self.owner[parent]
+                tree.members[pid] = Member(pid, start, parent)
+                tree.changed = True
+            self.strangers.update(foreign)
+            waiting.difference_update(found, foreign)
+
+    def _read_tree(self, tree: Tree) -> None:
+        """Read until nobody vanished in between: who did is in the times of a parent that was read before."""
+        for _ in range(MOST_PASSES):
+            self._read_shim(tree)
+            if self._read_members(tree):
+                tree.settle()
+                return
+
+    def _read_shim(self, tree: Tree) -> None:
+        if tree.gone:
+            return
+        fields = self._fields(tree.shim)
+        if fields is None or (fields and int(fields[START]) != tree.shim.start):
+            self._bury(tree.shim.pid)
+        elif fields:
+            times = int(fields[CUTIME]) * TICK_SECONDS, int(fields[CSTIME]) * TICK_SECONDS
+            tree.risen += sum(times) - tree.reaped[0] - tree.reaped[1]
+            tree.reaped = (*times, int(fields[CMINFLT]), int(fields[CMAJFLT]))
+            tree.shim.take(fields)
+
+    def _read_members(self, tree: Tree) -> bool:
+        """Whether all of them were still there."""
+        clock, all_there = self.clock, True
+        for member in list(tree.members.values()):
+            try:
+                cpu_ns = clock(member.clock)
+            except OSError:  # waited for since the list was made; a zombie still has its clock
+                self._bury(member.pid, tree.members)
+                all_there = False
+                continue
+            if cpu_ns == member.cpu_ns:
+                continue
+            if (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
+                self._bury(member.pid, tree.members)
+                self._sort_in([member.pid])
+                tree.order()
+                all_there = False
+                continue
+            member.cpu_ns = cpu_ns
+        return all_there
+
+    def _read(self, tree: Tree, member: Member) -> bool:
+        """Read what has run; False if the pid is another's by now. What cannot be read stays as it was."""
+        fields = self._fields(member)
+        if fields is None or (fields and int(fields[START]) != member.start):
+            return False
+        member.moved = True
+        if fields:
+            before = member.times[2] + member.times[3]
+            member.take(fields)
+            tree.risen += member.times[2] + member.times[3] - before
+        words = (self._pread(member, "io") or b"").split()
+        if len(words) >= 12:
+            member.io = tuple(int(words[index]) for index in IO_FIELDS)
+        return True
+
+    def _look_at(self, tree: Tree, without: frozenset[str]) -> None:
+        """Descriptors, switches and swap of those who have run; PSS of all at once, for it is one sum."""
+        shares = len(tree.members) > 1 and "pss" not in without
+        for member in tree.members.values():
+            alone = None if "pss" in without else member.rss
+            if member.moved:
+                member.slow = self._read_status(member.pid, without)
+                member.moved = False
+            member.pss = self._read_pss(member) if shares else alone
+            member.pss_rss = member.rss
+        tree.changed, tree.sweeps_since_look = False, 0
+
+    def _read_status(self, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
+        status = read_text(f"{self.proc}/{pid}/status")
+        if not status:
+            return None
+        values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        names = ("VmSwap", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+        swap, *switches = [int(values[name].split()[0]) if name in values else None for name in names]
+        descriptors = None if "fds" in without else self._count_descriptors(pid)
+        return (None if swap is None else swap * 1024, *switches, descriptors)
+
+    def _count_descriptors(self, pid: int) -> int | None:
+        try:
+            return len(os.listdir(f"{self.proc}/{pid}/fd"))
+        except OSError:
+            return None
+
+    def _read_pss(self, member: Member) -> int | None:
+        for line in read_text(f"{self.proc}/{member.pid}/smaps_rollup").splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+        return 0 if member.rss == 0 else None  # a zombie has no pages and no map
+
+    def _stat(self, pid: int) -> list[str] | None:
+        fields = read_text(f"{self.proc}/{pid}/stat").rpartition(")")[2].split()
+        return fields if len(fields) > RSS else None
+
+    def _fields(self, member: Member) -> list[bytes] | None:
+        """The fields of `stat` after the name; none if they cannot be read, None if the process is gone."""
+        text = self._pread(member, "stat")
+        if text is None:
+            return None
+        fields = text.rpartition(b")")[2].split()
+        return fields if len(fields) > RSS else []
+
+    def _pread(self, member: Member, name: str) -> bytes | None:
+        """A file of a process through a descriptor that is kept open: half the price, and never another process."""
+        fd = member.fds.get(name, -1)
+        try:
+            if fd >= 0:
+                return os.pread(fd, 1024, 0)
+            fd = os.open(f"{self.proc}/{member.pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:  # else not ours (EACCES), or no descriptor left (EMFILE)
+            return None if error.errno in GONE else b""
+        try:
+            return os.pread(fd, 1024, 0)
+        except OSError as error:
+            return None if error.errno in GONE else b""
+        finally:
+            if self.kept_descriptors < self.most_descriptors:
+                member.fds[name] = fd
+                self.kept_descriptors += 1
+            else:
+                os.close(fd)
+
+    def _close(self, member: Member) -> None:
+        self.kept_descriptors -= len(member.fds)
+        for fd in member.fds.values():
+            os.close(fd)
+        member.fds.clear()

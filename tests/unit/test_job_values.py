@@ -1,0 +1,182 @@
+"""What a job's processes and its cgroup say, as catalogue keys: nothing twice, nothing falling, nothing made up."""
+
+from pathlib import Path
+
+import pytest
+from processes import MIB, FakeProc
+
+from jobtop.core.collectors.jobs import fold, never_falling, read_cgroup
+from jobtop.core.collectors.members import Member, Tree
+from jobtop.core.metrics import BY_KEY
+
+SHIM = 50
+
+
+def member(tree: Tree, pid: int, cpu: float = 0.0, parent: int = SHIM) -> Member:
+    made = tree.members[pid] = Member(pid, 100, parent)
+    made.cpu_ns = round(cpu * 1e9)
+    return made
+
+
+def test_cpu_is_what_the_shim_reaped_the_own_clocks_and_the_reaped_children() -> None:
+    tree = Tree(SHIM)
+    tree.reaped = (1.0, 0.5, 10, 1)
+    first, second = member(tree, 51, cpu=4.0), member(tree, 52, cpu=2.0)
+    first.times = (3.0, 1.0, 0.25, 0.75)
+    second.times = (0.0, 2.0, 0.0, 0.0)
+    first.faults = (5, 2)
+    values = fold(tree)
+    assert values["cpu.user"] == pytest.approx(1.0 + 3.0 + 0.25)
+    assert values["cpu.system"] == pytest.approx(0.5 + 1.0 + 0.75 + 2.0)
+    assert (values["mem.faults_minor"], values["mem.faults_major"]) == (15, 3)
+
+
+def test_a_member_that_was_never_read_has_used_nothing_yet() -> None:
+    tree = Tree(SHIM)
+    tree.members[51] = Member(51, 100, SHIM)
+    assert fold(tree)["cpu.user"] + fold(tree)["cpu.system"] == 0
+
+
+def test_what_was_never_read_is_absent() -> None:
+    tree = Tree(SHIM)
+    member(tree, 51)
+    member(tree, 52)
+    values = fold(tree)
+    assert not values.keys() & {"io.read_bytes", "mem.pss", "mem.used", "mem.swap", "proc.fds"}
+    assert values.keys() <= BY_KEY.keys()
+
+
+def test_a_descriptor_count_that_nobody_may_see_is_absent_and_the_rest_is_there() -> None:
+    tree = Tree(SHIM)
+    member(tree, 51).slow = (4096, 7, 2, None)
+    values = fold(tree)
+    assert "proc.fds" not in values
+    assert (values["mem.swap"], values["proc.switches_voluntary"], values["proc.switches_involuntary"]) == (4096, 7, 2)
+
+
+def test_io_and_switches_of_an_orphan_stay_when_it_goes(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    fake.put(51, SHIM, chars=1000)
+    fake.put(52, SHIM, chars=30)
+    fake.put(53, 52, chars=500)
+    table = fake.table()
+    tree = table.add(SHIM)
+    table.sweep()
+    table.look_closer(1.0)
+    assert fold(tree)["io.read_chars"] == 1530
+    fake.end(51)
+    fake.end(53)
+    fake.put(52, SHIM, chars=530, cpu=0.1)  # it has waited for its child, and the kernel added that to its own
+    table.sweep()
+    assert fold(tree)["io.read_chars"] == 1530
+    assert fold(tree)["proc.switches_voluntary"] == 21
+    table.remove(tree)
+
+
+def test_a_single_process_needs_no_pss() -> None:
+    tree = Tree(SHIM)
+    member(tree, 51).rss = 8 * MIB
+    assert fold(tree)["mem.used"] == 8 * MIB
+
+
+def test_pss_is_kept_up_to_date_by_what_rss_has_changed() -> None:
+    tree = Tree(SHIM)
+    for pid in (51, 52):
+        one = member(tree, pid)
+        one.pss, one.pss_rss, one.rss = 50 * MIB, 90 * MIB, 90 * MIB
+    tree.members[51].rss += 10 * MIB
+    assert fold(tree)["mem.pss"] == 110 * MIB
+    tree.members[51].rss = 20 * MIB
+    assert fold(tree)["mem.used"] == 50 * MIB
+
+
+def test_who_was_forked_since_shares_with_its_parent() -> None:
+    tree = Tree(SHIM)
+    for pid in (51, 52):
+        one = member(tree, pid)
+        one.pss, one.pss_rss, one.rss = 300 * MIB, 300 * MIB, 300 * MIB
+    member(tree, 53, parent=51).rss = 301 * MIB
+    assert fold(tree)["mem.used"] == 601 * MIB
+
+
+def test_pss_of_a_family_is_read_at_once(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    fake.put(51, SHIM, rss=300 * MIB)
+    table = fake.table()
+    tree = table.add(SHIM)
+    table.sweep()
+    table.look_closer(1.0)
+    fake.put(51, SHIM, rss=300 * MIB, pss=150 * MIB)
+    fake.put(52, 51, rss=300 * MIB, pss=150 * MIB)
+    table.sweep()
+    table.look_closer(1.0)
+    assert fold(tree)["mem.used"] == 300 * MIB
+    table.remove(tree)
+
+
+def test_counters_never_fall_and_gauges_may() -> None:
+    before = {"io.read_bytes": 10, "io.write_bytes": 5, "mem.rss": 9}
+    after = {"io.read_bytes": 8, "mem.rss": 3}
+    held = never_falling(before, after, ("io.read_bytes", "io.write_bytes"))
+    assert held == {"io.read_bytes": 10, "io.write_bytes": 5, "mem.rss": 3}
+
+
+def test_cpu_times_are_held_as_one_sum() -> None:
+    before = {"cpu.user": 0.7, "cpu.system": 0.3}
+    held = never_falling(before, {"cpu.user": 0.6, "cpu.system": 0.5}, ("cpu.user", "cpu.system"))
+    assert held == pytest.approx({"cpu.user": 0.7, "cpu.system": 0.4})
+    held = never_falling(before, {"cpu.user": 0.9, "cpu.system": 0.0}, ("cpu.user", "cpu.system"))
+    assert held == pytest.approx(before)
+
+
+def test_a_cgroup_of_version_2(tmp_path: Path) -> None:
+    files = {
+        "cpu.stat": "usage_usec 3000000\nuser_usec 2000000\nsystem_usec 1000000\nthrottled_usec 500000\n",
+        "memory.stat": "anon 100\nfile 50\nshmem 20\n",
+        "memory.current": "170\n",
+        "memory.events": "low 0\noom 1\noom_kill 1\n",
+        "cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=250000\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert read_cgroup([str(tmp_path)]) == {
+        "cpu.user": 2.0,
+        "cpu.system": 1.0,
+        "cpu.throttled": 0.5,
+        "cpu.pressure": 0.25,
+        "mem.anon": 100,
+        "mem.file": 50,
+        "mem.shmem": 20,
+        "mem.used": 120,
+        "mem.cgroup": 170,
+        "mem.oom_kills": 1,
+    }
+
+
+def test_cgroups_of_version_1(tmp_path: Path) -> None:
+    memory, cpu = tmp_path / "memory", tmp_path / "cpuacct"
+    memory.mkdir()
+    cpu.mkdir()
+    (memory / "memory.stat").write_text("cache 1\nrss 1\ntotal_cache 50\ntotal_rss 100\ntotal_shmem 20\n")
+    (memory / "memory.usage_in_bytes").write_text("170\n")
+    (memory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    (cpu / "cpuacct.usage").write_text("3000000000\n")
+    (cpu / "cpuacct.usage_user").write_text("2000000000\n")
+    assert read_cgroup([str(memory), str(cpu)]) == {
+        "cpu.user": 2.0,
+        "cpu.system": 1.0,
+        "mem.anon": 100,
+        "mem.file": 50,
+        "mem.shmem": 20,
+        "mem.used": 120,
+        "mem.cgroup": 170,
+        "mem.oom_kills": 2,
+    }
+
+
+def test_a_cgroup_that_is_gone_says_nothing(tmp_path: Path) -> None:
+    assert read_cgroup([str(tmp_path / "gone")]) == {}

@@ -1,0 +1,277 @@
+"""Who belongs to a job, and who was it: one sweep over a /proc of plain files and over real processes."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from processes import MIB, FakeProc
+
+from jobtop.core.collectors.jobs import fold
+from jobtop.core.collectors.members import pid_clock
+from jobtop.core.collectors.processes import ProcessTable
+from support import wait_for
+
+SHIM, STRANGER = 50, 7
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeProc:
+    proc = FakeProc(tmp_path / "proc")
+    proc.put(1, 0)
+    proc.put(STRANGER, 1)
+    proc.put(SHIM, 1)
+    return proc
+
+
+def seconds(values: dict[str, int | float]) -> float:
+    return values["cpu.user"] + values["cpu.system"]
+
+
+def test_members_are_found_below_parents_that_are_new_themselves(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(9, 60)  # pids wrap: a child may come before its parent
+    fake.put(60, 51)
+    fake.put(51, SHIM)
+    table.sweep()
+    assert list(tree.members) == [51, 60, 9]
+
+
+def test_an_orphan_that_comes_to_the_shim_stays_a_member(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM)
+    fake.put(52, 51, cpu=1)
+    table.sweep()
+    fake.end(51)
+    fake.put(52, SHIM, cpu=2)
+    table.sweep()
+    assert list(tree.members) == [52]
+    assert tree.members[52].cpu_ns == 2_000_000_000
+
+
+def test_strangers_and_their_children_never_become_members(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(8, STRANGER)
+    fake.put(51, SHIM)
+    for _ in range(20):
+        table.sweep()
+    assert list(tree.members) == [51]
+    assert {1, STRANGER, 8} <= table.strangers
+
+
+def test_a_process_whose_parent_was_not_listed_yet_is_decided_later(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(52, 51)
+    table.sweep()
+    assert not tree.members
+    fake.put(51, SHIM)
+    table.sweep()
+    assert list(tree.members) == [51, 52]
+
+
+def test_the_pid_of_a_stranger_may_become_a_members(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    table.sweep()
+    fake.put(STRANGER, SHIM, start=900)
+    table.sweep()
+    assert list(tree.members) == [STRANGER]
+
+
+@pytest.mark.parametrize("cpu", [0.5, 9.0], ids=["its clock fell", "its clock is ahead"])
+def test_a_reused_pid_starts_a_new_member(fake: FakeProc, cpu: float) -> None:
+    table = fake.table(most_descriptors=0)
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=3.0)
+    table.sweep()
+    before = tree.members[51]
+    fake.put(51, SHIM, start=700, cpu=cpu)
+    fake.put(SHIM, 1, children=(3.0, 0.0))
+    table.sweep()
+    assert tree.members[51] is not before
+    assert tree.members[51].start == 700
+    assert seconds(fold(tree)) == pytest.approx(3.0 + cpu)
+
+
+def test_a_pid_reused_by_a_stranger_is_no_member(fake: FakeProc) -> None:
+    table = fake.table(most_descriptors=0)
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=3.0)
+    table.sweep()
+    fake.put(51, 1, start=700, cpu=9.0)
+    fake.put(SHIM, 1, children=(3.0, 0.0))
+    table.sweep()
+    assert not tree.members
+    assert seconds(fold(tree)) == pytest.approx(3.0)
+
+
+def test_a_member_that_vanishes_mid_read_is_counted_once(fake: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=1.0)
+    fake.put(52, 51, cpu=3600.0)
+    table.sweep()
+    clock = fake.clock
+
+    def reaped_after_its_parent_was_read(number: int) -> int:
+        if number == pid_clock(52) and 52 in fake.clocks:
+            del fake.clocks[52]
+            fake.put(51, SHIM, cpu=1.1, children=(3600.0, 0.0))
+        return clock(number)
+
+    monkeypatch.setattr(table, "clock", reaped_after_its_parent_was_read)
+    table.sweep()
+    assert list(tree.members) == [51]
+    assert seconds(fold(tree)) == pytest.approx(3601.1)
+
+
+def test_a_zombie_keeps_its_time_until_it_is_waited_for(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=1.0, state="Z", rss=0)
+    table.sweep()
+    assert seconds(fold(tree)) == pytest.approx(1.0)
+    assert fold(tree)["proc.count"] == 0
+    fake.end(51)
+    fake.put(SHIM, 1, children=(1.0, 0.0))
+    table.sweep()
+    assert seconds(fold(tree)) == pytest.approx(1.0)
+
+
+def test_a_child_nobody_waited_for_is_kept_from_its_last_sample(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=1.0)
+    fake.put(52, 51, cpu=5.0)
+    table.sweep()
+    fake.end(52)
+    table.sweep()
+    assert seconds(fold(tree)) == pytest.approx(6.0)
+
+
+def test_a_hostile_name_is_no_field(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, name=") R 1 (", cpu=1.0, rss=3 * MIB)
+    table.sweep()
+    assert (tree.members[51].parent, tree.members[51].rss) == (SHIM, 3 * MIB)
+
+
+def test_who_has_not_run_is_not_read(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=1.0)
+    table.sweep()
+    fake.put(51, SHIM, cpu=1.0, rss=9 * MIB)
+    table.sweep()
+    assert tree.members[51].rss == MIB
+    fake.put(51, SHIM, cpu=1.1, rss=9 * MIB)
+    table.sweep()
+    assert tree.members[51].rss == 9 * MIB
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_descriptors_are_closed_when_members_or_jobs_go(fake: FakeProc) -> None:
+    before = open_descriptors()
+    table = fake.table()
+    tree = table.add(SHIM)
+    for pid in range(100, 120):
+        fake.put(pid, SHIM)
+    table.sweep()
+    assert open_descriptors() == before + 41  # two each, and the shim's
+    for pid in range(100, 110):
+        fake.end(pid)
+    table.sweep()
+    assert open_descriptors() == before + 21
+    table.remove(tree)
+    assert open_descriptors() == before
+    assert (table.kept_descriptors, table.owner, table.trees) == (0, {}, {})
+
+
+def test_no_more_descriptors_are_kept_than_allowed(fake: FakeProc) -> None:
+    before = open_descriptors()
+    table = fake.table(most_descriptors=3)
+    tree = table.add(SHIM)
+    for pid in range(100, 120):
+        fake.put(pid, SHIM, rss=MIB)
+    table.sweep()
+    assert open_descriptors() == before + 3
+    assert fold(tree)["mem.rss"] == 20 * MIB
+    table.remove(tree)
+
+
+def test_without_a_free_descriptor_members_stay_and_their_clocks_count(
+    fake: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = fake.table(most_descriptors=0)
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=1.0, rss=2 * MIB)
+    table.sweep()
+    fake.clocks[51] = 2_000_000_000
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", refuse)
+    table.sweep()
+    assert fold(tree)["mem.rss"] == 2 * MIB
+    assert seconds(fold(tree)) == pytest.approx(2.0)
+
+
+def test_what_comes_after_a_dead_shim_with_its_pid_is_no_job(fake: FakeProc) -> None:
+    table = fake.table(most_descriptors=0)
+    tree = table.add(SHIM)
+    table.sweep()
+    fake.put(SHIM, 1, start=900)
+    table.sweep()
+    fake.put(51, SHIM)
+    table.sweep()
+    assert tree.gone
+    assert not tree.members
+
+
+@pytest.fixture
+def family() -> Iterator[subprocess.Popen[bytes]]:
+    """A real process with a child and a grandchild that wait for the end of its input."""
+    code = "import os; os.fork(); os.fork(); os.read(0, 1)"
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE) as process:
+        yield process
+        assert process.stdin
+        process.stdin.close()
+
+
+def test_real_processes_are_found_measured_and_let_go(family: subprocess.Popen[bytes]) -> None:
+    table = ProcessTable()
+    tree = table.add(os.getpid())
+
+    def all_there() -> bool:
+        table.sweep()
+        return len(tree.members) >= 4
+
+    wait_for(all_there)
+    table.look_closer(1.0)
+    values = fold(tree)
+    assert values["mem.rss"] > values["mem.pss"] > MIB
+    assert values["proc.fds"] >= 12
+    assert seconds(values) > 0
+    assert family.stdin
+    family.stdin.close()
+    family.wait()
+
+    def none_there() -> bool:
+        table.sweep()
+        return family.pid not in tree.members
+
+    wait_for(none_there)
+    table.remove(tree)
+    assert table.kept_descriptors == 0

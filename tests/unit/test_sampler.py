@@ -1,0 +1,190 @@
+"""The sampler's grid, its budget, and that it lets go."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from processes import FakeProc
+
+from jobtop.core.collectors.members import Tree
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Sample
+from jobtop.core.sampler import CLOSER_SHARE, LARGEST_STRETCH, Sampler, Watch
+from jobtop.core.shim import BOOTTIME
+from support import wait_for
+
+SHIM = 50
+
+
+class Clock:
+    """A clock that stands until it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeProc:
+    proc = FakeProc(tmp_path / "proc")
+    proc.put(1, 0)
+    proc.put(SHIM, 1)
+    proc.put(51, SHIM, cpu=1.0)
+    return proc
+
+
+def sampler_of(fake: FakeProc, clock: Clock, budget: float = 100.0) -> Sampler:
+    made = Sampler(lambda _: None, budget, proc=str(fake.root), monotonic=clock)
+    made.table.clock = fake.clock
+    return made
+
+
+def boottime() -> float:
+    return time.clock_gettime(BOOTTIME)
+
+
+def test_the_first_sample_is_at_once_and_the_others_on_the_grid(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    clock.now += 0.3
+    sampler.watch(1, SHIM, boottime(), interval=1.0)
+    taken = []
+    for _ in range(40):
+        if sampler.tick():
+            taken.append(round(clock.now, 3))
+        clock.now += 0.1
+    assert taken == [1000.3, 1001.0, 1002.0, 1003.0, 1004.0]
+
+
+def test_ticks_that_were_missed_are_not_made_up_for(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    sampler.watch(1, SHIM, boottime(), interval=1.0)
+    sampler.tick()
+    clock.now += 3600.25
+    assert len(sampler.tick()) == 1
+    assert sampler.tick() == []
+    clock.now += 0.75
+    assert len(sampler.tick()) == 1
+
+
+@pytest.mark.parametrize(("age", "seconds"), [(0, 1), (3599, 1), (3600, 5), (14399, 5), (14400, 10), (1e9, 10)])
+def test_an_older_job_is_sampled_less_often(age: float, seconds: float) -> None:
+    assert Watch(1, Tree(SHIM), 0.0, (), None).interval_at(age) == seconds
+
+
+def test_an_interval_that_was_asked_for_holds_at_any_age() -> None:
+    assert Watch(1, Tree(SHIM), 0.0, (), 0.5).interval_at(1e6) == 0.5
+
+
+def test_jobs_of_different_intervals_are_sampled_each_at_its_own(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    fake.put(60, 1)
+    sampler.watch(1, SHIM, boottime(), interval=1.0)
+    sampler.watch(2, 60, boottime(), interval=5.0)
+    counts = {1: 0, 2: 0}
+    for _ in range(10):
+        for key, _ in sampler.tick():
+            counts[key] += 1
+        clock.now += 1.0
+    assert counts == {1: 10, 2: 2}
+
+
+def test_over_budget_the_dear_files_thin_out_then_the_interval_stretches_and_both_come_back(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock, budget=1e-9)
+    sampler.watch(1, SHIM, boottime(), interval=1.0)
+    sampler.tick()
+    assert sampler.closer_share < CLOSER_SHARE
+    assert sampler.stretch == 1.0
+    clock.now += 1
+    sampler.tick()
+    assert sampler.stretch == 2.0
+    clock.now += 1.5
+    sampler.tick()
+    for _ in range(20):
+        clock.now += 1000
+        sampler.tick()
+    assert sampler.stretch == LARGEST_STRETCH
+    sampler.budget = 100.0
+    for _ in range(20):
+        clock.now += 1000
+        sampler.tick()
+    assert (sampler.stretch, sampler.closer_share) == (1.0, CLOSER_SHARE)
+
+
+def test_what_sampling_costs_is_counted(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    sampler.watch(1, SHIM, boottime(), interval=1.0)
+    costs = []
+    for _ in range(3):
+        sampler.tick()
+        costs.append(sampler.cpu_seconds)
+        clock.now += 1
+    assert 0 < costs[0] < costs[1] < costs[2] < 1
+    sampler.forget(1)
+    assert sampler.cpu_seconds > costs[2]
+
+
+def test_a_sample_has_the_columns_of_a_job_and_its_counters_never_fall(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    sampler.watch(1, SHIM, boottime() - 7, interval=1.0)
+    [(_, first)] = sampler.tick()
+    assert 7 <= first.elapsed < 8
+    assert len(first.values) == len(JOB_COLUMNS)
+    fake.end(51)  # and the shim has not got its times yet
+    clock.now += 1
+    [(_, second)] = sampler.tick()
+    place = JOB_COLUMNS.index("cpu.user")
+    assert (first.values[place], second.values[place]) == (1.0, 1.0)
+
+
+def test_forgetting_gives_the_last_sample_and_closes_every_descriptor(fake: FakeProc) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    sampler = sampler_of(fake, Clock())
+    sampler.watch(1, SHIM, boottime(), interval=1.0)
+    sampler.tick()
+    assert len(os.listdir("/proc/self/fd")) > before
+    fake.clocks[51] = 3_000_000_000
+    last = sampler.forget(1)
+    assert last is not None
+    assert last.values[JOB_COLUMNS.index("cpu.user")] == 3.0
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert sampler.forget(1) is None
+
+
+def test_the_thread_samples_a_new_job_at_once_and_stops_within_a_tick() -> None:
+    kept: list[tuple[int, Sample]] = []
+    before = len(os.listdir("/proc/self/fd"))
+    sampler = Sampler(kept.extend)
+    sampler.start()
+    sampler.watch(1, os.getpid(), boottime(), interval=3600.0)
+    wait_for(lambda: kept, 2.0)
+    began = time.monotonic()
+    sampler.stop()
+    assert time.monotonic() - began < 1.0
+    assert len(kept) == 1
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert "jobtop-sampler" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_sink_that_fails_ends_nothing_and_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    calls = []
+
+    def fail(samples: list[tuple[int, Sample]]) -> None:
+        calls.append(samples)
+        raise OSError("disk full")
+
+    sampler = Sampler(fail)
+    sampler.watch(1, os.getpid(), boottime(), interval=0.02)
+    sampler.start()
+    wait_for(lambda: len(calls) > 2)
+    sampler.stop()
+    assert [record.message for record in caplog.records] == ["samples could not be kept"]
