@@ -18,21 +18,28 @@ CPU_TIMES = frozenset({"cpu.user", "cpu.system"})
 
 def fold(tree: Tree) -> dict[str, Number]:
     """The living members and what the dead have left, added up; what was never read is not there."""
-    members = list(tree.members.values())
     user, system = tree.reaped[0] + tree.lost[0], tree.reaped[1] + tree.lost[1]
-    for member in members:
+    minor, major = tree.reaped[2:]
+    rss = vms = count = threads = 0
+    for member in tree.members.values():  # one loop: thousands of members, every tick
         own_user, own_system = member.cpu()
         user += own_user
         system += own_system
+        rss += member.rss
+        vms += member.vms
+        minor += member.faults[0]
+        major += member.faults[1]
+        count += member.threads > 0
+        threads += member.threads
     values: dict[str, Number] = {
         "cpu.user": user,
         "cpu.system": system,
-        "mem.rss": sum(member.rss for member in members),
-        "mem.vms": sum(member.vms for member in members),
-        "mem.faults_minor": tree.reaped[2] + sum(member.faults[0] for member in members),
-        "mem.faults_major": tree.reaped[3] + sum(member.faults[1] for member in members),
-        "proc.count": sum(member.threads > 0 for member in members),
-        "proc.threads": sum(member.threads for member in members),
+        "mem.rss": rss,
+        "mem.vms": vms,
+        "mem.faults_minor": minor,
+        "mem.faults_major": major,
+        "proc.count": count,
+        "proc.threads": threads,
     }
     return values | _io(tree) | _slow(tree) | _used(tree)
 
@@ -43,7 +50,7 @@ def _io(tree: Tree) -> dict[str, Number]:
     if not rows:
         return {}
     keys = ("io.read_chars", "io.write_chars", "io.read_ops", "io.write_ops", "io.read_bytes", "io.write_bytes")
-    return {key: sum(row[index] for row in rows) for index, key in enumerate(keys)}
+    return dict(zip(keys, map(sum, zip(*rows, strict=True)), strict=True))
 
 
 def _slow(tree: Tree) -> dict[str, Number]:
