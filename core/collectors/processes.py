@@ -75,7 +75,7 @@ class ProcessTable:
 
     def sweep(self, due: Iterable[Tree] | None = None) -> None:
         """Find who is new and who is gone, and read everybody in the jobs that are due who has run since."""
-        alive = {int(entry) for entry in os.listdir(self.proc) if entry.isdigit()}
+        alive = self._living()
         for pid in self.owner.keys() - alive:
             self._bury(pid, alive)
         self.strangers &= alive
@@ -86,6 +86,12 @@ class ProcessTable:
         for tree in list(self.trees.values()) if due is None else due:
             tree.read_at = time.clock_gettime(BOOTTIME)
             self._read_tree(tree)
+
+    def _living(self) -> set[int]:
+        try:
+            return {int(entry) for entry in os.listdir(self.proc) if entry.isdigit()}
+        except OSError:  # no descriptor left (EMFILE): nobody is new, and who is gone has no clock
+            return self.owner.keys() | self.strangers
 
     def look_closer(self, budget_seconds: float, without: frozenset[str] = frozenset()) -> None:
         """Read the dear files of whole jobs, the stalest first, as far as the budget of this and former ticks goes."""

@@ -223,6 +223,7 @@ def test_without_a_free_descriptor_members_stay_and_their_clocks_count(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "listdir", refuse)
     table.sweep()
     assert fold(tree)["mem.rss"] == 2 * MIB
     assert seconds(fold(tree)) == pytest.approx(2.0)
