@@ -197,9 +197,12 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> int:
 
 def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -> None:
     """Bring the file to today's version, step by step, all or nothing."""
-    if int(connection.execute("PRAGMA user_version").fetchone()[0]) == 0:
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise StoreForeign(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
+    from jobtop.store.head import add_columns
+
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if _is_foreign(connection, version):
+        raise StoreForeign(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
+    if version == 0:
         connection.execute("PRAGMA synchronous = OFF")  # 15 waits for the disk, and nothing in the file to lose yet
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     shared = is_network(path) if network is None else network
@@ -210,12 +213,19 @@ def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -
         for step in MIGRATIONS[version:]:
             for statement in filter(str.strip, step.split(";")):
                 connection.execute(statement)
+        add_columns(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def _is_foreign(connection: sqlite3.Connection, version: int) -> bool:
+    if version:
+        return bool(connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID)
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jobtop.store.schema import VERSION
 from records import HERE, call, damage_pages
 from running import nothing_is_left
 from support import Jobtop, wait_for
@@ -123,7 +124,7 @@ def test_a_store_of_a_newer_jobtop_is_not_touched_and_takes_the_job_in_later(use
     answer = used("history")
     assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (125, "", 1)
     assert "upgrade jobtop" in answer.stderr
-    set_version(store, 1)
+    set_version(store, VERSION)
     assert names(used) == ["first", "second"]
 
 

@@ -382,8 +382,8 @@ def test_a_reader_does_not_set_a_damaged_store_aside(paths: StatePaths) -> None:
 
 def test_damage_met_by_a_reader_is_looked_into_by_the_next_writer(paths: StatePaths) -> None:
     filled(paths, 30)
-    damaged = damage_pages(paths.store)
     database = open_to_write(paths)
+    damaged = damage_pages(paths.store)
     with pytest.raises(StoreDamaged):
         names(database)
     database.close()

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from processes import MIB, FakeProc
 
 from jobtop.core.collectors.jobs import fold, never_falling, read_cgroup
 from jobtop.core.collectors.members import Member, Tree
 from jobtop.core.metrics import BY_KEY
+from processes import MIB, FakeProc
 
 SHIM = 50
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import MIB, FakeProc
 
 from jobtop.core.collectors.jobs import fold
 from jobtop.core.collectors.members import pid_clock
 from jobtop.core.collectors.processes import ProcessTable
+from processes import MIB, FakeProc
 from support import wait_for
 
 SHIM, STRANGER = 50, 7

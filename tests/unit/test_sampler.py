@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import FakeProc
 
 from jobtop.core.collectors.members import Tree
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.sampler import CLOSER_SHARE, LARGEST_STRETCH, Sampler, Watch
 from jobtop.core.shim import BOOTTIME
+from processes import FakeProc
 from support import wait_for
 
 SHIM = 50
