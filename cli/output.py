@@ -88,8 +88,9 @@ def print_csv(shapes: Sequence[Mapping[str, Any]], empty: Mapping[str, Any]) -> 
 
     flat = [dict(flattened(shape)) for shape in shapes]
     writer = csv.DictWriter(sys.stdout, list(flat[0] if flat else dict(flattened(empty))), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
+    if writer.fieldnames:
+        writer.writeheader()
+        writer.writerows(flat)
 
 
 FREE = ("params", "tags", "sources")
