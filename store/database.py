@@ -64,16 +64,16 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
 
-    def wait_for_others(self, seconds: float = BUSY_SECONDS) -> None:
-        """How long to wait for other programs from now on."""
+    def wait_for_others(self) -> None:
+        """From now on there is time to wait for other programs."""
         with errors_named(self.path):
-            self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+            self._connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
     def close(self) -> None:
         self._connection.close()
 
 
-def open_to_write(paths: StatePaths, network: bool | None = None, patience: float = BUSY_SECONDS) -> Database:
+def open_to_write(paths: StatePaths, network: bool | None = None, patience: float | None = None) -> Database:
     """The store of this host, made or migrated if need be; a damaged one is set aside, never thrown away."""
     try:
         make_private_dir(paths.root)
@@ -153,7 +153,7 @@ def _code(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _open_current(paths: StatePaths, network: bool | None, patience: float = BUSY_SECONDS) -> Database:
+def _open_current(paths: StatePaths, network: bool | None, patience: float | None = None) -> Database:
     with errors_named(paths.store):
         if not paths.store.exists():
             os.close(os.open(paths.store, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -173,10 +173,10 @@ def _open_current(paths: StatePaths, network: bool | None, patience: float = BUS
         return Database(paths.store, connection)
 
 
-def _connect(path: Path, options: str, patience: float = BUSY_SECONDS) -> sqlite3.Connection:
+def _connect(path: Path, options: str, patience: float | None = None) -> sqlite3.Connection:
     name = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     uri = f"file:{name}?{options}"
-    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None)
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS if patience is None else patience, isolation_level=None)
 
 
 def _connect_checked(path: Path, options: str) -> sqlite3.Connection:
