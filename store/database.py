@@ -223,9 +223,12 @@ def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -
 
 
 def _is_foreign(connection: sqlite3.Connection, version: int) -> bool:
-    if version:
-        return bool(connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID)
-    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    """Whether the file is a database that never was ours: not empty, and without our mark or our tables."""
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if version == 0:
+        return bool(tables)
+    mark = connection.execute("PRAGMA application_id").fetchone()[0]
+    return mark not in (0, APPLICATION_ID) or "log_marks" not in tables
 
 
 @contextmanager
