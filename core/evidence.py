@@ -63,6 +63,7 @@ class Started:
     shim: Identity
     main: Identity
     start_time: float
+    start_boottime: float
     cgroups: tuple[str, ...]
 
 
@@ -72,14 +73,16 @@ def started(facts: Facts) -> Started:
     return Started(
         Identity(facts["boot"], int(shim_pid), _ticks(shim_start)),
         Identity(facts["boot"], int(main_pid), _ticks(main_start)),
-        facts.moment("start")[0],
+        *facts.moment("start"),
         tuple(facts.every("cgroup")),
     )
 
 
 def begin(job: Job, begun: Started) -> Job:
     """The record of a job that now runs."""
-    return replace(job, pid=begun.main.pid, shim=begun.shim, start_time=begun.start_time)
+    return replace(
+        job, pid=begun.main.pid, shim=begun.shim, start_time=begun.start_time, start_boottime=begun.start_boottime
+    )
 
 
 def conclude(job: Job, facts: Facts) -> Job:

@@ -110,9 +110,11 @@ class Sample:
 
 @record
 class Monitor:
-    """What watching the job cost."""
+    """How the job was watched and what that cost; `thinned`: the budget made us read the dear files less often."""
 
     interval_seconds: float | None = None
+    longest_interval_seconds: float | None = None
+    thinned: bool | None = None
     cpu_seconds: float | None = None
     rss_bytes: int | None = None
 
@@ -178,6 +180,8 @@ class Job:
     sources: dict[str, str] = fresh(default_factory=dict)
     incomplete: tuple[str, ...] = ()
     monitor: Monitor = Monitor()
+    metrics: dict[str, dict[str, float | None]] = fresh(default_factory=dict)
+    start_boottime: float | None = None
     grace_seconds: float = 10.0
     shim: Identity | None = None
     recorder: Identity | None = None
@@ -202,6 +206,7 @@ class Job:
             "sources": self.sources,
             "incomplete": list(self.incomplete),
             "monitor": as_dict(self.monitor),
+            "metrics": self.metrics,
         }
 
     @classmethod

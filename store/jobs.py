@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 PLAIN = (
     "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
-    " submitted_at start_time end_time duration_seconds grace_seconds"
+    " submitted_at start_time start_boottime end_time duration_seconds grace_seconds"
 ).split()
-AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete")
+AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete", "metrics")
 USAGE = fields(Usage)
 LIMITS = fields(Limits)
 SORT_KEYS = {
@@ -298,8 +298,9 @@ def _row(job: Job) -> dict[str, Any]:
 
 
 def _job(row: sqlite3.Row) -> Job:
-    values: dict[str, Any] = {name: row[name] for name in PLAIN}
-    values |= {name: json.loads(row[name]) for name in AS_JSON}
+    there = set(row.keys())  # a store that can only be read may be older
+    values: dict[str, Any] = {name: row[name] for name in PLAIN if name in there}
+    values |= {name: json.loads(row[name]) for name in AS_JSON if name in there}
     values |= {name: tuple(values[name]) for name in ("command", "flags", "incomplete")}
     limits = {name: row[f"limit_{name}"] for name in LIMITS}
     return Job(

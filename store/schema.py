@@ -159,5 +159,55 @@ CREATE TABLE blocks (
 CREATE INDEX blocks_by_job ON blocks (job_seq, last_id, first_elapsed, last_elapsed);
 """
 
-MIGRATIONS: tuple[str, ...] = (V1, V2)
+# What a machine was like around its jobs: one row of `hosts` per boot, moments in seconds since then. The columns of
+# `host_head` come from the catalogue. `leases` says who records something that only one may.
+V3 = """
+ALTER TABLE jobs ADD COLUMN metrics TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE jobs ADD COLUMN start_boottime REAL;
+CREATE TABLE snapshots (
+    job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
+    elapsed REAL NOT NULL,
+    members BLOB NOT NULL,
+    PRIMARY KEY (job_seq, elapsed)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE hosts (
+    seq INTEGER PRIMARY KEY,
+    boot TEXT NOT NULL UNIQUE,
+    boot_time REAL NOT NULL
+) STRICT;
+CREATE TABLE host_head (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    host_seq INTEGER NOT NULL,
+    elapsed REAL NOT NULL
+) STRICT;
+CREATE TABLE host_series (
+    host_seq INTEGER PRIMARY KEY REFERENCES hosts (seq) ON DELETE CASCADE,
+    sealed_until INTEGER NOT NULL
+) STRICT;
+CREATE TABLE host_blocks (
+    id INTEGER PRIMARY KEY,
+    host_seq INTEGER NOT NULL REFERENCES hosts (seq) ON DELETE CASCADE,
+    first_elapsed REAL NOT NULL,
+    last_elapsed REAL NOT NULL,
+    last_id INTEGER NOT NULL,
+    samples INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE INDEX host_blocks_by_host ON host_blocks (host_seq, last_id, first_elapsed, last_elapsed);
+CREATE TABLE host_details (
+    host_seq INTEGER NOT NULL REFERENCES hosts (seq) ON DELETE CASCADE,
+    elapsed REAL NOT NULL,
+    detail BLOB NOT NULL,
+    PRIMARY KEY (host_seq, elapsed)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE leases (
+    name TEXT PRIMARY KEY,
+    boot TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    start INTEGER,
+    until REAL NOT NULL
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3)
 VERSION = len(MIGRATIONS)

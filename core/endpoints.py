@@ -1,0 +1,30 @@
+"""The two samples of a job that need no looking: nothing used at its start, and at its end what its record says."""
+
+from __future__ import annotations
+
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Job, Sample
+
+# What a job has counted from nothing, and where its record keeps the total.
+TOTALS = {
+    "cpu.user": "cpu_user_seconds",
+    "cpu.system": "cpu_system_seconds",
+    "mem.faults_minor": "faults_minor",
+    "mem.faults_major": "faults_major",
+    "mem.oom_kills": "oom_kills",
+    "io.read_bytes": "io_read_bytes",
+    "io.write_bytes": "io_write_bytes",
+    "io.read_chars": "io_read_chars",
+    "io.write_chars": "io_write_chars",
+    "proc.switches_voluntary": "switches_voluntary",
+    "proc.switches_involuntary": "switches_involuntary",
+}
+FIRST = Sample(0.0, tuple(0 if key in TOTALS else None for key in JOB_COLUMNS))
+
+
+def last_sample(job: Job) -> Sample | None:
+    """The totals at the moment of the end; None while it runs, or where they were counted beyond it."""
+    if not job.status.ended or job.duration_seconds is None or "left_running" in job.flags:
+        return None
+    totals = (getattr(job.usage, TOTALS[key]) if key in TOTALS else None for key in JOB_COLUMNS)
+    return Sample(job.duration_seconds, tuple(totals))
