@@ -88,9 +88,9 @@ def test_what_started_tells_who_runs() -> None:
     begun = evidence.started(
         Facts(f"version 1\nboot b\nshim 10 200\nmain 11 None\nstart {START} 1.0\ncgroup /a\ncgroup /b\n")
     )
-    assert begun == evidence.Started(Identity("b", 10, 200), Identity("b", 11, None), START, ("/a", "/b"))
+    assert begun == evidence.Started(Identity("b", 10, 200), Identity("b", 11, None), START, 1.0, ("/a", "/b"))
     job = evidence.begin(JOB, begun)
-    assert (job.pid, job.shim, job.start_time) == (11, Identity("b", 10, 200), START)
+    assert (job.pid, job.shim, job.start_time, job.start_boottime) == (11, Identity("b", 10, 200), START, 1.0)
 
 
 @pytest.mark.parametrize(
