@@ -3,33 +3,45 @@
 from collections.abc import Sequence
 from operator import add, sub
 
-from jobtop.core.metrics import BY_KEY, DERIVED, JOB_COLUMNS, Kind, Scope
+from jobtop.core.metrics import BY_KEY, DERIVED, Kind, Scope, columns
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 
 Number = float | int
-IS_COUNTER = tuple(BY_KEY[key].kind is Kind.COUNTER for key in JOB_COLUMNS)
+STORED = {
+    scope: tuple((key, BY_KEY[key].kind is Kind.COUNTER) for key in columns(scope)) for scope in (Scope.JOB, Scope.HOST)
+}
+# Counters of processes that were waited for move in hundredths of a second.
+SHORTEST_SECONDS = 0.02
+PART = 600
 
 
 @record
 class Frame:
-    """A moment of a job by key: gauges as they were, counters per second since the sample before."""
+    """A moment of a job or a host by key: gauges as they were, counters per second since the sample before."""
 
     elapsed: float
     values: dict[str, Number | None]
 
 
-def derive(before: Sample | None, after: Sample) -> Frame:
+def derive(before: Sample | None, after: Sample, scope: Scope = Scope.JOB) -> Frame:
     """Gauges as they are, counters as rates; a counter that fell is absent, and so is all of them at the first."""
     seconds = after.elapsed - before.elapsed if before is not None else 0.0
     earlier = before.values if before is not None else after.values
+    if before is not None and is_too_short(before.elapsed, seconds):
+        seconds = 0.0
     values: dict[str, Number | None] = {
         key: rate(was, value, seconds) if is_counter else value
-        for key, is_counter, was, value in zip(JOB_COLUMNS, IS_COUNTER, earlier, after.values, strict=True)
+        for (key, is_counter), was, value in zip(STORED[scope], earlier, after.values, strict=True)
     }
-    for key, parts in DERIVED[Scope.JOB].items():
+    for key, parts in DERIVED.get(scope, {}).items():
         values[key] = percent([values[part] for part in parts])
     return Frame(after.elapsed, values)
+
+
+def is_too_short(began: float, seconds: float) -> bool:
+    """Whether a time is too short for a rate; from the very start, when nothing had been used, none is."""
+    return seconds < SHORTEST_SECONDS and began > 0
 
 
 def rate(before: Number | None, after: Number | None, seconds: float) -> float | None:
@@ -47,25 +59,34 @@ def percent(rates: list[Number | None]) -> float | None:
 
 def percents(times: Sequence[float], counters: Sequence[Sequence[Number | None]]) -> list[Number | None]:
     """What `derive` gives for each sample of a series, from counters of CPU time: a day of seconds in some 20 ms."""
-    if not times:
-        return []
+    values: list[Number | None] = [None] if times else []
+    for begin in range(0, len(times) - 1, PART):
+        moments = times[begin : begin + PART + 1]
+        parts = [column[begin : begin + PART + 1] for column in counters]
+        values += _percents_at_once(moments, parts) or _percents_one_by_one(moments, parts)
+    return values
+
+
+def _percents_at_once(times: Sequence[float], counters: Sequence[Sequence[Number | None]]) -> list[Number | None]:
+    """The percents but for the first; none if one of them needs a closer look."""
     try:
         seconds = list(map(sub, times[1:], times))
         grown = [list(map(sub, values[1:], values)) for values in counters]
     except TypeError:  # a value is absent
-        return _percents_one_by_one(times, counters)
-    if any(min(part, default=0) < 0 for part in grown) or min(seconds, default=1) <= 0:
-        return _percents_one_by_one(times, counters)
+        return []
+    if any(min(part) < 0 for part in grown) or min(seconds) < SHORTEST_SECONDS:
+        return []
     total = grown[0]
     for part in grown[1:]:
         total = list(map(add, total, part))
-    shares: list[Number | None] = [100 * cpu / wall for cpu, wall in zip(total, seconds, strict=True)]
-    return [None, *shares]
+    return [100 * cpu / wall for cpu, wall in zip(total, seconds, strict=True)]
 
 
 def _percents_one_by_one(times: Sequence[float], counters: Sequence[Sequence[Number | None]]) -> list[Number | None]:
-    values: list[Number | None] = [None]
+    values: list[Number | None] = []
     for position in range(1, len(times)):
         seconds = times[position] - times[position - 1]
+        if is_too_short(times[position - 1], seconds):
+            seconds = 0.0
         values.append(percent([rate(part[position - 1], part[position], seconds) for part in counters]))
     return values

@@ -1,4 +1,4 @@
-"""The newest samples of all jobs, as rows: the table `head`, which is only ever appended to and trimmed.
+"""The newest samples of all jobs, or of the host, as rows: a table that is only ever appended to and trimmed.
 
 Knows nothing of `Database`, so that opening a store can add the columns of new metrics.
 """
@@ -9,8 +9,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from jobtop.core.metrics import JOB_COLUMNS
-from jobtop.core.model import Sample
+from jobtop.core.metrics import Scope, columns
+from jobtop.core.model import LIVE, Sample
+from jobtop.core.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,56 +22,94 @@ if TYPE_CHECKING:
     Identified = tuple[int, int, Sample]
 
 
+@record
+class Layout:
+    """Where the samples of one kind of owner are kept, and which; `is_over` is the SQL for an owner that gets no more.
+
+    A store that can only be read may be older than `since_version`, which made the tables.
+    """
+
+    scope: Scope
+    head: str
+    series: str
+    blocks: str
+    owners: str
+    owner: str
+    is_over: str
+    since_version: int
+    keys: tuple[str, ...]
+
+
+_LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE))
+JOBS = Layout(
+    Scope.JOB, "head", "series", "blocks", "jobs", "job_seq", f"status NOT IN ({_LIVE})", 2, columns(Scope.JOB)
+)
+# One row of `hosts` per boot: those before the last are over.
+HOSTS = Layout(
+    Scope.HOST,
+    "host_head",
+    "host_series",
+    "host_blocks",
+    "hosts",
+    "host_seq",
+    "seq < (SELECT max(seq) FROM hosts)",
+    3,
+    columns(Scope.HOST),
+)
+
+
 def column(key: str) -> str:
     """The name of a key's column."""
     return key.replace(".", "_")
 
 
-def missing_columns(connection: sqlite3.Connection) -> list[str]:
-    """The keys of today's catalogue that the head has no column for; none if there is no head yet."""
-    there = _columns(connection)
-    return [key for key in JOB_COLUMNS if column(key) not in there] if there else []
+def missing_columns(connection: sqlite3.Connection, layout: Layout = JOBS) -> list[str]:
+    """The keys of today's catalogue that a head has no column for; none if there is no such head yet."""
+    there = _columns(connection, layout)
+    return [key for key in layout.keys if column(key) not in there] if there else []
 
 
-def add_columns(connection: sqlite3.Connection) -> None:
-    """Give the head a column for every key of today's catalogue; to be called under the lock, in a transaction."""
-    for key in missing_columns(connection):
-        connection.execute(f"ALTER TABLE head ADD COLUMN {column(key)} ANY")
+def add_columns(connection: sqlite3.Connection, *layouts: Layout) -> None:
+    """Give each head, or those named, a column for every key of today's catalogue; to be called in a transaction."""
+    for layout in layouts or (JOBS, HOSTS):
+        for key in missing_columns(connection, layout):
+            connection.execute(f"ALTER TABLE {layout.head} ADD COLUMN {column(key)} ANY")
 
 
-def last_id(connection: sqlite3.Connection) -> int:
+def last_id(connection: sqlite3.Connection, layout: Layout) -> int:
     """The greatest id the head ever gave."""
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'head'").fetchone()
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (layout.head,)).fetchone()
     return int(row[0]) if row else 0
 
 
-def insert(connection: sqlite3.Connection, rows: Sequence[Owned]) -> list[Identified]:
-    """Append samples of jobs; each again behind its id. Those of a job keep their order."""
+def insert(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]) -> list[Identified]:
+    """Append samples; each again behind its id. Those of an owner keep their order."""
     inserted: list[Identified] = []
     for wave in _waves(rows):
-        for present, group in _grouped(wave).items():
-            names = ["job_seq", "elapsed", *(column(JOB_COLUMNS[position]) for position in present)]
-            sql = f"INSERT INTO head ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        for present, group in _grouped(wave, len(layout.keys)).items():
+            names = [layout.owner, "elapsed", *(column(layout.keys[position]) for position in present)]
+            sql = f"INSERT INTO {layout.head} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
             connection.executemany(sql, group.bound)
             # Ids follow one another within a transaction: nobody else writes.
             end = connection.execute("SELECT last_insert_rowid()").fetchone()[0] + 1
-            inserted += zip(range(end - len(group.bound), end), group.jobs, group.samples, strict=True)
+            inserted += zip(range(end - len(group.bound), end), group.owners, group.samples, strict=True)
     return inserted
 
 
 def select(
     connection: sqlite3.Connection,
-    job_seq: int,
+    layout: Layout,
+    owner: int,
     after_id: int,
     keys: Sequence[str],
     until: float | None = None,
     newest: int | None = None,
 ) -> list[tuple[int, Sample]]:
-    """The rows of a job behind an id, with the values of these keys; of the newest only so many, if given."""
-    there = _columns(connection)
+    """The rows of an owner behind an id, with the values of these keys; of the newest only so many, if given."""
+    there = _columns(connection, layout)
     names = ", ".join(column(key) if column(key) in there else "NULL" for key in keys)
-    values: list[float] = [after_id, job_seq]
-    sql = f"SELECT id, elapsed{', ' if names else ''}{names} FROM head WHERE id > ? AND job_seq = ?"
+    values: list[float] = [after_id, owner]
+    sql = f"SELECT id, elapsed{', ' if names else ''}{names} FROM {layout.head} WHERE id > ? AND {layout.owner} = ?"
     if until is not None:
         sql += " AND elapsed <= ?"
         values.append(until)
@@ -82,56 +121,56 @@ def select(
     return rows[::-1] if newest is not None else rows
 
 
-def _columns(connection: sqlite3.Connection) -> set[str]:
-    return {row[1] for row in connection.execute("PRAGMA table_info(head)")}
+def _columns(connection: sqlite3.Connection, layout: Layout) -> set[str]:
+    return {row[1] for row in connection.execute(f"PRAGMA table_info({layout.head})")}
 
 
 def _waves(rows: Sequence[Owned]) -> Iterator[Sequence[Owned]]:
-    """The rows cut so that no job is in a part twice: within a part the order is free."""
-    if len({job for job, _ in rows}) == len(rows):
+    """The rows cut so that no owner is in a part twice: within a part the order is free."""
+    if len({owner for owner, _ in rows}) == len(rows):
         yield rows
         return
     wave: list[Owned] = []
-    jobs: set[int] = set()
+    owners: set[int] = set()
     for row in rows:
-        if row[0] in jobs:
+        if row[0] in owners:
             yield wave
-            wave, jobs = [], set()
+            wave, owners = [], set()
         wave.append(row)
-        jobs.add(row[0])
+        owners.add(row[0])
     yield wave
 
 
 class Group:
     """Rows that have values at the same positions: what is bound for each, and whose sample it is."""
 
-    __slots__ = ("bound", "jobs", "pick", "pick_rest", "rest", "samples")
+    __slots__ = ("bound", "owners", "pick", "pick_rest", "rest", "samples")
 
-    def __init__(self, present: tuple[int, ...]) -> None:
-        absent = [position for position in range(len(JOB_COLUMNS)) if position not in present]
+    def __init__(self, present: tuple[int, ...], width: int) -> None:
+        absent = [position for position in range(width) if position not in present]
         self.pick, self.pick_rest = _picker(present), _picker(absent)
         self.rest = (None,) * len(absent)
         self.bound: list[Values] = []
-        self.jobs: list[int] = []
+        self.owners: list[int] = []
         self.samples: list[Sample] = []
 
 
-def _grouped(rows: Sequence[Owned]) -> dict[tuple[int, ...], Group]:
+def _grouped(rows: Sequence[Owned], width: int) -> dict[tuple[int, ...], Group]:
     """Rows by the positions at which they have values.
 
     Only those are bound: for a None sqlite3 looks for an adapter, which takes ten times as long as binding a number.
     """
     groups: dict[tuple[int, ...], Group] = {}
     group: Group | None = None
-    for job_seq, sample in rows:
+    for owner, sample in rows:
         values = sample.values
         if group is None or group.pick_rest(values) != group.rest:
             present = tuple(position for position, value in enumerate(values) if value is not None)
             group = groups.get(present)
             if group is None:
-                group = groups[present] = Group(present)
-        group.bound.append((job_seq, sample.elapsed, *group.pick(values)))
-        group.jobs.append(job_seq)
+                group = groups[present] = Group(present, width)
+        group.bound.append((owner, sample.elapsed, *group.pick(values)))
+        group.owners.append(owner)
         group.samples.append(sample)
     return groups
 

@@ -132,7 +132,8 @@ def test_a_follower_across_seals_and_killed_writers_has_no_gap_and_nothing_twice
     jobs = new_jobs(root)
     said.touch()
     database = open_to_read(StatePaths(root, HERE).store)
-    store, cursors = SeriesStore(database), dict.fromkeys(jobs, 0)
+    store = SeriesStore(database)
+    cursors: dict[int, int | None] = dict.fromkeys(jobs)
     seen: dict[int, list[float]] = {job: [] for job in jobs}
 
     def look() -> None:

@@ -48,6 +48,26 @@ def test_a_rate_that_cannot_be_known_is_absent_and_gauges_are_not(before: Sample
     assert frame.values["mem.used"] == 7
 
 
+def test_there_is_no_rate_over_less_than_the_kernel_counts_in_but_from_the_start() -> None:
+    last, end = sample(9.0, cpu_user=8.0, cpu_system=1.0), sample(9.005, cpu_user=8.9, cpu_system=1.0, mem_used=7)
+    assert derive(last, end).values["cpu.percent"] is None
+    assert derive(last, end).values["mem.used"] == 7
+    start, brief = sample(0.0, cpu_user=0, cpu_system=0), sample(0.005, cpu_user=0.003, cpu_system=0.001)
+    assert derive(start, brief).values["cpu.percent"] == pytest.approx(80)
+
+
+@pytest.mark.parametrize("oddity", [None, 700])
+def test_a_long_series_is_derived_as_a_short_one_is(oddity: int | None) -> None:
+    times = [float(second) for second in range(2000)]
+    user: list[float | int | None] = [0.25 * second for second in range(2000)]
+    if oddity is not None:
+        user[oddity] = None
+    expected: list[float | None] = [None] + [25.0] * 1999
+    if oddity is not None:
+        expected[oddity] = expected[oddity + 1] = None
+    assert percents(times, [user, [0.0] * 2000]) == expected
+
+
 def test_a_frame_has_every_key_of_a_job() -> None:
     assert set(derive(None, sample(0.0)).values) == {metric.key for metric in metrics_of(Scope.JOB)}
     assert (
@@ -58,7 +78,7 @@ def test_a_frame_has_every_key_of_a_job() -> None:
     assert "cpu.percent" in columns(Scope.HOST)
 
 
-@pytest.mark.parametrize("oddity", ["none", "absent", "fell", "same moment"])
+@pytest.mark.parametrize("oddity", ["none", "absent", "fell", "same moment", "short", "at once"])
 def test_a_whole_series_is_derived_as_its_samples_are(oddity: str) -> None:
     chance = random.Random(2)
     times, user, system = [0.0], [0.0], [0.0]
@@ -73,6 +93,10 @@ def test_a_whole_series_is_derived_as_its_samples_are(oddity: str) -> None:
         counters[1][20] = 0.0
     elif oddity == "same moment":
         times[20] = times[19]
+    elif oddity == "short":
+        times[20] = times[19] + 0.01
+    elif oddity == "at once":
+        times[1] = 0.004
     made = [sample(time, cpu_user=a, cpu_system=b) for time, a, b in zip(times, *counters, strict=True)]
     expected = [derive(before, after).values["cpu.percent"] for before, after in zip([None, *made], made, strict=False)]
     assert percents(times, counters) == pytest.approx(expected)

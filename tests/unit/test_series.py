@@ -10,12 +10,13 @@ import pytest
 from benchmarks.series import samples
 from jobtop.core.derive import derive
 from jobtop.core.errors import BadValue
-from jobtop.core.metrics import JOB_COLUMNS, steps
+from jobtop.core.metrics import JOB_COLUMNS, Scope, metrics_of, steps
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store import head, series
+from jobtop.store import head
 from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.jobs import Jobs
 from jobtop.store.series import BLOCK_SAMPLES, SeriesStore
 from records import running_job
@@ -150,7 +151,8 @@ def test_a_follower_has_no_gap_and_nothing_twice_whatever_is_done_meanwhile(
     chance = random.Random(seed)
     job, other = new_job(database), new_job(database)
     actions: list[Callable[[], int]] = [store.seal_due, store.trim, lambda: store.seal(job), lambda: 0]
-    made, cursor, seen = 0, 0, []
+    made, seen = 0, []
+    cursor: int | None = None
     for _ in range(150):
         amount = chance.choice((1, 1, 1, 5, 130))
         for sample in numbered(made, amount):
@@ -319,30 +321,66 @@ def test_a_store_that_cannot_be_migrated_is_read_as_one_without_samples(tmp_path
     database.close()
 
 
-def test_a_new_metric_gets_a_column_and_old_samples_stay(
-    database: Database, store: SeriesStore, monkeypatch: pytest.MonkeyPatch
+def test_a_new_metric_gets_a_column_with_the_first_sample_and_old_samples_stay(
+    database: Database, store: SeriesStore
 ) -> None:
     job = new_job(database)
     keep(store, job, *numbered(0, 3))
+    grown = replace(JOBS, keys=(*JOB_COLUMNS, "gpu.temp"))
+    successor = SeriesStore(database, grown)
+    assert successor.series(job, ["gpu.temp"]).values["gpu.temp"] == [None] * 3
     with database.reading() as connection:
-        assert head.missing_columns(connection) == []
-    grown = (*JOB_COLUMNS, "gpu.temp")
-    for module in (head, series):
-        monkeypatch.setattr(module, "JOB_COLUMNS", grown)
-    reader = SeriesStore(database)
-    assert reader.series(job, ["gpu.temp"]).values["gpu.temp"] == [None] * 3
+        assert (head.missing_columns(connection), head.missing_columns(connection, grown)) == ([], ["gpu.temp"])
+    keep(successor, job, Sample(3.0, (*numbered(3, 1)[0].values, 61.5)))
+    keep(store, job, *numbered(4, 1))
+    successor.seal(job)
+    found = successor.series(job, ["gpu.temp", "mem.used"]).values
+    assert found == {"gpu.temp": [None, None, None, 61.5, None], "mem.used": [0, 1, 2, 3, 4]}
+
+
+def test_a_column_that_could_not_be_added_is_added_next_time(database: Database, tmp_path: Path) -> None:
+    job = new_job(database)
+    successor = SeriesStore(database, replace(JOBS, keys=(*JOB_COLUMNS, "gpu.temp")))
+    with pytest.raises(OverflowError):
+        keep(successor, job, Sample(0.0, (*NOTHING, 2**64)))
+    keep(successor, job, Sample(1.0, (*NOTHING, 2)))
+    assert successor.series(job, ["gpu.temp"]).values["gpu.temp"] == [2]
+
+
+def test_the_host_is_kept_beside_the_jobs_and_has_what_it_has(database: Database, store: SeriesStore) -> None:
+    job = new_job(database)
+    keep(store, job, *numbered(0, 5))
     with database.writing() as connection:
-        assert head.missing_columns(connection) == ["gpu.temp"]
-        head.add_columns(connection)
-        assert head.missing_columns(connection) == []
-    keep(reader, job, Sample(3.0, (*numbered(3, 1)[0].values, 61.5)))
-    reader.seal(job)
-    found = reader.series(job, ["gpu.temp", "mem.used"]).values
-    assert found == {"gpu.temp": [None, None, None, 61.5], "mem.used": [0, 1, 2, 3]}
+        connection.execute("INSERT INTO hosts (seq, boot, boot_time) VALUES (1, 'before', 0.0), (2, 'now', 9.0)")
+    host = SeriesStore(database, HOSTS)
+    keys = HOSTS.keys
+    for number in range(130):
+        values = tuple(number if key != "cpu.percent" else 12.5 for key in keys)
+        host.append([(1, Sample(float(number), values)), (2, Sample(float(number), values))])
+    assert host.seal_due(limit=2) == 2 * BLOCK_SAMPLES
+    assert (host.seal_ended(5), host.seal_ended(5)) == (10, 0)
+    assert host.trim() == 250
+    for boot in (1, 2):
+        found = host.series(boot, ["cpu.percent", "mem.available"], max_points=1000).values
+        assert found == {"cpu.percent": [12.5] * 130, "mem.available": list(range(130))}
+    frame = host.frame_at(2, 129.0)
+    assert frame is not None
+    assert (frame.values["cpu.percent"], frame.values["disk.busy"], frame.values["mem.used"]) == (12.5, 1.0, 129)
+    assert set(frame.values) == {metric.key for metric in metrics_of(Scope.HOST)}
+    assert read(store, job) == list(range(5))
 
 
-def test_the_head_has_a_column_for_every_key(database: Database) -> None:
+def test_all_samples_are_counted_and_given_whole(database: Database, store: SeriesStore) -> None:
+    job, other = new_job(database), new_job(database)
+    store.append([(seq, sample) for seq in (job, other) for sample in numbered(0, 130)])
+    store.seal_due(limit=1)
+    assert [store.count(seq) for seq in (job, other, 999)] == [130, 130, 0]
+    assert store.samples(job) == store.samples(other) == numbered(0, 130)
+
+
+@pytest.mark.parametrize("layout", [JOBS, HOSTS], ids=lambda layout: layout.head)
+def test_a_head_has_a_column_for_every_key(database: Database, layout: Layout) -> None:
     with database.reading() as connection:
-        names = [row[1] for row in connection.execute("PRAGMA table_info(head)")]
-    assert names == ["id", "job_seq", "elapsed", *map(head.column, JOB_COLUMNS)]
+        names = [row[1] for row in connection.execute(f"PRAGMA table_info({layout.head})")]
+    assert names == ["id", layout.owner, "elapsed", *map(head.column, layout.keys)]
     assert head.missing_columns(sqlite3.connect(":memory:")) == []
