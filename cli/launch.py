@@ -10,13 +10,14 @@ import time
 from contextlib import suppress
 
 from jobtop.cli.app import App, current_directory
-from jobtop.cli.options import read_run
+from jobtop.cli.monitoring import Monitoring
+from jobtop.cli.options import MONITOR_SETTINGS, read_run
 from jobtop.core import evidence
 from jobtop.core.collectors.proc import cpus_allowed, identify
 from jobtop.core.errors import BadValue, ExitCode, StartError, StoreUnavailable
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal
-from jobtop.core.model import Job, JobSpec, Limits, Status, Usage
+from jobtop.core.model import Job, JobSpec, Limits, Monitor, Status, Usage
 from jobtop.core.record import replace
 from jobtop.core.redact import redact_command, redact_mapping
 from jobtop.core.runner import Supervisor, Terminal, job_environment
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from jobtop.core.config import Config
     from jobtop.store.recorder import Recorder
 
 SHIM_SECONDS = 2.0
@@ -44,10 +46,12 @@ def run_words(words: Sequence[str], supervisor: Supervisor | None) -> int | None
 def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     """Run the command and record what it cost; the exit code."""
     check(command, options)
+    app.sets = (*app.sets, *monitor_sets(options))
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     terminal = open_terminal() if options["pty"] and not options["detach"] else None
     supervisor = app.supervisor or new_supervisor(terminal)
     job, spec = prepare(app, supervisor.job_id, command, options)
+    monitoring = Monitoring(app, job.id, options["report"])
     from jobtop.store.reconcile import sweep_specs
     from jobtop.store.recorder import Recorder
 
@@ -64,14 +68,16 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
         heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=not in_background())
         if heard is not None and "exec_error" not in heard:
-            recorder.started(evidence.started(heard))
-            heard = foreground.wait()
+            monitoring.begun = evidence.started(heard)
+            recorder.started(monitoring.begun)
+            heard = foreground.wait(monitoring.begin)
         ended_at = time.time()
-        job = recorder.finish(heard)
+        job = recorder.finish(heard, monitoring.end())
     app.verbose |= options["verbose"]
     if job.parent_id is not None and job.settled:
         supervisor.wait(SHIM_SECONDS)  # or the outer job would find our shim left running
     conclude(app, job, options["record"], options["quiet"])
+    monitoring.close()
     recorder.close()
     sweep_specs(app.paths, app.config.number("store.spec_days"))
     told = foreground.told_to_stop(ended_at)
@@ -80,6 +86,12 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         signal.signal(told, signal.SIG_DFL)
         os.kill(os.getpid(), told)
     return 128 + told if told is not None else exit_code(job, heard)
+
+
+def monitor_sets(options: dict[str, Any]) -> list[str]:
+    """The options that are short for settings."""
+    sets = [f"{key}={options[name]}" for name, key in MONITOR_SETTINGS.items() if options[name] is not None]
+    return [*sets, "monitor.enabled=false"] if options["no_monitor"] else sets
 
 
 def new_supervisor(terminal: Terminal | None) -> Supervisor:
@@ -147,7 +159,7 @@ def check(command: tuple[str, ...], options: dict[str, Any]) -> None:
     if not os.path.isdir(working_directory(options["cwd"])):
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
     check_record_path(options["record"])
-    for name in ("record", "pty"):
+    for name in ("record", "pty", "report"):
         if options["detach"] and options[name]:
             raise BadValue(f"--{name} needs somebody to stay with the job: not with --detach")
 
@@ -193,6 +205,7 @@ def prepare(app: App, job_id: str, command: tuple[str, ...], options: dict[str, 
         submitted_at=time.time(),
         limits=limits,
         usage=Usage(cpus_allowed=cpus_allowed()),
+        monitor=Monitor(interval_seconds=sampling_seconds(config)),
         grace_seconds=grace,
     )
     spec = JobSpec(
@@ -208,6 +221,13 @@ def prepare(app: App, job_id: str, command: tuple[str, ...], options: dict[str, 
         detached=options["detach"],
     )
     return job, spec
+
+
+def sampling_seconds(config: Config) -> float | None:
+    """How often the job will be sampled at first; None: not at all."""
+    if not config.boolean("monitor.enabled"):
+        return None
+    return config.interval("monitor.interval") or 1.0
 
 
 def script_of(command: tuple[str, ...]) -> str | None:

@@ -49,6 +49,25 @@ def after_exit(text: str) -> str:
     return text
 
 
+def setting(key: str) -> Callable[[str], str]:
+    """The text of a setting, checked as if it were set elsewhere."""
+
+    def read(text: str) -> str:
+        from jobtop.core.config import check_setting
+
+        return check_setting(key, text)
+
+    return read
+
+
+def report(text: str) -> float:
+    """A time between lines."""
+    seconds = parse_duration(text)
+    if seconds < 1:
+        raise BadValue(f'"{printable(text)}" is too short: at least 1s')
+    return seconds
+
+
 @record
 class Option:
     """One option: a flag if it has no metavar."""
@@ -90,10 +109,23 @@ RUN = (
         after_exit,
     ),
     Option("--pty", "Give it a terminal of its own: progress bars, editors, pagers."),
+    Option("--interval", "Time between samples, 0.1s at least, or auto.", "D", setting("monitor.interval")),
+    Option(
+        "--granularity",
+        "Keep every sample, or only minima, means and peaks.",
+        "time_series|summary",
+        setting("monitor.granularity"),
+    ),
+    Option("--without", "What not to measure, such as pss,fds.", "LIST", setting("monitor.without")),
+    Option("--no-monitor", "Take no samples: only the totals are recorded."),
+    Option("--report", "Print a [Resources] line to standard error that often.", "D", report),
     Option("--quiet", "No summary at the end."),
     Option("--record", "Write the finished record there as JSON.", "PATH"),
     Option("--verbose", "Say on standard error what is also written to the log.", short="-v"),
 )
+
+
+MONITOR_SETTINGS = {name: f"monitor.{name}" for name in ("interval", "granularity", "without")}
 
 
 def read_run(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:

@@ -63,9 +63,14 @@ def memory_peak(job: Job) -> str:
     return bound + format_bytes(job.usage.memory_peak_bytes)
 
 
+def is_of_all(job: Job) -> bool:
+    """Whether the peak is that of all processes together: there was but one, or it was looked for."""
+    return (job.usage.processes_peak or 0) <= 1 or (job.usage.samples or 0) > 2
+
+
 def memory_words(job: Job) -> str:
     peak, asked = job.usage.memory_peak_bytes, job.limits.memory_bytes
-    words = f"{memory_peak(job)} peak in one process" if peak is not None else "–"
+    words = f"{memory_peak(job)} peak{'' if is_of_all(job) else ' in one process'}" if peak is not None else "–"
     if peak is not None and asked:
         words += f", {format_percent(peak / asked)} of {format_bytes(asked)} declared"
     return words

@@ -171,7 +171,7 @@ class Setting:
         return f"JOBTOP_{self.key.replace('.', '_').upper()}"
 
 
-_MEASURES = ("pss", "fds", "gpu", "net", "cgroup", "pressure", "host")
+_MEASURES = ("pss", "fds", "snapshots", "gpu", "net", "cgroup", "pressure", "host")
 _COLLECTORS = ("nvidia", "amd", "intel", "drm", "rapl", "docker")
 _KEPT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
 
@@ -428,6 +428,12 @@ def _option_entry(assignment: str, cwd: Path) -> Entry:
     if not equals:
         raise ConfigError(f"--set: {_quoted(assignment)} has no value (use KEY=VALUE)")
     return Entry(_setting(key.strip(), "--set: ").key, raw, "--set", cwd)
+
+
+def check_setting(key: str, raw: str) -> str:
+    """What would set it, unchanged; BadValue if it cannot."""
+    _setting(key).kind(raw)
+    return raw
 
 
 def _setting(key: str, place: str = "") -> Setting:

@@ -99,8 +99,10 @@ def conclude(job: Job, facts: Facts) -> Job:
     job = replace(job, settled=settled)
     if "exec_error" in facts:
         return _not_started(job, facts)
+    before = job
     job = replace(job, usage=_usage(job.usage, job.limits, facts, last[1] - start[1]), monitor=_monitor(job, facts))
     job = replace(job, sources=_sources(facts), incomplete=_incomplete(facts), flags=_flags(job, facts))
+    job = _with_sampled_peak(job, before)
     return job if was_over else _judged(job, facts)
 
 
@@ -269,6 +271,15 @@ def _usage(before: Usage, limits: Limits, facts: Facts, seconds: float) -> Usage
     )
 
 
+def _with_sampled_peak(job: Job, before: Job) -> Job:
+    """What was sampled of all processes together stays when the totals are completed, if it was more."""
+    peak = before.usage.memory_peak_bytes
+    if peak is None or peak <= (job.usage.memory_peak_bytes or 0):
+        return job
+    sources = job.sources | {"memory_peak": before.sources.get("memory_peak", "pss")}
+    return replace(job, usage=replace(job.usage, memory_peak_bytes=peak), sources=sources)
+
+
 def _memory_peak(facts: Facts) -> tuple[int | None, str]:
     """The largest mark of any one process; ru_maxrss is never below what the launcher held at its fork."""
     maxrss, floor, seen = (facts.integer(key) for key in ("maxrss", "floor", "hwm"))
@@ -329,7 +340,8 @@ def _flags(job: Job, facts: Facts) -> tuple[str, ...]:
 
 def _monitor(job: Job, facts: Facts) -> Monitor:
     cpu_seconds = max(facts.number("own_cpu") + float(facts.get("recorder_cpu", 0)), job.monitor.cpu_seconds or 0.0)
-    return replace(job.monitor, cpu_seconds=cpu_seconds, rss_bytes=facts.integer("own_rss"))
+    rss_bytes = max(facts.integer("own_rss") + int(facts.get("recorder_rss", 0)), job.monitor.rss_bytes or 0)
+    return replace(job.monitor, cpu_seconds=cpu_seconds, rss_bytes=rss_bytes)
 
 
 def _ticks(text: str) -> int | None:

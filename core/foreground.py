@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 SAME_KEY_SECONDS = 0.1
+MOMENT_MS = 30
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -53,8 +54,12 @@ class Foreground:
         os.close(self.wakeup_read)
         os.close(self.wakeup_write)
 
-    def wait(self) -> Facts | None:
-        """The end of the job as its shim tells it; None if the shim was killed."""
+    def wait(self, on_lasting: Callable[[], None]) -> Facts | None:
+        """The end of the job as its shim tells it; None if the shim was killed.
+
+        `on_lasting` is called if the job is not over at once.
+        """
+        self.on_lasting: Callable[[], None] | None = on_lasting
         with RawTerminal(self.supervisor.terminal) as self.raw:
             self.typing = self.raw.passes_input
             return self._listen()
@@ -86,7 +91,11 @@ class Foreground:
                 poll.register(terminal.master, select.POLLOUT)
             elif terminal and self.typing:
                 poll.register(0, select.POLLIN)
-            for fd, _ in poll.poll():
+            ready = poll.poll(None if self.on_lasting is None else MOMENT_MS)
+            if not ready and self.on_lasting is not None:
+                begin, self.on_lasting = self.on_lasting, None
+                begin()
+            for fd, _ in ready:
                 if fd == status:
                     return self.supervisor.hear()
                 if fd == wakeup:

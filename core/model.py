@@ -113,10 +113,10 @@ class Monitor:
     """How the job was watched and what that cost; `thinned`: the budget made us read the dear files less often."""
 
     interval_seconds: float | None = None
-    longest_interval_seconds: float | None = None
-    thinned: bool | None = None
     cpu_seconds: float | None = None
     rss_bytes: int | None = None
+    longest_interval_seconds: float | None = None
+    thinned: bool | None = None
 
 
 @record

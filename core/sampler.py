@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 
 from jobtop.core.collectors import jobs as job_values
+from jobtop.core.collectors.heaviest import Heaviest
 from jobtop.core.collectors.processes import ProcessTable
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Kind
 from jobtop.core.model import Sample
+from jobtop.core.record import fresh, record
 from jobtop.core.shim import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from jobtop.core.collectors.host import HostSample, HostSource
     from jobtop.core.collectors.jobs import Number
     from jobtop.core.collectors.members import Tree
+    from jobtop.core.snapshot import ProcessRow
 
 COUNTERS = tuple(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
 AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between samples
+SNAPSHOT_SECONDS = 10.0
+STALE_SAMPLES = 10  # a job that stands still is read again after so many
 CLOSER_SHARE, LEAST_CLOSER_SHARE = 0.3, 0.03  # of the budget goes to the dear files
 LARGEST_STRETCH = 64.0
 SMOOTHING = 0.2
+IMPOSSIBLE_SECONDS, IMPOSSIBLE_SHARE = 0.1, 0.05  # more CPU time than there can be, by more than the kernel rounds
 
-log = logging.getLogger(__name__)
+
+@record
+class Batch:
+    """What one tick brought, by the keys of the jobs; `host` is a moment since boot and two samples to derive from."""
+
+    samples: list[tuple[str, Sample]] = fresh(default_factory=list)
+    snapshots: list[tuple[str, float, list[ProcessRow]]] = fresh(default_factory=list)
+    host: tuple[float, HostSample, HostSample] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.samples or self.host)
 
 
 class Watch:
     """One job under observation."""
 
     def __init__(
-        self, key: int, tree: Tree, start_boottime: float, cgroups: Sequence[str], interval: float | None
+        self, key: str, tree: Tree, start_boottime: float, cgroups: Sequence[str], interval: float | None
     ) -> None:
         self.key, self.tree, self.start, self.cgroups, self.interval = key, tree, start_boottime, cgroups, interval
         self.values: dict[str, Number] = {}
+        self.row: tuple[Number | None, ...] = ()
+        self.elapsed = 0.0
+        self.version = -1
+        self.unread = 0
         self.next_due = -float("inf")
+        self.next_snapshot = -float("inf")
+        self.heaviest = Heaviest()
+        self.longest_interval = 0.0
+        self.impossible_seconds = 0.0
 
     def interval_at(self, age: float) -> float:
         if self.interval is not None:
@@ -44,23 +68,38 @@ class Watch:
         return next(seconds for until, seconds in AUTO_SECONDS if age < until)
 
     def sample(self) -> Sample:
-        """Fold what was swept; counters never fall. The moment is that of the reading the CPU time comes from."""
+        """Fold what was swept; the moment is that of the reading the CPU time comes from.
+
+        Where nobody has run nothing has changed. Counters never fall, and no CPU time is more than the cores can give.
+        """
         at = self.tree.read_at
-        read = job_values.fold(self.tree)
-        if self.cgroups:
-            counted, now = job_values.read_cgroup(self.cgroups), time.clock_gettime(BOOTTIME)
-            at = now if "cpu.user" in counted else at
-            read |= counted
-        self.values = job_values.never_falling(self.values, read, COUNTERS)
-        return Sample(max(0.0, at - self.start), tuple(self.values.get(key) for key in JOB_COLUMNS))
+        if self.tree.version != self.version or self.unread >= STALE_SAMPLES:
+            self.version, self.unread = self.tree.version, 0
+            read = job_values.fold(self.tree)
+            if self.cgroups:
+                counted, moment = job_values.read_cgroup(self.cgroups)
+                at = at if moment is None else moment
+                read |= counted
+            self._take(read, max(self.elapsed, at - self.start))
+        self.unread += 1
+        self.elapsed = max(self.elapsed, at - self.start)
+        return Sample(self.elapsed, self.row)
+
+    def _take(self, read: dict[str, Number], elapsed: float) -> None:
+        read = job_values.never_falling(self.values, read, COUNTERS)
+        seconds = elapsed - self.elapsed
+        self.values, excess = job_values.within_cores(self.values, read, seconds)
+        if excess > IMPOSSIBLE_SECONDS and excess > IMPOSSIBLE_SHARE * job_values.CORES * seconds:
+            self.impossible_seconds = max(self.impossible_seconds, excess)
+        self.row = tuple(map(self.values.get, JOB_COLUMNS))
 
 
 class Sampler:
-    """Takes samples of all watched jobs and hands them to a sink, a list at a time."""
+    """Takes samples of all watched jobs, and of the machine if it is given a host, and hands them to a sink."""
 
     def __init__(
         self,
-        sink: Callable[[list[tuple[int, Sample]]], None],
+        sink: Callable[[Batch], None],
         budget: float = 0.01,
         without: frozenset[str] = frozenset(),
         proc: str = "/proc",
@@ -68,38 +107,38 @@ class Sampler:
     ) -> None:
         self.sink, self.budget, self.without, self.monotonic = sink, budget, without, monotonic
         self.table = ProcessTable(proc)
-        self.watches: dict[int, Watch] = {}
+        self.watches: dict[str, Watch] = {}
+        self.host: HostSource | None = None
         self.cpu_seconds = 0.0
         self.load = 0.0  # cores, smoothed
         self.stretch = 1.0
         self.closer_share = CLOSER_SHARE
+        self.thinned = False
+        self._last_host: HostSample | None = None
+        self._host_due = -float("inf")
         self._origin = monotonic()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
-        self._sink_failed = False
+        self.problem: str | None = None
+        self._warm = False
         self._thread: threading.Thread | None = None
 
     def watch(
-        self, key: int, shim_pid: int, start_boottime: float, cgroups: Sequence[str] = (), interval: float | None = None
+        self, key: str, shim_pid: int, start_boottime: float, cgroups: Sequence[str] = (), interval: float | None = None
     ) -> None:
         """Sample this job at once, and then on the grid."""
         with self._lock:
             self.watches[key] = Watch(key, self.table.add(shim_pid), start_boottime, cgroups, interval)
         self._wake.set()
 
-    def forget(self, key: int) -> Sample | None:
-        """Watch a job no longer; its last sample, taken now: complete if the shim was not waited for yet."""
+    def forget(self, key: str) -> Watch | None:
+        """Watch a job no longer; as it was last seen."""
         with self._lock:
             watch = self.watches.pop(key, None)
-            if watch is None:
-                return None
-            began = time.thread_time()
-            self.table.sweep([watch.tree])
-            last = watch.sample()
-            self.table.remove(watch.tree)
-            self.cpu_seconds += time.thread_time() - began
-        return last
+            if watch is not None:
+                self.table.remove(watch.tree)
+        return watch
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="jobtop-sampler", daemon=True)
@@ -111,28 +150,52 @@ class Sampler:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        with self._lock:
-            for watch in self.watches.values():
-                self.table.remove(watch.tree)
-            self.watches.clear()
+        for key in list(self.watches):
+            self.forget(key)
 
-    def tick(self) -> list[tuple[int, Sample]]:
+    def tick(self) -> Batch:
         """One pass over everything that is due; its cost is kept, and what it means for the next."""
         with self._lock:
             began, now = time.thread_time(), self.monotonic()
             due = [watch for watch in self.watches.values() if now >= watch.next_due]
+            host = self._sample_host(now)
             if not due:
-                return []
-            step = min(self._interval(watch) for watch in self.watches.values()) * self.stretch
+                return Batch(host=host)
+            step = min(self._interval(watch) for watch in due) * self.stretch
             self.table.sweep([watch.tree for watch in due])
             self.table.look_closer(self.budget * self.closer_share * step, self.without)
             samples = [(watch.key, watch.sample()) for watch in due]
+            snapshots = [] if "snapshots" in self.without else self._snapshots(due, now)
             cost = time.thread_time() - began
             self.cpu_seconds += cost
-            self._adapt(cost / step)
+            if self._warm:  # the first pass meets every process of the machine
+                self._adapt(cost / step)
+            self._warm = True
             for watch in due:
-                watch.next_due = self._next_on_grid(now, self._interval(watch) * self.stretch)
-        return samples
+                period = self._interval(watch) * self.stretch
+                watch.longest_interval = max(watch.longest_interval, period)
+                watch.next_due = self._next_on_grid(now, period)
+        return Batch(samples, snapshots, host)
+
+    def _snapshots(self, due: list[Watch], now: float) -> list[tuple[str, float, list[ProcessRow]]]:
+        taken = []
+        for watch in due:
+            watch.heaviest.learn(self.table.proc, watch.tree)
+            if now >= watch.next_snapshot:
+                watch.next_snapshot = now + SNAPSHOT_SECONDS * self.stretch
+                rows = watch.heaviest.rows(self.table.proc, watch.tree)
+                if rows is not None:
+                    taken.append((watch.key, watch.elapsed, rows))
+        return taken
+
+    def _sample_host(self, now: float) -> tuple[float, HostSample, HostSample] | None:
+        """The machine around the jobs, as often as they are looked at."""
+        if self.host is None or now < self._host_due:
+            return None
+        period = min((self._interval(watch) for watch in self.watches.values()), default=AUTO_SECONDS[0][1])
+        self._host_due = self._next_on_grid(now, max(1.0, period) * self.stretch)
+        before, self._last_host = self._last_host, self.host.collect()
+        return None if before is None else (time.clock_gettime(BOOTTIME), before, self._last_host)
 
     @staticmethod
     def _interval(watch: Watch) -> float:
@@ -144,21 +207,19 @@ class Sampler:
     def _run(self) -> None:
         while not self._stopped:
             self._wake.clear()
-            samples = self.tick()
-            if samples:
-                self._hand_over(samples)
+            batch = self.tick()
+            if batch:
+                self._hand_over(batch)
             with self._lock:
                 next_due = min((watch.next_due for watch in self.watches.values()), default=None)
             if not self._stopped:
                 self._wake.wait(None if next_due is None else max(0.0, next_due - self.monotonic()))
 
-    def _hand_over(self, samples: list[tuple[int, Sample]]) -> None:
+    def _hand_over(self, batch: Batch) -> None:
         try:
-            self.sink(samples)
-        except Exception:  # a border: a sink's mistake must not end the sampling
-            if not self._sink_failed:
-                log.exception("samples could not be kept")
-            self._sink_failed = True
+            self.sink(batch)
+        except Exception as error:  # a border: a sink's mistake must not end the sampling
+            self.problem = self.problem or f"{type(error).__name__}: {error}"
 
     def _adapt(self, load: float) -> None:
         """Over budget, first read the dear files less, then look less often; well below it, the way back."""
@@ -166,6 +227,7 @@ class Sampler:
         if self.load > self.budget:
             if self.closer_share > LEAST_CLOSER_SHARE:
                 self.closer_share = LEAST_CLOSER_SHARE
+                self.thinned = True
             elif self.stretch < LARGEST_STRETCH:
                 self.stretch *= 2
                 self.load /= 2

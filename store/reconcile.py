@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -98,7 +98,9 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         job = jobs.change(job.id, lambda row: (evidence.begin(row, started), ()))
     if ended is not None:
         settled = ended.integer("final") == 1 or not alive
-        return finish(jobs, paths, job, ended, settled) if settled or not job.status.ended else job
+        if job.status.ended and not settled:
+            return job
+        return finish(jobs, paths, job, ended, settled, None if job.status.ended else sampled(jobs, job))
     if alive:
         return job
     if job.status in ENDS - {Status.LOST}:
@@ -112,11 +114,19 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     return jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
 
 
-def finish(jobs: Jobs, paths: StatePaths, job: Job, ended: Facts, settled: bool | None = None) -> Job:
-    """Keep how a job ended, what it used, and where its output was when."""
+def finish(
+    jobs: Jobs,
+    paths: StatePaths,
+    job: Job,
+    ended: Facts,
+    settled: bool | None = None,
+    seen: Callable[[Job], Job] | None = None,
+) -> Job:
+    """Keep how a job ended, what it used, what was seen of it, and where its output was when."""
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         done = evidence.conclude(row, ended)
+        done = done if seen is None or done.status is Status.ERROR else seen(done)
         if settled is not None:
             done = replace(done, settled=settled)
         return done, end_events(row, done, ended.moment("last")[0])
@@ -124,6 +134,18 @@ def finish(jobs: Jobs, paths: StatePaths, job: Job, ended: Facts, settled: bool 
     done = jobs.change(job.id, concluded)
     jobs.keep_marks(done, read_marks(paths, job.id))
     return done
+
+
+def sampled(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
+    """What the samples say of a job whose recorder was killed; None if there are none."""
+    with jobs.database.reading() as connection:
+        row = connection.execute("SELECT 1 FROM series WHERE job_seq = ?", (job.seq,)).fetchone()
+    if row is None or job.seq is None:
+        return None
+    from jobtop.core.observation import seen_in
+    from jobtop.store.series import SeriesStore
+
+    return seen_in(SeriesStore(jobs.database).samples(job.seq), (job.monitor.interval_seconds or 1.0) / 2).of
 
 
 def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:

@@ -11,6 +11,7 @@ from jobtop.core.errors import JobtopError, StoreBusy, StoreDamaged, StoreError
 from jobtop.core.evidence import Facts, Started
 from jobtop.core.model import Job, JobSpec, StopRequest
 from jobtop.core.paths import StatePaths, make_private_dir
+from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
 from jobtop.store import reconcile
 from jobtop.store.database import open_repaired, open_to_write
@@ -85,10 +86,11 @@ class Recorder:
         self.job = reconcile.paused_or_running(self.job, paused)[0]
         self._change(lambda row: reconcile.paused_or_running(row, paused))
 
-    def finish(self, ended: Facts | None) -> Job:
-        """The finished record, kept if it can be; None: the shim was killed."""
+    def finish(self, ended: Facts | None, seen: Callable[[Job], Job] | None = None) -> Job:
+        """The finished record, kept if it can be; None: the shim was killed. `seen` adds what samples say."""
         if ended is not None:
             ended.note("recorder_cpu", time.process_time())
+            ended.note("recorder_rss", status_value(os.getpid(), "VmHWM:") * 1024)
             self._warned |= "complained" in ended
         if self._late_problem:
             self.warn(self._late_problem)
@@ -96,12 +98,13 @@ class Recorder:
         if self.jobs is not None:
             try:
                 if ended is not None:
-                    return reconcile.finish(self.jobs, self.paths, self.job, ended)
+                    return reconcile.finish(self.jobs, self.paths, self.job, ended, seen=seen)
                 return self._abandoned(self.jobs)
             except JobtopError as error:
                 self._give_up(error)
         if ended is not None:
             self.job = evidence.conclude(self.job, ended)
+            self.job = self.job if seen is None else seen(self.job)
         else:
             self.job = evidence.lost(self.job, reconcile.VANISHED, None)
         self.job = replace(self.job, seq=None)

@@ -111,6 +111,20 @@ def host_frame(before: HostSample, after: HostSample) -> HostFrame:
     return HostFrame(seconds, values, cpu, cores, disks, interfaces, rates(before.full, after.full, seconds))
 
 
+def host_detail(frame: HostFrame, uptime_seconds: float | None) -> dict[str, object]:
+    """What a frame has beyond the catalogue: each core, disk and interface; for people who look closer."""
+    return {
+        "uptime_seconds": uptime_seconds,
+        "cores": {
+            str(core): [_rounded(value) for value in (load.percent, load.iowait_percent, load.steal_percent)]
+            for core, load in frame.cores.items()
+        },
+        "disks": {name: _rounded_all(rates) for name, rates in frame.disks.items()},
+        "interfaces": {name: _rounded_all(rates) for name, rates in frame.interfaces.items()},
+        "full": _rounded_all(frame.full),
+    }
+
+
 def core_load(before: CoreTimes, after: CoreTimes) -> CpuLoad:
     """What one core did, in percent of the time the kernel accounted for on it, so that nothing exceeds 100."""
     busy, rest = after.busy - before.busy, after.rest - before.rest
@@ -261,6 +275,14 @@ def open_host(disk_path: str = "/", proc: str = "/proc", sys: str = "/sys") -> H
 
 def _device_rates(before: Mapping[str, Counters], after: Mapping[str, Counters], seconds: float) -> dict[str, Counters]:
     return {name: rates(before[name], counters, seconds) for name, counters in after.items() if name in before}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _rounded_all(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {key: _rounded(value) for key, value in values.items()}
 
 
 def _sum(numbers: Iterable[float | None]) -> float | None:

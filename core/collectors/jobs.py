@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 from jobtop.core.collectors import cgroup
+from jobtop.core.collectors.members import LONGEST_READ_SECONDS
 from jobtop.core.procfs import read_text
+from jobtop.core.shim import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +19,8 @@ if TYPE_CHECKING:
     Number = int | float
 
 CPU_TIMES = frozenset({"cpu.user", "cpu.system"})
+MOST_READINGS = 3
+CORES = os.cpu_count() or 1
 
 
 def fold(tree: Tree) -> dict[str, Number]:
@@ -88,17 +95,29 @@ def _used(tree: Tree) -> dict[str, Number]:
     return {"mem.used": pss, "mem.pss": pss}
 
 
-def read_cgroup(directories: Iterable[str]) -> dict[str, Number]:
-    """What the job's own cgroups count, of either version."""
+def read_cgroup(directories: Iterable[str]) -> tuple[dict[str, Number], float | None]:
+    """What the job's own cgroups count, of either version, and the moment of the CPU time if they count that."""
     values: dict[str, Number] = {}
+    moment = None
     for directory in directories:
-        stat = cgroup.pairs(read_text(f"{directory}/cpu.stat"))
-        if "usage_usec" in stat:
-            total, user = stat["usage_usec"] / 1e6, stat.get("user_usec", 0) / 1e6
-            values |= {"cpu.user": min(user, total), "cpu.system": max(0.0, total - user)}
-            values |= {"cpu.throttled": stat["throttled_usec"] / 1e6} if "throttled_usec" in stat else {}
-        values |= _cpuacct(directory) | _memory(directory) | _pressure(directory)
-    return values
+        for _ in range(MOST_READINGS):
+            began = time.clock_gettime(BOOTTIME)
+            cpu = _cpu(directory)
+            took = time.clock_gettime(BOOTTIME) - began
+            if took < LONGEST_READ_SECONDS:  # else we were kept waiting between the clock and the counter
+                break
+        values |= cpu | _memory(directory) | _pressure(directory)
+        moment = began + took / 2 if cpu else moment
+    return values, moment
+
+
+def _cpu(directory: str) -> dict[str, Number]:
+    stat = cgroup.pairs(read_text(f"{directory}/cpu.stat"))
+    if "usage_usec" not in stat:
+        return _cpuacct(directory)
+    total, user = stat["usage_usec"] / 1e6, stat.get("user_usec", 0) / 1e6
+    values: dict[str, Number] = {"cpu.user": min(user, total), "cpu.system": max(0.0, total - user)}
+    return values | ({"cpu.throttled": stat["throttled_usec"] / 1e6} if "throttled_usec" in stat else {})
 
 
 def _cpuacct(directory: str) -> dict[str, Number]:
@@ -141,6 +160,28 @@ def never_falling(
     """The later reading with its counters held at what was already seen: a parent read before its child only dips."""
     held = {key: before[key] for key in counters if key in before and (key not in after or after[key] < before[key])}
     return {**after, **held, **_cpu_times(before, after)}
+
+
+def within_cores(
+    before: Mapping[str, Number], after: Mapping[str, Number], seconds: float
+) -> tuple[dict[str, Number], float]:
+    """The later reading with no more CPU time than the cores could give meanwhile, and how much was held back.
+
+    Times of children the kernel tells in steps of 10 ms: the rest of it comes with the next reading.
+    """
+    if not after.keys() >= CPU_TIMES:
+        return dict(after), 0.0
+    user, system = before.get("cpu.user", 0), before.get("cpu.system", 0)
+    grown = after["cpu.user"] - user + after["cpu.system"] - system
+    possible = max(0.0, CORES * seconds)
+    if grown <= possible:
+        return dict(after), 0.0
+    share = possible / grown
+    held = {
+        "cpu.user": user + share * (after["cpu.user"] - user),
+        "cpu.system": system + share * (after["cpu.system"] - system),
+    }
+    return {**after, **held}, grown - possible
 
 
 def _cpu_times(before: Mapping[str, Number], after: Mapping[str, Number]) -> dict[str, Number]:

@@ -11,6 +11,7 @@ STATE, PPID, MINFLT, CMINFLT, MAJFLT, CMAJFLT, UTIME, STIME, CUTIME, CSTIME = 0,
 THREADS, START, VSIZE, RSS = 17, 19, 20, 21
 IO_FIELDS = (1, 3, 5, 7, 9, 11)  # rchar wchar syscr syscw read_bytes write_bytes
 LOST_SECONDS, LOST_SHARE = 0.05, 0.1  # less is the rounding of c-times to ticks
+LONGEST_READ_SECONDS = 0.002  # longer, and the moment of a reading is not known well enough for a rate
 DRIFT = 0.02  # of the resident memory, and PSS is read again
 
 
@@ -23,7 +24,7 @@ class Member:
     """One process of a job as it was last read."""
 
     __slots__ = tuple(
-        "clock cpu_ns faults fds io moved parent pid pss pss_rss rss slow start threads times vms".split()
+        "clock cpu_ns faults fds io moved parent pid pss pss_rss rss slow start state threads times vms".split()
     )
 
     def __init__(self, pid: int, start: int, parent: int = 0) -> None:
@@ -31,6 +32,7 @@ class Member:
         self.fds: dict[str, int] = {}
         self.cpu_ns: int | None = None
         self.times = (0.0, 0.0, 0.0, 0.0)  # user, system, and those of reaped children
+        self.state = "?"
         self.faults = (0, 0)
         self.rss = self.vms = 0
         self.threads = 1  # none is a zombie
@@ -42,7 +44,7 @@ class Member:
 
     def take(self, fields: list[bytes]) -> None:
         """What `stat` says."""
-        self.parent = int(fields[PPID])
+        self.state, self.parent = fields[STATE].decode(), int(fields[PPID])
         self.times = (
             int(fields[UTIME]) * TICK_SECONDS,
             int(fields[STIME]) * TICK_SECONDS,
@@ -51,7 +53,7 @@ class Member:
         )
         self.faults = (int(fields[MINFLT]) + int(fields[CMINFLT]), int(fields[MAJFLT]) + int(fields[CMAJFLT]))
         self.threads, self.vms = int(fields[THREADS]), int(fields[VSIZE])
-        if fields[STATE] == b"Z" and self.threads == 1:  # a leader may be dead and its threads at work
+        if self.state == "Z" and self.threads == 1:  # a leader may be dead and its threads at work
             self.threads = 0
         self.rss = int(fields[RSS]) * PAGE_BYTES
 
@@ -70,6 +72,7 @@ class Tree:
         self.shim = Member(shim_pid, shim_start)
         self.members: dict[int, Member] = {}
         self.gone = False  # the shim
+        self.version = 0  # rises when a reading may differ from the one before
         self.read_at = 0.0
         self.reaped = (0.0, 0.0, 0, 0)  # by the shim: user, system, minor and major faults
         self.lost = (0.0, 0.0)  # seconds of those nobody waited for

@@ -17,6 +17,7 @@ from jobtop.core.collectors.members import (
     CSTIME,
     CUTIME,
     IO_FIELDS,
+    LONGEST_READ_SECONDS,
     PPID,
     RSS,
     START,
@@ -34,7 +35,17 @@ if TYPE_CHECKING:
 GONE = (errno.ESRCH, errno.ENOENT)
 DOUBTED = 8  # strangers looked at again in each sweep
 MOST_PASSES = 4
+FEW_MEMBERS = 64
+MOST_DESCRIPTORS = 65536
 FRESH_SWEEPS = 10  # after so many a job that has run is looked at closely again
+
+
+def raise_descriptor_limit() -> None:
+    """Two files of every member stay open: as many as this process may have. What it starts later inherits that."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class ProcessTable:
@@ -84,7 +95,6 @@ class ProcessTable:
             self.strangers.pop()
         self._sort_in(alive - self.owner.keys() - self.strangers)
         for tree in list(self.trees.values()) if due is None else due:
-            tree.read_at = time.clock_gettime(BOOTTIME)
             self._read_tree(tree)
 
     def _living(self) -> set[int]:
@@ -104,10 +114,12 @@ class ProcessTable:
                 return
             began = time.thread_time()
             self._look_at(tree, without)
+            tree.version += 1
             self.credit_seconds -= time.thread_time() - began
 
     def _bury(self, pid: int, alive: Iterable[int] = ()) -> None:
         tree = self.owner.pop(pid)
+        tree.version += 1
         if pid == tree.shim.pid:
             tree.gone = True
             self._close(tree.shim)
@@ -138,28 +150,47 @@ class ProcessTable:
                 tree = self.owner[pid] = self.owner[parent]
                 tree.members[pid] = Member(pid, start, parent)
                 tree.changed = True
+                tree.version += 1
             self.strangers.update(foreign)
             waiting.difference_update(found, foreign)
 
     def _read_tree(self, tree: Tree) -> None:
-        """Read until nobody vanished in between: who did is in the times of a parent that was read before."""
+        """Read until nobody vanished in between: who did is in the times of a parent that was read before.
+
+        The moment of it is what rates are made of: if we were kept waiting in between, the clocks are read again.
+        """
         for _ in range(MOST_PASSES):
+            began = time.clock_gettime(BOOTTIME)
             self._read_shim(tree)
-            if self._read_members(tree):
+            all_there = self._read_members(tree)
+            took = time.clock_gettime(BOOTTIME) - began
+            tree.read_at = began + took / 2
+            if all_there:
                 tree.settle()
-                return
+                if took < LONGEST_READ_SECONDS or len(tree.members) > FEW_MEMBERS:
+                    return
 
     def _read_shim(self, tree: Tree) -> None:
         if tree.gone:
             return
-        fields = self._fields(tree.shim)
-        if fields is None or (fields and int(fields[START]) != tree.shim.start):
-            self._bury(tree.shim.pid)
+        shim = tree.shim
+        try:
+            cpu_ns = self.clock(shim.clock)
+        except OSError:
+            self._bury(shim.pid)
+            return
+        if cpu_ns == shim.cpu_ns:  # it has not run, so it has not waited for anybody
+            return
+        fields = self._fields(shim)
+        if fields is None or (fields and int(fields[START]) != shim.start):
+            self._bury(shim.pid)
         elif fields:
+            shim.cpu_ns = cpu_ns
+            tree.version += 1
             times = int(fields[CUTIME]) * TICK_SECONDS, int(fields[CSTIME]) * TICK_SECONDS
             tree.risen += sum(times) - tree.reaped[0] - tree.reaped[1]
             tree.reaped = (*times, int(fields[CMINFLT]), int(fields[CMAJFLT]))
-            tree.shim.take(fields)
+            shim.take(fields)
 
     def _read_members(self, tree: Tree) -> bool:
         """Whether all of them were still there."""
@@ -173,6 +204,7 @@ class ProcessTable:
                 continue
             if cpu_ns == member.cpu_ns:
                 continue
+            tree.version += 1
             if (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
                 self._bury(member.pid, tree.members)
                 self._sort_in([member.pid])

@@ -143,7 +143,7 @@ def test_a_cgroup_of_version_2(tmp_path: Path) -> None:
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert read_cgroup([str(tmp_path)]) == {
+    assert read_cgroup([str(tmp_path)])[0] == {
         "cpu.user": 2.0,
         "cpu.system": 1.0,
         "cpu.throttled": 0.5,
@@ -166,7 +166,7 @@ def test_cgroups_of_version_1(tmp_path: Path) -> None:
     (memory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     (cpu / "cpuacct.usage").write_text("3000000000\n")
     (cpu / "cpuacct.usage_user").write_text("2000000000\n")
-    assert read_cgroup([str(memory), str(cpu)]) == {
+    assert read_cgroup([str(memory), str(cpu)])[0] == {
         "cpu.user": 2.0,
         "cpu.system": 1.0,
         "mem.anon": 100,
@@ -179,4 +179,4 @@ def test_cgroups_of_version_1(tmp_path: Path) -> None:
 
 
 def test_a_cgroup_that_is_gone_says_nothing(tmp_path: Path) -> None:
-    assert read_cgroup([str(tmp_path / "gone")]) == {}
+    assert read_cgroup([str(tmp_path / "gone")]) == ({}, None)

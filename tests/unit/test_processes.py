@@ -233,7 +233,7 @@ def test_what_comes_after_a_dead_shim_with_its_pid_is_no_job(fake: FakeProc) -> 
     table = fake.table(most_descriptors=0)
     tree = table.add(SHIM)
     table.sweep()
-    fake.put(SHIM, 1, start=900)
+    fake.put(SHIM, 1, start=900, cpu=0.5)
     table.sweep()
     fake.put(51, SHIM)
     table.sweep()

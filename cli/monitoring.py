@@ -1,0 +1,95 @@
+"""How `run` watches its job: nothing while it may be over at once, then an engine of its own."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobtop.cli.app import App
+    from jobtop.core.derive import Frame
+    from jobtop.core.engine import Engine
+    from jobtop.core.evidence import Started
+    from jobtop.core.model import Job
+
+FLUSH_SECONDS = 1.0
+CLOSE_SECONDS = 5.0
+
+
+class Monitoring:
+    """The samples of one foreground job, from when it has lived for a moment to its end."""
+
+    def __init__(self, app: App, job_id: str, report_seconds: float | None) -> None:
+        self.app, self.job_id, self.report_seconds = app, job_id, report_seconds
+        self.enabled = app.config.boolean("monitor.enabled")
+        self.interval = app.config.interval("monitor.interval")
+        self.begun: Started | None = None
+        self.engine: Engine | None = None
+
+    def begin(self) -> None:
+        """The job has lived for a moment: it is worth looking at."""
+        if self.begun is None or not self.enabled:
+            return
+        from jobtop.core.collectors.processes import raise_descriptor_limit
+        from jobtop.core.engine import Engine, Settings
+        from jobtop.store.sink import StoreSink
+
+        raise_descriptor_limit()
+        config = self.app.config
+        settings = Settings(
+            self.interval,
+            config.number("monitor.budget"),
+            frozenset(config.texts("monitor.without")),
+            config.text("monitor.granularity") == "time_series",
+        )
+        self.engine = Engine(StoreSink(self.app.paths, config.switch("store.network")), settings)
+        report = print_report if self.report_seconds else None
+        self.engine.watch(self.job_id, self.begun, report, self.report_seconds or 0.0)
+        self.engine.start()
+
+    def end(self) -> Callable[[Job], Job] | None:
+        """What the record gets from having watched; what was sampled is in the store."""
+        if not self.enabled or self.begun is None:
+            return None
+        if self.engine is None:
+            return over_at_once(self.interval or 1.0)
+        seen = self.engine.conclude(self.job_id, FLUSH_SECONDS)
+        return seen.of if seen is not None else None
+
+    def close(self) -> None:
+        if self.engine is not None:
+            self.engine.finish(self.job_id)
+            self.engine.close(CLOSE_SECONDS)
+
+
+def over_at_once(interval_seconds: float) -> Callable[[Job], Job]:
+    """For a job that ended before anybody looked: its start and its end are its samples, its mean is all there is."""
+
+    def seen(job: Job) -> Job:
+        from jobtop.core.record import replace
+
+        mean = job.usage.cpu_percent_mean
+        usage = replace(job.usage, samples=2, cpu_percent_min=mean, cpu_percent_peak=mean)
+        return replace(job, usage=usage, monitor=replace(job.monitor, interval_seconds=interval_seconds))
+
+    return seen
+
+
+def print_report(frame: Frame) -> None:
+    """A line for the log of a batch job."""
+    from jobtop.core.units import format_bytes, format_duration
+
+    values = frame.values
+    cpu, memory = values["cpu.percent"], values["mem.used"]
+    parts = [
+        f"CPU {'–' if cpu is None else f'{cpu:.1f}%'}",
+        f"memory {format_bytes(memory)}",
+        f"read {format_bytes(values['io.read_bytes'])}/s, write {format_bytes(values['io.write_bytes'])}/s",
+        f"{values['proc.count'] or 0:.0f} processes, {values['proc.threads'] or 0:.0f} threads",
+    ]
+    try:
+        print(f"[Resources] {format_duration(frame.elapsed)}: {'; '.join(parts)}", file=sys.stderr, flush=True)
+    except OSError:  # standard error is gone: nobody is listening
+        return

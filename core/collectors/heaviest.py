@@ -1,0 +1,103 @@
+"""Who in a job is doing it: its heaviest processes at a moment, with their command lines."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from jobtop.core.collectors.members import TICK_SECONDS
+from jobtop.core.redact import redact_command
+from jobtop.core.shim import BOOTTIME
+from jobtop.core.snapshot import ProcessRow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.collectors.members import Member, Tree
+
+KEPT = 30
+LONGEST_COMMAND = 300
+
+
+class Heaviest:
+    """Looks at one job again and again: the CPU share of a process is that since the last look."""
+
+    def __init__(self) -> None:
+        self._looked_at = 0.0
+        self._cpu: dict[tuple[int, int], float] = {}
+        self._commands: dict[tuple[int, int], str] = {}
+        self._version = -1
+
+    def learn(self, proc: str, tree: Tree) -> None:
+        """Remember who the members of a small job are: at its end they can be asked no more."""
+        if len(tree.members) <= KEPT:
+            for member in tree.members.values():
+                if (member.pid, member.start) not in self._commands:
+                    self._commands[member.pid, member.start] = command_of(proc, member.pid)
+
+    def rows(self, proc: str, tree: Tree) -> list[ProcessRow] | None:
+        """The heaviest members, parents before children; None if nothing has happened since the last look."""
+        if tree.version == self._version:
+            return None
+        now = time.clock_gettime(BOOTTIME)
+        seconds, before = now - self._looked_at, self._cpu
+        self._looked_at, self._version = now, tree.version
+        members = [member for member in tree.members.values() if member.cpu_ns is not None]
+        self._cpu = {(member.pid, member.start): own_seconds(member) for member in members}
+        used = {key: cpu - before.get(key, 0.0) for key, cpu in self._cpu.items()}
+        if len(members) > KEPT:
+            members = heaviest(members, used)
+        known, self._commands = self._commands, {}
+        rows = []
+        for member in members:
+            key = member.pid, member.start
+            self._commands[key] = command_of(proc, member.pid) or known.get(key, "")
+            age = max(0.0, now - member.start * TICK_SECONDS)
+            recent = used[key] / min(seconds, age) if min(seconds, age) > 0 else None
+            rows.append(row(self._commands[key], member, age, recent))
+        return rows
+
+
+def heaviest(members: list[Member], used: dict[tuple[int, int], float]) -> list[Member]:
+    """Those with the largest share of the CPU time and the memory of all, in the order they came."""
+    cpu, memory = sum(used.values()) or 1.0, sum(member.rss for member in members) or 1
+    weights = {member.pid: used[member.pid, member.start] / cpu + member.rss / memory for member in members}
+    chosen = set(sorted(weights, key=weights.__getitem__, reverse=True)[:KEPT])
+    return [member for member in members if member.pid in chosen]
+
+
+def own_seconds(member: Member) -> float:
+    return (member.cpu_ns or 0) / 1e9
+
+
+def row(command: str, member: Member, age: float, recent: float | None) -> ProcessRow:
+    return ProcessRow(
+        pid=member.pid,
+        parent=member.parent,
+        command=command,
+        cpu_seconds=own_seconds(member),
+        cpu_percent=None if recent is None else 100 * recent,
+        memory_bytes=member.rss if member.pss is None else max(0, member.pss + member.rss - member.pss_rss),
+        threads=member.threads,
+        age_seconds=age,
+        state=member.state,
+    )
+
+
+def command_of(proc: str, pid: int) -> str:
+    """The command line without its secrets; of a process that has none, its name in brackets, as ps shows it.
+
+    Nothing if the process is gone.
+    """
+    words = _read(f"{proc}/{pid}/cmdline").rstrip(b"\0").split(b"\0")
+    if words != [b""]:
+        return " ".join(redact_command([os.fsdecode(word) for word in words]))[:LONGEST_COMMAND]
+    name = os.fsdecode(_read(f"{proc}/{pid}/comm").rstrip())
+    return f"[{name}]" if name else ""
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4096)
+    except OSError:
+        return b""

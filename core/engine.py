@@ -1,0 +1,210 @@
+"""Watches any number of jobs: a thread that samples, one that keeps what was sampled, and what it all came to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from functools import partial
+
+from jobtop.core.derive import derive
+from jobtop.core.endpoints import FIRST
+from jobtop.core.errors import JobtopError, StoreBusy
+from jobtop.core.observation import Observation
+from jobtop.core.record import record
+from jobtop.core.sampler import Batch, Sampler
+from jobtop.core.tally import Tally
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from jobtop.core.derive import Frame
+    from jobtop.core.evidence import Started
+    from jobtop.core.model import Sample
+
+    class Sink(Protocol):
+        """Where readings are kept; called from one thread. `pace_seconds` is how long they may wait for each other."""
+
+        pace_seconds: float
+
+        def keep(self, batches: list[Batch]) -> None: ...
+        def may_record_host(self) -> bool: ...
+        def step(self) -> bool: ...
+        def finish(self, key: str) -> None: ...
+        def close(self) -> None: ...
+
+
+HOST_LEASE_SECONDS = 3.0
+MOST_HELD = 3600  # batches, while the store is somebody else's
+STEPS_PER_BATCH = 8
+
+
+@record
+class Settings:
+    """How to watch; no interval: by the age of the job."""
+
+    interval: float | None = None
+    budget: float = 0.01
+    without: frozenset[str] = frozenset()
+    keeps_series: bool = True
+
+
+class Watched:
+    """One job's sum so far."""
+
+    def __init__(self, tally: Tally, report: Callable[[Frame], None] | None, report_seconds: float) -> None:
+        self.tally, self.report, self.report_seconds = tally, report, report_seconds
+        self.reported: Sample = FIRST
+
+    def see(self, sample: Sample) -> None:
+        self.tally.add(sample)
+        if self.report is not None and sample.elapsed - self.reported.elapsed >= self.report_seconds * 0.99:
+            self.report(derive(self.reported, sample))
+            self.reported = sample
+
+
+class Engine:
+    """Runs the two threads; `close` ends both."""
+
+    def __init__(self, sink: Sink, settings: Settings) -> None:
+        self.sink, self.settings = sink, settings
+        self.sampler = Sampler(self._take, settings.budget, settings.without)
+        self.watched: dict[str, Watched] = {}
+        self._batches: deque[Batch] = deque()
+        self._news = threading.Event()
+        self._flushing = threading.Event()
+        self._idle = threading.Event()
+        self._closing = False
+        self.problem: str | None = None  # the first there was in keeping what was sampled
+        self._finished: deque[str] = deque()
+        self._host_checked = -float("inf")
+        self._writer = threading.Thread(target=self._write, name="jobtop-writer", daemon=True)
+
+    def start(self) -> None:
+        self.sampler.start()
+        self._writer.start()
+
+    def watch(
+        self, key: str, begun: Started, report: Callable[[Frame], None] | None = None, report_seconds: float = 0.0
+    ) -> None:
+        """Sample a job from now on."""
+        shortest = (self.settings.interval or 1.0) / 2
+        self.watched[key] = Watched(Tally(shortest), report, report_seconds)
+        self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, self.settings.interval)
+
+    def conclude(self, key: str, patience_seconds: float) -> Observation | None:
+        """Watch a job no longer, let what was sampled be kept, and say what it came to."""
+        watch, watched = self.sampler.forget(key), self.watched.get(key)
+        if watch is None or watched is None:
+            return None
+        rows = (
+            None if "snapshots" in self.settings.without else watch.heaviest.rows(self.sampler.table.proc, watch.tree)
+        )
+        if rows:
+            self._take(Batch(snapshots=[(key, watch.elapsed, rows)]))
+        self.flush(patience_seconds)
+        interval = watch.interval_at(watch.elapsed)
+        longest = max(interval, watch.longest_interval)
+        problem = self.problem or self.sampler.problem
+        return Observation(watched.tally, interval, longest, self.sampler.thinned, watch.impossible_seconds, problem)
+
+    def finish(self, key: str) -> None:
+        """Nothing more will come of a job: its samples can be packed."""
+        self.watched.pop(key, None)
+        self._finished.append(key)
+        self._news.set()
+
+    def flush(self, patience_seconds: float) -> bool:
+        """Wait until what was sampled is kept, but not for ever."""
+        self._idle.clear()
+        self._flushing.set()
+        self._news.set()
+        return self._idle.wait(patience_seconds)
+
+    def close(self, patience_seconds: float) -> None:
+        """End both threads; a store that is held by somebody else for longer loses what waits for it."""
+        self.sampler.stop()
+        self._closing = True
+        self._flushing.set()
+        self._news.set()
+        self._writer.join(patience_seconds)
+
+    def _take(self, batch: Batch) -> None:
+        """From the sampling thread: never waits."""
+        self._batches.append(batch)
+        self._news.set()
+
+    def _write(self) -> None:
+        kept_at = -float("inf")
+        waiting: list[Batch] = []
+        while True:
+            self._news.wait()
+            if not self._flushing.is_set():
+                self._flushing.wait(max(0.0, kept_at + self.sink.pace_seconds - time.monotonic()))
+            self._news.clear()
+            self._flushing.clear()
+            waiting += self._new_batches()
+            waiting = self._keep(waiting)
+            kept_at = time.monotonic()
+            if waiting:  # the store is busy: it will have to wait for us too
+                self._flushing.wait(0.2)
+                self._news.set()
+            elif not self._batches:
+                self._idle.set()
+                self._keep_house()
+            if self._closing and not (waiting or self._batches):
+                break
+        self._guarded(self.sink.close)
+
+    def _new_batches(self) -> list[Batch]:
+        batches = [self._batches.popleft() for _ in range(len(self._batches))]
+        for batch in batches:
+            for key, sample in batch.samples:
+                if key in self.watched:
+                    self.watched[key].see(sample)
+        return batches
+
+    def _keep(self, batches: list[Batch]) -> list[Batch]:
+        """What could not be kept now and may be later."""
+        try:
+            if batches and self.settings.keeps_series:
+                self.sink.keep(batches)
+        except StoreBusy:
+            return batches[-MOST_HELD:]
+        except Exception as error:  # a border: whatever the store does, the job goes on and its totals are kept
+            self._note(error)
+        return []
+
+    def _keep_house(self) -> None:
+        """Between ticks, in small steps: pack what is full or done, look after the host's record."""
+        while self._finished:
+            self._guarded(partial(self.sink.finish, self._finished.popleft()))
+        for _ in range(STEPS_PER_BATCH):
+            if self._batches or not self._guarded(self.sink.step):
+                break
+        now = time.monotonic()
+        wants_host = self.settings.keeps_series and "host" not in self.settings.without and not self._closing
+        if wants_host and now - self._host_checked > HOST_LEASE_SECONDS:
+            self._host_checked = now
+            ours = bool(self._guarded(self.sink.may_record_host))
+            if ours and self.sampler.host is None:
+                from jobtop.core.collectors.host import open_host
+
+                self.sampler.host = open_host()
+            elif not ours:
+                self.sampler.host = None
+
+    def _guarded(self, call: Callable[[], object]) -> object:
+        try:
+            return call()
+        except StoreBusy:
+            return None
+        except Exception as error:
+            self._note(error)
+            return None
+
+    def _note(self, error: Exception) -> None:
+        if self.problem is None:
+            self.problem = str(error) if isinstance(error, JobtopError) else f"{type(error).__name__}: {error}"

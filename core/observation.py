@@ -1,0 +1,99 @@
+"""What samples add to the record of a job: minima, means and peaks, and how it was watched. Pure."""
+
+from __future__ import annotations
+
+from jobtop.core.endpoints import last_sample
+from jobtop.core.metrics import BY_KEY, Unit
+from jobtop.core.model import Job, Sample
+from jobtop.core.record import record, replace
+from jobtop.core.tally import Spread, Tally
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WHOLE = (Unit.BYTES, Unit.COUNT)
+
+
+@record
+class Observation:
+    """A job as it was watched; `impossible_seconds` of CPU time were more than the cores could give."""
+
+    tally: Tally
+    interval_seconds: float | None = None
+    longest_interval_seconds: float | None = None
+    thinned: bool | None = None
+    impossible_seconds: float = 0.0
+    problem: str | None = None
+
+    def of(self, job: Job) -> Job:
+        """The finished record with what was seen."""
+        last = last_sample(job)
+        if last is not None:
+            self.tally.add(last)
+        spreads = self.tally.spreads()
+        monitor = replace(
+            job.monitor,
+            interval_seconds=self.interval_seconds or job.monitor.interval_seconds,
+            longest_interval_seconds=self.longest_interval_seconds,
+            thinned=self.thinned,
+        )
+        metrics = {key: shape(key, spread) for key, spread in spreads.items()}
+        job = replace(job, usage=replace(job.usage, samples=self.tally.samples), monitor=monitor, metrics=metrics)
+        return self._doubted(_with_processes(_with_memory(_with_cpu(job, spreads), spreads), spreads))
+
+    def _doubted(self, job: Job) -> Job:
+        if self.problem is not None:
+            job = replace(job, incomplete=(*job.incomplete, f"samples: {self.problem}"))
+        if not self.impossible_seconds:
+            return job
+        why = f"cpu.percent: {self.impossible_seconds:.1f} s more than the cores could give were held back"
+        return replace(job, flags=tuple(sorted({*job.flags, "impossible_cpu"})), incomplete=(*job.incomplete, why))
+
+
+def seen_in(samples: Iterable[Sample], shortest_seconds: float) -> Observation:
+    """What stored samples say, where whoever took them is gone."""
+    tally = Tally(shortest_seconds)
+    for sample in samples:
+        tally.add(sample)
+    return Observation(tally)
+
+
+def shape(key: str, spread: Spread) -> dict[str, float | None]:
+    """As the record keeps it: what is counted in whole numbers stays whole where it was seen so."""
+    whole = key in BY_KEY and BY_KEY[key].unit in WHOLE
+    return {
+        "min": round(spread.least) if whole and spread.least == int(spread.least) else round(spread.least, 6),
+        "mean": round(spread.mean, 6),
+        "peak": round(spread.greatest)
+        if whole and spread.greatest == int(spread.greatest)
+        else round(spread.greatest, 6),
+    }
+
+
+def _with_cpu(job: Job, spreads: dict[str, Spread]) -> Job:
+    cpu = spreads.get("cpu.percent")
+    if cpu is None:
+        return job
+    return replace(job, usage=replace(job.usage, cpu_percent_min=cpu.least, cpu_percent_peak=cpu.greatest))
+
+
+def _with_memory(job: Job, spreads: dict[str, Spread]) -> Job:
+    """The peak is the largest of the samples of all processes together and of the mark of any one."""
+    memory = spreads.get("mem.used")
+    if memory is None:
+        return job
+    usage = replace(job.usage, memory_mean_bytes=round(memory.mean), memory_min_bytes=round(memory.least))
+    if memory.greatest <= (usage.memory_peak_bytes or 0):
+        return replace(job, usage=usage)
+    source = "cgroup" if "mem.anon" in spreads else "pss" if "mem.pss" in spreads else "rss"
+    usage = replace(usage, memory_peak_bytes=round(memory.greatest))
+    return replace(job, usage=usage, sources=job.sources | {"memory_peak": source})
+
+
+def _with_processes(job: Job, spreads: dict[str, Spread]) -> Job:
+    usage = job.usage
+    for key, name in (("proc.count", "processes_peak"), ("proc.threads", "threads_peak")):
+        if key in spreads:
+            usage = replace(usage, **{name: max(getattr(usage, name) or 0, round(spreads[key].greatest))})
+    return replace(job, usage=usage)

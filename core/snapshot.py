@@ -1,0 +1,28 @@
+"""The processes of a job at a moment, as they are kept and shown."""
+
+from __future__ import annotations
+
+from jobtop.core.record import record
+
+
+@record
+class ProcessRow:
+    """One process; its memory is its share of what it shares where that is known, else all that is resident."""
+
+    pid: int
+    parent: int
+    command: str
+    cpu_seconds: float
+    cpu_percent: float | None
+    memory_bytes: int | None
+    threads: int
+    age_seconds: float
+    state: str
+
+
+@record
+class Snapshot:
+    """The heaviest processes of a job at a moment, so many seconds after its start."""
+
+    elapsed: float
+    members: tuple[ProcessRow, ...]

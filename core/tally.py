@@ -1,0 +1,150 @@
+"""Least, time-weighted mean and greatest of every metric of a job, added up while its samples come."""
+
+from __future__ import annotations
+
+from operator import add, mul, sub, truediv
+
+from jobtop.core.endpoints import FIRST
+from jobtop.core.metrics import BY_KEY, DERIVED, JOB_COLUMNS, Kind, Scope
+from jobtop.core.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobtop.core.model import Sample
+
+    Column = Sequence[float | int | None]
+
+BATCH = 60  # samples are added up many at a time, column by column, where C does the loops
+GAUGES = tuple(place for place, key in enumerate(JOB_COLUMNS) if BY_KEY[key].kind is Kind.GAUGE)
+COUNTERS = tuple(place for place, key in enumerate(JOB_COLUMNS) if BY_KEY[key].kind is Kind.COUNTER)
+PERCENTS = {key: tuple(JOB_COLUMNS.index(part) for part in parts) for key, parts in DERIVED[Scope.JOB].items()}
+
+
+@record
+class Spread:
+    """What a metric did over the life of a job; a counter by its rate per second."""
+
+    least: float
+    mean: float
+    greatest: float
+
+
+class Extremes:
+    """One metric so far."""
+
+    __slots__ = ("greatest", "integral", "least", "seconds")
+
+    def __init__(self) -> None:
+        self.least, self.greatest = float("inf"), -float("inf")
+        self.integral = self.seconds = 0.0
+
+    def see(self, values: Sequence[float]) -> None:
+        self.least, self.greatest = min(self.least, *values), max(self.greatest, *values)
+
+
+class Tally:
+    """Adds samples up. Rates over less than `shortest_seconds` are no extremes.
+
+    In a moment of a millisecond the steps in which the kernel counts would look like a peak.
+    """
+
+    def __init__(self, shortest_seconds: float) -> None:
+        self.shortest_seconds = shortest_seconds
+        self.samples = 1  # the start
+        self.last = FIRST
+        self._rows: list[Sample] = []
+        self._windows = [FIRST]  # the ends of the times over which rates are made
+        self._first: dict[str, tuple[float, float]] = {}
+        self._extremes: dict[str, Extremes] = {}
+
+    def add(self, sample: Sample) -> None:
+        """Samples in the order of their moments."""
+        self.samples += 1
+        self.last = sample
+        self._rows.append(sample)
+        if sample.elapsed - self._windows[-1].elapsed >= self.shortest_seconds:
+            self._windows.append(sample)
+        if len(self._rows) >= BATCH:
+            self._add_up()
+
+    def spreads(self) -> dict[str, Spread]:
+        """All metrics of which anything is known; a job that was over before a rate could be made is one moment."""
+        if self._windows == [FIRST] and self.last.elapsed > 0:
+            self._windows.append(self.last)
+        self._add_up()
+        ends = dict(_counters([self.last]))
+        for key, (since, value) in self._first.items():
+            end = ends[key][0]
+            if key in self._extremes and end is not None and self.last.elapsed > since:
+                self._extremes[key].integral = end - value
+                self._extremes[key].seconds = self.last.elapsed - since
+        return {key: self._spread(key) for key in (*PERCENTS, *JOB_COLUMNS) if key in self._extremes}
+
+    def _spread(self, key: str) -> Spread:
+        """What was read seldom may have grown most in a time too short for an extreme: the mean bounds both."""
+        seen = self._extremes[key]
+        mean = seen.integral / seen.seconds if seen.seconds > 0 else seen.least
+        return Spread(min(seen.least, mean), mean, max(seen.greatest, mean))
+
+    def _add_up(self) -> None:
+        rows, windows = self._rows, self._windows
+        if rows:
+            self._add_gauges(rows)
+        if len(windows) > 1:
+            self._add_rates(windows)
+        self._rows, self._windows = rows[-1:], windows[-1:]
+
+    def _add_gauges(self, rows: list[Sample]) -> None:
+        """Between two samples a gauge is taken to have gone straight from one to the other."""
+        steps = _steps(rows)
+        for place in GAUGES:
+            column = [row.values[place] for row in rows]
+            known = [value for value in column if value is not None]
+            if not known:
+                continue
+            seen = self._extremes.setdefault(JOB_COLUMNS[place], Extremes())
+            seen.see(known)
+            if len(known) == len(column):
+                seen.integral += sum(map(mul, map(add, known[1:], known), steps)) / 2
+                seen.seconds += sum(steps)
+                continue
+            for before, after, seconds in zip(column, column[1:], steps, strict=False):
+                if before is not None and after is not None:
+                    seen.integral += (before + after) * seconds / 2
+                    seen.seconds += seconds
+
+    def _add_rates(self, rows: list[Sample]) -> None:
+        steps = _steps(rows)
+        for key, column in _counters(rows):
+            rates = _rates(column, steps)
+            if rates:
+                if key not in self._first:
+                    place = next(place for place, value in enumerate(column) if value is not None)
+                    self._first[key] = rows[place].elapsed, column[place] or 0
+                self._extremes.setdefault(key, Extremes()).see(rates)
+
+
+def _steps(rows: Sequence[Sample]) -> list[float]:
+    moments = [row.elapsed for row in rows]
+    return list(map(sub, moments[1:], moments))
+
+
+def _counters(rows: Sequence[Sample]) -> Iterator[tuple[str, Column]]:
+    """Every counter's column, and CPU time as what its rate is read in: percent of a core."""
+    for place in COUNTERS:
+        yield JOB_COLUMNS[place], [row.values[place] for row in rows]
+    for key, places in PERCENTS.items():
+        parts = [[row.values[place] for place in places] for row in rows]
+        yield key, [None if None in part else 100 * sum(filter(None, part)) for part in parts]
+
+
+def _rates(column: Column, steps: Sequence[float]) -> list[float]:
+    try:
+        return list(map(truediv, map(sub, column[1:], column), steps))
+    except TypeError:  # one is absent
+        pairs = zip(column, column[1:], steps, strict=False)
+        return [
+            (after - before) / seconds for before, after, seconds in pairs if before is not None and after is not None
+        ]

@@ -1,0 +1,109 @@
+"""What an engine samples, into the store: opened by the thread that writes, for jobs that may not be in it yet."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from jobtop.core.collectors.proc import identify
+from jobtop.core.errors import StoreBusy
+from jobtop.store.database import is_network, open_to_write
+from jobtop.store.hosts import HostRecord
+from jobtop.store.series import SeriesStore
+from jobtop.store.snapshots import Snapshots
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.collectors.host import HostSample
+    from jobtop.core.paths import StatePaths
+    from jobtop.core.sampler import Batch
+    from jobtop.store.database import Database
+
+PATIENCE_SECONDS = 1.0
+LOCAL_PACE_SECONDS, NETWORK_PACE_SECONDS = 1.0, 10.0
+HEARTBEAT_SECONDS = 10.0
+ENDED_SEALED = 4  # jobs whose writer was killed, looked after by the next
+
+
+class StoreSink:
+    """Keeps samples, snapshots and the machine around them; raises StoreBusy while nothing of it is kept yet."""
+
+    def __init__(self, paths: StatePaths, network: bool | None) -> None:
+        self.paths, self.network = paths, network
+        shared = is_network(paths.store) if network is None else network
+        self.pace_seconds = NETWORK_PACE_SECONDS if shared else LOCAL_PACE_SECONDS
+        self._database: Database | None = None
+        self._seqs: dict[str, int] = {}
+        self._beat_at = -float("inf")
+        self._looked_after = False
+        self._records_host = False
+
+    def keep(self, batches: list[Batch]) -> None:
+        database = self._open()
+        rows = [(self._seq(key), sample) for batch in batches for key, sample in batch.samples]
+        if rows:
+            self.series.append(rows)
+            self._beat(database, {seq for seq, _ in rows})
+        for batch in batches:
+            for key, elapsed, members in batch.snapshots:
+                self.snapshots.keep(self._seq(key), elapsed, members)
+            if batch.host is not None and self._records_host:
+                self._keep_host(*batch.host)
+
+    def _keep_host(self, elapsed: float, before: HostSample, after: HostSample) -> None:
+        from jobtop.core.collectors.host import host_detail, host_frame
+
+        frame = host_frame(before, after)
+        self.host.append([(elapsed, after.values | {"cpu.percent": frame.cpu.percent})])
+        self.host.keep_detail(elapsed, host_detail(frame, after.uptime_seconds))
+
+    def may_record_host(self) -> bool:
+        """Whether nobody else on this machine records it: one is enough."""
+        self._open()
+        self._records_host = self.host.lease(identify(os.getpid()))
+        return self._records_host
+
+    def step(self) -> bool:
+        self._open()
+        if not self._looked_after:
+            self._looked_after = True
+            self.series.seal_ended(ENDED_SEALED)
+        return self.series.step() or (self._records_host and self.host.step())
+
+    def finish(self, key: str) -> None:
+        self._open()
+        self.series.seal(self._seq(key))
+
+    def close(self) -> None:
+        if self._database is None:
+            return
+        if self._records_host:
+            self.host.release(identify(os.getpid()))
+        self._database.close()
+
+    def _open(self) -> Database:
+        if self._database is None:
+            self._database = open_to_write(self.paths, self.network, PATIENCE_SECONDS)
+            self.series, self.snapshots = SeriesStore(self._database), Snapshots(self._database)
+            self.host = HostRecord(self._database)
+        return self._database
+
+    def _seq(self, key: str) -> int:
+        """The number of a job; StoreBusy while its record waits for the store too."""
+        if key not in self._seqs:
+            with self._open().reading() as connection:
+                row = connection.execute("SELECT seq FROM jobs WHERE id = ?", (key,)).fetchone()
+            if row is None:
+                raise StoreBusy(f"job {key[:8]} is not in {self.paths.store} yet")
+            self._seqs[key] = row[0]
+        return self._seqs[key]
+
+    def _beat(self, database: Database, seqs: set[int]) -> None:
+        """Say that somebody watches these jobs."""
+        now = time.monotonic()
+        if now - self._beat_at >= HEARTBEAT_SECONDS:
+            self._beat_at = now
+            with database.writing() as connection:
+                connection.executemany(
+                    "UPDATE jobs SET heartbeat = ? WHERE seq = ?", [(time.time(), seq) for seq in seqs]
+                )
