@@ -1,5 +1,11 @@
 """The tables, as the steps that lead from an empty file to today's version. A step that was released never changes."""
 
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+
 V1 = """
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -211,3 +217,8 @@ CREATE TABLE leases (
 
 MIGRATIONS: tuple[str, ...] = (V1, V2, V3)
 VERSION = len(MIGRATIONS)
+
+
+def has_tables_of(connection: sqlite3.Connection, version: int) -> bool:
+    """Whether a store is of at least this version: one that can only be read may be older."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0]) >= version

@@ -19,11 +19,13 @@ from jobtop.core.thinning import kept_positions
 from jobtop.store import head
 from jobtop.store.database import Database
 from jobtop.store.head import JOBS, Layout
+from jobtop.store.schema import has_tables_of
 
 Number = float | int
 Columns = dict[str, list[Number | None]]
 BLOCK_SAMPLES = 120
 TRIMMED_IDS = 2000
+OWNERS_PER_STEP = 250
 
 
 @record
@@ -144,6 +146,14 @@ class SeriesStore:
         """
         due = list(self._due)[: 1 + len(self._unsealed) // BLOCK_SAMPLES if limit is None else limit]
         return self._seal(due) if due else 0
+
+    def step(self) -> bool:
+        """One small unit of housekeeping, some milliseconds at most; whether there is more that is due."""
+        if self._due:
+            self.seal_due(1 + len(self._unsealed) // OWNERS_PER_STEP)
+        else:
+            self.trim()
+        return bool(self._due) or self._trimmed_until is not None
 
     def seal_ended(self, limit: int) -> int:
         """Seal owners that ended without it, as when their writer was killed; how many samples that were."""
@@ -345,7 +355,7 @@ def _loaded(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsea
 
 def _sealed_until(connection: sqlite3.Connection, layout: Layout, owner: int) -> int | None:
     """The last id of an owner that is in a block; None if it was never sampled."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] < layout.since_version:
+    if not has_tables_of(connection, layout.since_version):
         return None
     sql = f"SELECT sealed_until FROM {layout.series} WHERE {layout.owner} = ?"
     row = connection.execute(sql, (owner,)).fetchone()

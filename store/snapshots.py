@@ -1,0 +1,87 @@
+"""Who in a job was doing it: its heaviest processes, every ten seconds and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jobtop.core.model import Job
+from jobtop.core.record import fields
+from jobtop.core.snapshot import ProcessRow, Snapshot
+from jobtop.store.database import Database
+from jobtop.store.packed import pack, unpack
+from jobtop.store.schema import has_tables_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+
+SINCE_VERSION = 3
+PLACES = {"cpu_seconds": 6, "cpu_percent": 2, "age_seconds": 3}
+
+
+class Snapshots:
+    """The snapshots of the jobs of one store."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def keep(self, job_seq: int, elapsed: float, members: Sequence[ProcessRow]) -> None:
+        """Keep one of a job; not if the job is not in the store any more."""
+        self.keep_all([(job_seq, elapsed, members)])
+
+    def keep_all(self, taken: Iterable[tuple[int, float, Sequence[ProcessRow]]]) -> None:
+        """Keep those of any number of jobs in one transaction."""
+        rows = [(elapsed, _packed(members), job_seq) for job_seq, elapsed, members in taken]
+        with self.database.writing() as connection:
+            connection.executemany("INSERT OR REPLACE INTO snapshots SELECT seq, ?, ? FROM jobs WHERE seq = ?", rows)
+
+    def at(self, job: Job, elapsed: float) -> Snapshot | None:
+        """The newest at or before a moment of a job; None if there is none."""
+        with self.database.reading() as connection:
+            return _newest(connection, job, elapsed)
+
+    def latest(self, job: Job) -> Snapshot | None:
+        return self.at(job, float("inf"))
+
+    def moments(self, job: Job) -> list[float]:
+        """When there is one, in seconds since the start of the job."""
+        with self.database.reading() as connection:
+            if not has_tables_of(connection, SINCE_VERSION):
+                return []
+            sql = "SELECT elapsed FROM snapshots WHERE job_seq = ? ORDER BY elapsed"
+            return [row[0] for row in connection.execute(sql, (job.seq,))]
+
+
+def _newest(connection: sqlite3.Connection, job: Job, until: float) -> Snapshot | None:
+    if not has_tables_of(connection, SINCE_VERSION):
+        return None
+    rows = connection.execute(
+        "SELECT elapsed, members FROM snapshots WHERE job_seq = ? AND elapsed <= ? ORDER BY elapsed DESC",
+        (job.seq, until),
+    )
+    for elapsed, data in rows:
+        members = _unpacked(data)
+        if members is not None:
+            return Snapshot(elapsed, members)
+    return None
+
+
+def _packed(members: Iterable[ProcessRow]) -> bytes:
+    """By column names, so that rows can get more of them."""
+    names = fields(ProcessRow)
+    rows = [[_rounded(name, getattr(member, name)) for name in names] for member in members]
+    return pack({"columns": names, "rows": rows})
+
+
+def _unpacked(data: bytes) -> tuple[ProcessRow, ...] | None:
+    """The rows again, of columns this version does not know nothing; None if they are damaged."""
+    kept = unpack(data)
+    if kept is None:
+        return None
+    known = set(fields(ProcessRow))
+    named = [dict(zip(kept["columns"], row, strict=True)) for row in kept["rows"]]
+    return tuple(ProcessRow(**{name: row[name] for name in known & row.keys()}) for row in named)
+
+
+def _rounded(name: str, value: object) -> object:
+    return round(value, PLACES[name]) if isinstance(value, float) and name in PLACES else value
