@@ -1,0 +1,170 @@
+"""What the machine was like around its jobs: recorded by one engine at a time, read in the seconds of a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from jobtop.core.collectors.proc import is_alive
+from jobtop.core.model import Identity, Job, Sample
+from jobtop.core.procfs import boot_id
+from jobtop.core.record import record, replace
+from jobtop.core.shim import BOOTTIME
+from jobtop.store.database import Database
+from jobtop.store.head import HOSTS
+from jobtop.store.packed import pack, unpack
+from jobtop.store.schema import has_tables_of
+from jobtop.store.series import Number, Series, SeriesStore, stored_keys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from typing import Any
+
+LEASE = "host"
+LEASE_SECONDS = 10.0
+DETAIL_SECONDS = 10.0
+
+
+@record
+class Detail:
+    """What a machine was doing at a moment, device by device; `at` is in seconds since the epoch."""
+
+    at: float
+    elapsed: float
+    values: dict[str, Any]
+
+
+class HostRecord:
+    """The machine of one store; whoever wants to record it has to hold the lease."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.series = SeriesStore(database, HOSTS)
+        self._seq: int | None = None
+        self._held_until = -float("inf")
+
+    def lease(self, me: Identity, seconds: float = LEASE_SECONDS) -> bool:
+        """Take or renew the right to record; whether it is ours. Who is dead holds nothing."""
+        now = now_since_boot()
+        with self.database.writing() as connection:
+            row = connection.execute("SELECT boot, pid, start, until FROM leases WHERE name = ?", (LEASE,)).fetchone()
+            is_free = row is None or row["boot"] != me.boot or row["until"] <= now
+            if not is_free:
+                holder = Identity(row["boot"], row["pid"], row["start"])
+                is_free = holder == me or not is_alive(holder)
+            if is_free:
+                connection.execute(
+                    "INSERT OR REPLACE INTO leases (name, boot, pid, start, until) VALUES (?, ?, ?, ?, ?)",
+                    (LEASE, me.boot, me.pid, me.start, now + seconds),
+                )
+        self._held_until = now + seconds if is_free else -float("inf")
+        return is_free
+
+    def release(self, me: Identity) -> None:
+        """Let somebody else record."""
+        self._held_until = -float("inf")
+        with self.database.writing() as connection:
+            connection.execute(
+                "DELETE FROM leases WHERE name = ? AND boot = ? AND pid = ? AND start IS ?",
+                (LEASE, me.boot, me.pid, me.start),
+            )
+
+    def append(self, readings: Sequence[tuple[float, dict[str, Number | None]]]) -> bool:
+        """Keep readings, each with its seconds since the boot; False, and nothing kept, if the lease ran out."""
+        if not self._is_ours() or not readings:
+            return False
+        owner = self._this_boot()
+        self.series.append(
+            [(owner, Sample(at, tuple(values.get(key) for key in HOSTS.keys))) for at, values in readings]
+        )
+        return True
+
+    def keep_detail(self, elapsed: float, detail: dict[str, Any]) -> bool:
+        """Keep what has no columns; of every ten seconds only the newest stays. False if the lease ran out."""
+        if not self._is_ours():
+            return False
+        owner, begin = self._this_boot(), elapsed // DETAIL_SECONDS * DETAIL_SECONDS
+        with self.database.writing() as connection:
+            connection.execute("DELETE FROM host_details WHERE host_seq = ? AND elapsed >= ?", (owner, begin))
+            sql = "INSERT INTO host_details SELECT seq, ?, ? FROM hosts WHERE seq = ?"
+            connection.execute(sql, (elapsed, pack(detail), owner))
+        return True
+
+    def latest_detail(self) -> Detail | None:
+        """The newest there is; whether that is still true its moment tells."""
+        with self.database.reading() as connection:
+            return _detail(connection, "", ())
+
+    def detail_at(self, job: Job, elapsed: float) -> Detail | None:
+        """The newest at or before a moment of a job, its `elapsed` that of the job; None if there is none."""
+        if job.shim is None or job.start_boottime is None:
+            return None
+        with self.database.reading() as connection:
+            found = _detail(
+                connection, "WHERE boot = ? AND elapsed <= ?", (job.shim.boot, elapsed + job.start_boottime)
+            )
+        return None if found is None else replace(found, elapsed=found.elapsed - job.start_boottime)
+
+    def around(
+        self,
+        job: Job,
+        keys: Sequence[str],
+        start: float | None = None,
+        end: float | None = None,
+        max_points: int | None = None,
+    ) -> Series:
+        """The machine around a job, in seconds since the job's start; unless asked otherwise, while it ran."""
+        stored_keys(HOSTS, keys)
+        begin, owner = job.start_boottime, self._boot_of(job)
+        if begin is None or owner is None:
+            return Series([], {key: [] for key in keys})
+        end = job.duration_seconds if end is None else end
+        found = self.series.series(
+            owner, keys, begin + (start or 0.0), None if end is None else begin + end, max_points
+        )
+        return replace(found, times=[round(moment - begin, 6) for moment in found.times])
+
+    def step(self) -> bool:
+        """One small unit of housekeeping; whether there is more."""
+        return self.series.step()
+
+    def _is_ours(self) -> bool:
+        return now_since_boot() < self._held_until
+
+    def _this_boot(self) -> int:
+        """The number of this boot, of which there is one row."""
+        if self._seq is None:
+            boot = boot_id()
+            with self.database.writing() as connection:
+                connection.execute(
+                    "INSERT OR IGNORE INTO hosts (boot, boot_time) VALUES (?, ?)",
+                    (boot, time.time() - now_since_boot()),
+                )
+                row = connection.execute("SELECT seq FROM hosts WHERE boot = ?", (boot,)).fetchone()
+            self._seq = int(row[0])
+        return self._seq
+
+    def _boot_of(self, job: Job) -> int | None:
+        with self.database.reading() as connection:
+            if job.shim is None or not has_tables_of(connection, HOSTS.since_version):
+                return None
+            row = connection.execute("SELECT seq FROM hosts WHERE boot = ?", (job.shim.boot,)).fetchone()
+        return None if row is None else int(row[0])
+
+
+def now_since_boot() -> float:
+    return time.clock_gettime(BOOTTIME)
+
+
+def _detail(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Detail | None:
+    """The newest that fits."""
+    if not has_tables_of(connection, HOSTS.since_version):
+        return None
+    row = connection.execute(
+        "SELECT boot_time, elapsed, detail FROM host_details JOIN hosts ON seq = host_seq"
+        f" {where} ORDER BY host_seq DESC, elapsed DESC LIMIT 1",
+        values,
+    ).fetchone()
+    kept = None if row is None else unpack(row["detail"])
+    return None if kept is None else Detail(row["boot_time"] + row["elapsed"], row["elapsed"], kept)
