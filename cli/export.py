@@ -1,0 +1,124 @@
+"""`jobtop export`: the samples of jobs, or a line a job, in formats that other programs read."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.completion import job_ids
+from jobtop.cli.files import new_file, new_path
+from jobtop.core.errors import UsageError
+from jobtop.core.model import Job
+from jobtop.core.readings import KEYS, Reader, Reading, row, to_json
+from jobtop.core.workflows import NEXTFLOW, SNAKEMAKE, MemoryPeaks, nextflow_row, snakemake_row
+from jobtop.store.curves import Curves
+from jobtop.store.jobs import Jobs, Query
+from jobtop.store.reconcile import current
+
+FORMATS = ("csv", "jsonl", "sqlite", "snakemake", "nextflow")
+SHOWN_FROM = 20  # so many jobs may take longer than a second
+
+
+@click.command()
+@click.argument("references", metavar="[ID…]", nargs=-1, shell_complete=job_ids)
+@click.option("--format", "style", type=click.Choice(FORMATS), default="csv", help="What to write; csv by default.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default="-", metavar="PATH", help="Where to; by default printed."
+)
+@click.option("--force", is_flag=True, help="Overwrite that file.")
+@click.pass_obj
+def export(app: App, references: tuple[str, ...], style: str, output: Path, force: bool) -> int:
+    """Write jobs in a format that other programs read: those given, or all.
+
+    \b
+    csv, jsonl   every sample of each job, as jobtop metrics prints them
+    sqlite       the tables job_resource_samples and job_metadata, as Torc keeps them
+    snakemake    a line a job, as in a benchmark file
+    nextflow     a line a job, as in a trace file
+    """
+    if style == "sqlite" and str(output) == "-":
+        raise UsageError("--format sqlite writes a file: give --output PATH")
+    jobs = app.jobs()
+    chosen = [current(jobs, app.paths, jobs.find(reference)) for reference in dict.fromkeys(references)]
+    if not references:
+        chosen = jobs.select(Query(reverse=True, limit=None))
+    source = Source(app, jobs, list({job.id: job for job in chosen}.values()))
+    if style == "sqlite":
+        from jobtop.store.exports import write_resource_metrics
+
+        with new_path("--output", output, force) as path:
+            write_resource_metrics(path, source.samples())
+    else:
+        with new_file("--output", output, force) as file:
+            WRITERS[style](file, source, len(references) == 1)
+    source.warn_of_damage()
+    return 0
+
+
+class Source:
+    """The jobs to export, read one after the other."""
+
+    def __init__(self, app: App, jobs: Jobs, chosen: list[Job]) -> None:
+        self.app, self.chosen, self.curves = app, chosen, Curves(jobs.database)
+        self.damaged = 0
+
+    def each(self) -> Iterator[Job]:
+        """Every job, with a bar where that takes long and somebody looks."""
+        hidden = len(self.chosen) < SHOWN_FROM or not sys.stderr.isatty()
+        with click.progressbar(self.chosen, label="jobs", file=sys.stderr, hidden=hidden) as bar:
+            yield from bar
+
+    def samples(self) -> Iterator[tuple[Job, list[Reading]]]:
+        for job in self.each():
+            news = self.curves.follow(job, None)
+            self.damaged += news.damaged
+            yield job, Reader().read(news.samples)
+
+    def peaks(self) -> Iterator[tuple[Job, MemoryPeaks]]:
+        keys = ("mem.rss", "mem.vms", "mem.pss")
+        for job in self.each():
+            series = self.curves.series(job, keys)
+            self.damaged += series.damaged
+            known = ([value for value in series.values[key] if value is not None] for key in keys)
+            yield job, MemoryPeaks(*(max(values, default=None) for values in known))
+
+    def warn_of_damage(self) -> None:
+        if self.damaged:
+            self.app.warn(f"{self.damaged} samples are damaged and left out")
+
+
+def write_csv(file: TextIO, source: Source, single: bool) -> None:
+    """Of one job as `metrics` prints it; of several in long form, the job first."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*([] if single else ["job_id"]), "timestamp", "elapsed", *KEYS])
+    for job, readings in source.samples():
+        own = [] if single else [job.id]
+        writer.writerows([*own, *row(job, reading, KEYS)] for reading in readings)
+
+
+def write_jsonl(file: TextIO, source: Source, single: bool) -> None:
+    for job, readings in source.samples():
+        file.writelines(json.dumps(to_json(job, reading)) + "\n" for reading in readings)
+
+
+def write_tsv(
+    names: list[str], line: Callable[[Job, MemoryPeaks], list[str]]
+) -> Callable[[TextIO, Source, bool], None]:
+    def write(file: TextIO, source: Source, single: bool) -> None:
+        file.write("\t".join(names) + "\n")
+        file.writelines("\t".join(line(job, peaks)) + "\n" for job, peaks in source.peaks())
+
+    return write
+
+
+WRITERS: dict[str, Callable[[TextIO, Source, bool], None]] = {
+    "csv": write_csv,
+    "jsonl": write_jsonl,
+    "snakemake": write_tsv(SNAKEMAKE, snakemake_row),
+    "nextflow": write_tsv(NEXTFLOW, nextflow_row),
+}

@@ -1,0 +1,43 @@
+"""Files a verb writes because a user asked for them: all or nothing, and never over another unasked."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from jobtop.core.errors import BadValue
+
+
+@contextmanager
+def new_path(option: str, path: Path, force: bool) -> Iterator[Path]:
+    """Where to write what becomes the file at `path` once the block is done; nothing is left if it fails."""
+    target = Path(os.path.realpath(path))
+    if os.path.lexists(target) and not (force and stat.S_ISREG(target.stat().st_mode)):
+        why = "it exists (--force overwrites it)" if target.is_file() else "it is not a file"
+        raise BadValue(f"{option}: {path}: {why}")
+    part = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
+    try:
+        part.touch(exist_ok=False)
+    except OSError as error:
+        raise BadValue(f"{option}: {path}: {os.strerror(error.errno or 0)}") from error
+    try:
+        yield part
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_file(option: str, path: Path, force: bool) -> Iterator[TextIO]:
+    """The same, opened to write text; `-` is standard output."""
+    if str(path) == "-":
+        yield sys.stdout
+        return
+    with (
+        new_path(option, path, force) as part,
+        part.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
+    ):
+        yield file

@@ -1,0 +1,63 @@
+"""What the samples of a job add to `jobtop show`: curves, and while it runs what it uses and has used."""
+
+import time
+
+from jobtop.cli.app import App
+from jobtop.core.display import Number, format_value
+from jobtop.core.drawing import make_curve, sparkline
+from jobtop.core.metrics import find_metric
+from jobtop.core.model import Job
+from jobtop.core.units import format_bytes, format_duration
+from jobtop.store.curves import Curves
+
+NOW = {"cpu.percent": "CPU", "mem.used": "", "proc.count": "processes", "proc.threads": "threads"}
+CPU_TIMES = ("cpu.user", "cpu.system")
+CURVE_WIDTH = 40
+FEWEST_SAMPLES = 3  # of which a curve says more than its ends
+LATE_SECONDS = 15.0  # a job in its old age is looked at every ten
+
+
+class Seen:
+    """The samples of one job; words for a job that was never sampled stay as they are."""
+
+    def __init__(self, app: App, curves: Curves, job: Job) -> None:
+        series = curves.series(job, (*NOW, *CPU_TIMES))
+        if series.damaged:
+            app.warn(f"{series.damaged} samples of job {job.id[:8]} are damaged and left out")
+        self.job, self.times, self.values = job, series.times, series.values
+        self.draws = app.environ.get("TERM") != "dumb"
+        self.newest: dict[str, Number] = {}
+        if self.times and not job.status.ended:
+            self.newest = {key: values[-1] for key, values in self.values.items() if values[-1] is not None}
+
+    def now(self) -> str | None:
+        """What a job that runs uses now, or used when it was last seen."""
+        words = [
+            f"{format_value(find_metric(key), self.newest[key])} {unit}".rstrip()
+            for key, unit in NOW.items()
+            if key in self.newest
+        ]
+        if not words or self.job.start_time is None:
+            return None
+        age = time.time() - self.job.start_time - self.times[-1]
+        return ", ".join(words) + (f" ({format_duration(age)} ago)" if age > LATE_SECONDS else "")
+
+    def cpu(self, words: str) -> str:
+        if self.newest.keys() >= set(CPU_TIMES):
+            words = f"{format_duration(sum(self.newest[key] for key in CPU_TIMES))} so far"
+        return self._with_curve("cpu.percent", words)
+
+    def memory(self, words: str) -> str:
+        known = [value for value in self.values["mem.used"] if value is not None]
+        if self.newest and known:
+            words = f"{format_bytes(max(known))} peak so far"
+        return self._with_curve("mem.used", words)
+
+    def _with_curve(self, key: str, words: str) -> str:
+        """The words, and below them the curve as a line of bars, its least and its peak behind it."""
+        curve = make_curve(find_metric(key), self.times, self.values[key])
+        known = curve.known()
+        if len(known) < FEWEST_SAMPLES or not self.draws:
+            return words
+        least, peak = (format_value(curve.metric, value) for value in (min(known), max(known)))
+        return f"{words}\n{sparkline(curve, CURVE_WIDTH)}  {least} to {peak}"

@@ -1,0 +1,67 @@
+"""A number of the catalogue as a person reads it, by its unit: what it is, and how fast it grows."""
+
+from jobtop.core.metrics import Kind, Metric, Unit
+from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent
+
+Number = float | int
+
+
+def format_value(metric: Metric, value: Number | None) -> str:
+    """What a metric is at a moment: `214.2 MiB`, `98.7 %`, `1 204`."""
+    if value is None:
+        return ABSENT
+    match metric.unit:
+        case Unit.BYTES:
+            return format_bytes(value)
+        case Unit.SECONDS:
+            return format_duration(value)
+        case Unit.PERCENT:
+            return format_percent(value / 100)
+        case Unit.COUNT | Unit.CORES:
+            return format_count(value)
+        case Unit.CELSIUS:
+            return f"{value:.1f} °C"
+        case Unit.FLAG:
+            return "yes" if value else "no"
+        case Unit.WATTS:
+            return format_si(value, "W")
+        case Unit.JOULES:
+            return format_si(value, "J")
+        case Unit.HERTZ:
+            return format_si(value, "Hz")
+
+
+def format_rate(metric: Metric, rate: Number | None) -> str:
+    """How fast a counter grows: bytes and counts a second, seconds a second as a share, joules a second as watts."""
+    if rate is None:
+        return ABSENT
+    match metric.unit:
+        case Unit.BYTES:
+            return f"{format_bytes(rate)}/s"
+        case Unit.SECONDS:
+            return format_percent(rate)
+        case Unit.JOULES:
+            return format_si(rate, "W")
+        case _:
+            return f"{format_count(rate)}/s"
+
+
+def format_shown(metric: Metric, value: Number | None) -> str:
+    """A gauge as it is, a counter by its rate: what a chart of a metric draws."""
+    return format_rate(metric, value) if metric.kind is Kind.COUNTER else format_value(metric, value)
+
+
+def format_count(value: Number) -> str:
+    """`58 478`, `0.4`, `2.5`: thousands apart, a decimal only where it says something."""
+    if abs(value) >= 99.95 or value == int(value):
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.1f}" if abs(value) >= 0.05 else f"{value:.1g}"
+
+
+def format_si(value: Number, unit: str) -> str:
+    """`45.2 W`, `1.4 GHz`, `12.0 kJ`: decimal units."""
+    for prefix in ("", "k", "M"):
+        if abs(value) < 999.95:
+            return f"{value:.1f} {prefix}{unit}"
+        value /= 1000
+    return f"{value:.1f} G{unit}"

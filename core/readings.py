@@ -1,0 +1,92 @@
+"""The samples of a job as they are printed and exported: what was counted, how fast it grew, and the peak so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jobtop.core.clock import iso
+from jobtop.core.derive import Number, derive
+from jobtop.core.errors import BadValue, did_you_mean
+from jobtop.core.metrics import DERIVED, JOB_COLUMNS, Metric, Scope, find_metric, metrics_of, steps
+from jobtop.core.model import SCHEMA_VERSION, Job, Sample
+from jobtop.core.record import record
+from jobtop.core.units import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+KEYS = tuple(metric.key for metric in metrics_of(Scope.JOB))
+DIGITS = {key: len(str(steps(key))) - 1 for key in KEYS}
+MEMORY = JOB_COLUMNS.index("mem.used")
+
+
+@record
+class Reading:
+    """One sample: `values` as they stood, `rates` as `derive` gives them; the peak is of `mem.used`, until then."""
+
+    elapsed: float
+    values: dict[str, Number | None]
+    rates: dict[str, Number | None]
+    seconds_since: float | None
+    memory_peak: Number | None
+
+
+class Reader:
+    """Makes readings of samples that come bit by bit."""
+
+    def __init__(self) -> None:
+        self._before: Sample | None = None
+        self._peak: Number | None = None
+
+    def read(self, samples: Iterable[Sample]) -> list[Reading]:
+        """The next samples of the job, in their order."""
+        return [self._read(sample) for sample in samples]
+
+    def _read(self, sample: Sample) -> Reading:
+        before, self._before = self._before, sample
+        used = sample.values[MEMORY]
+        if used is not None:
+            self._peak = used if self._peak is None else max(self._peak, used)
+        rates = derive(before, sample).values
+        values = dict(zip(JOB_COLUMNS, sample.values, strict=True)) | {key: rates[key] for key in DERIVED[Scope.JOB]}
+        since = None if before is None else sample.elapsed - before.elapsed
+        return Reading(sample.elapsed, values, rates, since, self._peak)
+
+
+def job_metrics(keys: Sequence[str]) -> tuple[Metric, ...]:
+    """The rows of keys that a job has; BadValue names the nearest for another."""
+    for key in keys:
+        if key not in KEYS:
+            raise BadValue(
+                f'a job has no metric "{printable(key)}"{did_you_mean(key, KEYS)}; docs/metrics.md lists all'
+            )
+    return tuple(find_metric(key) for key in dict.fromkeys(keys))
+
+
+def row(job: Job, reading: Reading, keys: Sequence[str]) -> list[Any]:
+    """`timestamp`, `elapsed` and the values of the keys, as in a line of CSV."""
+    values = reading.values
+    return [moment(job, reading), round(reading.elapsed, 3), *(rounded(key, values[key]) for key in keys)]
+
+
+def to_json(job: Job, reading: Reading, keys: Sequence[str] = KEYS) -> dict[str, Any]:
+    """The contract: nested at the dots of the keys, which only get added; counters as they stood."""
+    timestamp, elapsed, *values = row(job, reading, keys)
+    shape: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "job_id": job.id}
+    shape |= {"elapsed": elapsed, "timestamp": timestamp}
+    for key, value in zip(keys, values, strict=True):
+        group, _, name = key.partition(".")
+        shape.setdefault(group, {})[name] = value
+    return shape
+
+
+def moment(job: Job, reading: Reading) -> str | None:
+    return None if job.start_time is None else iso(job.start_time + reading.elapsed)
+
+
+def rounded(key: str, value: Number | None) -> Number | None:
+    """A number to what is kept of it in a block, so that it is the same before and after it is sealed."""
+    if value is None or isinstance(value, int):
+        return value
+    return round(value, DIGITS[key]) if DIGITS[key] else round(value)

@@ -1,0 +1,54 @@
+"""Jobs as a database of the shape Torc writes, which its users already query: two tables, made by sqlite-utils."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from jobtop.core.model import Job
+from jobtop.core.readings import Reading
+from jobtop.store.database import errors_named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SAMPLES = {
+    "id": int,
+    "job_id": int,
+    "timestamp": float,
+    "cpu_percent": float,
+    "memory_bytes": int,
+    "num_processes": int,
+}
+METADATA = {"job_id": int, "job_name": str}
+COLUMNS = {"cpu_percent": "cpu.percent", "memory_bytes": "mem.used", "num_processes": "proc.count"}
+
+
+def write_resource_metrics(path: Path, jobs: Iterable[tuple[Job, list[Reading]]]) -> None:
+    """A new database at `path`; a job is known by its number, and a sample of which nothing is known is left out."""
+    import sqlite_utils
+
+    with errors_named(path):
+        database = sqlite_utils.Database(path)
+        try:
+            samples = database.table("job_resource_samples").create(SAMPLES, pk="id")
+            metadata = database.table("job_metadata").create(METADATA, pk="job_id")
+            for job, readings in jobs:
+                metadata.insert({"job_id": job.seq, "job_name": _text(job.name)})
+                samples.insert_all(filter(None, (sample_row(job, reading) for reading in readings)))
+        finally:
+            database.close()
+
+
+def sample_row(job: Job, reading: Reading) -> dict[str, Any] | None:
+    """The columns of one sample; None if all of them were empty."""
+    values = {column: reading.values[key] for column, key in COLUMNS.items()}
+    if all(value is None for value in values.values()):
+        return None
+    return {"job_id": job.seq, "timestamp": (job.start_time or 0.0) + reading.elapsed} | values
+
+
+def _text(name: str) -> str:
+    """Bytes that are no UTF-8 as visible escapes: SQLite takes no lone surrogates."""
+    return name.encode("utf-8", "backslashreplace").decode()

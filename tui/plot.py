@@ -1,0 +1,46 @@
+"""Charts in a terminal, by plotext: no other module imports it."""
+
+from collections.abc import Sequence
+
+import plotext
+
+from jobtop.core.display import format_shown
+from jobtop.core.drawing import Curve, segments, time_marks, value_marks
+from jobtop.core.svg import moment_words, thinned
+
+BLUE, ORANGE, GREEN, PURPLE = (86, 180, 233), (230, 159, 0), (43, 181, 138), (204, 121, 167)
+COLORS = (BLUE, ORANGE, GREEN, PURPLE)
+POINTS_PER_COLUMN = 4
+
+
+def charts(curves: Sequence[Curve], end: float, width: int, height: int, color: bool) -> str:
+    """One chart a curve, below each other, over the same time; plain text if not in colour."""
+    drawn = [
+        chart(curve, end, width, height, COLORS[number % len(COLORS)], color) for number, curve in enumerate(curves)
+    ]
+    return "\n\n".join(drawn)
+
+
+def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, int, int], color: bool) -> str:
+    """A line of words and the chart below it; gaps stay empty."""
+    known = curve.known()
+    heading = f"{curve.metric.key}: {curve.metric.title}"
+    if not known:
+        return f"{heading}, not known of this job"
+    marks = value_marks(curve.metric, max(known), max(2, height // 2 - 1))
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.limit_size(False, False)
+    plotext.plotsize(width, height - 1)
+    for segment in segments(curve):
+        moments, values = zip(*thinned(segment, POINTS_PER_COLUMN * width), strict=True)
+        plotext.plot(moments, values, marker="braille", color=shade)
+    plotext.ylim(0, marks[-1] or 1)
+    plotext.xlim(0, end or 1)
+    plotext.yticks(marks, [format_shown(curve.metric, mark) for mark in marks])
+    ticks = time_marks(end, max(2, width // 12))
+    plotext.xticks(ticks, list(map(moment_words, ticks)))
+    text = plotext.build()
+    text = text if color else plotext.uncolorize(text)
+    lines = [line.rstrip() for line in text.rstrip("\n").split("\n")]
+    return "\n".join([f"{heading}, peak {format_shown(curve.metric, max(known))}", *lines])
