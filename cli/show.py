@@ -10,10 +10,12 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.cli.output import format_options, print_shapes
+from jobtop.cli.seen import Seen
 from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
 from jobtop.core.clock import local
 from jobtop.core.model import Job
 from jobtop.core.units import format_bytes, format_duration, printable
+from jobtop.store.curves import Curves
 from jobtop.store.jobs import Event
 
 
@@ -30,7 +32,7 @@ def show(app: App, reference: str, style: str) -> int:
         return 0
     color = app.colored(1)
     print(f"{printable(job.name)}  {colored(f'{GLYPHS[job.status]} {job.status}', job.status, color)}  {job.id}")
-    for title, value in facts(job):
+    for title, value in facts(job, Seen(app, Curves(jobs.database), job)):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")
         for line in rest:
@@ -42,7 +44,7 @@ def show(app: App, reference: str, style: str) -> int:
     return 0
 
 
-def facts(job: Job) -> list[tuple[str, str]]:
+def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
     """The lines of the page that have something to say."""
     usage, monitor = job.usage, job.monitor
     elapsed = job.duration_seconds
@@ -55,8 +57,9 @@ def facts(job: Job) -> list[tuple[str, str]]:
         ("where", f"{printable(job.user)} on {printable(job.host)}" + (f", pid {job.pid}" if job.pid else "")),
         ("when", when_words(job, elapsed)),
         ("exit", exit_words(job)),
-        ("cpu", cpu_words(job)),
-        ("memory", memory_words(job)),
+        ("now", seen.now()),
+        ("cpu", seen.cpu(cpu_words(job))),
+        ("memory", seen.memory(memory_words(job))),
         ("cgroup", cgroup_words(job)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
         ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
