@@ -17,6 +17,10 @@ VERBS = {
     "history": ("jobtop.cli.history:history", "List past and present jobs, the newest first."),
     "show": ("jobtop.cli.show:show", "Show one job: how it went, why it ended, what it used."),
     "logs": ("jobtop.cli.logs:logs", "Print the output a job wrote."),
+    "top": ("jobtop.cli.top:top", "Show the processes and threads of a job, live."),
+    "metrics": ("jobtop.cli.metrics:metrics", "Print what a job used, sample by sample, as it comes."),
+    "plot": ("jobtop.cli.plot:plot", "Draw what a job used over time."),
+    "export": ("jobtop.cli.export:export", "Write jobs in a format that other programs read."),
     "stats": ("jobtop.cli.stats:stats", "Add jobs up: how they ended, what they used, by group."),
     "wait": ("jobtop.cli.control:wait", "Wait until jobs have ended; 1 if one did not succeed."),
     "stop": ("jobtop.cli.control:stop", "Stop jobs: TERM, their grace, then KILL."),
@@ -29,7 +33,7 @@ VERBS = {
     "config": ("jobtop.cli.config:config", "Print every setting and where its value came from."),
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
-ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats"}
+ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats", "plot-resources": "plot"}
 
 
 class Verbs(click.Group):
