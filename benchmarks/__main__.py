@@ -22,6 +22,8 @@ from benchmarks.report import MeasurementError, Result, document, table
 from benchmarks.start import measure_run, measure_version
 from benchmarks.stopwatch import adopt_orphans
 from benchmarks.storage import measure_storage
+from benchmarks.ticks import measure_ticks
+from benchmarks.watching import measure_watching
 
 Measure = Callable[[Installation, Path, int], Iterator[Result]]
 # Each with its rounds: the short ones vary most.
@@ -31,6 +33,8 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "memory": (measure_memory, 3),
     "output": (measure_output, 3),
     "storage": (measure_storage, 11),
+    "ticks": (measure_ticks, 20),
+    "watching": (measure_watching, 2),
 }
 BREAKDOWN_ROUNDS = 11
 

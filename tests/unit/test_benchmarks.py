@@ -1,6 +1,7 @@
 """The benchmarks' table and file say what was measured; nothing is timed here."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +9,14 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import breakdown
+from benchmarks.farm import farm
 from benchmarks.installation import Installation
 from benchmarks.report import MeasurementError, Result, document, table, verdict
 from benchmarks.stopwatch import in_turns
+from benchmarks.watching import as_recorded
+from jobtop.core.collectors.members import pid_clock
+from jobtop.core.procfs import stat_fields
+from support import wait_for
 
 MIB = 2**20
 FAST = Result("a fast start", "seconds", [0.1, 0.9, 0.1], [0.2, 0.3, 0.2], "another", bound=0.75)
@@ -133,3 +139,21 @@ def test_the_time_line_shows_when_each_thing_happens_and_how_long_that_took() ->
         ["the", "job", "starts", "70.0", "55.0"],
     ]
     assert shown.splitlines()[-1].split() == ["click", "40.0", "1.0"]
+
+
+def test_a_farm_has_as_many_processes_and_jobs_as_asked_lets_run_whom_it_says_and_leaves_nobody() -> None:
+    with farm(jobs=3, processes=8) as watched:
+        assert (len(watched.shims), len(watched.members)) == (3, 8)
+        assert {int(stat_fields(pid)[1]) for pid in watched.members} == set(watched.shims)
+        watched.let_run(1.0)
+        before = {pid: time.clock_gettime_ns(pid_clock(pid)) for pid in watched.members}
+        watched.let_run(0.25)
+        moved = [pid for pid in watched.members if time.clock_gettime_ns(pid_clock(pid)) != before[pid]]
+        assert len(moved) == 2
+    wait_for(lambda: all(stat_fields(pid)[:1] in ([], ["Z"]) for pid in (*watched.shims, *watched.members)))
+
+
+def test_a_cost_that_the_record_has_wrong_is_a_problem() -> None:
+    assert as_recorded([0.18, 0.2], [0.2, 0.2]).problem is None
+    assert as_recorded([0.18, 0.1], [0.2, 0.2]).problem == "the record says 0.1 s, it was 0.200 s"
+    assert as_recorded([None], [0.2]).problem == "the record says None s, it was 0.200 s"

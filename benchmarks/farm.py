@@ -1,0 +1,78 @@
+"""Real processes to be watched: as many as one likes in as many jobs as one likes, cheap, and active on demand."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.report import MeasurementError
+from jobtop.core.procfs import stat_fields
+
+# Jobs of processes that wait for a signal, run a little and say so; they end with whoever holds the standard input.
+FARM = """\
+import os, signal, sys
+jobs, processes = map(int, sys.argv[1:])
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+def wait():
+    while True:
+        signal.sigwait([signal.SIGUSR1])
+        sum(range(2000))
+        os.write(1, b".")
+for job in range(jobs):
+    if not os.fork():
+        pids = [os.getpid()]
+        for _ in range(processes * (job + 1) // jobs - processes * job // jobs):
+            pids.append(os.fork())
+            if not pids[-1]:
+                wait()
+        os.write(1, (" ".join(map(str, pids)) + "\\n").encode())
+        signal.pause()
+sys.stdin.read()
+os.killpg(0, signal.SIGKILL)
+"""
+
+
+class Farm:
+    """Real processes in jobs: of each the pid of its parent, which stands for a shim, and of its members."""
+
+    def __init__(self, process: subprocess.Popen[bytes], jobs: int) -> None:
+        assert process.stdout is not None
+        self.answers = process.stdout.fileno()
+        text = b""
+        while text.count(b"\n") < jobs:
+            text += self._read()
+        rows = [[int(word) for word in line.split()] for line in text.splitlines()]
+        self.shims = [shim for shim, *_ in rows]
+        self.members = [pid for _, *members in rows for pid in members]
+        self.chance = random.Random(0)
+
+    def let_run(self, share: float) -> None:
+        """Let this share of the processes run a little, and wait until they have."""
+        active = self.chance.sample(self.members, round(share * len(self.members)))
+        for pid in active:
+            os.kill(pid, signal.SIGUSR1)
+        heard = 0
+        while heard < len(active):
+            heard += len(self._read())
+        while active := [pid for pid in active if stat_fields(pid)[:1] in (["R"], ["D"])]:  # goes back to its waiting
+            time.sleep(0.001)
+
+    def _read(self) -> bytes:
+        if not (part := os.read(self.answers, 65536)):
+            raise MeasurementError("the processes to be watched ended early")
+        return part
+
+
+@contextmanager
+def farm(jobs: int, processes: int) -> Iterator[Farm]:
+    command = [sys.executable, "-I", "-S", "-c", FARM, str(jobs), str(processes)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as process:
+        try:
+            yield Farm(process, jobs)
+        finally:
+            process.kill() if process.stdin is None else process.stdin.close()

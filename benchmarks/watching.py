@@ -1,0 +1,93 @@
+"""What it costs to watch a job that does little: CPU time of everything of jobtop, and of con-duct, at one second."""
+
+import json
+import multiprocessing
+import resource
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from benchmarks.installation import Installation, environment
+from benchmarks.report import Result
+from benchmarks.stopwatch import adopt_orphans, wall_seconds
+
+CHILDREN, SECONDS = 50, 25
+TOLERANCE = 0.2  # between what the record says of jobtop's own cost and what the kernel does
+
+# Each child runs a little every 20 seconds, one after the other; the file says what all of them used.
+LOAD = """\
+import os, resource, sys, time
+seconds, children, path = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+end = time.monotonic() + seconds
+for number in range(children):
+    if not os.fork():
+        wake = time.monotonic() + 20 * number / children
+        while wake < end:
+            time.sleep(max(0, wake - time.monotonic()))
+            sum(range(2000))
+            wake += 20
+        time.sleep(max(0, end - time.monotonic()))
+        os._exit(0)
+for _ in range(children):
+    os.wait()
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+with open(path, "w") as file:
+    file.write(str(sum(one.ru_utime + one.ru_stime for one in used)))
+os._exit(0)
+"""
+
+
+def measure_watching(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+    """At the same time; the same with a job that ends at once tells what of it is start and end."""
+    ours, theirs, said = zip(*(side_by_side(tools, work, SECONDS) for _ in range(rounds)), strict=True)
+    our_start, their_start, _ = zip(*(side_by_side(tools, work, 0) for _ in range(rounds)), strict=True)
+    rival = "con-duct"
+    what = f"watching {CHILDREN + 1} mostly idle processes for {SECONDS} s, CPU time"
+    yield Result(what, "seconds", ours, theirs, rival, bound=0.25)
+    yield Result("  of which to start and to end", "seconds", our_start, their_start, rival)
+    yield Result(
+        "  of which to watch", "seconds", differences(ours, our_start), differences(theirs, their_start), rival
+    )
+    yield as_recorded(said, ours)
+
+
+def as_recorded(said: Sequence[float | None], measured: Sequence[float]) -> Result:
+    """What jobtop says it cost, held against what it did."""
+    what, rival = "  as its record has it", "measured"
+    for record, kernel in zip(said, measured, strict=True):
+        if record is None or abs(record - kernel) > TOLERANCE * kernel:
+            return Result(what, "seconds", rival=rival, problem=f"the record says {record} s, it was {kernel:.3f} s")
+    return Result(what, "seconds", [record for record in said if record is not None], measured, rival)
+
+
+def differences(all_: Sequence[float], parts: Sequence[float]) -> list[float]:
+    return [whole - part for whole, part in zip(all_, parts, strict=True)]
+
+
+def side_by_side(tools: Installation, work: Path, seconds: float) -> tuple[float, float, float | None]:
+    """CPU seconds of jobtop and of con-duct, each around its own job of so many seconds, and what the record says."""
+    load = [sys.executable, "-I", "-S", "-c", LOAD, str(seconds), str(CHILDREN)]
+    record = work / "record.json"
+    jobtop = [tools.tool("jobtop"), "run", "--no-ui", "--record", str(record), "--"]
+    duct = [tools.tool("con-duct"), "run", "-p", str(work / "duct-watching-"), "--clobber"]
+    duct += ["--sample-interval", "1", "--report-interval", str(SECONDS)]
+    commands = [[*jobtop, *load], [*duct, *load]]
+    used = [work / "load-of-jobtop", work / "load-of-duct"]
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(len(commands), fork) as pool:
+        ours, theirs = pool.map(own_cpu_seconds, commands, used, [work] * len(commands))
+    return ours, theirs, json.loads(record.read_text())["monitor"]["cpu_seconds"]
+
+
+def own_cpu_seconds(command: Sequence[str], used: Path, work: Path) -> float:
+    """What a command and all it leaves behind use, but for the job, which writes down its own share."""
+    adopt_orphans()
+    before = children_cpu_seconds()
+    wall_seconds([*command, str(used)], environment(work), work)
+    return children_cpu_seconds() - before - float(used.read_text())
+
+
+def children_cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
