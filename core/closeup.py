@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from jobtop.core.collectors.job_cgroup import JobCgroup
 from jobtop.core.collectors.members import TICK_SECONDS
 from jobtop.core.collectors.processes import ProcessTable
 from jobtop.core.collectors.threads import read_arguments, read_task, read_threads
@@ -67,7 +68,7 @@ class CloseUp:
         table: ProcessTable | None = None,
     ) -> None:
         self.table = table or ProcessTable()
-        self.watch = Watch("", self.table.add(shim_pid), start_boottime, cgroups, None)
+        self.watch = Watch("", self.table.add(shim_pid), start_boottime, None, JobCgroup(cgroups) if cgroups else None)
         self.with_threads = with_threads
         self._rates = Rates()
         self._last: Sample | None = None
@@ -87,7 +88,9 @@ class CloseUp:
         return Reading(frame, tuple(line for line in lines if line is not None), tree.gone)
 
     def close(self) -> None:
-        self.table.remove(self.watch.tree)
+        if self.watch.cgroup is not None:
+            self.watch.cgroup.close()
+        self.table.close()
 
     def _line(self, member: Member, shares: bool) -> ProcessLine | None:
         words = read_arguments(member.pid, self.table.proc)

@@ -173,7 +173,7 @@ class Engine:
                 self.sink.keep(batches)
         except StoreBusy:
             return batches[-MOST_HELD:]
-        except Exception as error:  # a border: whatever the store does, the job goes on and its totals are kept
+        except Exception as error:  # noqa: BLE001 - a border: whatever the store does, the job goes on and its totals are kept
             self._note(error)
         return []
 
@@ -201,7 +201,7 @@ class Engine:
             return call()
         except StoreBusy:
             return None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the same border
             self._note(error)
             return None
 

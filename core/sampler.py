@@ -7,6 +7,7 @@ import time
 
 from jobtop.core.collectors import jobs as job_values
 from jobtop.core.collectors.heaviest import Heaviest
+from jobtop.core.collectors.job_cgroup import JobCgroup
 from jobtop.core.collectors.processes import ProcessTable
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Kind
 from jobtop.core.model import Sample
@@ -29,6 +30,8 @@ STALE_SAMPLES = 10  # a job that stands still is read again after so many
 CLOSER_SHARE, LEAST_CLOSER_SHARE = 0.3, 0.03  # of the budget goes to the dear files
 LARGEST_STRETCH = 64.0
 SMOOTHING = 0.2
+LARGEST_SURPRISE = 4.0  # budgets that one tick counts for at most
+CALM_SHARE = 0.8  # of the budget
 IMPOSSIBLE_SECONDS, IMPOSSIBLE_SHARE = 0.1, 0.05  # more CPU time than there can be, by more than the kernel rounds
 
 
@@ -48,16 +51,19 @@ class Watch:
     """One job under observation."""
 
     def __init__(
-        self, key: str, tree: Tree, start_boottime: float, cgroups: Sequence[str], interval: float | None
+        self, key: str, tree: Tree, start_boottime: float, interval: float | None, cgroup: JobCgroup | None = None
     ) -> None:
-        self.key, self.tree, self.start, self.cgroups, self.interval = key, tree, start_boottime, cgroups, interval
+        self.key, self.tree, self.start, self.cgroup, self.interval = key, tree, start_boottime, cgroup, interval
         self.values: dict[str, Number] = {}
         self.row: tuple[Number | None, ...] = ()
         self.elapsed = 0.0
         self.version = -1
         self.unread = 0
         self.next_due = -float("inf")
+        self.current_interval = interval or AUTO_SECONDS[0][1]
         self.next_snapshot = -float("inf")
+        # Jobs that began together are not looked at together again.
+        self.snapshot_share = (hash(key) % 1000) / 1000
         self.heaviest = Heaviest()
         self.longest_interval = 0.0
         self.impossible_seconds = 0.0
@@ -76,8 +82,8 @@ class Watch:
         if self.tree.version != self.version or self.unread >= STALE_SAMPLES:
             self.version, self.unread = self.tree.version, 0
             read = job_values.fold(self.tree)
-            if self.cgroups:
-                counted, moment = job_values.read_cgroup(self.cgroups)
+            if self.cgroup is not None:
+                counted, moment = self.cgroup.read()
                 at = at if moment is None else moment
                 read |= counted
             self._take(read, max(self.elapsed, at - self.start))
@@ -121,15 +127,15 @@ class Sampler:
         self._wake = threading.Event()
         self._stopped = False
         self.problem: str | None = None
-        self._warm = False
         self._thread: threading.Thread | None = None
 
     def watch(
         self, key: str, shim_pid: int, start_boottime: float, cgroups: Sequence[str] = (), interval: float | None = None
     ) -> None:
         """Sample this job at once, and then on the grid."""
+        cgroup = JobCgroup(cgroups, "pressure" not in self.without) if cgroups else None
         with self._lock:
-            self.watches[key] = Watch(key, self.table.add(shim_pid), start_boottime, cgroups, interval)
+            self.watches[key] = Watch(key, self.table.add(shim_pid), start_boottime, interval, cgroup)
         self._wake.set()
 
     def forget(self, key: str) -> Watch | None:
@@ -138,6 +144,8 @@ class Sampler:
             watch = self.watches.pop(key, None)
             if watch is not None:
                 self.table.remove(watch.tree)
+                if watch.cgroup is not None:
+                    watch.cgroup.close()
         return watch
 
     def start(self) -> None:
@@ -152,27 +160,29 @@ class Sampler:
             self._thread.join()
         for key in list(self.watches):
             self.forget(key)
+        self.table.close()
 
     def tick(self) -> Batch:
         """One pass over everything that is due; its cost is kept, and what it means for the next."""
         with self._lock:
             began, now = time.thread_time(), self.monotonic()
             due = [watch for watch in self.watches.values() if now >= watch.next_due]
-            host = self._sample_host(now)
+            boottime = time.clock_gettime(BOOTTIME)
+            host = self._sample_host(now, boottime)
             if not due:
                 return Batch(host=host)
-            step = min(self._interval(watch) for watch in due) * self.stretch
+            for watch in due:
+                watch.current_interval = watch.interval_at(boottime - watch.start)
+            step = min(watch.current_interval for watch in due) * self.stretch
             self.table.sweep([watch.tree for watch in due])
             self.table.look_closer(self.budget * self.closer_share * step, self.without)
             samples = [(watch.key, watch.sample()) for watch in due]
             snapshots = [] if "snapshots" in self.without else self._snapshots(due, now)
             cost = time.thread_time() - began
             self.cpu_seconds += cost
-            if self._warm:  # the first pass meets every process of the machine
-                self._adapt(cost / step)
-            self._warm = True
+            self._adapt(cost / step)
             for watch in due:
-                period = self._interval(watch) * self.stretch
+                period = watch.current_interval * self.stretch
                 watch.longest_interval = max(watch.longest_interval, period)
                 watch.next_due = self._next_on_grid(now, period)
         return Batch(samples, snapshots, host)
@@ -182,24 +192,21 @@ class Sampler:
         for watch in due:
             watch.heaviest.learn(self.table.proc, watch.tree)
             if now >= watch.next_snapshot:
-                watch.next_snapshot = now + SNAPSHOT_SECONDS * self.stretch
+                watch.next_snapshot = now + SNAPSHOT_SECONDS * self.stretch * watch.snapshot_share
+                watch.snapshot_share = 1.0
                 rows = watch.heaviest.rows(self.table.proc, watch.tree)
                 if rows is not None:
                     taken.append((watch.key, watch.elapsed, rows))
         return taken
 
-    def _sample_host(self, now: float) -> tuple[float, HostSample, HostSample] | None:
+    def _sample_host(self, now: float, boottime: float) -> tuple[float, HostSample, HostSample] | None:
         """The machine around the jobs, as often as they are looked at."""
         if self.host is None or now < self._host_due:
             return None
-        period = min((self._interval(watch) for watch in self.watches.values()), default=AUTO_SECONDS[0][1])
-        self._host_due = self._next_on_grid(now, max(1.0, period) * self.stretch)
+        ages = [watch.interval_at(boottime - watch.start) for watch in self.watches.values()]
+        self._host_due = self._next_on_grid(now, max(1.0, min(ages, default=1.0)) * self.stretch)
         before, self._last_host = self._last_host, self.host.collect()
-        return None if before is None else (time.clock_gettime(BOOTTIME), before, self._last_host)
-
-    @staticmethod
-    def _interval(watch: Watch) -> float:
-        return watch.interval_at(time.clock_gettime(BOOTTIME) - watch.start)
+        return None if before is None else (boottime, before, self._last_host)
 
     def _next_on_grid(self, now: float, period: float) -> float:
         return self._origin + (int((now - self._origin) / period + 1e-6) + 1) * period
@@ -218,12 +225,15 @@ class Sampler:
     def _hand_over(self, batch: Batch) -> None:
         try:
             self.sink(batch)
-        except Exception as error:  # a border: a sink's mistake must not end the sampling
+        except Exception as error:  # noqa: BLE001 - a border: a sink's mistake must not end the sampling
             self.problem = self.problem or f"{type(error).__name__}: {error}"
 
     def _adapt(self, load: float) -> None:
-        """Over budget, first read the dear files less, then look less often; well below it, the way back."""
-        self.load += SMOOTHING * (load - self.load)
+        """Over budget, first read the dear files less, then look less often; well below it, the way back.
+
+        One dear tick, as when a large job is met for the first time, changes nothing.
+        """
+        self.load += SMOOTHING * (min(load, LARGEST_SURPRISE * self.budget) - self.load)
         if self.load > self.budget:
             if self.closer_share > LEAST_CLOSER_SHARE:
                 self.closer_share = LEAST_CLOSER_SHARE
@@ -231,9 +241,8 @@ class Sampler:
             elif self.stretch < LARGEST_STRETCH:
                 self.stretch *= 2
                 self.load /= 2
-        elif self.load < self.budget / 4:
-            if self.stretch > 1:
-                self.stretch /= 2
-                self.load *= 2
-            else:
-                self.closer_share = CLOSER_SHARE
+        elif self.stretch > 1 and 2 * self.load < CALM_SHARE * self.budget:
+            self.stretch /= 2
+            self.load *= 2
+        elif self.load < (CALM_SHARE - CLOSER_SHARE) * self.budget:
+            self.closer_share = CLOSER_SHARE

@@ -24,15 +24,15 @@ class Heaviest:
     def __init__(self) -> None:
         self._looked_at = 0.0
         self._cpu: dict[tuple[int, int], float] = {}
-        self._commands: dict[tuple[int, int], str] = {}
-        self._version = -1
+        self._commands: dict[tuple[int, int], tuple[bytes, str]] = {}
+        self._version = self._births = -1
 
     def learn(self, proc: str, tree: Tree) -> None:
         """Remember who the members of a small job are: at its end they can be asked no more."""
-        if len(tree.members) <= KEPT:
+        if tree.births != self._births and len(tree.members) <= KEPT:
+            self._births = tree.births
             for member in tree.members.values():
-                if (member.pid, member.start) not in self._commands:
-                    self._commands[member.pid, member.start] = command_of(proc, member.pid)
+                self._command(proc, member)
 
     def rows(self, proc: str, tree: Tree) -> list[ProcessRow] | None:
         """The heaviest members, parents before children; None if nothing has happened since the last look."""
@@ -46,15 +46,22 @@ class Heaviest:
         used = {key: cpu - before.get(key, 0.0) for key, cpu in self._cpu.items()}
         if len(members) > KEPT:
             members = heaviest(members, used)
-        known, self._commands = self._commands, {}
         rows = []
         for member in members:
             key = member.pid, member.start
-            self._commands[key] = command_of(proc, member.pid) or known.get(key, "")
             age = max(0.0, now - member.start * TICK_SECONDS)
             recent = used[key] / min(seconds, age) if min(seconds, age) > 0 else None
-            rows.append(row(self._commands[key], member, age, recent))
+            rows.append(row(self._command(proc, member), member, age, recent))
+        self._commands = {key: known for key, known in self._commands.items() if key in self._cpu}
         return rows
+
+    def _command(self, proc: str, member: Member) -> str:
+        """Read when it is met and after an exec, which changes the name."""
+        name, command = self._commands.get((member.pid, member.start), (None, ""))
+        if name != member.name or not command:
+            command = command_of(proc, member.pid) or command
+            self._commands[member.pid, member.start] = member.name, command
+        return command
 
 
 def heaviest(members: list[Member], used: dict[tuple[int, int], float]) -> list[Member]:

@@ -10,6 +10,8 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 STATE, PPID, MINFLT, CMINFLT, MAJFLT, CMAJFLT, UTIME, STIME, CUTIME, CSTIME = 0, 1, 7, 8, 9, 10, 11, 12, 13, 14
 THREADS, START, VSIZE, RSS = 17, 19, 20, 21
 IO_FIELDS = (1, 3, 5, 7, 9, 11)  # rchar wchar syscr syscw read_bytes write_bytes
+NO_IO = (0,) * len(IO_FIELDS)
+NEVER_LOOKED_AT = (None, None, None, None)
 LOST_SECONDS, LOST_SHARE = 0.05, 0.1  # less is the rounding of c-times to ticks
 LONGEST_READ_SECONDS = 0.002  # longer, and the moment of a reading is not known well enough for a rate
 DRIFT = 0.02  # of the resident memory, and PSS is read again
@@ -23,8 +25,9 @@ def pid_clock(pid: int) -> int:
 class Member:
     """One process of a job as it was last read."""
 
-    __slots__ = tuple(
-        "clock cpu_ns faults fds io moved parent pid pss pss_rss rss slow start state threads times vms".split()
+    __slots__ = (
+        *("clock", "cpu_ns", "faults", "fds", "io", "moved", "name", "parent", "pid", "pss", "pss_rss", "row", "rss"),
+        *("slow", "start", "state", "threads", "times", "vms"),
     )
 
     def __init__(self, pid: int, start: int, parent: int = 0) -> None:
@@ -32,6 +35,7 @@ class Member:
         self.fds: dict[str, int] = {}
         self.cpu_ns: int | None = None
         self.times = (0.0, 0.0, 0.0, 0.0)  # user, system, and those of reaped children
+        self.name = b""  # and what is before it in `stat`; changes with an exec
         self.state = "?"
         self.faults = (0, 0)
         self.rss = self.vms = 0
@@ -41,9 +45,11 @@ class Member:
         self.moved = True  # has run since `slow` was read
         self.pss: int | None = None
         self.pss_rss = 0  # what `rss` was when `pss` was read
+        self.row: tuple[float, ...] | None = None  # what it adds to its job; None: to be made anew
 
     def take(self, fields: list[bytes]) -> None:
         """What `stat` says."""
+        self.row = None
         self.state, self.parent = fields[STATE].decode(), int(fields[PPID])
         self.times = (
             int(fields[UTIME]) * TICK_SECONDS,
@@ -64,6 +70,31 @@ class Member:
         share = user / (user + system) if user + system > 0 else 1.0
         return own * share + reaped_user, own * (1 - share) + reaped_system
 
+    def added(self) -> tuple[float, ...]:
+        """What it adds to its job, in the order that `fold` knows: rows are added up where C does the loops."""
+        swap, voluntary, involuntary, descriptors = self.slow or NEVER_LOOKED_AT
+        used = None if self.pss is None else max(0, self.pss + self.rss - self.pss_rss)
+        self.row = (
+            *self.cpu(),
+            self.rss,
+            self.vms,
+            *self.faults,
+            self.threads > 0,
+            self.threads,
+            *(self.io or NO_IO),
+            self.io is not None,
+            swap or 0,
+            swap is not None,
+            voluntary or 0,
+            involuntary or 0,
+            voluntary is not None,
+            descriptors or 0,
+            descriptors is not None,
+            used or 0,
+            used is None and self.threads > 0,
+        )
+        return self.row
+
 
 class Tree:
     """The living members of one job, parents before children, and what its dead have left."""
@@ -73,6 +104,7 @@ class Tree:
         self.members: dict[int, Member] = {}
         self.gone = False  # the shim
         self.version = 0  # rises when a reading may differ from the one before
+        self.births = 0
         self.read_at = 0.0
         self.reaped = (0.0, 0.0, 0, 0)  # by the shim: user, system, minor and major faults
         self.lost = (0.0, 0.0)  # seconds of those nobody waited for
@@ -82,6 +114,19 @@ class Tree:
         self.risen = 0.0  # … and by how much the c-times of the others have grown
         self.changed = True  # members came or went since the last close look
         self.sweeps_since_look = 1 << 30
+        self.was_looked_at = False
+
+    def left(self) -> tuple[float, ...]:
+        """What the dead have left, as a row like those of the living."""
+        user, system, minor, major = self.reaped
+        return (
+            user + self.lost[0],
+            system + self.lost[1],
+            *(0, 0, minor, major, 0, 0),
+            *(self.io_left or NO_IO),
+            self.io_left is not None,
+            *(0, 0, *self.switches_left, 0, 0, 0, 0, 0),
+        )
 
     def account_for(self, member: Member, parent_lives: bool) -> None:
         """Keep what is nowhere to be read once a member is gone; a living parent's `io` has that of its children."""

@@ -11,6 +11,7 @@ import os
 import resource
 import time
 
+from jobtop.core.collectors.kept import KeptFile
 from jobtop.core.collectors.members import (
     CMAJFLT,
     CMINFLT,
@@ -25,16 +26,19 @@ from jobtop.core.collectors.members import (
     Member,
     Tree,
 )
-from jobtop.core.procfs import read_text
+from jobtop.core.procfs import read_text, word_in
 from jobtop.core.shim import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
 GONE = (errno.ESRCH, errno.ENOENT)
 DOUBTED = 8  # strangers looked at again in each sweep
 MOST_PASSES = 4
+MOST_TRIES = 3
+LONGEST_UNLISTED = 10  # sweeps
+FIRST_LOOK_BUDGETS = 10
 FEW_MEMBERS = 64
 MOST_DESCRIPTORS = 65536
 FRESH_SWEEPS = 10  # after so many a job that has run is looked at closely again
@@ -61,10 +65,16 @@ class ProcessTable:
         self.trees: dict[int, Tree] = {}
         self.owner: dict[int, Tree] = {}
         self.strangers: set[int] = set()
+        self.undecided: dict[int, int] = {}  # whose parent is not known (yet), and how often that was so
+        self._names: set[str] = set()
+        self._last_pid = KeptFile(f"{proc}/sys/kernel/ns_last_pid")
+        self._last_pid_seen = ""
+        self._sweeps_unlisted = LONGEST_UNLISTED
         self.kept_descriptors = 0
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
         self.credit_seconds = 0.02
+        self._fd_sizes = self._tells_fd_sizes()
 
     def add(self, shim_pid: int) -> Tree:
         """Watch what is below this shim from the next sweep on."""
@@ -73,7 +83,11 @@ class ProcessTable:
         tree.gone = fields is None
         if fields:
             self.owner[shim_pid] = tree
-            self.strangers.clear()
+            below = self._below(shim_pid)
+            doubted = self.strangers if below is None else self.strangers & below
+            self.undecided |= dict.fromkeys(doubted, 0)
+            self.strangers = self.strangers - doubted - {shim_pid}
+            self._sweeps_unlisted = LONGEST_UNLISTED
         return tree
 
     def remove(self, tree: Tree) -> None:
@@ -81,27 +95,61 @@ class ProcessTable:
             self._close(member)
             if self.owner.get(member.pid) is tree:
                 del self.owner[member.pid]
+                self.strangers.add(member.pid)
         if self.trees.get(tree.shim.pid) is tree:
             del self.trees[tree.shim.pid]
 
+    def close(self) -> None:
+        for tree in list(self.trees.values()):
+            self.remove(tree)
+        self._last_pid.close()
+
     def sweep(self, due: Iterable[Tree] | None = None) -> None:
         """Find who is new and who is gone, and read everybody in the jobs that are due who has run since."""
-        alive = self._living()
-        for pid in self.owner.keys() - alive:
-            self._bury(pid, alive)
-        self.strangers &= alive
-        # A stranger's pid may be a member's by now; pop() goes round the set.
-        for _ in range(min(DOUBTED, len(self.strangers))):
-            self.strangers.pop()
-        self._sort_in(alive - self.owner.keys() - self.strangers)
+        before, names = self._names, self._listed()
+        gone = {int(name) for name in self._names - names if name.isdigit()}
+        fresh = {int(name) for name in names - self._names if name.isdigit()}
+        self._names = names
+        for pid in gone & self.owner.keys():
+            self._bury(pid, gone)
+        self.strangers -= gone
+        for pid in gone & self.undecided.keys():
+            del self.undecided[pid]
+        if names is not before:
+            # A stranger's pid may be a member's by now; pop() goes round the set.
+            fresh |= {self.strangers.pop() for _ in range(min(DOUBTED, len(self.strangers)))}
+        self._sort_in(fresh - self.owner.keys() | self.undecided.keys())
         for tree in list(self.trees.values()) if due is None else due:
             self._read_tree(tree)
 
-    def _living(self) -> set[int]:
+    def _listed(self) -> set[str]:
+        """All processes, or who was there before, if no pid was given out since: who is gone has no clock."""
+        last_pid = self._last_pid.read()
+        self._sweeps_unlisted += 1
+        if last_pid and last_pid == self._last_pid_seen and self._sweeps_unlisted < LONGEST_UNLISTED:
+            return self._names
+        self._last_pid_seen, self._sweeps_unlisted = last_pid, 0
         try:
-            return {int(entry) for entry in os.listdir(self.proc) if entry.isdigit()}
-        except OSError:  # no descriptor left (EMFILE): nobody is new, and who is gone has no clock
-            return self.owner.keys() | self.strangers
+            return set(os.listdir(self.proc))
+        except OSError:  # no descriptor left (EMFILE)
+            return self._names
+
+    def _below(self, root: int) -> set[int] | None:
+        """Everything below a process; None where the kernel does not tell."""
+        below: set[int] = set()
+        order = [root]
+        for pid in order:
+            try:
+                tasks = os.listdir(f"{self.proc}/{pid}/task")
+                texts = [read_text(f"{self.proc}/{pid}/task/{task}/children") for task in tasks]
+            except OSError:
+                if pid == root:
+                    return None
+                continue
+            children = {int(child) for text in texts for child in text.split()} - below
+            below |= children
+            order += children
+        return below if os.path.exists(f"{self.proc}/{root}/task/{root}/children") else None
 
     def look_closer(self, budget_seconds: float, without: frozenset[str] = frozenset()) -> None:
         """Read the dear files of whole jobs, the stalest first, as far as the budget of this and former ticks goes."""
@@ -109,15 +157,20 @@ class ProcessTable:
         for tree in self.trees.values():
             tree.sweeps_since_look += 1
         stale = [tree for tree in self.trees.values() if tree.is_stale(FRESH_SWEEPS)]
+        first_seconds = FIRST_LOOK_BUDGETS * budget_seconds
         for tree in sorted(stale, key=lambda tree: -tree.sweeps_since_look):
-            if self.credit_seconds <= 0:
+            if self.credit_seconds <= 0 and (tree.was_looked_at or first_seconds <= 0):
                 return
             began = time.thread_time()
+            is_first = not tree.was_looked_at
             self._look_at(tree, without)
-            tree.version += 1
-            self.credit_seconds -= time.thread_time() - began
+            cost = time.thread_time() - began
+            if is_first:  # a job whose memory is not known at all does not wait its turn for minutes
+                first_seconds -= cost
+            else:
+                self.credit_seconds -= cost
 
-    def _bury(self, pid: int, alive: Iterable[int] = ()) -> None:
+    def _bury(self, pid: int, gone: Container[int] = ()) -> None:
         tree = self.owner.pop(pid)
         tree.version += 1
         if pid == tree.shim.pid:
@@ -126,7 +179,7 @@ class ProcessTable:
             return
         member = tree.members.pop(pid)
         self._close(member)
-        tree.account_for(member, member.parent in tree.members and member.parent in alive)
+        tree.account_for(member, member.parent in tree.members and member.parent not in gone)
 
     def _sort_in(self, fresh: Iterable[int]) -> None:
         """Put new processes where their parents are; a parent may be new itself.
@@ -144,15 +197,23 @@ class ProcessTable:
             found = [pid for pid in waiting if unknown[pid][0] in self.owner]
             foreign = [pid for pid in waiting if unknown[pid][0] in self.strangers]
             if not found and not foreign:
+                self._put_off(waiting)
                 return
             for pid in found:
                 parent, start = unknown[pid]
                 tree = self.owner[pid] = self.owner[parent]
                 tree.members[pid] = Member(pid, start, parent)
                 tree.changed = True
+                tree.births += 1
                 tree.version += 1
             self.strangers.update(foreign)
             waiting.difference_update(found, foreign)
+
+    def _put_off(self, waiting: set[int]) -> None:
+        """A parent that stays unknown is hidden from us (hidepid): its children are strangers."""
+        tries = {pid: self.undecided.get(pid, 0) + 1 for pid in waiting}
+        self.undecided = {pid: count for pid, count in tries.items() if count < MOST_TRIES}
+        self.strangers.update(tries.keys() - self.undecided.keys())
 
     def _read_tree(self, tree: Tree) -> None:
         """Read until nobody vanished in between: who did is in the times of a parent that was read before.
@@ -199,19 +260,19 @@ class ProcessTable:
             try:
                 cpu_ns = clock(member.clock)
             except OSError:  # waited for since the list was made; a zombie still has its clock
-                self._bury(member.pid, tree.members)
+                self._bury(member.pid)
                 all_there = False
                 continue
             if cpu_ns == member.cpu_ns:
                 continue
             tree.version += 1
             if (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
-                self._bury(member.pid, tree.members)
+                self._bury(member.pid)
                 self._sort_in([member.pid])
                 tree.order()
                 all_there = False
                 continue
-            member.cpu_ns = cpu_ns
+            member.cpu_ns, member.row = cpu_ns, None
         return all_there
 
     def _read(self, tree: Tree, member: Member) -> bool:
@@ -239,23 +300,34 @@ class ProcessTable:
                 member.moved = False
             member.pss = self._read_pss(member) if shares else alone
             member.pss_rss = member.rss
-        tree.changed, tree.sweeps_since_look = False, 0
+            member.row = None
+        tree.changed, tree.sweeps_since_look, tree.was_looked_at = False, 0, True
+        tree.version += 1
 
     def _read_status(self, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
         status = read_text(f"{self.proc}/{pid}/status")
         if not status:
             return None
-        values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-        names = ("VmSwap", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
-        swap, *switches = [int(values[name].split()[0]) if name in values else None for name in names]
+        swap, *switches = (
+            int(word) if (word := word_in(status, name)) else None
+            for name in ("VmSwap:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
+        )
         descriptors = None if "fds" in without else self._count_descriptors(pid)
         return (None if swap is None else swap * 1024, *switches, descriptors)
 
     def _count_descriptors(self, pid: int) -> int | None:
+        path = f"{self.proc}/{pid}/fd"
         try:
-            return len(os.listdir(f"{self.proc}/{pid}/fd"))
+            # The size of the directory since Linux 6.2; it is of no use to those who may not list it.
+            return os.stat(path).st_size if self._fd_sizes and os.access(path, os.R_OK) else len(os.listdir(path))
         except OSError:
             return None
+
+    def _tells_fd_sizes(self) -> bool:
+        try:
+            return os.stat(f"{self.proc}/self/fd").st_size > 0
+        except OSError:
+            return False
 
     def _read_pss(self, member: Member) -> int | None:
         for line in read_text(f"{self.proc}/{member.pid}/smaps_rollup").splitlines():
@@ -272,7 +344,8 @@ class ProcessTable:
         text = self._pread(member, "stat")
         if text is None:
             return None
-        fields = text.rpartition(b")")[2].split()
+        member.name, _, rest = text.rpartition(b")")
+        fields = rest.split()
         return fields if len(fields) > RSS else []
 
     def _pread(self, member: Member, name: str) -> bytes | None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.jobs import fold, never_falling, read_cgroup
+from jobtop.core.collectors.job_cgroup import JobCgroup
+from jobtop.core.collectors.jobs import fold, never_falling
 from jobtop.core.collectors.members import Member, Tree
 from jobtop.core.metrics import BY_KEY
 from processes import MIB, FakeProc
@@ -88,7 +89,7 @@ def test_pss_is_kept_up_to_date_by_what_rss_has_changed() -> None:
         one.pss, one.pss_rss, one.rss = 50 * MIB, 90 * MIB, 90 * MIB
     tree.members[51].rss += 10 * MIB
     assert fold(tree)["mem.pss"] == 110 * MIB
-    tree.members[51].rss = 20 * MIB
+    tree.members[51].rss, tree.members[51].row = 20 * MIB, None
     assert fold(tree)["mem.used"] == 50 * MIB
 
 
@@ -143,7 +144,7 @@ def test_a_cgroup_of_version_2(tmp_path: Path) -> None:
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert read_cgroup([str(tmp_path)])[0] == {
+    assert JobCgroup([str(tmp_path)]).read()[0] == {
         "cpu.user": 2.0,
         "cpu.system": 1.0,
         "cpu.throttled": 0.5,
@@ -166,7 +167,7 @@ def test_cgroups_of_version_1(tmp_path: Path) -> None:
     (memory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     (cpu / "cpuacct.usage").write_text("3000000000\n")
     (cpu / "cpuacct.usage_user").write_text("2000000000\n")
-    assert read_cgroup([str(memory), str(cpu)])[0] == {
+    assert JobCgroup([str(memory), str(cpu)]).read()[0] == {
         "cpu.user": 2.0,
         "cpu.system": 1.0,
         "mem.anon": 100,
@@ -179,4 +180,4 @@ def test_cgroups_of_version_1(tmp_path: Path) -> None:
 
 
 def test_a_cgroup_that_is_gone_says_nothing(tmp_path: Path) -> None:
-    assert read_cgroup([str(tmp_path / "gone")]) == ({}, None)
+    assert JobCgroup([str(tmp_path / "gone")]).read() == ({}, None)

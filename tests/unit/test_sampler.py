@@ -73,11 +73,11 @@ def test_ticks_that_were_missed_are_not_made_up_for(fake: FakeProc) -> None:
 
 @pytest.mark.parametrize(("age", "seconds"), [(0, 1), (3599, 1), (3600, 5), (14399, 5), (14400, 10), (1e9, 10)])
 def test_an_older_job_is_sampled_less_often(age: float, seconds: float) -> None:
-    assert Watch("1", Tree(SHIM), 0.0, (), None).interval_at(age) == seconds
+    assert Watch("1", Tree(SHIM), 0.0, None).interval_at(age) == seconds
 
 
 def test_an_interval_that_was_asked_for_holds_at_any_age() -> None:
-    assert Watch("1", Tree(SHIM), 0.0, (), 0.5).interval_at(1e6) == 0.5
+    assert Watch("1", Tree(SHIM), 0.0, 0.5).interval_at(1e6) == 0.5
 
 
 def test_jobs_of_different_intervals_are_sampled_each_at_its_own(fake: FakeProc) -> None:

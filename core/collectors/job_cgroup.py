@@ -1,0 +1,94 @@
+"""What a job's own cgroup counts at a moment, of either version, by catalogue key."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from jobtop.core.collectors import cgroup
+from jobtop.core.collectors.kept import KeptFile
+from jobtop.core.collectors.members import LONGEST_READ_SECONDS
+from jobtop.core.shim import BOOTTIME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Number = int | float
+
+PRESSURES = {"cpu.pressure": "cpu.pressure", "mem.pressure": "memory.pressure", "io.pressure": "io.pressure"}
+FILES = (
+    *("cpu.stat", "cpuacct.usage", "cpuacct.usage_user", "memory.stat"),
+    *("memory.current", "memory.usage_in_bytes", "memory.events", "memory.oom_control"),
+)
+MOST_READINGS = 3
+
+
+class JobCgroup:
+    """The files of a job's cgroups, kept open; those that are not there are not asked for again."""
+
+    def __init__(self, directories: Sequence[str], with_pressure: bool = True) -> None:
+        names = (*FILES, *(PRESSURES.values() if with_pressure else ()))
+        paths = {name: f"{directory}/{name}" for directory in directories for name in names}
+        # In hybrid systems cpu.stat is in more than one hierarchy: the first that has a file tells.
+        for directory in reversed(directories):
+            paths |= {name: path for name in names if os.path.exists(path := f"{directory}/{name}")}
+        self._files = {name: KeptFile(path) for name, path in paths.items() if os.path.exists(path)}
+
+    def read(self) -> tuple[dict[str, Number], float | None]:
+        """What they count, and the moment of the CPU time if that is among it."""
+        if not self._files:
+            return {}, None
+        for _ in range(MOST_READINGS):
+            began = time.clock_gettime(BOOTTIME)
+            cpu = self._cpu()
+            took = time.clock_gettime(BOOTTIME) - began
+            if took < LONGEST_READ_SECONDS:  # else we were kept waiting between the clock and the counter
+                break
+        return cpu | self._memory() | self._pressure(), began + took / 2 if cpu else None
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _text(self, name: str) -> str:
+        return self._files[name].read() if name in self._files else ""
+
+    def _cpu(self) -> dict[str, Number]:
+        stat = cgroup.pairs(self._text("cpu.stat"))
+        if "usage_usec" not in stat:
+            return self._cpuacct()
+        total, user = stat["usage_usec"] / 1e6, stat.get("user_usec", 0) / 1e6
+        values: dict[str, Number] = {"cpu.user": min(user, total), "cpu.system": max(0.0, total - user)}
+        return values | ({"cpu.throttled": stat["throttled_usec"] / 1e6} if "throttled_usec" in stat else {})
+
+    def _cpuacct(self) -> dict[str, Number]:
+        """Version 1; `cpuacct.usage_user` is made of ticks in some kernels, the sum is not."""
+        total, user = (self._text(name).strip() for name in ("cpuacct.usage", "cpuacct.usage_user"))
+        if not total.isdigit() or not user.isdigit():
+            return {}
+        seconds = int(total) / 1e9
+        in_user_mode = min(int(user) / 1e9, seconds)
+        return {"cpu.user": in_user_mode, "cpu.system": seconds - in_user_mode}
+
+    def _memory(self) -> dict[str, Number]:
+        stat = cgroup.pairs(self._text("memory.stat"))
+        if not stat:
+            return {}
+        version_1 = "total_rss" in stat
+        names = ("total_rss", "total_cache", "total_shmem") if version_1 else ("anon", "file", "shmem")
+        anon, file, shmem = (stat.get(name, 0) for name in names)
+        charged = self._text("memory.usage_in_bytes" if version_1 else "memory.current").strip()
+        values: dict[str, Number] = {"mem.anon": anon, "mem.file": file, "mem.shmem": shmem, "mem.used": anon + shmem}
+        if charged.isdigit():
+            values["mem.cgroup"] = int(charged)
+        kills = cgroup.oom_count(self._text("memory.oom_control" if version_1 else "memory.events"))
+        return values if kills is None else values | {"mem.oom_kills": kills}
+
+    def _pressure(self) -> dict[str, Number]:
+        values: dict[str, Number] = {}
+        for key, name in PRESSURES.items():
+            words = self._text(name).partition("total=")[2].split()
+            if words and words[0].isdigit():
+                values[key] = int(words[0]) / 1e6
+        return values
