@@ -10,7 +10,13 @@ from jobtop.core.model import Job
 from jobtop.core.units import format_bytes, format_duration
 from jobtop.store.curves import Curves
 
-NOW = {"cpu.percent": "CPU", "mem.used": "", "proc.count": "processes", "proc.threads": "threads"}
+# What is said of now: a metric, and what it is called for one and for more.
+NOW = {
+    "cpu.percent": ("CPU", "CPU"),
+    "mem.used": ("", ""),
+    "proc.count": ("process", "processes"),
+    "proc.threads": ("thread", "threads"),
+}
 CPU_TIMES = ("cpu.user", "cpu.system")
 CURVE_WIDTH = 40
 FEWEST_SAMPLES = 3  # of which a curve says more than its ends
@@ -33,8 +39,8 @@ class Seen:
     def now(self) -> str | None:
         """What a job that runs uses now, or used when it was last seen."""
         words = [
-            f"{format_value(find_metric(key), self.newest[key])} {unit}".rstrip()
-            for key, unit in NOW.items()
+            f"{format_value(find_metric(key), self.newest[key])} {one if self.newest[key] == 1 else more}".rstrip()
+            for key, (one, more) in NOW.items()
             if key in self.newest
         ]
         if not words or self.job.start_time is None:

@@ -14,9 +14,19 @@ Points = list[tuple[float, Number]]
 BARS = "▁▂▃▄▅▆▇█"
 TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 DAY = 86400.0
+# Between marks that differ by less there is nothing to read: bytes and processes are whole, percents have a decimal.
+LEAST_STEPS = {
+    (Unit.BYTES, Kind.GAUGE): 1.0,
+    (Unit.BYTES, Kind.COUNTER): 1.0,
+    (Unit.COUNT, Kind.GAUGE): 1.0,
+    (Unit.PERCENT, Kind.GAUGE): 0.1,
+    (Unit.SECONDS, Kind.COUNTER): 0.001,
+}
+HAIR = 0.01
 ROUND = (1, 2, 2.5, 3, 4, 5, 6, 8, 10)
 # A silence more than so many times as long as usual is a gap, not a slower rhythm.
 GAP = 3
+FEWEST_SPACINGS = 5  # of which one can be unusual
 
 
 @record
@@ -67,23 +77,22 @@ def gaps(times: Sequence[float]) -> Iterator[int]:
     A job that grows old is looked at less often, so a silence has to be long beside its neighbours too.
     """
     spacing = [after - before for before, after in pairwise(times)]
-    if len(spacing) < 3:
+    if len(spacing) < FEWEST_SPACINGS:
         return
-    usual = sorted(spacing)[len(spacing) * 9 // 10]
+    usual = sorted(spacing)[len(spacing) // 2]
     for position in range(1, len(spacing) - 1):
         if spacing[position] > GAP * max(usual, spacing[position - 1], spacing[position + 1]):
             yield position + 1
 
 
 def value_marks(metric: Metric, top: float, count: int = 5) -> list[float]:
-    """Round values from 0 to at least `top`, about `count` of them."""
+    """Round values from 0 to `top` or a little more, about `count` of them; a hair above a mark needs no other."""
+    top *= 1 - HAIR
     size = 1.0
     if metric.unit is Unit.BYTES:
         while top / size >= 1024:
             size *= 1024
-    step = round_step(top / size / max(1, count - 1))
-    if metric.unit is Unit.COUNT and metric.kind is Kind.GAUGE:
-        step = max(1.0, step)
+    step = max(round_step(top / size / max(1, count - 1)), LEAST_STEPS.get((metric.unit, metric.kind), 0.0))
     marks = [0.0]
     while marks[-1] < top / size - step * 1e-9:
         marks.append(marks[-1] + step)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 KEYS = tuple(metric.key for metric in metrics_of(Scope.JOB))
 DIGITS = {key: len(str(steps(key))) - 1 for key in KEYS}
+STORED_DIGITS = tuple(DIGITS[key] for key in JOB_COLUMNS)
 MEMORY = JOB_COLUMNS.index("mem.used")
 
 
@@ -44,12 +45,16 @@ class Reader:
         return [self._read(sample) for sample in samples]
 
     def _read(self, sample: Sample) -> Reading:
+        sample = resolved(sample)
         before, self._before = self._before, sample
         used = sample.values[MEMORY]
         if used is not None:
             self._peak = used if self._peak is None else max(self._peak, used)
         rates = derive(before, sample).values
-        values = dict(zip(JOB_COLUMNS, sample.values, strict=True)) | {key: rates[key] for key in DERIVED[Scope.JOB]}
+        values = dict(zip(JOB_COLUMNS, sample.values, strict=True))
+        for key in DERIVED[Scope.JOB]:
+            value = rates[key]
+            values[key] = None if value is None else round(value, DIGITS[key])
         since = None if before is None else sample.elapsed - before.elapsed
         return Reading(sample.elapsed, values, rates, since, self._peak)
 
@@ -66,8 +71,7 @@ def job_metrics(keys: Sequence[str]) -> tuple[Metric, ...]:
 
 def row(job: Job, reading: Reading, keys: Sequence[str]) -> list[Any]:
     """`timestamp`, `elapsed` and the values of the keys, as in a line of CSV."""
-    values = reading.values
-    return [moment(job, reading), round(reading.elapsed, 3), *(rounded(key, values[key]) for key in keys)]
+    return [moment(job, reading), reading.elapsed, *(reading.values[key] for key in keys)]
 
 
 def to_json(job: Job, reading: Reading, keys: Sequence[str] = KEYS) -> dict[str, Any]:
@@ -85,8 +89,10 @@ def moment(job: Job, reading: Reading) -> str | None:
     return None if job.start_time is None else iso(job.start_time + reading.elapsed)
 
 
-def rounded(key: str, value: Number | None) -> Number | None:
-    """A number to what is kept of it in a block, so that it is the same before and after it is sealed."""
-    if value is None or isinstance(value, int):
-        return value
-    return round(value, DIGITS[key]) if DIGITS[key] else round(value)
+def resolved(sample: Sample) -> Sample:
+    """A sample to what is kept of it in a block, so that it reads the same before and after it is sealed."""
+    values = (
+        round(value, digits or None) if isinstance(value, float) else value
+        for value, digits in zip(sample.values, STORED_DIGITS, strict=True)
+    )
+    return Sample(round(sample.elapsed, 3), tuple(values))

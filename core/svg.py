@@ -50,9 +50,10 @@ class Box:
 def chart(curve: Curve, box: Box, end: float, color: str) -> Iterator[str]:
     """The lines of one chart: its title, the marks of both axes, the curve."""
     known = curve.known()
-    marks = value_marks(curve.metric, max(known, default=0.0))
-    top, end = marks[-1] or 1.0, end or 1.0
-    words = f"peak {format_shown(curve.metric, max(known))}" if known else "not known of this job"
+    peak = max(known, default=0.0)
+    marks = value_marks(curve.metric, peak)
+    top, end = max(marks[-1], peak) or 1.0, end or 1.0
+    words = f"peak {format_shown(curve.metric, peak)}" if known else "not known of this job"
     yield f'<text x="{box.left}" y="{box.top - 12}" font-weight="600" fill="#1c2330">{text(curve.metric.title)}'
     yield f'<tspan font-weight="400" fill="#5b6472" dx="6">· {text(curve.metric.key)} · {text(words)}</tspan></text>'
     for mark in marks:

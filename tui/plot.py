@@ -27,7 +27,8 @@ def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, i
     heading = f"{curve.metric.key}: {curve.metric.title}"
     if not known:
         return f"{heading}, not known of this job"
-    marks = value_marks(curve.metric, max(known), max(2, height // 2 - 1))
+    peak = max(known)
+    marks = value_marks(curve.metric, peak, max(2, height // 2 - 1))
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.limit_size(False, False)
@@ -35,7 +36,7 @@ def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, i
     for segment in segments(curve):
         moments, values = zip(*thinned(segment, POINTS_PER_COLUMN * width), strict=True)
         plotext.plot(moments, values, marker="braille", color=shade)
-    plotext.ylim(0, marks[-1] or 1)
+    plotext.ylim(0, max(marks[-1], peak) or 1)
     plotext.xlim(0, end or 1)
     plotext.yticks(marks, [format_shown(curve.metric, mark) for mark in marks])
     ticks = time_marks(end, max(2, width // 12))
@@ -43,4 +44,4 @@ def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, i
     text = plotext.build()
     text = text if color else plotext.uncolorize(text)
     lines = [line.rstrip() for line in text.rstrip("\n").split("\n")]
-    return "\n".join([f"{heading}, peak {format_shown(curve.metric, max(known))}", *lines])
+    return "\n".join([f"{heading}, peak {format_shown(curve.metric, peak)}", *lines])
