@@ -145,8 +145,10 @@ class Engine:
                 self._flushing.wait(max(0.0, kept_at + self.sink.pace_seconds - time.monotonic()))
             self._news.clear()
             self._flushing.clear()
+            began = time.thread_time()
             waiting += self._new_batches()
             waiting = self._keep(waiting)
+            self.sampler.charged_seconds += time.thread_time() - began
             kept_at = time.monotonic()
             if waiting:  # the store is busy: it will have to wait for us too
                 self._flushing.wait(0.2)

@@ -13,6 +13,7 @@ from jobtop.core.units import format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
 KEY_SECONDS = 0.5
+POSSIBLE_SLACK, POSSIBLE_SLACK_SECONDS = 0.02, 0.1  # clocks are read one after the other
 CTRL_C = "Ctrl-C"  # typed into a terminal of the job's own, which it may read as a key
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
@@ -102,7 +103,7 @@ def conclude(job: Job, facts: Facts) -> Job:
     before = job
     job = replace(job, usage=_usage(job.usage, job.limits, facts, last[1] - start[1]), monitor=_monitor(job, facts))
     job = replace(job, sources=_sources(facts), incomplete=_incomplete(facts), flags=_flags(job, facts))
-    job = _with_sampled_peak(job, before)
+    job = _doubted(_with_sampled_peak(job, before), last[1] - start[1])
     return job if was_over else _judged(job, facts)
 
 
@@ -269,6 +270,17 @@ def _usage(before: Usage, limits: Limits, facts: Facts, seconds: float) -> Usage
         threads_peak=facts.integer("threads"),
         oom_kills=own.oom_kills,
     )
+
+
+def _doubted(job: Job, seconds: float) -> Job:
+    """A total of CPU time that no machine could have given is kept, flagged, and no share is made of it."""
+    total, possible = job.usage.cpu_total_seconds or 0.0, (os.cpu_count() or 1) * seconds
+    if total <= possible * (1 + POSSIBLE_SLACK) + POSSIBLE_SLACK_SECONDS:
+        return job
+    why = f"cpu: {format_duration(total)} are more than {os.cpu_count()} cores give in {format_duration(seconds)}"
+    usage = replace(job.usage, cpu_efficiency=None, cpu_percent_mean=None)
+    flags = tuple(sorted({*job.flags, "impossible_cpu"}))
+    return replace(job, usage=usage, flags=flags, incomplete=(*job.incomplete, why))
 
 
 def _with_sampled_peak(job: Job, before: Job) -> Job:

@@ -30,6 +30,7 @@ STALE_SAMPLES = 10  # a job that stands still is read again after so many
 CLOSER_SHARE, LEAST_CLOSER_SHARE = 0.3, 0.03  # of the budget goes to the dear files
 LARGEST_STRETCH = 64.0
 SMOOTHING = 0.2
+SHORTEST_SLEEP_SECONDS = 2.0
 LARGEST_SURPRISE = 4.0  # budgets that one tick counts for at most
 CALM_SHARE = 0.8  # of the budget
 IMPOSSIBLE_SECONDS, IMPOSSIBLE_SHARE = 0.1, 0.05  # more CPU time than there can be, by more than the kernel rounds
@@ -42,6 +43,7 @@ class Batch:
     samples: list[tuple[str, Sample]] = fresh(default_factory=list)
     snapshots: list[tuple[str, float, list[ProcessRow]]] = fresh(default_factory=list)
     host: tuple[float, HostSample, HostSample] | None = None
+    events: list[tuple[str, str, dict[str, object]]] = fresh(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.samples or self.host)
@@ -116,6 +118,7 @@ class Sampler:
         self.watches: dict[str, Watch] = {}
         self.host: HostSource | None = None
         self.cpu_seconds = 0.0
+        self.charged_seconds = 0.0  # what keeping the samples has cost meanwhile
         self.load = 0.0  # cores, smoothed
         self.stretch = 1.0
         self.closer_share = CLOSER_SHARE
@@ -123,6 +126,8 @@ class Sampler:
         self._last_host: HostSample | None = None
         self._host_due = -float("inf")
         self._origin = monotonic()
+        self._asleep = time.clock_gettime(BOOTTIME) - self._origin
+        self._stretch_told = 1.0
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
@@ -178,14 +183,26 @@ class Sampler:
             self.table.look_closer(self.budget * self.closer_share * step, self.without)
             samples = [(watch.key, watch.sample()) for watch in due]
             snapshots = [] if "snapshots" in self.without else self._snapshots(due, now)
-            cost = time.thread_time() - began
+            cost, self.charged_seconds = time.thread_time() - began + self.charged_seconds, 0.0
             self.cpu_seconds += cost
             self._adapt(cost / step)
+            events = self._events(due, now, boottime)
             for watch in due:
                 period = watch.current_interval * self.stretch
                 watch.longest_interval = max(watch.longest_interval, period)
                 watch.next_due = self._next_on_grid(now, period)
-        return Batch(samples, snapshots, host)
+        return Batch(samples, snapshots, host, events)
+
+    def _events(self, due: list[Watch], now: float, boottime: float) -> list[tuple[str, str, dict[str, object]]]:
+        """What a curve cannot show: that the machine slept, that we look less often than we were asked to."""
+        asleep, self._asleep = boottime - now - self._asleep, boottime - now
+        events: list[tuple[str, dict[str, object]]] = []
+        if asleep > SHORTEST_SLEEP_SECONDS:
+            events.append(("suspended", {"seconds": round(asleep, 1)}))
+        if self.stretch != self._stretch_told:
+            self._stretch_told = self.stretch
+            events.append(("sampling_slowed" if self.stretch > 1 else "sampling_restored", {"factor": self.stretch}))
+        return [(watch.key, kind, detail) for kind, detail in events for watch in due]
 
     def _snapshots(self, due: list[Watch], now: float) -> list[tuple[str, float, list[ProcessRow]]]:
         taken = []

@@ -166,6 +166,12 @@ class Jobs:
             ).fetchall()
         return [Event(row["at"], row["kind"], json.loads(row["detail"])) for row in rows]
 
+    def add_events(self, events: Iterable[tuple[int, Event]]) -> None:
+        """Keep what happened to jobs, by their numbers."""
+        with self.database.writing() as connection:
+            for seq, item in events:
+                _add_event(connection, seq, item)
+
     def keep_marks(self, job: Job, marks: Iterable[tuple[float, int, int | None]]) -> None:
         """Keep how long the logs were when; those already kept stay."""
         with self.database.writing() as connection:
@@ -233,9 +239,14 @@ def _update(connection: sqlite3.Connection, before: Job, change: Change) -> Job:
 
 
 def _add_events(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -> None:
-    connection.executemany(
+    for item in events:
+        _add_event(connection, job.seq, item)
+
+
+def _add_event(connection: sqlite3.Connection, seq: int | None, item: Event) -> None:
+    connection.execute(
         "INSERT INTO events (job_seq, at, kind, detail) VALUES (?, ?, ?, ?)",
-        [(job.seq, item.at, item.kind, json.dumps(item.detail)) for item in events],
+        (seq, item.at, item.kind, json.dumps(item.detail)),
     )
 
 

@@ -9,6 +9,7 @@ from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import StoreBusy
 from jobtop.store.database import is_network, open_to_write
 from jobtop.store.hosts import HostRecord
+from jobtop.store.jobs import Jobs, event
 from jobtop.store.series import SeriesStore
 from jobtop.store.snapshots import Snapshots
 
@@ -47,6 +48,9 @@ class StoreSink:
         for batch in batches:
             for key, elapsed, members in batch.snapshots:
                 self.snapshots.keep(self._seq(key), elapsed, members)
+            if batch.events:
+                rows_of_events = [(self._seq(key), event(kind, **detail)) for key, kind, detail in batch.events]
+                Jobs(database).add_events(rows_of_events)
             if batch.host is not None and self._records_host:
                 self._keep_host(*batch.host)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 
 from jobtop.core.collectors.members import TICK_SECONDS
 from jobtop.core.redact import redact_command
-from jobtop.core.shim import BOOTTIME
 from jobtop.core.snapshot import ProcessRow
 
 TYPE_CHECKING = False
@@ -38,7 +36,7 @@ class Heaviest:
         """The heaviest members, parents before children; None if nothing has happened since the last look."""
         if tree.version == self._version:
             return None
-        now = time.clock_gettime(BOOTTIME)
+        now = tree.read_at
         seconds, before = now - self._looked_at, self._cpu
         self._looked_at, self._version = now, tree.version
         members = [member for member in tree.members.values() if member.cpu_ns is not None]
