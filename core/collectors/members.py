@@ -115,6 +115,8 @@ class Tree:
         self.changed = True  # members came or went since the last close look
         self.sweeps_since_look = 1 << 30
         self.was_looked_at = False
+        self.unlooked: list[Member] = []  # of the close look that goes on
+        self.drift_version = -1
 
     def left(self) -> tuple[float, ...]:
         """What the dead have left, as a row like those of the living."""
@@ -160,10 +162,13 @@ class Tree:
 
     def is_stale(self, sweeps: int) -> bool:
         """Whether a close look would see anything new."""
-        if not self.members:
-            return False
+        if not self.members or self.changed or self.unlooked:
+            return bool(self.members)
         members = self.members.values()
-        if self.changed or self.sweeps_since_look >= sweeps:
-            return self.changed or any(member.moved for member in members)
+        if self.sweeps_since_look >= sweeps:
+            return any(member.moved for member in members)
+        if self.version == self.drift_version:
+            return False
+        self.drift_version = self.version
         drift = sum(abs(member.rss - member.pss_rss) for member in members)
         return drift > DRIFT * sum(member.rss for member in members)

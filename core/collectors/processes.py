@@ -11,6 +11,7 @@ import os
 import resource
 import time
 
+from jobtop.core.collectors.dear import DearFiles
 from jobtop.core.collectors.kept import KeptFile
 from jobtop.core.collectors.members import (
     CMAJFLT,
@@ -26,7 +27,7 @@ from jobtop.core.collectors.members import (
     Member,
     Tree,
 )
-from jobtop.core.procfs import read_text, word_in
+from jobtop.core.procfs import read_text
 from jobtop.core.shim import BOOTTIME
 
 TYPE_CHECKING = False
@@ -38,10 +39,8 @@ DOUBTED = 8  # strangers looked at again in each sweep
 MOST_PASSES = 4
 MOST_TRIES = 3
 LONGEST_UNLISTED = 10  # sweeps
-FIRST_LOOK_BUDGETS = 10
 FEW_MEMBERS = 64
 MOST_DESCRIPTORS = 65536
-FRESH_SWEEPS = 10  # after so many a job that has run is looked at closely again
 
 
 def raise_descriptor_limit() -> None:
@@ -73,8 +72,7 @@ class ProcessTable:
         self.kept_descriptors = 0
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
-        self.credit_seconds = 0.02
-        self._fd_sizes = self._tells_fd_sizes()
+        self._dear = DearFiles(proc)
 
     def add(self, shim_pid: int) -> Tree:
         """Watch what is below this shim from the next sweep on."""
@@ -152,23 +150,8 @@ class ProcessTable:
         return below if os.path.exists(f"{self.proc}/{root}/task/{root}/children") else None
 
     def look_closer(self, budget_seconds: float, without: frozenset[str] = frozenset()) -> None:
-        """Read the dear files of whole jobs, the stalest first, as far as the budget of this and former ticks goes."""
-        self.credit_seconds = min(self.credit_seconds + budget_seconds, max(0.02, budget_seconds))
-        for tree in self.trees.values():
-            tree.sweeps_since_look += 1
-        stale = [tree for tree in self.trees.values() if tree.is_stale(FRESH_SWEEPS)]
-        first_seconds = FIRST_LOOK_BUDGETS * budget_seconds
-        for tree in sorted(stale, key=lambda tree: -tree.sweeps_since_look):
-            if self.credit_seconds <= 0 and (tree.was_looked_at or first_seconds <= 0):
-                return
-            began = time.thread_time()
-            is_first = not tree.was_looked_at
-            self._look_at(tree, without)
-            cost = time.thread_time() - began
-            if is_first:  # a job whose memory is not known at all does not wait its turn for minutes
-                first_seconds -= cost
-            else:
-                self.credit_seconds -= cost
+        """Read the dear files too, as far as the budget of this and former ticks goes."""
+        self._dear.look_closer(self.trees.values(), budget_seconds, without)
 
     def _bury(self, pid: int, gone: Container[int] = ()) -> None:
         tree = self.owner.pop(pid)
@@ -289,51 +272,6 @@ class ProcessTable:
         if len(words) >= 12:
             member.io = tuple(int(words[index]) for index in IO_FIELDS)
         return True
-
-    def _look_at(self, tree: Tree, without: frozenset[str]) -> None:
-        """Descriptors, switches and swap of those who have run; PSS of all at once, for it is one sum."""
-        shares = len(tree.members) > 1 and "pss" not in without
-        for member in tree.members.values():
-            alone = None if "pss" in without else member.rss
-            if member.moved:
-                member.slow = self._read_status(member.pid, without)
-                member.moved = False
-            member.pss = self._read_pss(member) if shares else alone
-            member.pss_rss = member.rss
-            member.row = None
-        tree.changed, tree.sweeps_since_look, tree.was_looked_at = False, 0, True
-        tree.version += 1
-
-    def _read_status(self, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
-        status = read_text(f"{self.proc}/{pid}/status")
-        if not status:
-            return None
-        swap, *switches = (
-            int(word) if (word := word_in(status, name)) else None
-            for name in ("VmSwap:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
-        )
-        descriptors = None if "fds" in without else self._count_descriptors(pid)
-        return (None if swap is None else swap * 1024, *switches, descriptors)
-
-    def _count_descriptors(self, pid: int) -> int | None:
-        path = f"{self.proc}/{pid}/fd"
-        try:
-            # The size of the directory since Linux 6.2; it is of no use to those who may not list it.
-            return os.stat(path).st_size if self._fd_sizes and os.access(path, os.R_OK) else len(os.listdir(path))
-        except OSError:
-            return None
-
-    def _tells_fd_sizes(self) -> bool:
-        try:
-            return os.stat(f"{self.proc}/self/fd").st_size > 0
-        except OSError:
-            return False
-
-    def _read_pss(self, member: Member) -> int | None:
-        for line in read_text(f"{self.proc}/{member.pid}/smaps_rollup").splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-        return 0 if member.rss == 0 else None  # a zombie has no pages and no map
 
     def _stat(self, pid: int) -> list[str] | None:
         fields = read_text(f"{self.proc}/{pid}/stat").rpartition(")")[2].split()

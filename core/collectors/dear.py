@@ -1,0 +1,109 @@
+"""The files of members that cost most to read: PSS, status, descriptors; a few at a time, the stalest jobs first."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from jobtop.core.procfs import read_text, word_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from jobtop.core.collectors.members import Member, Tree
+
+FRESH_SWEEPS = 10  # after so many a job that has run is looked at closely again
+CREDIT_SECONDS = 0.02
+FIRST_LOOK_BUDGETS = 10
+
+
+class DearFiles:
+    """Spends a budget of CPU time; what one large process overdraws is saved up again before the next look.
+
+    PSS of a process with hundreds of gigabytes takes the kernel a second.
+    """
+
+    def __init__(self, proc: str) -> None:
+        self.proc = proc
+        self.credit_seconds = CREDIT_SECONDS
+        self._fd_sizes = self._tells_fd_sizes()
+
+    def look_closer(self, trees: Collection[Tree], budget_seconds: float, without: frozenset[str]) -> None:
+        """Go on where the budget of this and former ticks lets us.
+
+        A job whose memory is not known at all has a larger one, or it would wait its turn for minutes.
+        """
+        self.credit_seconds = min(self.credit_seconds + budget_seconds, max(CREDIT_SECONDS, budget_seconds))
+        first_seconds = FIRST_LOOK_BUDGETS * budget_seconds
+        for tree in trees:
+            tree.sweeps_since_look += 1
+        stale = [tree for tree in trees if tree.is_stale(FRESH_SWEEPS)]
+        for tree in sorted(stale, key=lambda tree: -tree.sweeps_since_look):
+            if tree.was_looked_at:
+                self.credit_seconds -= self._look_at(tree, self.credit_seconds, without)
+            elif self.credit_seconds > 0:
+                first_seconds -= self._look_at(tree, first_seconds, without)
+        if first_seconds < 0:
+            self.credit_seconds += first_seconds
+
+    def _look_at(self, tree: Tree, purse_seconds: float, without: frozenset[str]) -> float:
+        """Descriptors, switches and swap of those who have run, PSS of all; what it cost."""
+        if purse_seconds <= 0:
+            return 0.0
+        began = time.thread_time()
+        if not tree.unlooked:
+            tree.unlooked, tree.changed = list(tree.members.values()), False
+        shares = len(tree.members) > 1 and "pss" not in without
+        cost = 0.0
+        while tree.unlooked and cost < purse_seconds:
+            member = tree.unlooked.pop()
+            if tree.members.get(member.pid) is member:
+                self._read(member, shares, without)
+            cost = time.thread_time() - began
+        tree.version += 1
+        if not tree.unlooked:
+            tree.sweeps_since_look, tree.was_looked_at = 0, True
+        return cost
+
+    def _read(self, member: Member, shares: bool, without: frozenset[str]) -> None:
+        if member.moved:
+            member.slow = self._read_status(member.pid, without)
+            member.moved = False
+        if shares:
+            member.pss = self._read_pss(member)
+        else:
+            member.pss = None if "pss" in without else member.rss
+        member.pss_rss = member.rss
+        member.row = None
+
+    def _read_status(self, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
+        status = read_text(f"{self.proc}/{pid}/status")
+        if not status:
+            return None
+        swap, *switches = (
+            int(word) if (word := word_in(status, name)) else None
+            for name in ("VmSwap:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
+        )
+        descriptors = None if "fds" in without else self._count_descriptors(pid)
+        return (None if swap is None else swap * 1024, *switches, descriptors)
+
+    def _count_descriptors(self, pid: int) -> int | None:
+        path = f"{self.proc}/{pid}/fd"
+        try:
+            # The size of the directory since Linux 6.2; it tells nothing to those who may not list it.
+            return os.stat(path).st_size if self._fd_sizes and os.access(path, os.R_OK) else len(os.listdir(path))
+        except OSError:
+            return None
+
+    def _tells_fd_sizes(self) -> bool:
+        try:
+            return os.stat(f"{self.proc}/self/fd").st_size > 0
+        except OSError:
+            return False
+
+    def _read_pss(self, member: Member) -> int | None:
+        for line in read_text(f"{self.proc}/{member.pid}/smaps_rollup").splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+        return 0 if member.rss == 0 else None  # a zombie has no pages and no map
