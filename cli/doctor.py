@@ -12,7 +12,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.output import format_options, print_shapes
-from jobtop.core import checks, trial
+from jobtop.core import checks, sources, trial
 from jobtop.core.checks import Finding, Machine, State
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import SCHEMA_VERSION
@@ -53,18 +53,20 @@ def examine(paths: StatePaths, network: bool | None, machine: Machine, tried: tr
             checks.process_table(machine),
             trial.shim(tried),
             trial.subreaper(tried, machine),
-            checks.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
             checks.logout(machine),
         ],
-        "Measuring them": [
-            trial.clocks(tried),
-            trial.io_counters(tried),
-            checks.shared_memory(machine),
-            checks.child_lists(machine),
-            checks.hidden_processes(machine),
-            *checks.cgroups(machine, tried.made, tried.joined),
-            checks.pressure(machine),
+        "Sampling their processes": [
+            sources.clocks(tried.has_clock),
+            *sources.members(tried.problems, machine),
+            sources.child_lists(machine),
+            sources.hidden_processes(machine),
+            checks.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
         ],
+        "Sampling their cgroups": [
+            *checks.cgroups(machine, tried.made, tried.joined),
+            *(sources.own_cgroup(machine, tried.counted) if tried.joined else ()),
+        ],
+        "Sampling the machine": sources.host(machine, checks.existing(str(paths.root))),
         "Keeping and showing them": [
             checks.state_directory(str(paths.root)),
             checks.privacy(str(paths.root)),

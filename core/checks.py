@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from jobtop.core.collectors import cgroup
+from jobtop.core.collectors.processes import MOST_DESCRIPTORS
 from jobtop.core.procfs import read_text
 from jobtop.core.record import fresh, record
 from jobtop.core.units import format_bytes
@@ -14,7 +15,6 @@ from jobtop.core.units import format_bytes
 OLDEST_PYTHON = (3, 11)
 ENOUGH_BYTES = 64 * 1024 * 1024
 ENOUGH_FILES = 256  # a shim holds the io files of up to 128 members, beside logs and pipes
-RESOURCES = ("cpu", "memory", "io")
 LOGIND_DIRECTORIES = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
 TRUE_WORDS = ("1", "yes", "y", "true", "t", "on")
 SCOPE = "systemd-run --user --scope -p Delegate=yes jobtop run …"
@@ -52,6 +52,7 @@ class Machine:
     uid: int = fresh(default_factory=os.geteuid)
     user: str = "$USER"
     platform: str = sys.platform
+    groups: tuple[int, ...] = fresh(default_factory=lambda: tuple(os.getgroups()))
 
     def path(self, *parts: str) -> str:
         return "/".join((self.root, *parts))
@@ -88,52 +89,13 @@ def process_table(machine: Machine) -> Finding:
     return Finding("/proc", State.FAILS, "not mounted: processes cannot be told apart", remedy)
 
 
-def hidden_processes(machine: Machine) -> Finding:
-    """The hidepid option of /proc; its values have had names since Linux 5.8."""
-    options = next((after for fstype, _, _, after in mounts(machine) if fstype == "proc"), "")
-    given = dict(option.partition("=")[::2] for option in options.split(","))
-    mode = given.get("hidepid", "0")
-    if mode in ("0", "off"):
-        return Finding("hidepid", State.WORKS, "/proc shows every process")
-    if machine.uid == 0:
-        return Finding("hidepid", State.WORKS, f"hidepid={mode}, which does not hide anything from root")
-    remedy = "as root: mount -o remount,hidepid=0 /proc"
-    if "gid" in given:
-        remedy += f" (or join the group with number {given['gid']})"
-    meaning = f"hidepid={mode}: members of a job that change user (sudo) cannot be seen while they live"
-    return Finding("hidepid", State.FAILS, meaning, remedy)
-
-
-def child_lists(machine: Machine) -> Finding:
-    threads = _names(machine.path("proc/self/task"))
-    if threads and machine.has("proc/self/task", threads[0], "children"):
-        return Finding("children files", State.WORKS, "the members of a job are found without a sweep over /proc")
-    meaning = "this kernel has none (CONFIG_PROC_CHILDREN): members are found by a sweep over /proc"
-    return Finding("children files", State.ABSENT, meaning)
-
-
-def shared_memory(machine: Machine) -> Finding:
-    if "Pss:" in machine.text("proc/self/smaps_rollup"):
-        return Finding("smaps_rollup", State.WORKS, "memory that processes share counts once (PSS)")
-    meaning = "not readable (it needs Linux 4.14): memory that processes share counts for each of them"
-    return Finding("smaps_rollup", State.ABSENT, meaning)
-
-
-def pressure(machine: Machine) -> Finding:
-    """PSI; the files are there but cannot be read where it was switched off at boot."""
-    known = [name for name in RESOURCES if "total=" in machine.text("proc/pressure", name)]
-    if known:
-        return Finding("pressure", State.WORKS, f"time lost waiting for {', '.join(known)} (PSI)")
-    if machine.has("proc/pressure"):
-        meaning = "switched off: time lost waiting for CPU, memory and I/O is not known"
-        return Finding("pressure", State.FAILS, meaning, "as root: boot with psi=1 on the kernel's command line")
-    return Finding("pressure", State.ABSENT, "this kernel does not count time lost waiting (CONFIG_PSI)")
-
-
 def open_files(soft: int, hard: int) -> Finding:
+    """Two files of each process stay open, in half of the descriptors there may be; `run` raises the soft limit."""
     words = f"{_limit_words(soft)}, at most {_limit_words(hard)}"
+    most = max(soft, hard) if min(soft, hard) >= 0 else MOST_DESCRIPTORS
+    kept = min(most, MOST_DESCRIPTORS) // 4
     if soft >= ENOUGH_FILES or soft < 0:
-        return Finding("open files", State.WORKS, words)
+        return Finding("open files", State.WORKS, f"{words}: {kept} processes can be sampled at the lowest cost")
     could = hard >= ENOUGH_FILES or hard < 0
     remedy = f"ulimit -n {'unlimited' if hard < 0 else hard}" if could else "raise nofile in /etc/security/limits.conf"
     return Finding("open files", State.FAILS, f"{words}: too few to follow a job with many processes", remedy)
@@ -148,10 +110,7 @@ def encoding(name: str) -> Finding:
 
 def state_directory(directory: str) -> Finding:
     """Whether what jobs leave can be kept; tried by writing, since a quota or a full disk shows only then."""
-    name = "state directory"
-    place = directory
-    while not os.path.lexists(place):
-        place = os.path.dirname(place)
+    name, place = "state directory", existing(directory)
     problem = write_problem(place)
     if problem is not None:
         remedy = f"make {place} writable, or set JOBTOP_HOME to a directory that is"
@@ -166,6 +125,13 @@ def state_directory(directory: str) -> Finding:
         return Finding(name, State.FAILS, meaning, f"make room on the file system of {place}")
     made = "" if place == directory else ", made by the first job"
     return Finding(name, State.WORKS, f"{directory}{made}; {format_bytes(free)} free")
+
+
+def existing(directory: str) -> str:
+    """The directory, or what is there above it."""
+    while not os.path.lexists(directory):
+        directory = os.path.dirname(directory)
+    return directory
 
 
 def privacy(directory: str) -> Finding:
@@ -226,8 +192,7 @@ def cgroups(machine: Machine, made: cgroup.JobCgroup, joined: bool) -> list[Find
         return [*found, no_own_cgroup(machine, kind, made), oom_evidence(machine, has_own=False)]
     labels = {label for label, _ in made.files}
     has_memory = bool(labels & {"memory.events", "memory.oom_control"})
-    counted = "it counts CPU time nobody waited for" if labels & {"cpu.stat", "cpuacct.usage"} else "without CPU time"
-    found.append(Finding("own cgroup", State.WORKS, f"every job gets one; {counted}"))
+    found.append(Finding("own cgroup", State.WORKS, "every job gets one"))
     found.append(own_memory(machine, kind, made, has_memory))
     return [*found, oom_evidence(machine, has_memory)]
 

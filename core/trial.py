@@ -4,14 +4,17 @@ import os
 import select
 import signal
 import time
+from collections.abc import Mapping, Sequence
 
 from jobtop.core import evidence
 from jobtop.core.checks import Finding, Machine, State
 from jobtop.core.collectors import cgroup
+from jobtop.core.collectors.job_cgroup import JobCgroup
 from jobtop.core.model import JobSpec
 from jobtop.core.procfs import read_text, value_in
 from jobtop.core.record import record
 from jobtop.core.runner import Supervisor, job_environment
+from jobtop.core.sources import member_problems
 from jobtop.core.units import format_bytes, format_duration
 
 PATIENCE_SECONDS = 10.0
@@ -20,14 +23,18 @@ COMMAND = ("sleep", "60")
 
 @record
 class Trial:
-    """How starting and stopping a job went; None is not known."""
+    """How starting and stopping a job went; None is not known.
+
+    `problems` are the files of a member that cannot be read, `counted` the keys of what its own cgroup counts.
+    """
 
     problem: str | None = None
     start_seconds: float | None = None
     private_bytes: int | None = None
     is_subreaper: bool | None = None
     has_clock: bool | None = None
-    has_io: bool | None = None
+    problems: Mapping[str, int] | None = None
+    counted: frozenset[str] = frozenset()
     made: cgroup.JobCgroup = cgroup.JobCgroup()
     joined: bool = False
 
@@ -77,10 +84,19 @@ def look(begun: evidence.Started, took: float, is_subreaper: bool, possible: cgr
         private_bytes=None if private is None else private * 1024,
         is_subreaper=is_subreaper,
         has_clock=can_read_clock(member),
-        has_io="rchar" in read_text(f"/proc/{member}/io"),
+        problems=member_problems(member),
+        counted=counted_in(begun.cgroups),
         made=possible,
         joined=bool(begun.cgroups) and all(os.path.basename(place) in places for place in begun.cgroups),
     )
+
+
+def counted_in(cgroups: Sequence[str]) -> frozenset[str]:
+    """The catalogue keys of what a job's own cgroups count."""
+    collector = JobCgroup(cgroups)
+    values, _ = collector.read()
+    collector.close()
+    return frozenset(values)
 
 
 def can_read_clock(pid: int) -> bool:
@@ -135,16 +151,3 @@ def subreaper(trial: Trial, machine: Machine) -> Finding:
     meaning = "prctl could not be called: processes that daemonise are lost to their job"
     remedy = "use a Python with _ctypes (one built where libffi's headers are, or the system's own)"
     return Finding(name, State.FAILS, meaning, remedy)
-
-
-def clocks(trial: Trial) -> Finding:
-    if trial.has_clock:
-        return Finding("CPU clocks", State.WORKS, "CPU time of living processes in nanoseconds")
-    return Finding("CPU clocks", State.ABSENT, "not readable: CPU time of living processes in steps of 10 ms")
-
-
-def io_counters(trial: Trial) -> Finding:
-    if trial.has_io:
-        return Finding("/proc/PID/io", State.WORKS, "bytes that pass through system calls")
-    meaning = "not readable: bytes that pass through system calls are not known; storage traffic is"
-    return Finding("/proc/PID/io", State.ABSENT, meaning)
