@@ -1,9 +1,33 @@
-"""The catalogue holds exactly the keys the design promises, each of a sensible kind."""
+"""The catalogue holds exactly the keys the design promises, each of a sensible kind, and each has a reader."""
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from jobtop.core.collectors.host import HostCollector, host_frame
+from jobtop.core.collectors.job_cgroup import JobCgroup
+from jobtop.core.collectors.jobs import fold
+from jobtop.core.derive import derive
 from jobtop.core.errors import BadValue
-from jobtop.core.metrics import BY_KEY, CATALOGUE, Fold, Kind, Metric, Scope, Unit, find_metric, metrics_of, nearest
+from jobtop.core.metrics import (
+    BY_KEY,
+    CATALOGUE,
+    JOB_COLUMNS,
+    Fold,
+    Kind,
+    Metric,
+    Scope,
+    Unit,
+    find_metric,
+    metrics_of,
+    nearest,
+)
+from jobtop.core.model import Sample
+from processes import FakeProc
+from support import ROOT
 
 NET = "net.rx_bytes net.tx_bytes net.rx_packets net.tx_packets net.errors net.drops"
 JOB = f"""
@@ -22,6 +46,16 @@ HOST = f"""
     swap.total disk.read_bytes disk.write_bytes disk.busy disk.used disk.total {NET} cpu.pressure mem.pressure
     io.pressure temp
 """
+
+# What nothing reads yet, by scope: a new reader takes its keys from here.
+AWAITED = {
+    Scope.JOB: f"{NET} gpu.util gpu.mem_used energy.cpu energy.gpu limit.cpus limit.memory limit.pids",
+    Scope.GPU: GPU,
+    Scope.CONTAINER: JOB,
+    Scope.HOST: "",
+}
+COLLECTORS = sorted((ROOT / "core/collectors").glob("*.py"))
+CONTAINER_READERS = {"docker.py", "podman.py", "container.py"}
 
 
 @pytest.mark.parametrize(
@@ -78,3 +112,76 @@ def test_a_row_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         CATALOGUE[0].title = "x"  # type: ignore[misc]
     assert not hasattr(CATALOGUE[0], "__dict__")
+
+
+def a_cgroup(directory: Path) -> str:
+    """A cgroup of version 2 with every file that is read."""
+    directory.mkdir()
+    stall = "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+    files = {
+        "cpu.stat": "usage_usec 9\nuser_usec 5\nsystem_usec 4\nthrottled_usec 3\n",
+        "memory.stat": "anon 1\nfile 2\nshmem 3\n",
+        "memory.current": "6\n",
+        "memory.events": "oom 0\noom_kill 0\n",
+        **dict.fromkeys(("cpu.pressure", "memory.pressure", "io.pressure"), stall),
+    }
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    return str(directory)
+
+
+def keys_read_of_a_job(below: Path) -> set[str]:
+    """What the readers of a job with all sources give: of its processes, of its cgroup, and derived of both."""
+    proc = FakeProc(below / "proc")
+    proc.put(50, 1)
+    for pid in (60, 61):
+        proc.put(pid, 50, cpu=1.0)
+    table = proc.table()
+    tree = table.add(50)
+    table.sweep()
+    table.look_closer(1.0)
+    cgroup = JobCgroup([a_cgroup(below / "cgroup")])
+    counted, _ = cgroup.read()
+    values = fold(tree) | counted
+    cgroup.close()
+    table.close()
+    before, after = (Sample(elapsed, tuple(map(values.get, JOB_COLUMNS))) for elapsed in (1.0, 2.0))
+    derived = {key for key, value in derive(before, after).values.items() if value is not None}
+    return values.keys() | derived
+
+
+def keys_read_of_a_host(below: Path) -> set[str]:
+    """What the reader of a machine gives that tells everything."""
+    captured = ROOT / "tests/data/host/manycore"
+    shutil.copytree(captured / "proc", below / "proc")
+    for line in (captured / "sys.txt").read_text().splitlines():
+        path, sign, text = line.split(" ", 2)
+        entry = below / "sys" / path
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.symlink_to(text) if sign == "->" else entry.write_text(text)
+    moments = iter([1.0, 2.0])
+    collector = HostCollector(str(below / "proc"), str(below / "sys"), str(below), lambda: next(moments))
+    before = collector.collect()
+    for file in (captured / "proc-later").rglob("*"):
+        if file.is_file():
+            (below / "proc" / file.relative_to(captured / "proc-later")).write_text(file.read_text())
+    frame = host_frame(before, collector.collect())
+    collector.close()
+    return {key for key, value in frame.values.items() if value is not None}
+
+
+@pytest.mark.parametrize(("scope", "read"), [(Scope.JOB, keys_read_of_a_job), (Scope.HOST, keys_read_of_a_host)])
+def test_every_row_has_a_reader_and_every_key_of_a_reader_a_row(
+    scope: Scope, read: Callable[[Path], set[str]], tmp_path: Path
+) -> None:
+    found, awaited = read(tmp_path), set(AWAITED[scope].split())
+    assert found | awaited == {metric.key for metric in metrics_of(scope)}
+    assert found & awaited == set()
+
+
+def test_what_is_awaited_has_no_reader_yet() -> None:
+    sources = "\n".join(path.read_text() for path in COLLECTORS if not path.name.startswith("host"))
+    literals = set(re.findall(r'"([a-z]+\.[a-z_]+)"', sources))
+    assert literals & {"cpu.user", "proc.fds", "mem.oom_kills"}, "the readers name their keys"
+    assert literals & {*AWAITED[Scope.JOB].split(), *AWAITED[Scope.GPU].split()} == set()
+    assert {path.name for path in COLLECTORS} & CONTAINER_READERS == set()
