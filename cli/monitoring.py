@@ -77,6 +77,10 @@ def over_at_once(interval_seconds: float) -> Callable[[Job], Job]:
     return seen
 
 
+def counted(number: float | None, one: str, many: str) -> str:
+    return f"– {many}" if number is None else f"{number:.0f} {one if number == 1 else many}"
+
+
 def print_report(frame: Frame) -> None:
     """A line for the log of a batch job."""
     from jobtop.core.units import format_bytes, format_duration
@@ -87,7 +91,7 @@ def print_report(frame: Frame) -> None:
         f"CPU {'–' if cpu is None else f'{cpu:.1f}%'}",
         f"memory {format_bytes(memory)}",
         f"read {format_bytes(values['io.read_bytes'])}/s, write {format_bytes(values['io.write_bytes'])}/s",
-        f"{values['proc.count'] or 0:.0f} processes, {values['proc.threads'] or 0:.0f} threads",
+        f"{counted(values['proc.count'], 'process', 'processes')}, {counted(values['proc.threads'], 'thread', 'threads')}",
     ]
     try:
         print(f"[Resources] {format_duration(frame.elapsed)}: {'; '.join(parts)}", file=sys.stderr, flush=True)
