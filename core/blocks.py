@@ -1,16 +1,17 @@
 """Samples of one job as one compressed block of bytes, and back. Pure; where blocks are kept is not known here.
 
-A block is a version byte, a checksum (crc32) and a zlib stream of a table of columns and their bytes. A column is the
-differences of whole numbers (values times the steps of their metric), less the smallest, divided by what they have in
-common, as planes: first the low bytes of all, then the next. Against zigzag varints that takes a quarter less room, and
-C does the loops. A column is named by 16 bits of its key's crc32 and carries its steps, so that a block stays readable
-while the catalogue grows.
+A block is a version byte, a checksum (crc32), a table of columns, and their bytes. A column is the differences of whole
+numbers (values times the steps of their metric), less the smallest, divided by what they have in common, as planes:
+first the low bytes of all, then the next. Against zigzag varints that takes a quarter less room, and C does the loops.
+A column is named by 16 bits of its key's crc32 and carries its steps, so that a block stays readable while the
+catalogue grows. Version 1 is one zlib stream; in version 2, of long blocks, each column is a stream for itself, so that
+one can be read without the others.
 """
 
 import math
 import struct
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from operator import sub
 
@@ -21,17 +22,21 @@ from jobtop.core.record import record
 
 Number = float | int
 Values = Sequence[Number | None]
+Steps = tuple[list[Number | None], int, bool]  # a column in steps, their decimal places; or, if not whole, its numbers
 Packed = tuple[int, bytes, int, int, int]  # kind, bytes, first, smallest difference, divisor
 
-VERSION = 1
+WHOLE, APART = 1, 2
+SHORTEST_APART = 300
 LEVEL = 6
 ELAPSED, ID = "elapsed", "id"
 OWN_STEPS = {ELAPSED: 1000, ID: 1}
 HEAD = struct.Struct("<BI")
+TABLE_SIZE = struct.Struct("<I")
+RAW = -zlib.MAX_WBITS  # no header, and no checksum of its own
 COUNTS = struct.Struct("<IH")
 COLUMN = struct.Struct("<BBqqQ")  # kind, decimal places, first, smallest difference, divisor
 WIDTH = 0x0F
-PLAIN, FLOATS, GAPS = 0x10, 0x20, 0x40
+PLAIN, FLOATS, GAPS, DEFLATED = 0x10, 0x20, 0x40, 0x80
 INT64 = 2**63
 
 
@@ -53,68 +58,142 @@ class Block:
         return [Sample(elapsed, values) for elapsed, values in zip(self.elapsed, rows, strict=True)]
 
 
+@record
+class Opened:
+    """A block whose table has been read: its columns by short name, and where their bytes are."""
+
+    count: int
+    names: tuple[int, ...]
+    sizes: tuple[int, ...]
+    table: bytes
+    table_at: int
+    body: bytes
+    body_at: int
+
+    def column(self, name: int) -> Steps:
+        place = self.names.index(name)
+        kind, places, first, low, divisor = COLUMN.unpack_from(self.table, self.table_at + place * COLUMN.size)
+        start = self.body_at + sum(self.sizes[:place])
+        part = self.body[start : start + self.sizes[place]]
+        if kind & DEFLATED:
+            part = zlib.decompress(part, RAW)
+        return _unpacked(part, self.count, kind, first, low, divisor), places, not kind & FLOATS
+
+
 def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], rows: Sequence[Values]) -> bytes:
     """The block of samples, given as their ids, moments and values in the order of the keys.
 
     Not as `Sample`: a writer keeps thousands, and the garbage collector leaves alone what is only numbers.
     """
-    names, table, parts = [], [], []
     columns = zip(*rows, strict=True)
-    for key, values in ((ELAPSED, moments), (ID, ids), *zip(keys, columns, strict=bool(rows))):
-        if not values or (values[0] is None and values.count(None) == len(values)):
-            continue
-        row, part = _packed_column(key, values)
-        names.append(SHORT_IDS[key])
-        table.append(row)
-        parts.append(part)
-    count = len(table)
-    index = struct.pack(f"<{count}H{count}I", *names, *map(len, parts))
-    body = b"".join((COUNTS.pack(len(rows), count), index, *table, *parts))
-    packed = zlib.compress(body, LEVEL)
-    return HEAD.pack(VERSION, zlib.crc32(packed, VERSION)) + packed
+    named = ((ELAPSED, moments), (ID, ids), *zip(keys, columns, strict=bool(rows)))
+    packed = {SHORT_IDS[key]: _packed_column(values, *_steps(key)) for key, values in named if not _is_absent(values)}
+    return _block(len(rows), packed)
+
+
+def merge(datas: Sequence[bytes]) -> bytes:
+    """One block of the samples of several, in this order; columns that this version does not know come along."""
+    opened = [_opened(data) for data in datas]
+    packed = {
+        name: _merged([block.column(name) if name in block.names else block.count for block in opened])
+        for name in dict.fromkeys(name for block in opened for name in block.names)
+    }
+    return _block(sum(block.count for block in opened), packed)
 
 
 def decode(data: bytes, wanted: Collection[str] | None = None) -> Block:
     """The samples of a block, of all columns or of those wanted; BlockDamaged if a bit of it has changed."""
-    body = _checked(data)
-    count, number = COUNTS.unpack_from(body)
-    index = struct.Struct(f"<{number}H{number}I")
-    numbers = index.unpack_from(body, COUNTS.size)
-    names, sizes = numbers[:number], numbers[number:]
-    table = COUNTS.size + index.size
-    begin = table + number * COLUMN.size
+    opened = _opened(data)
     columns: dict[str, list[Number | None]] = {}
     for key in KEYS.values() if wanted is None else (ELAPSED, *wanted):
         name = SHORT_IDS.get(key)
-        if name in names:
-            place = names.index(name)
-            start = begin + sum(sizes[:place])
-            row = COLUMN.unpack_from(body, table + place * COLUMN.size)
-            columns[key] = _unpacked_column(body[start : start + sizes[place]], count, *row)
+        if name is not None and name in opened.names:
+            columns[key] = _scaled(*opened.column(name))
     moments, ids = columns.pop(ELAPSED, []), columns.pop(ID, [])
     return Block(ids, moments, columns)  # type: ignore[arg-type]  # neither has gaps
 
 
-def _checked(data: bytes) -> bytes:
+def _block(count: int, packed: Mapping[int, tuple[bytes, bytes]]) -> bytes:
+    """The block of packed columns, by short name."""
+    table, parts = [row for row, _ in packed.values()], [part for _, part in packed.values()]
+    if count < SHORTEST_APART:
+        return _sealed(WHOLE, zlib.compress(b"".join((_index(count, packed, parts), *table, *parts)), LEVEL))
+    for place, part in enumerate(parts):
+        deflated = _deflated(part)
+        if len(deflated) < len(part):
+            parts[place] = deflated
+            table[place] = bytes((table[place][0] | DEFLATED,)) + table[place][1:]
+    head = zlib.compress(b"".join((_index(count, packed, parts), *table)), LEVEL)
+    return _sealed(APART, b"".join((TABLE_SIZE.pack(len(head)), head, *parts)))
+
+
+def _index(count: int, names: Collection[int], parts: Sequence[bytes]) -> bytes:
+    number = len(parts)
+    return COUNTS.pack(count, number) + struct.pack(f"<{number}H{number}I", *names, *map(len, parts))
+
+
+def _sealed(version: int, body: bytes) -> bytes:
+    return HEAD.pack(version, zlib.crc32(body, version)) + body
+
+
+def _deflated(part: bytes) -> bytes:
+    stream = zlib.compressobj(LEVEL, zlib.DEFLATED, RAW)
+    return stream.compress(part) + stream.flush()
+
+
+def _opened(data: bytes) -> Opened:
+    version = _checked_version(data)
+    if version == WHOLE:
+        table = body = zlib.decompress(data[HEAD.size :])
+    else:
+        body, begin = data, HEAD.size + TABLE_SIZE.size
+        body_at = begin + TABLE_SIZE.unpack_from(data, HEAD.size)[0]
+        table = zlib.decompress(data[begin:body_at])
+    count, number = COUNTS.unpack_from(table)
+    numbers = struct.unpack_from(f"<{number}H{number}I", table, COUNTS.size)
+    table_at = COUNTS.size + 6 * number
+    if version == WHOLE:
+        body_at = table_at + number * COLUMN.size
+    return Opened(count, numbers[:number], numbers[number:], table, table_at, body, body_at)
+
+
+def _checked_version(data: bytes) -> int:
     if len(data) < HEAD.size:
         raise BlockDamaged(f"a block of samples has only {len(data)} bytes")
     version, checksum = HEAD.unpack_from(data)
-    packed = data[HEAD.size :]
-    if zlib.crc32(packed, version) != checksum:
+    if zlib.crc32(memoryview(data)[HEAD.size :], version) != checksum:
         raise BlockDamaged("a block of samples does not match its checksum")
-    if version != VERSION:
-        raise BlockDamaged(f"a block of samples has version {version}, this jobtop knows {VERSION}")
-    return zlib.decompress(packed)
+    if version not in (WHOLE, APART):
+        raise BlockDamaged(f"a block of samples has version {version}, this jobtop knows {WHOLE} and {APART}")
+    return int(version)
 
 
-def _packed_column(key: str, values: Values) -> tuple[bytes, bytes]:
-    """A column's row in the table, and its bytes."""
-    factor = _steps(key)
+def _is_absent(values: Values) -> bool:
+    return not values or (values[0] is None and values.count(None) == len(values))
+
+
+def _packed_column(values: Values, factor: int, places: int) -> tuple[bytes, bytes]:
+    """The row in the table, and the bytes, of a column of which so many steps make one."""
     try:
-        kind, part, first, low, divisor = _packed_numbers(values if factor == 1 else _whole(values, factor))
+        packed = _packed_numbers(values if factor == 1 else _whole(values, factor))
     except (TypeError, ValueError, OverflowError, struct.error):
-        kind, part, first, low, divisor = _packed_odd(values, factor)
-    return COLUMN.pack(kind, len(str(factor)) - 1, first, low, divisor), part
+        packed = _packed_odd(values, factor)
+    kind, part, first, low, divisor = packed
+    return COLUMN.pack(kind, places, first, low, divisor), part
+
+
+def _merged(pieces: Sequence[Steps | int]) -> tuple[bytes, bytes]:
+    """One column of several, in whose place there may be only how long it would be."""
+    there = [piece for piece in pieces if not isinstance(piece, int)]
+    places = max(piece[1] for piece in there)
+    as_they_are = all(piece[1:] == (places, True) for piece in there)
+    values: list[Number | None] = []
+    for piece in pieces:
+        if isinstance(piece, int):
+            values += [None] * piece
+        else:
+            values += piece[0] if as_they_are else _scaled(*piece)
+    return _packed_column(values, 1, places) if as_they_are else _packed_column(values, 10**places, places)
 
 
 def _packed_odd(values: Values, factor: int) -> Packed:
@@ -123,7 +202,7 @@ def _packed_odd(values: Values, factor: int) -> Packed:
     kind, gaps = (GAPS, _bitmap(values)) if len(present) < len(values) else (0, b"")
     try:
         form, part, first, low, divisor = _packed_numbers(_whole(present, factor))
-    except (ValueError, OverflowError, struct.error):
+    except (TypeError, ValueError, OverflowError, struct.error):
         form, part, first, low, divisor = FLOATS, struct.pack(f"<{len(present)}d", *present), 0, 0, 1
     return kind | form, gaps + part, first, low, divisor
 
@@ -153,20 +232,26 @@ def _packed_numbers(numbers: Values) -> Packed:
     return width, _planes(differences, width), first, low, divisor
 
 
-def _unpacked_column(
-    part: bytes, count: int, kind: int, places: int, first: int, low: int, divisor: int
-) -> list[Number | None]:
+def _unpacked(part: bytes, count: int, kind: int, first: int, low: int, divisor: int) -> list[Number | None]:
+    """A column again, as steps or, if it could not be, as numbers."""
     gaps = part[: (count + 7) // 8] if kind & GAPS else b""
-    part = part[len(gaps) :]
     present = int.from_bytes(gaps, "little").bit_count() if gaps else count
-    values: Sequence[Number]
-    if kind & FLOATS:
-        values = struct.unpack(f"<{present}d", part)
-    else:
-        numbers = _numbers(part, present, kind, first, low, divisor)
-        factor = 10**places
-        values = [number / factor for number in numbers] if places else numbers
+    part = part[len(gaps) :]
+    values = (
+        struct.unpack(f"<{present}d", part) if kind & FLOATS else _numbers(part, present, kind, first, low, divisor)
+    )
     return _with_gaps(values, gaps, count) if gaps else list(values)
+
+
+def _scaled(steps: list[Number | None], places: int, is_whole: bool) -> list[Number | None]:
+    """Steps as the numbers they are."""
+    if not places or not is_whole:
+        return steps
+    factor = 10**places
+    try:
+        return [number / factor for number in steps]
+    except TypeError:  # a value is absent
+        return [None if number is None else number / factor for number in steps]
 
 
 def _numbers(part: bytes, count: int, kind: int, first: int, low: int, divisor: int) -> Sequence[int]:
@@ -225,8 +310,10 @@ def _with_gaps(values: Sequence[Number], gaps: bytes, count: int) -> list[Number
     return [next(following) if bit == "1" else None for bit in bits]
 
 
-def _steps(key: str) -> int:
-    return OWN_STEPS.get(key) or steps(key)
+def _steps(key: str) -> tuple[int, int]:
+    """How many steps of a key make one, and how many decimal places those are."""
+    factor = OWN_STEPS.get(key) or steps(key)
+    return factor, len(str(factor)) - 1
 
 
 # The lower half: a test proves that no two keys of the catalogue share it.

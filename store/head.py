@@ -121,6 +121,24 @@ def select(
     return rows[::-1] if newest is not None else rows
 
 
+def trim(connection: sqlite3.Connection, layout: Layout, begin: int, limit: int) -> tuple[int | None, int]:
+    """Delete what is sealed, or whose owner is gone, from so many rows on; the id of the last looked at, and how many.
+
+    None, if that was the end of the head.
+    """
+    table, series, owner = layout.head, layout.series, layout.owner
+    sql = f"SELECT max(id), count(*) FROM (SELECT id FROM {table} WHERE id >= ? ORDER BY id LIMIT ?)"
+    last, count = connection.execute(sql, (begin, limit)).fetchone()
+    if not count:
+        return None, 0
+    deleted = connection.execute(
+        f"DELETE FROM {table} WHERE id BETWEEN ? AND ? AND id <= coalesce("
+        f"(SELECT sealed_until FROM {series} WHERE {series}.{owner} = {table}.{owner}), id)",
+        (begin, last),
+    ).rowcount
+    return (last if count == limit else None), deleted
+
+
 def _columns(connection: sqlite3.Connection, layout: Layout) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({layout.head})")}
 

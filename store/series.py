@@ -16,15 +16,15 @@ from jobtop.core.metrics import DERIVED, find_metric
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.core.thinning import kept_positions
-from jobtop.store import head
+from jobtop.store import head, sealed
 from jobtop.store.database import Database
 from jobtop.store.head import JOBS, Layout
-from jobtop.store.schema import has_tables_of
+from jobtop.store.sealed import BLOCK_SAMPLES, Unsealed
 
 Number = float | int
 Columns = dict[str, list[Number | None]]
-BLOCK_SAMPLES = 120
-TRIMMED_IDS = 2000
+TRIMMED_ROWS = 2000
+LOOKED_AT_PER_SEALED = 3  # rows of the head: those of a sealed block lie between those of all others
 OWNERS_PER_STEP = 250
 
 
@@ -50,46 +50,6 @@ class News:
     over: bool = False
 
 
-@record
-class Sealed:
-    """A block about to be kept, and what it follows."""
-
-    after_id: int
-    last_id: int
-    first_elapsed: float
-    last_elapsed: float
-    samples: int
-    data: bytes
-
-
-class Unsealed:
-    """The samples of an owner that are only in the head, as its one writer remembers them: some 1 KB each.
-
-    Three lists and no `Sample`: of 120,000 objects the garbage collector would make half of every tick.
-    """
-
-    __slots__ = ("ids", "moments", "sealed_until", "values")
-
-    def __init__(self, sealed_until: int, rows: Sequence[tuple[int, Sample]] = ()) -> None:
-        self.sealed_until = sealed_until
-        self.ids = [identifier for identifier, _ in rows]
-        self.moments = [sample.elapsed for _, sample in rows]
-        self.values = [sample.values for _, sample in rows]
-
-    def packed(self, keys: Sequence[str]) -> Sealed | None:
-        """The oldest block's worth of samples; None if there are none."""
-        ids, moments = self.ids[:BLOCK_SAMPLES], self.moments[:BLOCK_SAMPLES]
-        if not ids:
-            return None
-        data = blocks.encode(keys, ids, moments, self.values[:BLOCK_SAMPLES])
-        # As they are read from the block: to the millisecond.
-        return Sealed(self.sealed_until, ids[-1], round(moments[0], 3), round(moments[-1], 3), len(ids), data)
-
-    def drop(self, sealed: Sealed) -> None:
-        del self.ids[: sealed.samples], self.moments[: sealed.samples], self.values[: sealed.samples]
-        self.sealed_until = sealed.last_id
-
-
 class SeriesStore:
     """The samples of the jobs of one store, or of its hosts; an owner has one writer at a time."""
 
@@ -97,8 +57,9 @@ class SeriesStore:
         self.database, self.layout = database, layout
         self._unsealed: dict[int, Unsealed] = {}
         self._due: dict[int, None] = {}
-        self._trimmed_until: int | None = 0
-        self._sealed_since = False
+        self._mergeable: dict[int, None] = {}
+        self._trim_from = 0
+        self._rows_to_trim = TRIMMED_ROWS  # whoever wrote before may have been killed
         self._has_columns = False
 
     def append(self, rows: Sequence[tuple[int, Sample]]) -> None:
@@ -118,11 +79,19 @@ class SeriesStore:
         self._unsealed |= {owner: unsealed for owner, unsealed in begun.items() if unsealed is not None}
         for identifier, owner, sample in inserted:
             unsealed = self._unsealed[owner]
-            unsealed.ids.append(identifier)
-            unsealed.moments.append(sample.elapsed)
-            unsealed.values.append(sample.values)
+            unsealed.add(identifier, sample)
             if len(unsealed.ids) >= BLOCK_SAMPLES:
                 self._due[owner] = None
+
+    def step(self) -> bool:
+        """One small unit of housekeeping, some milliseconds at most; whether there is more that is due."""
+        if self._due:
+            self.seal_due(1 + len(self._unsealed) // OWNERS_PER_STEP)
+        elif self._mergeable:
+            self.merge()
+        elif self._rows_to_trim:
+            self.trim(min(self._rows_to_trim, TRIMMED_ROWS))
+        return bool(self._due or self._mergeable or self._rows_to_trim)
 
     def seal(self, owner: int) -> int:
         """Seal all that an owner has, as at its end, and forget it; how many samples that were."""
@@ -139,21 +108,10 @@ class SeriesStore:
                 return total
             total += self._seal([owner])
 
-    def seal_due(self, limit: int | None = None) -> int:
-        """Seal one block each of at most so many owners that have one, the longest waiting first; how many samples.
-
-        By default as many as it takes to keep up: 1,000 jobs that began together are not sealed together.
-        """
-        due = list(self._due)[: 1 + len(self._unsealed) // BLOCK_SAMPLES if limit is None else limit]
+    def seal_due(self, limit: int) -> int:
+        """Seal one block each of at most so many owners that have one, the longest waiting first; how many samples."""
+        due = list(self._due)[:limit]
         return self._seal(due) if due else 0
-
-    def step(self) -> bool:
-        """One small unit of housekeeping, some milliseconds at most; whether there is more that is due."""
-        if self._due:
-            self.seal_due(1 + len(self._unsealed) // OWNERS_PER_STEP)
-        else:
-            self.trim()
-        return bool(self._due) or self._trimmed_until is not None
 
     def seal_ended(self, limit: int) -> int:
         """Seal owners that ended without it, as when their writer was killed; how many samples that were."""
@@ -167,25 +125,26 @@ class SeriesStore:
             ).fetchall()
         return sum(self.seal(owner) for (owner,) in ended)
 
-    def trim(self, limit: int = TRIMMED_IDS) -> int:
-        """Delete what is sealed from the next so many ids of the head; how many rows that were."""
-        if self._trimmed_until is None:
-            return 0
-        table, series, owner = self.layout.head, self.layout.series, self.layout.owner
+    def merge(self) -> bool:
+        """Make a large block of the newest small ones of one owner that has enough; whether that was done."""
+        if not self._mergeable:
+            return False
+        owner = next(iter(self._mergeable))
+        with self.database.reading() as connection:
+            large = sealed.merged(connection, self.layout, owner)
+        if large is not None:
+            with self.database.writing() as connection:
+                sealed.put_in_place(connection, self.layout, large)
+        del self._mergeable[owner]
+        return large is not None
+
+    def trim(self, limit: int = TRIMMED_ROWS) -> int:
+        """Delete what is sealed among the next so many rows of the head, round and round; how many rows that were."""
         with self.database.writing() as connection:
-            sql = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
-            first, last = connection.execute(sql).fetchone()
-            begin = max(first or 0, self._trimmed_until + 1)
-            end = begin + limit - 1
-            # Rows of an owner that is gone go too.
-            deleted = connection.execute(
-                f"DELETE FROM {table} WHERE id BETWEEN ? AND ? AND id <= coalesce("
-                f"(SELECT sealed_until FROM {series} WHERE {series}.{owner} = {table}.{owner}), id)",
-                (begin, end),
-            ).rowcount
-        self._trimmed_until = end
-        if end >= (last or 0):
-            self._trimmed_until, self._sealed_since = (0 if self._sealed_since else None), False
+            last, deleted = head.trim(connection, self.layout, self._trim_from, limit)
+        saw_all = last is None and self._trim_from == 0
+        self._rows_to_trim = 0 if saw_all else max(0, self._rows_to_trim - limit)
+        self._trim_from = 0 if last is None else last + 1
         return deleted
 
     def series(
@@ -200,18 +159,17 @@ class SeriesStore:
 
         Of more than `max_points` samples those stay in which a key is least or greatest in its part of the time.
         """
-        return shown(
-            self.stored(owner, stored_keys(self.layout, keys), start, end), self.layout, keys, start, end, max_points
-        )
+        stored = self.stored(owner, stored_keys(self.layout, keys), start, end)
+        return shown(stored, self.layout, keys, start, end, max_points)
 
     def stored(self, owner: int, keys: Sequence[str], start: float | None = None, end: float | None = None) -> Series:
         """The samples of a time as they are kept, and some before it: at least one, if there is one."""
         with self.database.reading() as connection:
-            sealed_until = _sealed_until(connection, self.layout, owner)
-            if sealed_until is None:
+            last_id = sealed.sealed_until(connection, self.layout, owner)
+            if last_id is None:
                 return Series([], {key: [] for key in keys})
-            packed = _blocks_between(connection, self.layout, owner, start, end)
-            rows = head.select(connection, self.layout, owner, sealed_until, keys, end)
+            packed = sealed.between(connection, self.layout, owner, start, end)
+            rows = head.select(connection, self.layout, owner, last_id, keys, end)
         return _joined(packed, rows, keys)
 
     def frame_at(self, owner: int, elapsed: float) -> Frame | None:
@@ -223,21 +181,16 @@ class SeriesStore:
 
     def newest(self, owner: int, count: int, until: float = float("inf")) -> list[Sample]:
         """The last samples at or before a moment, one or two of them, the oldest first; fewer if there are no more."""
-        layout = self.layout
         with self.database.reading() as connection:
-            sealed_until = _sealed_until(connection, layout, owner)
-            if sealed_until is None:
+            last_id = sealed.sealed_until(connection, self.layout, owner)
+            if last_id is None:
                 return []
-            packed = connection.execute(
-                f"SELECT data FROM {layout.blocks} WHERE {layout.owner} = ? AND first_elapsed <= ?"
-                " ORDER BY last_id DESC LIMIT 2",
-                (owner, until),
-            ).fetchall()
-            rows = head.select(connection, layout, owner, sealed_until, layout.keys, until, newest=count)
+            rows = head.select(connection, self.layout, owner, last_id, self.layout.keys, until, newest=count)
+            packed = sealed.newest(connection, self.layout, owner, until) if len(rows) < count else []
         samples = [sample for _, sample in rows]
-        for (data,) in packed:
+        for data in packed:
             if len(samples) < count:
-                block = _samples(data, layout.keys)
+                block = _samples(data, self.layout.keys)
                 samples = [sample for _, sample in block or () if sample.elapsed <= until] + samples
         return samples[-count:]
 
@@ -247,23 +200,19 @@ class SeriesStore:
 
     def follow(self, owner: int, after_id: int | None = None) -> News:
         """The samples with a greater id, all of them and each once, sealed meanwhile or not."""
-        layout = self.layout
+        seen = after_id or 0
         with self.database.reading() as connection:
-            sealed_until = _sealed_until(connection, layout, owner)
-            if sealed_until is None:
+            last_id = sealed.sealed_until(connection, self.layout, owner)
+            if last_id is None:
                 return News([], after_id)
-            packed = connection.execute(
-                f"SELECT last_id, samples, data FROM {layout.blocks} WHERE {layout.owner} = ? AND last_id > ?"
-                " ORDER BY last_id",
-                (owner, after_id or 0),
-            ).fetchall()
-            rows = head.select(connection, layout, owner, max(sealed_until, after_id or 0), layout.keys)
+            packed = sealed.following(connection, self.layout, owner, seen)
+            rows = head.select(connection, self.layout, owner, max(last_id, seen), self.layout.keys)
         samples, damaged, cursor = [], 0, after_id
-        for last_id, count, data in packed:
-            block = _samples(data, layout.keys)
+        for block_id, count, data in packed:
+            block = _samples(data, self.layout.keys)
             damaged += count if block is None else 0
-            samples += [sample for identifier, sample in block or () if identifier > (after_id or 0)]
-            cursor = last_id
+            samples += [sample for identifier, sample in block or () if identifier > seen]
+            cursor = block_id
         samples += [sample for _, sample in rows]
         return News(samples, rows[-1][0] if rows else cursor, damaged)
 
@@ -271,36 +220,38 @@ class SeriesStore:
         """How many samples there are, those that cannot be read included."""
         layout = self.layout
         with self.database.reading() as connection:
-            sealed_until = _sealed_until(connection, layout, owner)
-            if sealed_until is None:
+            last_id = sealed.sealed_until(connection, layout, owner)
+            if last_id is None:
                 return 0
             row = connection.execute(
                 f"SELECT (SELECT coalesce(sum(samples), 0) FROM {layout.blocks} WHERE {layout.owner} = ?1)"
                 f" + (SELECT count(*) FROM {layout.head} WHERE id > ?2 AND {layout.owner} = ?1)",
-                (owner, sealed_until),
+                (owner, last_id),
             ).fetchone()
         return int(row[0])
 
     def _seal(self, owners: Sequence[int]) -> int:
         """A block of each of these owners, in one transaction; packed before it begins."""
-        keys = self.layout.keys
-        packed = [(owner, sealed) for owner in owners if (sealed := self._unsealed[owner].packed(keys)) is not None]
+        layout = self.layout
+        packed = [
+            (owner, block) for owner in owners if (block := self._unsealed[owner].packed(layout.keys)) is not None
+        ]
         with self.database.writing() as connection:
-            kept = [_keep(connection, self.layout, owner, sealed) for owner, sealed in packed]
+            kept = {owner for owner, block in packed if sealed.keep(connection, layout, owner, block)}
+            mergeable = [owner for owner in kept if sealed.has_small_blocks(connection, layout, owner)]
+        self._mergeable |= dict.fromkeys(mergeable)
         total = 0
-        for (owner, sealed), is_kept in zip(packed, kept, strict=True):
+        for owner, block in packed:
             self._due.pop(owner, None)
-            if not is_kept:
+            if owner not in kept:
                 self._forget(owner)
                 continue
             unsealed = self._unsealed[owner]
-            unsealed.drop(sealed)
-            total += sealed.samples
+            unsealed.drop(block)
+            total += block.samples
             if len(unsealed.ids) >= BLOCK_SAMPLES:
                 self._due[owner] = None
-        self._sealed_since = True
-        if self._trimmed_until is None:
-            self._trimmed_until, self._sealed_since = 0, False
+        self._rows_to_trim += total * LOOKED_AT_PER_SEALED
         return total
 
     def _forget(self, owner: int) -> None:
@@ -347,52 +298,10 @@ def _begun(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unseal
 
 
 def _loaded(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsealed | None:
-    sealed_until = _sealed_until(connection, layout, owner)
-    if sealed_until is None:
+    last_id = sealed.sealed_until(connection, layout, owner)
+    if last_id is None:
         return None
-    return Unsealed(sealed_until, head.select(connection, layout, owner, sealed_until, layout.keys))
-
-
-def _sealed_until(connection: sqlite3.Connection, layout: Layout, owner: int) -> int | None:
-    """The last id of an owner that is in a block; None if it was never sampled."""
-    if not has_tables_of(connection, layout.since_version):
-        return None
-    sql = f"SELECT sealed_until FROM {layout.series} WHERE {layout.owner} = ?"
-    row = connection.execute(sql, (owner,)).fetchone()
-    return None if row is None else int(row[0])
-
-
-def _keep(connection: sqlite3.Connection, layout: Layout, owner: int, sealed: Sealed) -> bool:
-    """Keep a block and say that its samples are sealed; not if somebody else has done so, or the owner is gone."""
-    changed = connection.execute(
-        f"UPDATE {layout.series} SET sealed_until = ? WHERE {layout.owner} = ? AND sealed_until = ?",
-        (sealed.last_id, owner, sealed.after_id),
-    ).rowcount
-    if not changed:
-        return False
-    connection.execute(
-        f"INSERT INTO {layout.blocks} ({layout.owner}, first_elapsed, last_elapsed, last_id, samples, data)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (owner, sealed.first_elapsed, sealed.last_elapsed, sealed.last_id, sealed.samples, sealed.data),
-    )
-    return True
-
-
-def _blocks_between(
-    connection: sqlite3.Connection, layout: Layout, owner: int, start: float | None, end: float | None
-) -> list[tuple[int, bytes]]:
-    """How many samples, and the bytes, of each block of a time, and of the one before, for the first rate."""
-    begin = -1.0
-    if start is not None:
-        sql = f"SELECT max(last_elapsed) FROM {layout.blocks} WHERE {layout.owner} = ? AND last_elapsed < ?"
-        before = connection.execute(sql, (owner, start)).fetchone()[0]
-        begin = start if before is None else before
-    rows = connection.execute(
-        f"SELECT samples, data FROM {layout.blocks} WHERE {layout.owner} = ? AND last_elapsed >= ?"
-        " AND first_elapsed <= ? ORDER BY last_id",
-        (owner, begin, float("inf") if end is None else end),
-    )
-    return [(count, data) for count, data in rows]
+    return Unsealed(last_id, head.select(connection, layout, owner, last_id, layout.keys))
 
 
 def _joined(packed: Sequence[tuple[int, bytes]], rows: Sequence[tuple[int, Sample]], keys: Sequence[str]) -> Series:

@@ -39,7 +39,8 @@ while True:
     values = tuple(None if (number + place) % 7 == 0 else number for place in range(len(JOB_COLUMNS)))
     store.append([(job, Sample(float(number), values)) for job in jobs])
     os.write(1, b"%d\\n" % number)
-    store.seal_due(random.choice((None, 1, 2)))
+    for _ in range(random.choice((0, 1, 5))):
+        store.step()
     if random.random() < 0.05:
         store.seal(random.choice(jobs))
     if random.random() < 0.5:

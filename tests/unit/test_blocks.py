@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.series import KEYS, json_line, rows, samples
 from jobtop.core import blocks
-from jobtop.core.blocks import HEAD, OWN_STEPS, SHORT_IDS, Block, decode
+from jobtop.core.blocks import HEAD, OWN_STEPS, SHORT_IDS, Block, decode, merge
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Scope, columns, steps
 from jobtop.core.model import Sample
@@ -119,7 +119,46 @@ def test_a_fraction_among_whole_numbers_is_rounded() -> None:
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300])
 def test_what_no_whole_number_can_hold_is_kept_as_it_is(value: float) -> None:
-    assert one_column("cpu.user", [1.5, value, None, 2.25]) == [1.5, value, None, 2.25]
+    for values in ([1.5, value, None, 2.25], [value, 1.5], [None, value]):
+        assert one_column("cpu.user", [*values]) == values
+
+
+def test_blocks_that_are_merged_are_the_block_of_all_their_samples() -> None:
+    kept = list(samples(700, seed=4))
+    parts = [encode(JOB_COLUMNS, kept[start : start + 140], range(start, start + 140)) for start in range(0, 700, 140)]
+    assert merge(parts) == encode(JOB_COLUMNS, kept, range(700))
+    assert merge([merge(parts[:3]), merge(parts[3:])]) == merge(parts)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_columns_are_merged_as_they_were(seed: int) -> None:
+    chance = random.Random(seed)
+    keys = ("cpu.user", "mem.used", "gpu.util", "limit.cpus", "net.errors")
+    kinds: dict[str, list[Number | None]] = {"cpu.user": [1.5, 2.25, math.inf], "mem.used": [*HUGE], "gpu.util": [5]}
+    parts, expected, first = [], [], 0
+    for _ in range(chance.randrange(1, 6)):
+        there = {key for key in keys if chance.random() < 0.6}
+        kept: list[Sample] = []
+        for _ in range(chance.choice((1, 7, 120))):
+            values = [chance.choice([*kinds.get(key, [1, 2]), None]) if key in there else None for key in keys]
+            kept.append(Sample(float(first + len(kept)), tuple(values)))
+        parts.append(encode(keys, kept, range(first, first + len(kept))))
+        expected += decode(parts[-1]).samples(keys)
+        first += len(kept)
+    block = decode(merge(parts))
+    assert block.samples(keys) == expected
+    assert block.ids == list(range(first))
+
+
+def test_merging_keeps_columns_and_resolutions_of_other_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    fine = encode(("cpu.user", "mem.used"), [Sample(0.0, (1.234567, 5))], (1,))
+    monkeypatch.setattr("jobtop.core.blocks.steps", lambda _key: 10)
+    coarse = encode(("cpu.user",), [Sample(1.0, (2.3,))], (2,))
+    known = dict(SHORT_IDS)
+    monkeypatch.delitem(SHORT_IDS, "mem.used")
+    data = merge([fine, coarse])
+    monkeypatch.setattr("jobtop.core.blocks.SHORT_IDS", known)
+    assert decode(data).columns == {"cpu.user": [1.234567, 2.3], "mem.used": [5, None]}
 
 
 def test_no_samples_make_an_empty_block() -> None:
@@ -132,8 +171,9 @@ def test_a_column_that_is_absent_throughout_is_absent() -> None:
     assert [sample.values for sample in block.samples(("cpu.user", "mem.used"))] == [(None, 5), (None, 6)]
 
 
-def test_only_what_is_wanted_is_unpacked() -> None:
-    data = encode(JOB_COLUMNS, list(samples(120)), range(120))
+@pytest.mark.parametrize("length", [120, 600])
+def test_only_what_is_wanted_is_unpacked(length: int) -> None:
+    data = encode(JOB_COLUMNS, list(samples(length)), range(length))
     whole, some = decode(data), decode(data, ["proc.fds", "mem.pss"])
     assert some == Block([], whole.elapsed, {"proc.fds": whole.columns["proc.fds"]})
 
@@ -158,8 +198,9 @@ def test_every_key_has_a_short_name_of_its_own() -> None:
     assert all(steps(key) == 10 ** (len(str(steps(key))) - 1) for key in BY_KEY)
 
 
-def test_any_changed_bit_is_noticed() -> None:
-    data = encode(JOB_COLUMNS, list(samples(40)), range(40))
+@pytest.mark.parametrize("count", [40, 400])
+def test_any_changed_bit_is_noticed(count: int) -> None:
+    data = encode(JOB_COLUMNS, list(samples(count)), range(count))
     chance = random.Random(0)
     for position in [*range(HEAD.size + 2), *(chance.randrange(len(data)) for _ in range(200))]:
         changed = bytearray(data)
@@ -168,16 +209,19 @@ def test_any_changed_bit_is_noticed() -> None:
             decode(bytes(changed))
 
 
+@pytest.mark.parametrize("count", [40, 400])
 @pytest.mark.parametrize("length", [0, 4, 5, 40, -1])
-def test_a_block_cut_short_is_noticed(length: int) -> None:
+def test_a_block_cut_short_is_noticed(count: int, length: int) -> None:
     with pytest.raises(BlockDamaged):
-        decode(encode(JOB_COLUMNS, list(samples(40)), range(40))[:length])
+        decode(encode(JOB_COLUMNS, list(samples(count)), range(count))[:length])
 
 
-def test_a_sample_of_24_metrics_takes_26_bytes_and_half_of_gzipped_json_lines() -> None:
+@pytest.mark.parametrize("length", [120, 600])
+def test_a_sample_of_24_metrics_takes_26_bytes_and_half_of_gzipped_json_lines(length: int) -> None:
     kept = list(samples(1200))
     sealed = [
-        encode(JOB_COLUMNS, kept[start : start + 120], range(start, start + 120)) for start in range(0, 1200, 120)
+        encode(JOB_COLUMNS, kept[start : start + length], range(start, start + length))
+        for start in range(0, 1200, length)
     ]
     lines = "".join(json_line(elapsed, row) for elapsed, row in rows(1200))
     size = sum(map(len, sealed)) / len(kept)

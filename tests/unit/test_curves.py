@@ -90,7 +90,7 @@ def test_a_job_of_which_nothing_is_known_has_no_curve(curves: Curves, job: Job, 
 
 def test_ends_are_joined_to_what_was_sampled(database: Database, curves: Curves, job: Job) -> None:
     made = [sample(number + 0.25, cpu_user=number * 1.0, cpu_system=0.0, mem_used=7) for number in range(200)]
-    keep(database, job, *made).seal_due()
+    keep(database, job, *made).seal_due(1)
     running, over = curves.series(job, ["cpu.percent", "mem.used"]), curves.series(ended(job), ["cpu.percent"])
     assert running.times == [0.0, *(made.elapsed for made in made)]
     assert running.values["mem.used"] == [None] + [7] * 200
@@ -104,8 +104,8 @@ def test_ends_are_joined_to_what_was_sampled(database: Database, curves: Curves,
 def test_a_time_is_cut_out_of_the_whole(database: Database, curves: Curves, job: Job, sealed: bool) -> None:
     store = keep(database, job, *samples(290))
     if sealed:
-        store.seal_due()
-        store.seal_due()
+        store.seal_due(1)
+        store.seal_due(1)
     keys = ("cpu.percent", "cpu.user", "mem.used")
     whole = curves.series(ended(job), keys)
     for start in (None, 0.0, 0.1, 50.0, 121.5, 250.0, 299.0, 300.0, 400.0):
@@ -199,7 +199,8 @@ def test_a_follower_has_no_gap_and_nothing_twice_across_writers_and_seals(
     store, cursor, made = SeriesStore(database), None, 0
     seen: list[Sample] = []
     actions: list[Callable[[SeriesStore], int]] = [
-        lambda store: store.seal_due(),
+        lambda store: store.seal_due(1),
+        lambda store: store.step(),
         lambda store: store.trim(),
         lambda store: store.seal(seq),
     ]

@@ -14,11 +14,12 @@ from jobtop.core.metrics import JOB_COLUMNS, Scope, metrics_of, steps
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store import head
+from jobtop.store import head, sealed
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import BLOCK_SAMPLES, SeriesStore
+from jobtop.store.sealed import BLOCK_SAMPLES, MERGED_BLOCKS
+from jobtop.store.series import SeriesStore
 from records import running_job
 from support import ROOT
 
@@ -82,15 +83,21 @@ def damage_block(database: Database, number: int) -> None:
 
 def test_what_is_read_is_the_same_before_and_after_sealing_and_trimming(database: Database, store: SeriesStore) -> None:
     job, other = new_job(database), new_job(database)
-    kept = [resolved(sample) for sample in samples(300)]
+    kept = [resolved(sample) for sample in samples(500)]
     for sample in kept:
         store.append([(job, sample), (other, sample)])
     views = []
-    steps_taken: list[Callable[[], int]] = [lambda: 0, store.seal_due, store.trim, lambda: store.seal(job), store.trim]
-    for step in steps_taken:
+    steps_taken: list[Callable[[], object]] = [
+        lambda: 0,
+        lambda: store.seal_due(1),
+        store.trim,
+        lambda: store.seal(job),
+    ]
+    for step in (*steps_taken, store.trim, store.merge):
         step()
         views.append((store.series(job, JOB_COLUMNS), store.follow(job).samples, store.frame_at(job, 150.5)))
     assert all(view == views[0] for view in views)
+    assert count(database, "blocks") == 1
     assert views[0][1] == kept
     assert views[0][0].times == [sample.elapsed for sample in kept]
     assert [*zip(*views[0][0].values.values(), strict=True)] == [sample.values for sample in kept]
@@ -101,9 +108,9 @@ def test_a_job_is_due_at_120_samples_and_one_block_is_sealed_of_it_at_a_time(
 ) -> None:
     job = new_job(database)
     keep(store, job, *numbered(0, BLOCK_SAMPLES - 1))
-    assert store.seal_due() == 0
+    assert store.seal_due(9) == 0
     keep(store, job, *numbered(BLOCK_SAMPLES - 1, 150))
-    assert [store.seal_due() for _ in range(3)] == [BLOCK_SAMPLES, BLOCK_SAMPLES, 0]
+    assert [store.seal_due(9) for _ in range(3)] == [BLOCK_SAMPLES, BLOCK_SAMPLES, 0]
     assert store.seal(job) == 29
     assert (store.seal(job), count(database, "blocks")) == (0, 3)
     assert read(store, job) == list(range(269))
@@ -113,18 +120,74 @@ def test_jobs_that_began_together_are_not_sealed_together(database: Database, st
     jobs = [new_job(database) for _ in range(240)]
     for sample in numbered(0, BLOCK_SAMPLES):
         store.append([(job, sample) for job in jobs])
-    assert store.seal_due() == 3 * BLOCK_SAMPLES
-    assert store.seal_due(limit=7) == 7 * BLOCK_SAMPLES
-    while store.seal_due():
+    assert store.step()
+    assert count(database, "blocks") == 1
+    assert store.seal_due(7) == 7 * BLOCK_SAMPLES
+    while store.step():
         pass
-    assert count(database, "blocks") == len(jobs)
+    assert (count(database, "blocks"), count(database, "head")) == (len(jobs), 0)
+
+
+def test_housekeeping_ends_and_leaves_large_blocks_and_a_short_head(database: Database, store: SeriesStore) -> None:
+    jobs = [new_job(database) for _ in range(3)]
+    for sample in numbered(0, 1500):
+        store.append([(job, sample) for job in jobs])
+        for _ in range(3):
+            store.step()
+    while store.step():
+        pass
+    assert not store.step()
+    with database.reading() as connection:
+        sizes = [row[0] for row in connection.execute("SELECT samples FROM blocks WHERE job_seq = ?", (jobs[0],))]
+    assert sizes == [MERGED_BLOCKS * BLOCK_SAMPLES] * 2 + [BLOCK_SAMPLES] * 2
+    assert count(database, "head") == 3 * 60
+    assert all(read(store, job) == list(range(1500)) for job in jobs)
+
+
+def test_a_successor_merges_what_others_have_sealed(database: Database) -> None:
+    job = new_job(database)
+    for number in range(7):
+        writer = SeriesStore(database)
+        keep(writer, job, *numbered(30 * number, 30))
+        writer.seal(job)
+        writer.merge()
+    assert count(database, "blocks") == 3
+    assert read(SeriesStore(database), job) == list(range(210))
+
+
+def test_blocks_that_somebody_else_has_merged_are_not_merged_again(database: Database, store: SeriesStore) -> None:
+    job = new_job(database)
+    keep(store, job, *numbered(0, 600))
+    store.seal(job)
+    with database.reading() as connection:
+        large = sealed.merged(connection, JOBS, job)
+    assert large is not None
+    assert store.merge()
+    assert not store.merge()
+    with database.writing() as connection:
+        sealed.put_in_place(connection, JOBS, large)
+    assert (count(database, "blocks"), read(store, job)) == (1, list(range(600)))
+
+
+def test_a_damaged_block_is_not_merged_and_stops_nothing(database: Database, store: SeriesStore) -> None:
+    job = new_job(database)
+    keep(store, job, *numbered(0, 600))
+    store.seal(job)
+    damage_block(database, 2)
+    while store.step():
+        pass
+    assert (count(database, "blocks"), len(read(store, job))) == (5, 480)
+    keep(store, job, *numbered(600, 360))
+    while store.step():
+        pass
+    assert (count(database, "blocks"), len(read(store, job))) == (4, 840)
 
 
 def test_trimming_leaves_what_is_not_sealed(database: Database, store: SeriesStore) -> None:
     slow, fast = new_job(database), new_job(database)
     for number in range(600):
         store.append([(fast, numbered(number, 1)[0])] + ([(slow, numbered(number, 1)[0])] if number % 10 == 0 else []))
-        store.seal_due()
+        store.seal_due(1)
         store.trim(limit=50)
     for _ in range(30):
         store.trim(limit=50)
@@ -150,7 +213,7 @@ def test_a_follower_has_no_gap_and_nothing_twice_whatever_is_done_meanwhile(
 ) -> None:
     chance = random.Random(seed)
     job, other = new_job(database), new_job(database)
-    actions: list[Callable[[], int]] = [store.seal_due, store.trim, lambda: store.seal(job), lambda: 0]
+    actions: list[Callable[[], int]] = [store.step, store.trim, lambda: store.seal(job), lambda: store.seal_due(9)]
     made, seen = 0, []
     cursor: int | None = None
     for _ in range(150):
@@ -170,10 +233,10 @@ def test_a_follower_has_no_gap_and_nothing_twice_whatever_is_done_meanwhile(
 def test_another_writer_goes_on_where_the_first_was_killed(database: Database, store: SeriesStore) -> None:
     job = new_job(database)
     keep(store, job, *numbered(0, 170))
-    store.seal_due()
+    store.seal_due(1)
     successor = SeriesStore(database)
     keep(successor, job, *numbered(170, 80))
-    assert successor.seal_due() == BLOCK_SAMPLES
+    assert successor.seal_due(1) == BLOCK_SAMPLES
     assert successor.seal(job) == 10
     assert read(store, job) == list(range(250))
 
@@ -182,7 +245,7 @@ def test_what_somebody_else_has_sealed_is_not_sealed_again(database: Database, s
     job = new_job(database)
     keep(store, job, *numbered(0, 130))
     assert SeriesStore(database).seal(job) == 130
-    assert store.seal_due() == 0
+    assert store.seal_due(1) == 0
     keep(store, job, *numbered(130, 5))
     assert store.seal(job) == 5
     assert read(store, job) == list(range(135))
@@ -211,10 +274,11 @@ def test_a_job_that_is_deleted_takes_its_samples_along_and_stops_nobody(database
     for sample in numbered(0, 150):
         store.append([(job, sample), (other, sample)])
     store.seal_due(limit=1)
+    store.merge()
     with database.writing() as connection:
         connection.execute("DELETE FROM jobs WHERE seq = ?", (job,))
     store.append([(job, numbered(150, 1)[0]), (other, numbered(150, 1)[0])])
-    store.seal_due()
+    store.seal_due(9)
     assert store.seal(job) == 0
     store.append([(job, numbered(151, 1)[0]), (other, numbered(151, 1)[0])])
     store.seal(other)
@@ -236,8 +300,8 @@ def test_samples_with_different_gaps_keep_their_order(database: Database, store:
 def test_a_time_is_cut_out_with_both_ends(database: Database, store: SeriesStore) -> None:
     job = new_job(database)
     keep(store, job, *numbered(0, 400))
-    store.seal_due()
-    store.seal_due()
+    store.seal_due(9)
+    store.seal_due(9)
     for start, end in ((100, 140), (0, 0), (239, 241), (240, 399), (390, 1000), (500, 600)):
         found = store.series(job, ["mem.used"], float(start), float(end))
         expected = list(range(start, min(end, 399) + 1))
@@ -248,22 +312,22 @@ def test_the_first_rate_of_a_time_comes_from_the_sample_before_it(database: Data
     job = new_job(database)
     kept = list(samples(300))
     keep(store, job, *kept)
-    store.seal_due()
-    store.seal_due()
+    store.seal_due(9)
+    store.seal_due(9)
     for start in (50, 120, 240, 270):
         found = store.series(job, ["cpu.percent"], kept[start].elapsed).values["cpu.percent"]
         assert found[0] == pytest.approx(derive(kept[start - 1], kept[start]).values["cpu.percent"], rel=1e-4)
     assert store.series(job, ["cpu.percent"]).values["cpu.percent"][0] is None
 
 
-@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("is_sealed", [True, False])
 def test_a_frame_is_the_last_sample_before_a_moment_with_rates(
-    database: Database, store: SeriesStore, sealed: bool
+    database: Database, store: SeriesStore, is_sealed: bool
 ) -> None:
     job = new_job(database)
     kept = [resolved(sample) for sample in samples(250)]
     keep(store, job, *kept)
-    if sealed:
+    if is_sealed:
         store.seal(job)
     assert store.frame_at(job, -1.0) is None
     assert store.frame_at(job, kept[0].elapsed) == derive(None, kept[0])

@@ -1,0 +1,179 @@
+"""Samples that were sealed: blocks of one owner each, of which several small ones become a large one later.
+
+`Unsealed` is what a writer remembers of those that are not.
+"""
+
+from __future__ import annotations
+
+import marshal
+import sqlite3
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+
+from jobtop.core import blocks
+from jobtop.core.errors import BlockDamaged
+from jobtop.core.model import Sample
+from jobtop.core.record import record
+from jobtop.store.head import Layout
+from jobtop.store.schema import has_tables_of
+
+BLOCK_SAMPLES = 120
+MERGED_BLOCKS = 5
+MARSHALLED = 2  # floats in binary, and no search for what is there twice
+
+
+@record
+class Sealed:
+    """A block about to be kept, and what it follows."""
+
+    after_id: int
+    last_id: int
+    first_elapsed: float
+    last_elapsed: float
+    samples: int
+    data: bytes
+
+
+@record
+class Merged:
+    """A large block, and the rows it comes in place of; the last of them is the one that stays."""
+
+    places: tuple[int, ...]
+    first_elapsed: float
+    samples: int
+    data: bytes
+
+
+class Unsealed:
+    """The samples of an owner that are only in the head, as its one writer remembers them: some 300 bytes each.
+
+    Numbers as bytes: as objects they take three times the room, and the garbage collector half of every tick.
+    """
+
+    __slots__ = ("ids", "moments", "rows", "sealed_until")
+
+    def __init__(self, sealed_until: int, rows: Sequence[tuple[int, Sample]] = ()) -> None:
+        self.sealed_until = sealed_until
+        self.ids, self.moments = array("q"), array("d")
+        self.rows: list[bytes] = []
+        for identifier, sample in rows:
+            self.add(identifier, sample)
+
+    def add(self, identifier: int, sample: Sample) -> None:
+        self.ids.append(identifier)
+        self.moments.append(sample.elapsed)
+        self.rows.append(marshal.dumps(sample.values, MARSHALLED))
+
+    def packed(self, keys: Sequence[str]) -> Sealed | None:
+        """The oldest block's worth of samples; None if there are none."""
+        ids, moments = self.ids[:BLOCK_SAMPLES], self.moments[:BLOCK_SAMPLES]
+        if not ids:
+            return None
+        data = blocks.encode(keys, ids, moments, [marshal.loads(row) for row in self.rows[:BLOCK_SAMPLES]])
+        # As they are read from the block: to the millisecond.
+        return Sealed(self.sealed_until, ids[-1], round(moments[0], 3), round(moments[-1], 3), len(ids), data)
+
+    def drop(self, sealed: Sealed) -> None:
+        del self.ids[: sealed.samples], self.moments[: sealed.samples], self.rows[: sealed.samples]
+        self.sealed_until = sealed.last_id
+
+
+def sealed_until(connection: sqlite3.Connection, layout: Layout, owner: int) -> int | None:
+    """The last id of an owner that is in a block; None if it was never sampled."""
+    if not has_tables_of(connection, layout.since_version):
+        return None
+    sql = f"SELECT sealed_until FROM {layout.series} WHERE {layout.owner} = ?"
+    row = connection.execute(sql, (owner,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def keep(connection: sqlite3.Connection, layout: Layout, owner: int, sealed: Sealed) -> bool:
+    """Keep a block and say that its samples are sealed; not if somebody else has done so, or the owner is gone."""
+    changed = connection.execute(
+        f"UPDATE {layout.series} SET sealed_until = ? WHERE {layout.owner} = ? AND sealed_until = ?",
+        (sealed.last_id, owner, sealed.after_id),
+    ).rowcount
+    if not changed:
+        return False
+    connection.execute(
+        f"INSERT INTO {layout.blocks} ({layout.owner}, first_elapsed, last_elapsed, last_id, samples, data)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (owner, sealed.first_elapsed, sealed.last_elapsed, sealed.last_id, sealed.samples, sealed.data),
+    )
+    return True
+
+
+def has_small_blocks(connection: sqlite3.Connection, layout: Layout, owner: int) -> bool:
+    """Whether the newest blocks of an owner are small, and enough to make a large one of them."""
+    newest = _newest_blocks(connection, layout, owner, "samples")
+    return len(newest) == MERGED_BLOCKS and all(samples <= BLOCK_SAMPLES for (samples,) in newest)
+
+
+def merged(connection: sqlite3.Connection, layout: Layout, owner: int) -> Merged | None:
+    """The newest blocks of an owner as one; None if they are not small, or if one of them is damaged."""
+    if not has_small_blocks(connection, layout, owner):
+        return None
+    rows = _newest_blocks(connection, layout, owner, "id, first_elapsed, samples, data")[::-1]
+    places, moments, counts, datas = zip(*rows, strict=True)
+    with suppress(BlockDamaged):
+        return Merged(places, moments[0], sum(counts), blocks.merge(datas))
+    return None
+
+
+def put_in_place(connection: sqlite3.Connection, layout: Layout, large: Merged) -> None:
+    """Put a large block in place of the small ones, unless one of them is gone: somebody else did."""
+    marks = ", ".join("?" * MERGED_BLOCKS)
+    sql = f"SELECT count(*) FROM {layout.blocks} WHERE id IN ({marks})"
+    if connection.execute(sql, large.places).fetchone()[0] < MERGED_BLOCKS:
+        return
+    connection.execute(
+        f"UPDATE {layout.blocks} SET first_elapsed = ?, samples = ?, data = ? WHERE id = ?",
+        (large.first_elapsed, large.samples, large.data, large.places[-1]),
+    )
+    connection.execute(f"DELETE FROM {layout.blocks} WHERE id IN ({marks[3:]})", large.places[:-1])
+
+
+def _newest_blocks(connection: sqlite3.Connection, layout: Layout, owner: int, columns: str) -> list[sqlite3.Row]:
+    return connection.execute(
+        f"SELECT {columns} FROM {layout.blocks} WHERE {layout.owner} = ? ORDER BY last_id DESC LIMIT {MERGED_BLOCKS}",
+        (owner,),
+    ).fetchall()
+
+
+def between(
+    connection: sqlite3.Connection, layout: Layout, owner: int, start: float | None, end: float | None
+) -> list[tuple[int, bytes]]:
+    """How many samples, and the bytes, of each block of a time, and of the one before, for the first rate."""
+    begin = -1.0
+    if start is not None:
+        sql = f"SELECT max(last_elapsed) FROM {layout.blocks} WHERE {layout.owner} = ? AND last_elapsed < ?"
+        before = connection.execute(sql, (owner, start)).fetchone()[0]
+        begin = start if before is None else before
+    rows = connection.execute(
+        f"SELECT samples, data FROM {layout.blocks} WHERE {layout.owner} = ? AND last_elapsed >= ?"
+        " AND first_elapsed <= ? ORDER BY last_id",
+        (owner, begin, float("inf") if end is None else end),
+    )
+    return [(count, data) for count, data in rows]
+
+
+def newest(connection: sqlite3.Connection, layout: Layout, owner: int, until: float) -> list[bytes]:
+    """The last two blocks that begin at or before a moment, the newest first."""
+    rows = connection.execute(
+        f"SELECT data FROM {layout.blocks} WHERE {layout.owner} = ? AND first_elapsed <= ?"
+        " ORDER BY last_id DESC LIMIT 2",
+        (owner, until),
+    )
+    return [data for (data,) in rows]
+
+
+def following(
+    connection: sqlite3.Connection, layout: Layout, owner: int, after_id: int
+) -> list[tuple[int, int, bytes]]:
+    """The last id, how many samples, and the bytes of each block with an id behind this one."""
+    rows = connection.execute(
+        f"SELECT last_id, samples, data FROM {layout.blocks} WHERE {layout.owner} = ? AND last_id > ? ORDER BY last_id",
+        (owner, after_id),
+    )
+    return [(last_id, count, data) for last_id, count, data in rows]
