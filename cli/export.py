@@ -18,7 +18,6 @@ from jobtop.core.readings import KEYS, Reader, Reading, row, to_json
 from jobtop.core.workflows import NEXTFLOW, SNAKEMAKE, MemoryPeaks, nextflow_row, snakemake_row
 from jobtop.store.curves import Curves
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.reconcile import current
 
 FORMATS = ("csv", "jsonl", "sqlite", "snakemake", "nextflow")
 SHOWN_FROM = 20  # so many jobs may take longer than a second
@@ -44,7 +43,7 @@ def export(app: App, references: tuple[str, ...], style: str, output: Path, forc
     if style == "sqlite" and str(output) == "-":
         raise UsageError("--format sqlite writes a file: give --output PATH")
     jobs = app.jobs()
-    chosen = [current(jobs, app.paths, jobs.find(reference)) for reference in dict.fromkeys(references)]
+    chosen = [jobs.find(reference) for reference in dict.fromkeys(references)]
     if not references:
         chosen = jobs.select(Query(reverse=True, limit=None))
     source = Source(app, jobs, list({job.id: job for job in chosen}.values()))
@@ -73,7 +72,7 @@ class Source:
         with click.progressbar(self.chosen, label="jobs", file=sys.stderr, hidden=hidden) as bar:
             yield from bar
 
-    def samples(self) -> Iterator[tuple[Job, list[Reading]]]:
+    def samples(self) -> Iterator[tuple[Job, Iterator[Reading]]]:
         for job in self.each():
             news = self.curves.follow(job, None)
             self.damaged += news.damaged

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,7 @@ from jobtop.cli.values import Duration
 from jobtop.core.display import format_rate, format_value
 from jobtop.core.errors import UsageError
 from jobtop.core.metrics import Kind, Metric, find_metric
-from jobtop.core.model import Job
+from jobtop.core.model import Job, Sample
 from jobtop.core.readings import KEYS, Reader, Reading, job_metrics, row, to_json
 from jobtop.core.thinning import kept_positions
 from jobtop.core.units import ABSENT, format_bytes, format_duration
@@ -62,7 +62,7 @@ def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, bloc
     if blocks and (keys or style != "table"):
         raise UsageError("--blocks shows everything for people: leave out --metric and --format")
     jobs = app.jobs()
-    job = current(jobs, app.paths, jobs.find(reference))
+    job = jobs.find(reference)
     follow = options["follow"]
     if follow is None:
         follow = style != "json" and not job.status.ended
@@ -83,7 +83,8 @@ def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", print
     while True:
         news = curves.follow(job, cursor)
         damaged += news.damaged
-        printer.print(window.of(job, reader.read(news.samples), is_past=cursor is None))
+        readings = window.past(job, reader, news.samples) if cursor is None else reader.read(news.samples)
+        printer.print(readings)
         cursor = news.cursor
         if news.over or not follow:
             printer.close()
@@ -111,22 +112,34 @@ def warn_of_damage(app: App, job: Job, damaged: int) -> None:
         app.warn(f"{damaged} samples of job {job.id[:8]} are damaged and left out")
 
 
+@dataclass(frozen=True, slots=True)
 class Window:
-    """Which readings to print: the last so many seconds, and of the past at most so many."""
+    """What to print of the samples that were there when we came: the last so many seconds, at most so many of them."""
 
-    def __init__(self, since: float | None, max_points: int | None, keys: Sequence[str]) -> None:
-        self.since, self.max_points, self.keys = since, max_points, keys
-        self._start: float | None = None
+    since: float | None
+    max_points: int | None
+    keys: Sequence[str]
 
-    def of(self, job: Job, readings: list[Reading], is_past: bool) -> list[Reading]:
-        if self._start is None:
-            self._start = 0.0 if self.since is None else age(job) - self.since
-        kept = [reading for reading in readings if reading.elapsed >= self._start]
-        if not is_past or self.max_points is None or len(kept) <= self.max_points:
-            return kept
-        columns = [[reading.rates[key] for reading in kept] for key in self.keys]
-        times = [reading.elapsed for reading in kept]
-        return [kept[position] for position in kept_positions(times, columns, self.max_points)]
+    def past(self, job: Job, reader: Reader, samples: Sequence[Sample]) -> Iterator[Reading]:
+        """The readings to print; the reader has seen all of the samples then."""
+        start = 0.0 if self.since is None else age(job) - self.since
+        kept = self._kept(start, samples)
+        recent = (reading for reading in reader.read(samples) if reading.elapsed >= start)
+        return (reading for position, reading in enumerate(recent) if position in kept)
+
+    def _kept(self, start: float, samples: Sequence[Sample]) -> Container[int]:
+        """Which of the readings since a moment; a first look keeps only what thinning needs of them."""
+        if self.max_points is None:
+            return range(len(samples))
+        rows = [
+            (reading.elapsed, *(reading.rates[key] for key in self.keys))
+            for reading in Reader().read(samples)
+            if reading.elapsed >= start
+        ]
+        if len(rows) <= self.max_points:
+            return range(len(rows))
+        times, *columns = map(list, zip(*rows, strict=True))
+        return set(kept_positions(times, columns, self.max_points))
 
 
 def age(job: Job) -> float:

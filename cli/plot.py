@@ -16,9 +16,9 @@ from jobtop.core.model import Job
 from jobtop.core.readings import job_metrics
 from jobtop.core.units import format_duration, printable
 from jobtop.store.curves import Curves
-from jobtop.store.reconcile import current
 
 DEFAULT = ("cpu.percent", "mem.used")
+NARROWEST = 30
 
 
 @click.command()
@@ -32,7 +32,7 @@ DEFAULT = ("cpu.percent", "mem.used")
     help="A chart of this, such as io.read_bytes; may be repeated.",
 )
 @click.option("--height", type=click.IntRange(6, 200), metavar="N", help="Lines a chart; by default as fits.")
-@click.option("--width", type=click.IntRange(30, 1000), metavar="N", help="Columns; by default the terminal's.")
+@click.option("--width", type=click.IntRange(NARROWEST, 1000), metavar="N", help="Columns; by default the terminal's.")
 @click.option("--svg", "svg_path", type=click.Path(path_type=Path), metavar="PATH", help="Write an SVG file instead.")
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.pass_obj
@@ -43,7 +43,7 @@ def plot(app: App, /, reference: str, keys: tuple[str, ...], svg_path: Path | No
     """
     metrics = job_metrics(keys or DEFAULT)
     jobs = app.jobs()
-    job = current(jobs, app.paths, jobs.find(reference))
+    job = jobs.find(reference)
     curves = Curves(jobs.database)
     warn_if_never_sampled(app, curves, job)
     series = curves.series(job, [metric.key for metric in metrics])
@@ -75,4 +75,4 @@ def in_terminal(app: App, curves: list[Curve], end: float, width: int | None, he
 
     columns, lines = shutil.get_terminal_size()
     fitting = (lines - 2) // len(curves) - 1
-    return charts(curves, end, width or columns, height or min(20, max(10, fitting)), app.colored(1))
+    return charts(curves, end, width or max(NARROWEST, columns), height or min(20, max(10, fitting)), app.colored(1))

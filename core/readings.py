@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jobtop.core.clock import iso
 from jobtop.core.derive import Number, derive
@@ -40,9 +40,9 @@ class Reader:
         self._before: Sample | None = None
         self._peak: Number | None = None
 
-    def read(self, samples: Iterable[Sample]) -> list[Reading]:
-        """The next samples of the job, in their order."""
-        return [self._read(sample) for sample in samples]
+    def read(self, samples: Iterable[Sample]) -> Iterator[Reading]:
+        """The next samples of the job, in their order; one by one, for a reading takes some 5 KB."""
+        return map(self._read, samples)
 
     def _read(self, sample: Sample) -> Reading:
         sample = resolved(sample)

@@ -25,7 +25,7 @@ METADATA = {"job_id": int, "job_name": str}
 COLUMNS = {"cpu_percent": "cpu.percent", "memory_bytes": "mem.used", "num_processes": "proc.count"}
 
 
-def write_resource_metrics(path: Path, jobs: Iterable[tuple[Job, list[Reading]]]) -> None:
+def write_resource_metrics(path: Path, jobs: Iterable[tuple[Job, Iterable[Reading]]]) -> None:
     """A new database at `path`; a job is known by its number, and a sample of which nothing is known is left out."""
     import sqlite_utils
 
