@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,11 +13,14 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.core.errors import BadValue, ExitCode, did_you_mean
-from jobtop.core.model import SCHEMA_VERSION
+from jobtop.core.model import SCHEMA_VERSION, Job, Sample
+from jobtop.core.paths import StatePaths
 from jobtop.core.truth.cases import CASES, Case
 from jobtop.core.truth.judge import Finding, Verdict
 from jobtop.core.truth.suite import Result, Suite, temporary_home
 from jobtop.core.units import ABSENT, format_bytes, format_duration
+from jobtop.store.curves import Curves
+from jobtop.store.database import open_to_read
 
 COLUMNS = (
     Column("LOAD", widest=60),
@@ -79,11 +83,20 @@ def run(cases: Sequence[Case], sets: Sequence[str]) -> list[Result]:
     progress = progress_line() if os.isatty(2) else None
     try:
         with temporary_home() as home:
-            return Suite(home, sets, progress or (lambda *_: None)).run(cases)
+            return Suite(home, sets, progress or (lambda *_: None), samples_of).run(cases)
     finally:
         if progress is not None:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         signal.signal(signal.SIGTERM, before)
+
+
+def samples_of(state: Path, job: Job) -> Sequence[Sample]:
+    """The samples of a job as the verbs show them, both ends included."""
+    database = open_to_read(StatePaths(state, job.host).store)
+    try:
+        return Curves(database).follow(job, None).samples
+    finally:
+        database.close()
 
 
 def progress_line() -> Callable[[int, int, str], None]:
@@ -149,4 +162,6 @@ def shown(value: float | str | None, finding: Finding) -> str:
         return value
     if finding.unit == "seconds":
         return f"{value:.3f} s"
+    if finding.unit == "percent":
+        return f"{value:.2f} %"
     return format_bytes(value) if finding.unit == "bytes" else f"{value:g}"

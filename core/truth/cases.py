@@ -2,9 +2,11 @@
 
 import sys
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from signal import SIGKILL, SIGSEGV
 
+from jobtop.core.truth.curves import CurveCheck, adds_up, follows, mean, peak, within_cores
 from jobtop.core.truth.judge import (
     Check,
     Outcome,
@@ -15,6 +17,7 @@ from jobtop.core.truth.judge import (
     lasted,
     memory,
     memory_below,
+    memory_together,
     nothing_absent,
     processes_at_once,
     storage_read,
@@ -26,6 +29,14 @@ SUCCESS = exits(0)
 LOADS = str(Path(__file__).with_name("loads.py"))
 
 
+class Place(Enum):
+    """When a case runs: with one other, while no other does, or beside them all since it takes long and little."""
+
+    USUAL = "usual"
+    ALONE = "alone"
+    BESIDE = "beside"
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A job of known cost. `load` names one of `loads.py` and its arguments, `command` anything else."""
@@ -35,10 +46,11 @@ class Case:
     load: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
+    curves: tuple[CurveCheck, ...] = ()
     outcome: Outcome = SUCCESS
     options: tuple[str, ...] = ()
     engine_bytes: int = 0
-    alone: bool = False
+    place: Place = Place.USUAL
     again_without_cgroup: bool = False
 
     def command_line(self, report: str) -> list[str]:
@@ -84,7 +96,7 @@ CASES = (
         "two threads on two cores",
         load=("two-threads", "1.0"),
         checks=(cpu(2.0),),
-        alone=True,
+        place=Place.ALONE,
         again_without_cgroup=True,
     ),
     Case(
@@ -129,6 +141,42 @@ CASES = (
         "64 MiB written to disk and read back",
         load=("storage", str(64 * MIB)),
         checks=(storage_written(64 * MIB), storage_read(64 * MIB)),
+    ),
+    Case(
+        "shared",
+        "300 MiB shared by 6 forks",
+        load=("shared", str(300 * MIB), "6", "3.0"),
+        checks=(memory_together(300 * MIB),),
+        place=Place.BESIDE,
+        again_without_cgroup=True,
+    ),
+    Case(
+        "beside-daemon",
+        "100 MiB, and 200 MiB of a daemon at the same time",
+        load=("beside-daemon", str(100 * MIB), str(200 * MIB), "2.5"),
+        checks=(memory_together(300 * MIB),),
+        options=("--after-exit", "wait"),
+        place=Place.BESIDE,
+        again_without_cgroup=True,
+    ),
+    Case(
+        "wave",
+        "one core for 2 s, none for 2 s, twice",
+        load=("wave", "2.0", "2"),
+        checks=(cpu(2 * 2.0),),
+        curves=(follows, mean, peak, within_cores),
+        options=("--interval", "0.5s"),
+        place=Place.BESIDE,
+        again_without_cgroup=True,
+    ),
+    Case(
+        "storm",
+        "300 processes a second for 10 s",
+        load=("storm", "300", "10.0"),
+        checks=(cpu(0.0),),
+        curves=(follows, adds_up, within_cores),
+        place=Place.BESIDE,
+        again_without_cgroup=True,
     ),
     Case(
         "short",

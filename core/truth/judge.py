@@ -11,6 +11,7 @@ from jobtop.core.model import Job
 
 CPU_RATIO, CPU_SECONDS = 0.01, 0.02  # whichever allows more
 MEMORY_RATIO = 0.03
+TOGETHER_RATIO = 0.05
 STORAGE_RATIO = 0.01
 
 
@@ -42,7 +43,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What the processes of a load say of themselves, taken together; `skip` says why it could not be built here."""
+    """What the processes of a load say of themselves, taken together; `skip` says why it could not be built here.
+
+    `memory_bytes` is the most any one of them ever held, `together_bytes` what all of them held at one moment,
+    `curve` the CPU seconds used at moments since the epoch.
+    """
 
     processes: int = 0
     cpu_seconds: float = 0.0
@@ -50,6 +55,8 @@ class Reference:
     read_bytes: int | None = None
     written_bytes: int | None = None
     skip: str | None = None
+    together_bytes: int = 0
+    curve: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +99,14 @@ def read_reference(report: str) -> Reference:
         _sum(line["read_bytes"] for line in lines),
         _sum(line["written_bytes"] for line in lines),
         next((line["skip"] for line in lines if line["skip"]), None),
+        max((line.get("together_bytes") or 0 for line in lines), default=0),
+        tuple((moment, used) for line in lines for moment, used in line.get("curve", ())),
     )
 
 
 def judge_outcome(expected: Outcome, job: Job, returned: int) -> Finding:
     measured = Outcome(str(job.status), job.exit_code, job.signal, returned, job.flags)
-    return Finding("outcome", _verdict(measured == expected), str(expected), str(measured), reason=job.reason)
+    return Finding("outcome", judged(measured == expected), str(expected), str(measured), reason=job.reason)
 
 
 def cpu(built_seconds: float, processes: int = 1) -> Check:
@@ -105,12 +114,11 @@ def cpu(built_seconds: float, processes: int = 1) -> Check:
 
     def check(job: Job, reference: Reference) -> Finding:
         if reference.processes != processes:
-            return _not_built("cpu", f"{reference.processes} of {processes} of its processes told what they used")
+            return not_built("cpu", f"{reference.processes} of {processes} of its processes told what they used")
         if reference.cpu_seconds < built_seconds:
-            return _not_built("cpu", f"it used {reference.cpu_seconds:.3f} s of {built_seconds:.3f} s")
-        tolerance = max(CPU_RATIO * reference.cpu_seconds, CPU_SECONDS)
-        source = job.sources.get("cpu")
-        return compare("cpu", "seconds", reference.cpu_seconds, job.usage.cpu_total_seconds, tolerance, source)
+            return not_built("cpu", f"it used {reference.cpu_seconds:.3f} s of {built_seconds:.3f} s")
+        used, source = job.usage.cpu_total_seconds, job.sources.get("cpu")
+        return compare("cpu", "seconds", reference.cpu_seconds, used, cpu_tolerance(reference), source)
 
     return check
 
@@ -124,10 +132,14 @@ def cpu_or_incomplete(built_seconds: float, processes: int) -> Check:
         if source == "cgroup":
             return exact(job, reference)
         flagged = next((why for why in job.incomplete if why.startswith("cpu:")), None)
-        verdict = _verdict(flagged is not None)
+        verdict = judged(flagged is not None)
         return Finding("cpu", verdict, "incomplete", "incomplete" if flagged else "complete", source=source)
 
     return check
+
+
+def cpu_tolerance(reference: Reference) -> float:
+    return max(CPU_RATIO * reference.cpu_seconds, CPU_SECONDS)
 
 
 def memory(built_bytes: int) -> Check:
@@ -135,10 +147,23 @@ def memory(built_bytes: int) -> Check:
 
     def check(job: Job, reference: Reference) -> Finding:
         if reference.memory_bytes < built_bytes:
-            return _not_built("memory", f"it held {reference.memory_bytes} of {built_bytes} bytes")
+            return not_built("memory", f"it held {reference.memory_bytes} of {built_bytes} bytes")
         tolerance = MEMORY_RATIO * reference.memory_bytes
         source = job.sources.get("memory_peak")
         return compare("memory", "bytes", reference.memory_bytes, job.usage.memory_peak_bytes, tolerance, source)
+
+    return check
+
+
+def memory_together(built_bytes: int) -> Check:
+    """What all processes held at the same time within 5 %, shared pages counted once."""
+
+    def check(job: Job, reference: Reference) -> Finding:
+        if reference.together_bytes < built_bytes:
+            return not_built("memory", f"its processes held {reference.together_bytes} of {built_bytes} bytes")
+        tolerance = TOGETHER_RATIO * reference.together_bytes
+        source = job.sources.get("memory_peak")
+        return compare("memory", "bytes", reference.together_bytes, job.usage.memory_peak_bytes, tolerance, source)
 
     return check
 
@@ -148,9 +173,9 @@ def memory_below(limit_bytes: int, engine_bytes: int) -> Check:
 
     def check(job: Job, reference: Reference) -> Finding:
         if reference.memory_bytes < engine_bytes:
-            return _not_built("memory", f"the engine held {reference.memory_bytes} of {engine_bytes} bytes")
+            return not_built("memory", f"the engine held {reference.memory_bytes} of {engine_bytes} bytes")
         measured = job.usage.memory_peak_bytes
-        verdict = _verdict(measured is not None and 0 < measured < limit_bytes)
+        verdict = judged(measured is not None and 0 < measured < limit_bytes)
         source = job.sources.get("memory_peak")
         return Finding("memory", verdict, limit_bytes, measured, "bytes", "<", source=source)
 
@@ -198,7 +223,7 @@ def nothing_absent(job: Job, _: Reference) -> Finding:
         "exit_code": job.exit_code,
     }
     absent = [key for key, value in totals.items() if value is None]
-    return Finding("absent", _verdict(not absent), "nothing", ", ".join(absent) or "nothing")
+    return Finding("absent", judged(not absent), "nothing", ", ".join(absent) or "nothing")
 
 
 def compare(
@@ -208,28 +233,28 @@ def compare(
     if measured is None:
         return Finding(what, Verdict.FAIL, expected, None, unit, tolerance=tolerance, source=source)
     error = measured - expected
-    verdict = _verdict(abs(error) <= tolerance)
+    verdict = judged(abs(error) <= tolerance)
     return Finding(what, verdict, expected, measured, unit, "=", error, error / expected, tolerance, source)
 
 
 def at_least(what: str, unit: str | None, least: float, measured: float | None, source: str | None) -> Finding:
-    verdict = _verdict(measured is not None and measured >= least)
+    verdict = judged(measured is not None and measured >= least)
     return Finding(what, verdict, least, measured, unit, "≥", source=source)
 
 
 def _storage(what: str, built_bytes: int, expected: int | None, measured: int | None, job: Job) -> Finding:
     if expected is None or expected < built_bytes:
-        return _not_built(what, f"it moved {expected} of {built_bytes} bytes")
+        return not_built(what, f"it moved {expected} of {built_bytes} bytes")
     return compare(what, "bytes", expected, measured, STORAGE_RATIO * expected, job.sources.get("io"))
 
 
-def _not_built(what: str, why: str) -> Finding:
+def not_built(what: str, why: str) -> Finding:
     return Finding(
         what, Verdict.FAIL, "a load as built", None, reason=f"the load is not what it was built to be: {why}"
     )
 
 
-def _verdict(good: bool) -> Verdict:
+def judged(good: bool) -> Verdict:
     return Verdict.PASS if good else Verdict.FAIL
 
 

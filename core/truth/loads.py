@@ -10,12 +10,15 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 CHUNK_BYTES = 1024 * 1024
 SHELL_LOOP = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"
 CROWD_CHILD_SECONDS = 0.005
+POINT_SECONDS = 0.001
+NO_SHARES = "this system does not tell what processes share (/proc/PID/smaps_rollup)"
+BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def read_values(path: str) -> dict[str, int]:
@@ -36,25 +39,57 @@ def memory_high_water() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
 
 
-def say(report: str, skip: str | None = None) -> None:
+def held_together(pids: Sequence[int]) -> int | None:
+    """What these processes hold at this moment, shared pages counted once; None where the kernel does not tell."""
+    shares = [read_values(f"/proc/{pid}/smaps_rollup").get("Pss") for pid in pids]
+    return None if None in shares else sum(filter(None, shares)) * 1024
+
+
+def cpu_used() -> float:
+    """CPU seconds of this process and the children it waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def say(report: str, skip: str | None = None, **more: object) -> None:
     """Append what this process and the children it waited for have used; the CPU time is read last."""
     storage = read_values("/proc/self/io")
-    line: dict[str, object] = {
+    line: dict[str, object] = more | {
         "skip": skip,
         "memory_bytes": memory_high_water(),
         "read_bytes": storage.get("read_bytes"),
         "written_bytes": storage.get("write_bytes"),
     }
     fd = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    line["cpu_seconds"] = time.process_time() + children.ru_utime + children.ru_stime
+    line["cpu_seconds"] = cpu_used()
     os.write(fd, f"{json.dumps(line)}\n".encode())
 
 
-def finish(report: str, skip: str | None = None) -> NoReturn:
+def finish(report: str, skip: str | None = None, **more: object) -> NoReturn:
     """Say what was used and end without the clean-up of Python, which nobody could account for."""
-    say(report, skip)
+    say(report, skip, **more)
     os._exit(0)
+
+
+class Curve:
+    """The CPU time of this process over time, as it reads it itself: moments since the epoch, and seconds used."""
+
+    def __init__(self) -> None:
+        self._epoch = time.time() - time.clock_gettime(BOOTTIME)  # once: the wall clock may be set while we run
+        self.points: list[tuple[float, float]] = []
+        self.note()
+
+    def note(self) -> None:
+        self.points.append((round(self._epoch + time.clock_gettime(BOOTTIME), 6), round(cpu_used(), 6)))
+
+    def spin(self, seconds: float) -> None:
+        """Compute for that much CPU time, so noted that a time of standing still shows."""
+        end = time.process_time() + seconds
+        while (now := time.process_time()) < end:
+            while time.process_time() < now + POINT_SECONDS:
+                for _ in range(1000):
+                    pass
+            self.note()
 
 
 def spin(seconds: float) -> None:
@@ -232,6 +267,70 @@ def crowd(report: str, count: int, seconds: float) -> None:
     finish(report, skip)
 
 
+def shared(report: str, size: int, count: int, seconds: float) -> None:
+    """Much memory in one process, and forks of it that only read what is theirs as well."""
+    memory = touched(size)
+    reader, writer = os.pipe()
+
+    def stay() -> None:
+        os.close(writer)
+        os.read(reader, 1)
+
+    pids = [spawn(stay) for _ in range(count)]
+    time.sleep(seconds)
+    together = held_together([os.getpid(), *pids])
+    os.close(writer)
+    wait_for_children()
+    del memory
+    finish(report, NO_SHARES if together is None else None, together_bytes=together)
+
+
+def beside_daemon(report: str, own_size: int, size: int, seconds: float) -> None:
+    """Memory of a process and of a daemon it left behind, both at the same time."""
+    reader, writer = os.pipe()
+    told, tell = os.pipe()
+
+    def stay() -> None:
+        os.close(tell)
+        memory = touched(size)
+        os.write(writer, f"{os.getpid()}\n".encode())
+        os.read(told, 1)
+        del memory
+
+    def detach() -> None:
+        os.setsid()
+        spawn(stay)
+
+    os.waitpid(spawn(detach), 0)
+    memory = touched(own_size)
+    daemon = int(os.read(reader, 64))
+    time.sleep(seconds)
+    together = held_together([os.getpid(), daemon])
+    del memory
+    finish(report, NO_SHARES if together is None else None, together_bytes=together)
+
+
+def wave(report: str, seconds: float, times: int) -> None:
+    """One core for a while, nothing for as long, again and again."""
+    curve = Curve()
+    for _ in range(times):
+        curve.spin(seconds)
+        time.sleep(seconds)
+        curve.note()
+    finish(report, curve=curve.points)
+
+
+def storm(report: str, rate: int, seconds: float) -> None:
+    """Processes that come and go, each for about a millisecond, so many a second."""
+    curve, begin = Curve(), time.monotonic()
+    for number in range(1, round(rate * seconds) + 1):
+        os.waitpid(os.posix_spawnp("true", ["true"], os.environ), 0)
+        curve.note()
+        time.sleep(max(0.0, begin + number / rate - time.monotonic()))
+    curve.note()
+    finish(report, curve=curve.points)
+
+
 LOADS: dict[str, Callable[..., None]] = {
     "one-process": one_process,
     "many-children": many_children,
@@ -243,6 +342,10 @@ LOADS: dict[str, Callable[..., None]] = {
     "spike": spike,
     "storage": storage,
     "crowd": crowd,
+    "shared": shared,
+    "beside-daemon": beside_daemon,
+    "wave": wave,
+    "storm": storm,
 }
 
 

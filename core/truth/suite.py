@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobtop.core.model import Job
+from jobtop.core.model import Job, Sample
 from jobtop.core.procfs import read_text
-from jobtop.core.truth.cases import LOADS, Case
+from jobtop.core.truth.cases import LOADS, Case, Place
+from jobtop.core.truth.curves import judge_curve
 from jobtop.core.truth.judge import Finding, Reference, Verdict, judge_outcome, read_reference
 
 DEADLINE_SECONDS = 120.0
+WORKERS = 2
 WITHOUT_CGROUP = "monitor.without=cgroup"
+SAMPLED = ("monitor.enabled=true", "monitor.granularity=time_series")
 IN_MEMORY = ("tmpfs", "ramfs")
 # An engine that is large itself: it says so as a load does, and goes on as jobtop.
 LARGE_ENGINE = """\
@@ -54,24 +57,46 @@ class Measurement:
     returned: int | None
     reference: Reference
     words: str
+    samples: Sequence[Sample] = ()
 
 
 class Suite:
-    """The cases, run two at a time where they do not disturb each other. `stop` ends what is running."""
+    """The cases, run at the same time where they do not disturb each other. `stop` ends what is running.
 
-    def __init__(self, home: Path, sets: Sequence[str], announce: Callable[[int, int, str], None]) -> None:
-        self.home, self.sets, self.announce = home, tuple(sets), announce
+    `samples_of` reads what was sampled of a job from the store of a state directory.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        sets: Sequence[str],
+        announce: Callable[[int, int, str], None],
+        samples_of: Callable[[Path, Job], Sequence[Sample]],
+    ) -> None:
+        self.home, self.sets, self.announce, self.samples_of = home, tuple(sets), announce, samples_of
+        self.state = home / "state"
         self.total = self.done = 0
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
         self._lock = threading.Lock()
 
     def run(self, cases: Sequence[Case]) -> list[Result]:
-        """All findings, in the order of the cases; cases of CPU time once more where a cgroup had counted it."""
-        results = self._run_all(cases, without_cgroup=False)
-        counted = {result.case.name for result in results if result.finding.source == "cgroup"}
-        again = [case for case in cases if case.again_without_cgroup and case.name in counted]
-        return results + self._run_all(again, without_cgroup=True)
+        """All findings, in the order of the cases; behind them those of cases that ran again without a cgroup."""
+        self.total = len(cases)
+        by_place = {place: [case for case in cases if case.place is place] for place in Place}
+        with ThreadPoolExecutor(len(cases) or 1) as beside, ThreadPoolExecutor(WORKERS) as pool:
+            try:
+                found = {case.name: pool.submit(self._examine, case).result() for case in by_place[Place.ALONE]}
+                futures = {beside.submit(self._examine, case): case.name for case in by_place[Place.BESIDE]}
+                futures |= {pool.submit(self._examine, case): case.name for case in by_place[Place.USUAL]}
+                found |= {futures[future]: future.result() for future in as_completed(futures)}
+            except BaseException:
+                for executor in (beside, pool):
+                    executor.shutdown(wait=False, cancel_futures=True)
+                self.stop()
+                raise
+        results = [result for case in cases for result in found[case.name]]
+        return sorted(results, key=lambda result: result.without_cgroup)
 
     def stop(self) -> None:
         """End the jobs that run now, and start no more."""
@@ -80,27 +105,20 @@ class Suite:
             for process in self._running:
                 process.terminate()
 
-    def _run_all(self, cases: Sequence[Case], without_cgroup: bool) -> list[Result]:
-        self.total += len(cases)
-        found: dict[str, list[Finding]] = {}
-        for alone, workers in ((True, 1), (False, 2)):
-            batch = [case for case in cases if case.alone is alone]
-            with ThreadPoolExecutor(workers) as pool:
-                futures = {pool.submit(self._examine, case, without_cgroup): case.name for case in batch}
-                try:
-                    found |= {futures[future]: future.result() for future in as_completed(futures)}
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    self.stop()
-                    raise
-        return [Result(case, without_cgroup, finding) for case in cases for finding in found[case.name]]
+    def _examine(self, case: Case) -> list[Result]:
+        """What is found of a case, and where a cgroup had counted, what is found without one."""
+        self._announce(case)
+        first = self._measure(case, without_cgroup=False)
+        results = [Result(case, False, finding) for finding in judge(case, first)]
+        if case.again_without_cgroup and first.job is not None and "cgroup" in first.job.sources.values():
+            self.total += 1
+            self._announce(case)
+            again = self._measure(case, without_cgroup=True)
+            results += [Result(case, True, finding) for finding in judge(case, again)]
+        return results
 
-    def _examine(self, case: Case, without_cgroup: bool) -> list[Finding]:
+    def _announce(self, case: Case) -> None:
         self.announce(self.done, self.total, case.title)
-        findings = judge(case, self._measure(case, without_cgroup))
-        with self._lock:
-            self.done += 1
-        return findings
 
     def _measure(self, case: Case, without_cgroup: bool) -> Measurement:
         place = Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=self.home))
@@ -108,13 +126,16 @@ class Suite:
         returned, words = self._call(self._command_line(case, without_cgroup, place, report, record), place)
         job = Job.from_json(json.loads(record.read_text())) if record.exists() else None
         reference = read_reference(report.read_text()) if report.exists() else Reference()
-        return Measurement(job, returned, reference, words)
+        samples = self.samples_of(self.state, job) if job is not None and case.curves else ()
+        with self._lock:
+            self.done += 1
+        return Measurement(job, returned, reference, words, samples)
 
     def _command_line(self, case: Case, without_cgroup: bool, place: Path, report: Path, record: Path) -> list[str]:
         engine = ["-m", "jobtop"]
         if case.engine_bytes:
             engine = ["-c", LARGE_ENGINE, str(case.engine_bytes), LOADS, str(report)]
-        sets = [*self.sets, f"store.dir={self.home / 'state'}", *((WITHOUT_CGROUP,) if without_cgroup else ())]
+        sets = [*self.sets, f"store.dir={self.state}", *SAMPLED, *((WITHOUT_CGROUP,) if without_cgroup else ())]
         options = ["--quiet", "--grace", "1s", "--cwd", str(place), "--record", str(record), *case.options]
         settings = [word for value in sets for word in ("--set", value)]
         return [sys.executable, *engine, *settings, "run", *options, "--", *case.command_line(str(report))]
@@ -127,7 +148,7 @@ class Suite:
             process = subprocess.Popen(
                 command,
                 cwd=place,
-                env=os.environ | {"JOBTOP_HOME": str(self.home / "state")},
+                env=os.environ | {"JOBTOP_HOME": str(self.state)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -154,7 +175,11 @@ def judge(case: Case, measurement: Measurement) -> list[Finding]:
         return [Finding("outcome", Verdict.FAIL, str(case.outcome), None, reason=why)]
     if reference.skip is not None:
         return [Finding("load", Verdict.SKIPPED, "as built", None, reason=reference.skip)]
-    return [*(check(job, reference) for check in case.checks), judge_outcome(case.outcome, job, returned)]
+    return [
+        *(check(job, reference) for check in case.checks),
+        *judge_curve(case.curves, job, reference, measurement.samples),
+        judge_outcome(case.outcome, job, returned),
+    ]
 
 
 @contextmanager

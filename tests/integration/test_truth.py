@@ -82,11 +82,14 @@ def test_what_is_measured_is_true(suite: Run, case: str) -> None:
 
 @pytest.mark.parametrize("case", AGAIN)
 def test_what_is_measured_is_true_without_a_cgroup(suite: Run, case: str) -> None:
-    first = suite.results(case)
-    if any(result["source"] == "cgroup" for result in first):
-        first = suite.results(case, without_cgroup=True)
-    check_all_right(first)
-    assert {result["source"] for result in first if result["what"] == "cpu"} == {"rusage"}
+    results = suite.results(case, without_cgroup=True) or suite.results(case)
+    check_all_right(results)
+    assert {result["source"] for result in results if result["what"] != "outcome"} <= {"rusage", "pss", "rss"}
+
+
+def test_the_curve_of_a_load_is_compared_at_every_sample(suite: Run) -> None:
+    found = {result["what"] for case in ("wave", "storm") for result in suite.results(case)}
+    assert found == {"cpu", "curve", "mean", "peak", "sum", "any sample", "outcome"}
 
 
 def test_the_answer_counts_its_verdicts(suite: Run) -> None:
@@ -131,8 +134,15 @@ JOB = Job(
     ),
     sources={"cpu": "rusage", "memory_peak": "rusage", "io": "rusage"},
 )
-REFERENCE = Reference(processes=1, cpu_seconds=2.0, memory_bytes=400 * MIB, read_bytes=64 * MIB, written_bytes=64 * MIB)
-CPU, MEMORY = judge.cpu(2.0), judge.memory(400 * MIB)
+REFERENCE = Reference(
+    processes=1,
+    cpu_seconds=2.0,
+    memory_bytes=400 * MIB,
+    read_bytes=64 * MIB,
+    written_bytes=64 * MIB,
+    together_bytes=500 * MIB,
+)
+CPU, MEMORY, TOGETHER = judge.cpu(2.0), judge.memory(400 * MIB), judge.memory_together(500 * MIB)
 READ, WRITTEN = judge.storage_read(64 * MIB), judge.storage_written(64 * MIB)
 ENGINE = judge.memory_below(12 * MIB, 300 * MIB)
 CROWD, LASTED = judge.processes_at_once(300), judge.lasted(0.05)
@@ -151,6 +161,11 @@ CROWD, LASTED = judge.processes_at_once(300), judge.lasted(0.05)
         (MEMORY, {"memory_peak_bytes": 413 * MIB}, Verdict.FAIL),
         (MEMORY, {"memory_peak_bytes": 387 * MIB}, Verdict.FAIL),
         (MEMORY, {"memory_peak_bytes": None}, Verdict.FAIL),
+        (TOGETHER, {"memory_peak_bytes": 525 * MIB}, Verdict.PASS),
+        (TOGETHER, {"memory_peak_bytes": 475 * MIB}, Verdict.PASS),
+        (TOGETHER, {"memory_peak_bytes": 526 * MIB}, Verdict.FAIL),
+        (TOGETHER, {"memory_peak_bytes": 474 * MIB}, Verdict.FAIL),
+        (TOGETHER, {"memory_peak_bytes": None}, Verdict.FAIL),
         (ENGINE, {"memory_peak_bytes": 12 * MIB - 1}, Verdict.PASS),
         (ENGINE, {"memory_peak_bytes": 12 * MIB}, Verdict.FAIL),
         (ENGINE, {"memory_peak_bytes": 0}, Verdict.FAIL),
@@ -185,6 +200,7 @@ def test_one_percent_of_much_cpu_time_is_more_than_20_ms() -> None:
         (CPU, replace(REFERENCE, processes=0)),
         (CPU, replace(REFERENCE, cpu_seconds=1.9)),
         (MEMORY, replace(REFERENCE, memory_bytes=399 * MIB)),
+        (TOGETHER, replace(REFERENCE, together_bytes=499 * MIB)),
         (ENGINE, replace(REFERENCE, memory_bytes=299 * MIB)),
         (READ, replace(REFERENCE, read_bytes=None)),
         (WRITTEN, replace(REFERENCE, written_bytes=63 * MIB)),
@@ -358,6 +374,10 @@ def test_an_interrupted_selftest_ends_its_jobs_and_leaves_nothing(jobtop: Jobtop
         ("spike", (str(32 * MIB), "0.01"), Reference(1, 0.0, 32 * MIB)),
         ("storage", (str(4 * MIB),), Reference(1, read_bytes=4 * MIB, written_bytes=4 * MIB)),
         ("crowd", ("20", "0.01"), Reference(1, 0.1)),
+        ("shared", (str(32 * MIB), "3", "0.01"), Reference(1, memory_bytes=32 * MIB, together_bytes=32 * MIB)),
+        ("beside-daemon", (str(16 * MIB), str(32 * MIB), "0.01"), Reference(1, together_bytes=48 * MIB)),
+        ("wave", ("0.05", "2"), Reference(1, 0.1, curve=((0.2, 0.1),))),
+        ("storm", ("100", "0.1"), Reference(1, curve=((0.1, 0.0),))),
     ],
 )
 def test_a_load_by_itself_says_that_it_cost_what_it_was_built_to_cost(
@@ -371,6 +391,11 @@ def test_a_load_by_itself_says_that_it_cost_what_it_was_built_to_cost(
     assert finished.returncode == (-signal.SIGKILL if name == "orphans" else 0)
     assert said.cpu_seconds >= built.cpu_seconds
     assert said.memory_bytes >= built.memory_bytes
+    assert built.together_bytes <= said.together_bytes < built.together_bytes + 32 * MIB
+    for seconds, used in built.curve:
+        assert said.curve[-1][0] - said.curve[0][0] >= seconds * 0.99
+        assert said.curve[-1][1] - said.curve[0][1] >= used
+        assert list(said.curve) == sorted(said.curve)
     assert (said.read_bytes or 0) >= (built.read_bytes or 0)
     assert (said.written_bytes or 0) >= (built.written_bytes or 0)
     assert list(tmp_path.iterdir()) == [report]
