@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import ceil
+from math import ceil, prod
 
 from jobtop.core.derive import is_too_short, rate
 from jobtop.core.metrics import DERIVED, Kind, Metric, Scope, Unit
@@ -92,11 +92,10 @@ def value_marks(metric: Metric, top: float, count: int = 5) -> list[float]:
     if metric.unit is Unit.BYTES:
         while top / size >= 1024:
             size *= 1024
-    step = max(round_step(top / size / max(1, count - 1)), LEAST_STEPS.get((metric.unit, metric.kind), 0.0))
-    marks = [0.0]
-    while marks[-1] < top / size - step * 1e-9:
-        marks.append(marks[-1] + step)
-    return [mark * size for mark in marks]
+    least = LEAST_STEPS.get((metric.unit, metric.kind), 0.0)
+    steps = (max(round_step(top / size / parts), least) * size for parts in (count - 1, count))
+    step, number = min(((step, ceil(top / step * (1 - 1e-9))) for step in steps), key=prod)
+    return [mark * step for mark in range(number + 1)]
 
 
 def round_step(least: float) -> float:
