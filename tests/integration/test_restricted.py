@@ -64,8 +64,9 @@ def test_a_job_is_recorded_and_sampled_with_what_there_is(restricted: Jobtop) ->
     assert usage["cpu_total_seconds"] == pytest.approx(BURNT_SECONDS, rel=0.25)
     assert usage["processes_seen"] == 3
     assert usage["samples"] >= 3
-    lines = restricted("metrics", "it", "--format", "jsonl").stdout.splitlines()
-    samples = [json.loads(line) for line in lines]
+    printed = restricted("metrics", "it", "--format", "jsonl")
+    assert (printed.returncode, printed.stderr) == (0, "")
+    samples = [json.loads(line) for line in printed.stdout.splitlines()]
     middle = samples[len(samples) // 2]
     assert len(samples) == usage["samples"]
     assert middle["proc"]["count"] >= 2
