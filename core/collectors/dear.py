@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from jobtop.core.collectors.members import RSS
 from jobtop.core.procfs import read_text, word_in
 
 TYPE_CHECKING = False
@@ -55,16 +56,27 @@ class DearFiles:
         if not tree.unlooked:
             tree.unlooked, tree.changed = list(tree.members.values()), False
         shares = len(tree.members) > 1 and "pss" not in without
-        cost = 0.0
+        cost, looked_at = 0.0, []
         while tree.unlooked and cost < purse_seconds:
             member = tree.unlooked.pop()
             if tree.members.get(member.pid) is member:
                 self._read(member, shares, without)
+                looked_at.append(member)
             cost = time.thread_time() - began
+        if shares:
+            self._drop_the_dead(looked_at)
         tree.version += 1
         if not tree.unlooked:
             tree.sweeps_since_look, tree.was_looked_at = 0, True
         return cost
+
+    def _drop_the_dead(self, looked_at: list[Member]) -> None:
+        """Who ended meanwhile holds nothing: what it shared is in the shares of those who were read later."""
+        for member in looked_at:
+            fields = read_text(f"{self.proc}/{member.pid}/stat").rpartition(")")[2].split()
+            if len(fields) <= RSS or fields[RSS] == "0":
+                member.rss = member.pss_rss = member.pss = 0
+                member.row = None
 
     def _read(self, member: Member, shares: bool, without: frozenset[str]) -> None:
         if member.moved:

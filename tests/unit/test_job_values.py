@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.collectors.dear import DearFiles
 from jobtop.core.collectors.job_cgroup import JobCgroup
 from jobtop.core.collectors.jobs import fold, never_falling
 from jobtop.core.collectors.members import Member, Tree
@@ -181,3 +182,32 @@ def test_cgroups_of_version_1(tmp_path: Path) -> None:
 
 def test_a_cgroup_that_is_gone_says_nothing(tmp_path: Path) -> None:
     assert JobCgroup([str(tmp_path / "gone")]).read() == ({}, None)
+
+
+def test_who_ends_during_a_close_look_is_not_counted_beside_those_it_shared_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    for pid in (51, 52, 53):
+        fake.put(pid, SHIM if pid == 51 else 51, rss=300 * MIB, pss=100 * MIB)
+    table = fake.table()
+    tree = table.add(SHIM)
+    table.sweep()
+    read_pss, read = DearFiles._read_pss, []
+
+    def one_ends_after_it_was_read(files: DearFiles, member: Member) -> int | None:
+        pss = read_pss(files, member)
+        read.append(member.pid)
+        if len(read) == 1:
+            fake.end(member.pid)
+            for pid in {51, 52, 53} - set(read):
+                fake.put(pid, SHIM, rss=300 * MIB, pss=150 * MIB)
+        return pss
+
+    monkeypatch.setattr(DearFiles, "_read_pss", one_ends_after_it_was_read)
+    table.look_closer(1.0)
+    assert len(read) == 3
+    assert fold(tree)["mem.used"] == 300 * MIB
+    table.close()
