@@ -1,4 +1,4 @@
-"""What the samples of a job add to `jobtop show`: curves, and while it runs what it uses and has used."""
+"""The samples of a job in words: what they add to `jobtop show`, and what there is to say where some are missing."""
 
 import time
 
@@ -28,8 +28,7 @@ class Seen:
 
     def __init__(self, app: App, curves: Curves, job: Job) -> None:
         series = curves.series(job, (*NOW, *CPU_TIMES))
-        if series.damaged:
-            app.warn(f"{series.damaged} samples of job {job.id[:8]} are damaged and left out")
+        warn_of_damage(app, job, series.damaged)
         self.job, self.times, self.values = job, series.times, series.values
         self.draws = app.environ.get("TERM") != "dumb"
         self.newest: dict[str, Number] = {}
@@ -67,3 +66,21 @@ class Seen:
             return words
         least, peak = (format_value(curve.metric, value) for value in (min(known), max(known)))
         return f"{words}\n{sparkline(curve, CURVE_WIDTH)}  {least} to {peak}"
+
+
+def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:
+    """Say why there is no curve, and how to have one."""
+    if job.seq is not None and curves.store.count(job.seq):
+        return
+    if job.status.ended:
+        app.warn(
+            f"job {job.id[:8]} was never sampled, so only its totals are known"
+            " (jobtop run samples unless --no-monitor or --detach is given)"
+        )
+    else:
+        app.warn(f"no samples of job {job.id[:8]} yet (one run with --no-monitor or --detach gets none)")
+
+
+def warn_of_damage(app: App, job: Job, damaged: int) -> None:
+    if damaged:
+        app.warn(f"{damaged} samples of job {job.id[:8]} are damaged and left out")
