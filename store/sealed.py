@@ -1,4 +1,4 @@
-"""Samples that were sealed: blocks of one owner each, of which several small ones become a large one later.
+"""Samples that were sealed: blocks of one owner each; of one that has many, several small ones become a large one.
 
 `Unsealed` is what a writer remembers of those that are not.
 """
@@ -20,6 +20,7 @@ from jobtop.store.schema import has_tables_of
 
 BLOCK_SAMPLES = 120
 MERGED_BLOCKS = 5
+SMALL_BLOCKS = 30  # fewer are read fast enough
 MARSHALLED = 2  # floats in binary, and no search for what is there twice
 
 
@@ -104,18 +105,26 @@ def keep(connection: sqlite3.Connection, layout: Layout, owner: int, sealed: Sea
     return True
 
 
-def has_small_blocks(connection: sqlite3.Connection, layout: Layout, owner: int) -> bool:
-    """Whether the newest blocks of an owner are small, and enough to make a large one of them."""
-    newest = _newest_blocks(connection, layout, owner, "samples")
-    return len(newest) == MERGED_BLOCKS and all(samples <= BLOCK_SAMPLES for (samples,) in newest)
+def has_many_small(connection: sqlite3.Connection, layout: Layout, owner: int) -> bool:
+    """Whether the newest blocks of an owner are so many small ones that it is time to merge some."""
+    count, largest = connection.execute(
+        "SELECT count(*), max(samples) FROM"
+        f" (SELECT samples FROM {layout.blocks} WHERE {layout.owner} = ? ORDER BY last_id DESC LIMIT {SMALL_BLOCKS})",
+        (owner,),
+    ).fetchone()
+    return bool(count == SMALL_BLOCKS and largest <= BLOCK_SAMPLES)
 
 
 def merged(connection: sqlite3.Connection, layout: Layout, owner: int) -> Merged | None:
-    """The newest blocks of an owner as one; None if they are not small, or if one of them is damaged."""
-    if not has_small_blocks(connection, layout, owner):
+    """The oldest of an owner's many small blocks as one; None if they are not many, or if one of those is damaged."""
+    if not has_many_small(connection, layout, owner):
         return None
-    rows = _newest_blocks(connection, layout, owner, "id, first_elapsed, samples, data")[::-1]
-    places, moments, counts, datas = zip(*rows, strict=True)
+    rows = connection.execute(
+        f"SELECT id, first_elapsed, samples, data FROM {layout.blocks} WHERE {layout.owner} = ? ORDER BY last_id DESC"
+        f" LIMIT {MERGED_BLOCKS} OFFSET {SMALL_BLOCKS - MERGED_BLOCKS}",
+        (owner,),
+    ).fetchall()
+    places, moments, counts, datas = zip(*rows[::-1], strict=True)
     with suppress(BlockDamaged):
         return Merged(places, moments[0], sum(counts), blocks.merge(datas))
     return None
@@ -132,13 +141,6 @@ def put_in_place(connection: sqlite3.Connection, layout: Layout, large: Merged) 
         (large.first_elapsed, large.samples, large.data, large.places[-1]),
     )
     connection.execute(f"DELETE FROM {layout.blocks} WHERE id IN ({marks[3:]})", large.places[:-1])
-
-
-def _newest_blocks(connection: sqlite3.Connection, layout: Layout, owner: int, columns: str) -> list[sqlite3.Row]:
-    return connection.execute(
-        f"SELECT {columns} FROM {layout.blocks} WHERE {layout.owner} = ? ORDER BY last_id DESC LIMIT {MERGED_BLOCKS}",
-        (owner,),
-    ).fetchall()
 
 
 def between(

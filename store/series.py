@@ -25,7 +25,8 @@ Number = float | int
 Columns = dict[str, list[Number | None]]
 TRIMMED_ROWS = 2000
 LOOKED_AT_PER_SEALED = 3  # rows of the head: those of a sealed block lie between those of all others
-OWNERS_PER_STEP = 250
+OWNERS_PER_STEP = 4
+ROWS_PER_SEAL = 90  # somewhat fewer than a block has: what has piled up is worked off
 
 
 @record
@@ -57,6 +58,7 @@ class SeriesStore:
         self.database, self.layout = database, layout
         self._unsealed: dict[int, Unsealed] = {}
         self._due: dict[int, None] = {}
+        self._seals_left = 1
         self._mergeable: dict[int, None] = {}
         self._trim_from = 0
         self._rows_to_trim = TRIMMED_ROWS  # whoever wrote before may have been killed
@@ -76,6 +78,7 @@ class SeriesStore:
             kept = [row for row in rows if row[0] not in gone] if gone else rows
             inserted = head.insert(connection, self.layout, kept)
         self._has_columns = True
+        self._seals_left = 1 + len(rows) // ROWS_PER_SEAL
         self._unsealed |= {owner: unsealed for owner, unsealed in begun.items() if unsealed is not None}
         for identifier, owner, sample in inserted:
             unsealed = self._unsealed[owner]
@@ -84,14 +87,19 @@ class SeriesStore:
                 self._due[owner] = None
 
     def step(self) -> bool:
-        """One small unit of housekeeping, some milliseconds at most; whether there is more that is due."""
-        if self._due:
-            self.seal_due(1 + len(self._unsealed) // OWNERS_PER_STEP)
+        """One small unit of housekeeping, some milliseconds at most; whether there is more before the next samples.
+
+        1,000 jobs that began together are not sealed together.
+        """
+        if self._due and self._seals_left:
+            owners = min(self._seals_left, OWNERS_PER_STEP)
+            self._seals_left -= owners
+            self.seal_due(owners)
         elif self._mergeable:
             self.merge()
         elif self._rows_to_trim:
             self.trim(min(self._rows_to_trim, TRIMMED_ROWS))
-        return bool(self._due or self._mergeable or self._rows_to_trim)
+        return bool((self._due and self._seals_left) or self._mergeable or self._rows_to_trim)
 
     def seal(self, owner: int) -> int:
         """Seal all that an owner has, as at its end, and forget it; how many samples that were."""
@@ -126,7 +134,7 @@ class SeriesStore:
         return sum(self.seal(owner) for (owner,) in ended)
 
     def merge(self) -> bool:
-        """Make a large block of the newest small ones of one owner that has enough; whether that was done."""
+        """Make a large block of some small ones of one owner that has many; whether that was done."""
         if not self._mergeable:
             return False
         owner = next(iter(self._mergeable))
@@ -238,7 +246,7 @@ class SeriesStore:
         ]
         with self.database.writing() as connection:
             kept = {owner for owner, block in packed if sealed.keep(connection, layout, owner, block)}
-            mergeable = [owner for owner in kept if sealed.has_small_blocks(connection, layout, owner)]
+            mergeable = [owner for owner in kept if sealed.has_many_small(connection, layout, owner)]
         self._mergeable |= dict.fromkeys(mergeable)
         total = 0
         for owner, block in packed:

@@ -148,11 +148,14 @@ def test_what_was_sealed_reads_the_same(host: HostRecord) -> None:
     fill(host, 0, 250)
     job = job_begun(10.0, duration_seconds=200.0)
     before = host.around(job, [metric.key for metric in metrics_of(Scope.HOST)])
+    fill(host, 250, 1)
+    host.step()
+    fill(host, 251, 1)
     while host.step():
         pass
     assert host.around(job, list(before.values)) == before
     with host.database.reading() as connection:
-        assert connection.execute("SELECT count(*) FROM host_head").fetchone()[0] == 10
+        assert connection.execute("SELECT count(*) FROM host_head").fetchone()[0] == 12
     assert host.around(job, ["cpu.user"]).values["cpu.user"] == [None] * 201
 
 

@@ -18,7 +18,7 @@ from jobtop.store import head, sealed
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.jobs import Jobs
-from jobtop.store.sealed import BLOCK_SAMPLES, MERGED_BLOCKS
+from jobtop.store.sealed import BLOCK_SAMPLES, MERGED_BLOCKS, SMALL_BLOCKS
 from jobtop.store.series import SeriesStore
 from records import running_job
 from support import ROOT
@@ -83,7 +83,7 @@ def damage_block(database: Database, number: int) -> None:
 
 def test_what_is_read_is_the_same_before_and_after_sealing_and_trimming(database: Database, store: SeriesStore) -> None:
     job, other = new_job(database), new_job(database)
-    kept = [resolved(sample) for sample in samples(500)]
+    kept = [resolved(sample) for sample in samples(300)]
     for sample in kept:
         store.append([(job, sample), (other, sample)])
     views = []
@@ -93,11 +93,10 @@ def test_what_is_read_is_the_same_before_and_after_sealing_and_trimming(database
         store.trim,
         lambda: store.seal(job),
     ]
-    for step in (*steps_taken, store.trim, store.merge):
+    for step in (*steps_taken, store.trim):
         step()
         views.append((store.series(job, JOB_COLUMNS), store.follow(job).samples, store.frame_at(job, 150.5)))
     assert all(view == views[0] for view in views)
-    assert count(database, "blocks") == 1
     assert views[0][1] == kept
     assert views[0][0].times == [sample.elapsed for sample in kept]
     assert [*zip(*views[0][0].values.values(), strict=True)] == [sample.values for sample in kept]
@@ -117,20 +116,22 @@ def test_a_job_is_due_at_120_samples_and_one_block_is_sealed_of_it_at_a_time(
 
 
 def test_jobs_that_began_together_are_not_sealed_together(database: Database, store: SeriesStore) -> None:
-    jobs = [new_job(database) for _ in range(240)]
+    jobs = [new_job(database) for _ in range(100)]
     for sample in numbered(0, BLOCK_SAMPLES):
         store.append([(job, sample) for job in jobs])
-    assert store.step()
-    assert count(database, "blocks") == 1
-    assert store.seal_due(7) == 7 * BLOCK_SAMPLES
-    while store.step():
-        pass
-    assert (count(database, "blocks"), count(database, "head")) == (len(jobs), 0)
+    for tick in range(BLOCK_SAMPLES):
+        before = count(database, "blocks")
+        while store.step():
+            pass
+        assert count(database, "blocks") - before <= 2
+        store.append([(job, numbered(BLOCK_SAMPLES + tick, 1)[0]) for job in jobs])
+    assert count(database, "blocks") == len(jobs)
+    assert count(database, "head") < 2.5 * BLOCK_SAMPLES * len(jobs)
 
 
-def test_housekeeping_ends_and_leaves_large_blocks_and_a_short_head(database: Database, store: SeriesStore) -> None:
-    jobs = [new_job(database) for _ in range(3)]
-    for sample in numbered(0, 1500):
+def test_housekeeping_ends_and_leaves_few_blocks_and_a_short_head(database: Database, store: SeriesStore) -> None:
+    jobs = [new_job(database) for _ in range(2)]
+    for sample in numbered(0, 41 * BLOCK_SAMPLES + 60):
         store.append([(job, sample) for job in jobs])
         for _ in range(3):
             store.step()
@@ -139,48 +140,61 @@ def test_housekeeping_ends_and_leaves_large_blocks_and_a_short_head(database: Da
     assert not store.step()
     with database.reading() as connection:
         sizes = [row[0] for row in connection.execute("SELECT samples FROM blocks WHERE job_seq = ?", (jobs[0],))]
-    assert sizes == [MERGED_BLOCKS * BLOCK_SAMPLES] * 2 + [BLOCK_SAMPLES] * 2
-    assert count(database, "head") == 3 * 60
-    assert all(read(store, job) == list(range(1500)) for job in jobs)
+    assert sizes == [MERGED_BLOCKS * BLOCK_SAMPLES] * 3 + [BLOCK_SAMPLES] * 26
+    assert count(database, "head") == 2 * 60
+    assert all(read(store, job) == list(range(41 * BLOCK_SAMPLES + 60)) for job in jobs)
 
 
-def test_a_successor_merges_what_others_have_sealed(database: Database) -> None:
-    job = new_job(database)
-    for number in range(7):
+def seal_small_blocks(database: Database, job: int, start: int, blocks: int) -> None:
+    """So many blocks of five samples, each by another writer."""
+    for number in range(blocks):
         writer = SeriesStore(database)
-        keep(writer, job, *numbered(30 * number, 30))
+        keep(writer, job, *numbered(start + 5 * number, 5))
         writer.seal(job)
-        writer.merge()
-    assert count(database, "blocks") == 3
-    assert read(SeriesStore(database), job) == list(range(210))
+
+
+def test_a_successor_merges_what_others_have_sealed(database: Database, store: SeriesStore) -> None:
+    job = new_job(database)
+    seal_small_blocks(database, job, 0, SMALL_BLOCKS - 1)
+    keep(store, job, *numbered(5 * (SMALL_BLOCKS - 1), 3))
+    store.seal(job)
+
+    def views() -> tuple[object, ...]:
+        cursors = [store.follow(job, cursor).samples for cursor in range(0, 160, 3)]
+        return store.series(job, JOB_COLUMNS), cursors, store.frame_at(job, 12.5), store.frame_at(job, 30.0)
+
+    before = views()
+    assert store.merge()
+    assert not store.merge()
+    assert count(database, "blocks") == SMALL_BLOCKS - MERGED_BLOCKS + 1
+    assert views() == before
+    assert read(store, job) == list(range(5 * (SMALL_BLOCKS - 1) + 3))
 
 
 def test_blocks_that_somebody_else_has_merged_are_not_merged_again(database: Database, store: SeriesStore) -> None:
     job = new_job(database)
-    keep(store, job, *numbered(0, 600))
-    store.seal(job)
+    seal_small_blocks(database, job, 0, SMALL_BLOCKS)
     with database.reading() as connection:
         large = sealed.merged(connection, JOBS, job)
     assert large is not None
-    assert store.merge()
-    assert not store.merge()
-    with database.writing() as connection:
-        sealed.put_in_place(connection, JOBS, large)
-    assert (count(database, "blocks"), read(store, job)) == (1, list(range(600)))
+    for _ in range(2):
+        with database.writing() as connection:
+            sealed.put_in_place(connection, JOBS, large)
+        assert count(database, "blocks") == SMALL_BLOCKS - MERGED_BLOCKS + 1
+        assert read(store, job) == list(range(5 * SMALL_BLOCKS))
 
 
 def test_a_damaged_block_is_not_merged_and_stops_nothing(database: Database, store: SeriesStore) -> None:
     job = new_job(database)
-    keep(store, job, *numbered(0, 600))
-    store.seal(job)
+    seal_small_blocks(database, job, 0, SMALL_BLOCKS)
     damage_block(database, 2)
-    while store.step():
-        pass
-    assert (count(database, "blocks"), len(read(store, job))) == (5, 480)
-    keep(store, job, *numbered(600, 360))
-    while store.step():
-        pass
-    assert (count(database, "blocks"), len(read(store, job))) == (4, 840)
+    for number in range(2 * MERGED_BLOCKS):
+        keep(store, job, *numbered(5 * (SMALL_BLOCKS + number), 5))
+        store.seal(job)
+        while store.step():
+            pass
+    assert len(read(store, job)) == 5 * (SMALL_BLOCKS + 2 * MERGED_BLOCKS - 1)
+    assert count(database, "blocks") < SMALL_BLOCKS + 2 * MERGED_BLOCKS
 
 
 def test_trimming_leaves_what_is_not_sealed(database: Database, store: SeriesStore) -> None:
