@@ -77,12 +77,12 @@ def test_a_stream_ends_with_the_job_and_says_how(jobtop: Jobtop) -> None:
 
 
 def restored(shell: Terminal, code: int) -> None:
-    """The shell's screen again, with its cursor, its echo and the command that was typed."""
+    """The shell's screen again, with its cursor, its line mode and echo, and the command that was typed."""
     screen = shell.shows(f"code {code}")
     assert "$J top" in screen
     assert shell.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag} #{wrap_flag}").strip() == "0 1 1"
-    shell.enter("echo al''ive")
-    shell.shows("alive")
+    shell.enter("clear; stty -a | grep -Eow -e '-?(icanon|echo)' | xargs echo modes:")
+    shell.shows("modes: icanon echo")
     shell.enter("clear")
 
 
