@@ -29,7 +29,7 @@ USAGE_KEYS = (
     " cpu_percent_peak memory_peak_bytes memory_mean_bytes memory_min_bytes memory_cgroup_peak_bytes io_read_bytes"
     " io_write_bytes io_read_chars io_write_chars processes_peak threads_peak samples"
 ).split()
-MONITOR_KEYS = "interval_seconds cpu_seconds rss_bytes".split()
+MONITOR_KEYS = "interval_seconds cpu_seconds rss_bytes longest_interval_seconds thinned".split()
 
 
 def listed(*args: str) -> list[Any]:
