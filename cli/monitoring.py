@@ -43,6 +43,7 @@ class Monitoring:
             config.number("monitor.budget"),
             frozenset(config.texts("monitor.without")),
             config.text("monitor.granularity") == "time_series",
+            config.texts("run.redact"),
         )
         self.engine = Engine(StoreSink(self.app.paths, config.switch("store.network")), settings)
         report = print_report if self.report_seconds else None
@@ -91,7 +92,8 @@ def print_report(frame: Frame) -> None:
         f"CPU {'–' if cpu is None else f'{cpu:.1f}%'}",
         f"memory {format_bytes(memory)}",
         f"read {format_bytes(values['io.read_bytes'])}/s, write {format_bytes(values['io.write_bytes'])}/s",
-        f"{counted(values['proc.count'], 'process', 'processes')}, {counted(values['proc.threads'], 'thread', 'threads')}",
+        counted(values["proc.count"], "process", "processes")
+        + f", {counted(values['proc.threads'], 'thread', 'threads')}",
     ]
     try:
         print(f"[Resources] {format_duration(frame.elapsed)}: {'; '.join(parts)}", file=sys.stderr, flush=True)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from jobtop.core.collectors.jobs import never_falling
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # What a job has counted from nothing, and where its record keeps the total.
 TOTALS = {
@@ -20,6 +25,22 @@ TOTALS = {
     "proc.switches_involuntary": "switches_involuntary",
 }
 FIRST = Sample(0.0, tuple(0 if key in TOTALS else None for key in JOB_COLUMNS))
+
+
+def held(newest: Mapping[str, float | int | None], last: Sample) -> dict[str, float | int]:
+    """The values of the last sample; what was seen higher stays there, what the record does not have is absent."""
+    before = {key: value for key, value in newest.items() if value is not None}
+    after = {key: value for key, value in zip(JOB_COLUMNS, last.values, strict=True) if value is not None}
+    return never_falling(before, after, TOTALS.keys() & after.keys())
+
+
+def last_after(newest: Sample | None, job: Job) -> Sample | None:
+    """The sample at the end of a job, not less and not before the newest that was taken; None if there is no end."""
+    last = last_sample(job)
+    if last is None or newest is None:
+        return last
+    values = held(dict(zip(JOB_COLUMNS, newest.values, strict=True)), last)
+    return Sample(max(last.elapsed, newest.elapsed), tuple(map(values.get, JOB_COLUMNS)))
 
 
 def last_sample(job: Job) -> Sample | None:

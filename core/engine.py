@@ -49,6 +49,7 @@ class Settings:
     budget: float = 0.01
     without: frozenset[str] = frozenset()
     keeps_series: bool = True
+    secret: tuple[str, ...] = ()
 
 
 class Watched:
@@ -70,7 +71,7 @@ class Engine:
 
     def __init__(self, sink: Sink, settings: Settings) -> None:
         self.sink, self.settings = sink, settings
-        self.sampler = Sampler(self._take, settings.budget, settings.without)
+        self.sampler = Sampler(self._take, settings.budget, settings.without, settings.secret)
         self.watched: dict[str, Watched] = {}
         self._batches: deque[Batch] = deque()
         self._news = threading.Event()
@@ -79,7 +80,7 @@ class Engine:
         self._closing = False
         self.problem: str | None = None  # the first there was in keeping what was sampled
         self._finished: deque[str] = deque()
-        self._host_checked = -float("inf")
+        self._host_checked = time.monotonic()  # a short job does not ask for it
         self._writer = threading.Thread(target=self._write, name="jobtop-writer", daemon=True)
 
     def start(self) -> None:

@@ -6,8 +6,9 @@ Part of every shim: standard library only, nothing imported late.
 import _signal  # type: ignore[import-not-found]
 import os
 import sys
+import time
 
-from jobtop.core.procfs import descendants, name_of, read_text, stat_fields, value_in, word_in
+from jobtop.core.procfs import children, descendants, name_of, read_text, stat_fields, value_in, word_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 RUSAGE_KEYS = ("utime", "stime", "minflt", "majflt", "inblock", "oublock", "nvcsw", "nivcsw")
 MAX_HELD = 128  # descriptors of io files
+HAS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 class Ledger:
@@ -29,6 +31,7 @@ class Ledger:
         self.peak = self.threads = 1
         self.alive: set[int] = set()
         self.kin: dict[int, tuple[int, int]] = {}
+        self.known: dict[int, tuple[int | None, list[int], tuple[int, int] | None, int]] = {}
         self.discarding: str | None = None
         self.io_fds: dict[int, int] = {}
         self.chars = [0, 0]
@@ -64,14 +67,13 @@ class Ledger:
 
     def census(self) -> bool:
         """Look at the living, for what the kernel does not carry into a parent's totals; True if there is news."""
-        members = descendants(self.root)
-        fresh, threads = set(members) - self.alive, 0
-        self.note_unwaited({pid: kin for pid in members if (kin := kinship(pid))})
-        for pid in members:
-            text = read_text(f"/proc/{pid}/status")
-            self.note_sigchld(pid, text)
-            self.hwm_kib = max(self.hwm_kib, value_in(text, "VmHWM:"))
-            threads += value_in(text, "Threads:")
+        members = self.members()
+        if self.alive.difference(members):  # orphans may have come to one who has not run since
+            self.known.clear()
+            members = self.members()
+        fresh, threads = set(members) - self.alive, sum(self.known[pid][3] for pid in members)
+        self.note_unwaited({pid: kin for pid in members if (kin := self.known[pid][2]) is not None})
+        self.known = {pid: self.known[pid] for pid in members}
         self.alive = set(members)
         for pid in [pid for pid in self.io_fds if pid not in self.alive and pid != self.main]:
             os.close(self.io_fds.pop(pid))
@@ -80,6 +82,27 @@ class Ledger:
         self.seen += len(fresh)
         self.peak, self.threads = max(self.peak, len(members)), max(self.threads, threads)
         return bool(fresh)
+
+    def members(self) -> "list[int]":
+        """Everything below the shim, parents before children, each looked at if it has run."""
+        order = children(self.root) if HAS_CHILDREN else descendants(self.root)
+        listed = set(order)
+        for pid in order:
+            fresh = [child for child in self.look(pid) if child not in listed]
+            listed.update(fresh)
+            order += fresh
+        return order
+
+    def look(self, pid: int) -> "list[int]":
+        """The children of a process; who has not run has no new ones, and no new mark, threads or habits either."""
+        moment = cpu_nanoseconds(pid)
+        if pid in self.known and moment is not None and self.known[pid][0] == moment:
+            return self.known[pid][1]
+        text, below = read_text(f"/proc/{pid}/status"), children(pid) if HAS_CHILDREN else []
+        self.note_sigchld(pid, text)
+        self.hwm_kib = max(self.hwm_kib, value_in(text, "VmHWM:"))
+        self.known[pid] = (moment, below, kinship(pid), value_in(text, "Threads:"))
+        return below
 
     def note_sigchld(self, pid: int, status: str) -> None:
         """A process that ignores SIGCHLD makes the kernel throw its children's times away."""
@@ -120,6 +143,14 @@ class Ledger:
         yield "seen", self.seen
         yield "peak", self.peak
         yield "threads", self.threads
+
+
+def cpu_nanoseconds(pid: int) -> int | None:
+    """The CPU time of a process by its clock; None if it is gone, or where there are no such clocks."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)
+    except (OSError, AttributeError):
+        return None
 
 
 def kinship(pid: int) -> "tuple[int, int] | None":

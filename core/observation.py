@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobtop.core.endpoints import last_sample
-from jobtop.core.metrics import BY_KEY, Unit
+from jobtop.core.endpoints import last_after
+from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
 from jobtop.core.tally import Spread, Tally
@@ -28,9 +28,12 @@ class Observation:
 
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""
-        last = last_sample(job)
+        newest = self.tally.last if self.tally.samples > 1 else None
+        last = last_after(newest, job)
         if last is not None:
             self.tally.add(last)
+        if newest is not None:
+            job = _with_sampled_cpu(job, newest)
         spreads = self.tally.spreads()
         monitor = replace(
             job.monitor,
@@ -69,6 +72,26 @@ def shape(key: str, spread: Spread) -> dict[str, float | None]:
         if whole and spread.greatest == int(spread.greatest)
         else round(spread.greatest, 6),
     }
+
+
+def _with_sampled_cpu(job: Job, newest: Sample) -> Job:
+    """Where the kernel threw times away, what was seen of them before is nearer the truth than what is left."""
+    seen = dict(zip(JOB_COLUMNS, newest.values, strict=True))
+    user, system, total = seen["cpu.user"], seen["cpu.system"], job.usage.cpu_total_seconds
+    if user is None or system is None or total is None or user + system <= total:
+        return job
+    if not any(entry.startswith("cpu:") for entry in job.incomplete):
+        return job
+    share = (user + system) / total if total else None
+    usage = replace(
+        job.usage,
+        cpu_user_seconds=user,
+        cpu_system_seconds=system,
+        cpu_total_seconds=user + system,
+        cpu_efficiency=None if share is None else (job.usage.cpu_efficiency or 0.0) * share,
+        cpu_percent_mean=None if share is None else (job.usage.cpu_percent_mean or 0.0) * share,
+    )
+    return replace(job, usage=usage, sources=job.sources | {"cpu": "rusage+sampled"})
 
 
 def _with_cpu(job: Job, spreads: dict[str, Spread]) -> Job:

@@ -145,7 +145,9 @@ def signal_descendants(root: int, number: int, but: "frozenset[int]" = frozenset
             held = None
         try:
             fields = stat_fields(pid)
-            if HAS_PROC and (len(fields) < 2 or int(fields[1]) not in ours or fields[0] in "ZX"):
+            if HAS_PROC and not fields and pid not in descendants(root):  # hidden from us, or gone
+                continue
+            if fields and (int(fields[1]) not in ours or fields[0] in "ZX"):
                 continue
             if held is None:
                 os.kill(pid, number)

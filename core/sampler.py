@@ -53,7 +53,13 @@ class Watch:
     """One job under observation."""
 
     def __init__(
-        self, key: str, tree: Tree, start_boottime: float, interval: float | None, cgroup: JobCgroup | None = None
+        self,
+        key: str,
+        tree: Tree,
+        start_boottime: float,
+        interval: float | None,
+        cgroup: JobCgroup | None = None,
+        secret: Sequence[str] = (),
     ) -> None:
         self.key, self.tree, self.start, self.cgroup, self.interval = key, tree, start_boottime, cgroup, interval
         self.values: dict[str, Number] = {}
@@ -66,7 +72,7 @@ class Watch:
         self.next_snapshot = -float("inf")
         # Jobs that began together are not looked at together again.
         self.snapshot_share = (hash(key) % 1000) / 1000
-        self.heaviest = Heaviest()
+        self.heaviest = Heaviest(secret)
         self.longest_interval = 0.0
         self.impossible_seconds = 0.0
 
@@ -110,10 +116,11 @@ class Sampler:
         sink: Callable[[Batch], None],
         budget: float = 0.01,
         without: frozenset[str] = frozenset(),
+        secret: Sequence[str] = (),
         proc: str = "/proc",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.sink, self.budget, self.without, self.monotonic = sink, budget, without, monotonic
+        self.sink, self.budget, self.without, self.secret, self.monotonic = sink, budget, without, secret, monotonic
         self.table = ProcessTable(proc)
         self.watches: dict[str, Watch] = {}
         self.host: HostSource | None = None
@@ -128,7 +135,7 @@ class Sampler:
         self._origin = monotonic()
         self._asleep = time.clock_gettime(BOOTTIME) - self._origin
         self._stretch_told = 1.0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._wake = threading.Event()
         self._stopped = False
         self.problem: str | None = None
@@ -140,7 +147,7 @@ class Sampler:
         """Sample this job at once, and then on the grid."""
         cgroup = JobCgroup(cgroups, "pressure" not in self.without) if cgroups else None
         with self._lock:
-            self.watches[key] = Watch(key, self.table.add(shim_pid), start_boottime, interval, cgroup)
+            self.watches[key] = Watch(key, self.table.add(shim_pid), start_boottime, interval, cgroup, self.secret)
         self._wake.set()
 
     def forget(self, key: str) -> Watch | None:
@@ -231,10 +238,10 @@ class Sampler:
     def _run(self) -> None:
         while not self._stopped:
             self._wake.clear()
-            batch = self.tick()
-            if batch:
-                self._hand_over(batch)
-            with self._lock:
+            with self._lock:  # or a job could be forgotten between its last sample and its being handed over
+                batch = self.tick()
+                if batch:
+                    self._hand_over(batch)
                 next_due = min((watch.next_due for watch in self.watches.values()), default=None)
             if not self._stopped:
                 self._wake.wait(None if next_due is None else max(0.0, next_due - self.monotonic()))

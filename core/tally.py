@@ -57,6 +57,7 @@ class Tally:
         self._rows: list[Sample] = []
         self._windows = [FIRST]  # the ends of the times over which rates are made
         self._first: dict[str, tuple[float, float]] = {}
+        self._latest: dict[str, tuple[float, float]] = {}
         self._extremes: dict[str, Extremes] = {}
 
     def add(self, sample: Sample) -> None:
@@ -74,12 +75,10 @@ class Tally:
         if self._windows == [FIRST] and self.last.elapsed > 0:
             self._windows.append(self.last)
         self._add_up()
-        ends = dict(_counters([self.last]))
         for key, (since, value) in self._first.items():
-            end = ends[key][0]
-            if key in self._extremes and end is not None and self.last.elapsed > since:
-                self._extremes[key].integral = end - value
-                self._extremes[key].seconds = self.last.elapsed - since
+            until, end = self._latest[key]
+            if until > since:
+                self._extremes[key].integral, self._extremes[key].seconds = end - value, until - since
         return {key: self._spread(key) for key in (*PERCENTS, *JOB_COLUMNS) if key in self._extremes}
 
     def _spread(self, key: str) -> Spread:
@@ -92,6 +91,8 @@ class Tally:
         rows, windows = self._rows, self._windows
         if rows:
             self._add_gauges(rows)
+            for row in rows[-2:]:  # the record at the end does not know all
+                self._note_latest(row)
         if len(windows) > 1:
             self._add_rates(windows)
         self._rows, self._windows = rows[-1:], windows[-1:]
@@ -114,6 +115,11 @@ class Tally:
                 if before is not None and after is not None:
                     seen.integral += (before + after) * seconds / 2
                     seen.seconds += seconds
+
+    def _note_latest(self, row: Sample) -> None:
+        for key, (value,) in _counters([row]):
+            if value is not None:
+                self._latest[key] = row.elapsed, value
 
     def _add_rates(self, rows: list[Sample]) -> None:
         steps = _steps(rows)

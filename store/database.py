@@ -42,7 +42,10 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One write transaction, begun IMMEDIATE: a deferred one fails instead of waiting."""
+        """One write transaction, begun IMMEDIATE: a deferred one fails instead of waiting. Inside one, part of it."""
+        if self._connection.in_transaction:
+            yield self._connection
+            return
         with errors_named(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:

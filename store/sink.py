@@ -16,6 +16,7 @@ from jobtop.store.snapshots import Snapshots
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.collectors.host import HostSample
+    from jobtop.core.model import Sample
     from jobtop.core.paths import StatePaths
     from jobtop.core.sampler import Batch
     from jobtop.store.database import Database
@@ -40,8 +41,20 @@ class StoreSink:
         self._records_host = False
 
     def keep(self, batches: list[Batch]) -> None:
+        """All of it or nothing, in one transaction."""
         database = self._open()
         rows = [(self._seq(key), sample) for batch in batches for key, sample in batch.samples]
+        for batch in batches:
+            for key, _, _ in (*batch.snapshots, *batch.events):
+                self._seq(key)
+        try:
+            with database.writing():
+                self._keep(database, rows, batches)
+        except BaseException:
+            self._begin(database)  # what they remember was not kept
+            raise
+
+    def _keep(self, database: Database, rows: list[tuple[int, Sample]], batches: list[Batch]) -> None:
         if rows:
             self.series.append(rows)
             self._beat(database, {seq for seq, _ in rows})
@@ -88,9 +101,11 @@ class StoreSink:
     def _open(self) -> Database:
         if self._database is None:
             self._database = open_to_write(self.paths, self.network, PATIENCE_SECONDS)
-            self.series, self.snapshots = SeriesStore(self._database), Snapshots(self._database)
-            self.host = HostRecord(self._database)
+            self._begin(self._database)
         return self._database
+
+    def _begin(self, database: Database) -> None:
+        self.series, self.snapshots, self.host = SeriesStore(database), Snapshots(database), HostRecord(database)
 
     def _seq(self, key: str) -> int:
         """The number of a job; StoreBusy while its record waits for the store too."""

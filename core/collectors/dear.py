@@ -54,40 +54,41 @@ class DearFiles:
             return 0.0
         began = time.thread_time()
         if not tree.unlooked:
-            tree.unlooked, tree.changed = list(tree.members.values()), False
-        shares = len(tree.members) > 1 and "pss" not in without
-        cost, looked_at = 0.0, []
+            tree.begin_look()
+        shares = len(tree.members) > 1 and "pss" not in without and tree.wants_pss
+        cost = 0.0
         while tree.unlooked and cost < purse_seconds:
             member = tree.unlooked.pop()
             if tree.members.get(member.pid) is member:
-                self._read(member, shares, without)
-                looked_at.append(member)
+                self._read(tree, member, shares, without)
             cost = time.thread_time() - began
-        if shares:
-            self._drop_the_dead(looked_at)
-        tree.version += 1
         if not tree.unlooked:
-            tree.sweeps_since_look, tree.was_looked_at = 0, True
+            self._take(tree)
+        tree.version += 1
         return cost
 
-    def _drop_the_dead(self, looked_at: list[Member]) -> None:
-        """Who ended meanwhile holds nothing: what it shared is in the shares of those who were read later."""
-        for member in looked_at:
+    def _read(self, tree: Tree, member: Member, shares: bool, without: frozenset[str]) -> None:
+        if member.moved:
+            member.slow, member.row = self._read_status(member.pid, without), None
+            member.moved = False
+        if shares:
+            tree.looked.append((member, self._read_pss(member), member.rss))
+        elif len(tree.members) == 1:
+            tree.looked.append((member, None if "pss" in without else member.rss, member.rss))
+
+    def _take(self, tree: Tree) -> None:
+        """Take the shares of all together: one in the new look and one in the old would count the same pages twice.
+
+        Who ended meanwhile holds nothing; what it shared is in the shares of those who were read later.
+        """
+        for member, pss, rss in tree.looked:
             fields = read_text(f"{self.proc}/{member.pid}/stat").rpartition(")")[2].split()
             if len(fields) <= RSS or fields[RSS] == "0":
                 member.rss = member.pss_rss = member.pss = 0
-                member.row = None
-
-    def _read(self, member: Member, shares: bool, without: frozenset[str]) -> None:
-        if member.moved:
-            member.slow = self._read_status(member.pid, without)
-            member.moved = False
-        if shares:
-            member.pss = self._read_pss(member)
-        else:
-            member.pss = None if "pss" in without else member.rss
-        member.pss_rss = member.rss
-        member.row = None
+            else:
+                member.pss, member.pss_rss = pss, rss
+            member.row = None
+        tree.end_look()
 
     def _read_status(self, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
         status = read_text(f"{self.proc}/{pid}/status")

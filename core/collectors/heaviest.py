@@ -10,6 +10,8 @@ from jobtop.core.snapshot import ProcessRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobtop.core.collectors.members import Member, Tree
 
 KEPT = 30
@@ -19,7 +21,8 @@ LONGEST_COMMAND = 300
 class Heaviest:
     """Looks at one job again and again: the CPU share of a process is that since the last look."""
 
-    def __init__(self) -> None:
+    def __init__(self, secret: Sequence[str] = ()) -> None:
+        self._secret = secret
         self._looked_at = 0.0
         self._cpu: dict[tuple[int, int], float] = {}
         self._commands: dict[tuple[int, int], tuple[bytes, str]] = {}
@@ -57,7 +60,7 @@ class Heaviest:
         """Read when it is met and after an exec, which changes the name."""
         name, command = self._commands.get((member.pid, member.start), (None, ""))
         if name != member.name or not command:
-            command = command_of(proc, member.pid) or command
+            command = command_of(proc, member.pid, self._secret) or command
             self._commands[member.pid, member.start] = member.name, command
         return command
 
@@ -88,14 +91,14 @@ def row(command: str, member: Member, age: float, recent: float | None) -> Proce
     )
 
 
-def command_of(proc: str, pid: int) -> str:
+def command_of(proc: str, pid: int, secret: Sequence[str] = ()) -> str:
     """The command line without its secrets; of a process that has none, its name in brackets, as ps shows it.
 
     Nothing if the process is gone.
     """
     words = _read(f"{proc}/{pid}/cmdline").rstrip(b"\0").split(b"\0")
     if words != [b""]:
-        return " ".join(redact_command([os.fsdecode(word) for word in words]))[:LONGEST_COMMAND]
+        return " ".join(redact_command([os.fsdecode(word) for word in words], secret))[:LONGEST_COMMAND]
     name = os.fsdecode(_read(f"{proc}/{pid}/comm").rstrip())
     return f"[{name}]" if name else ""
 

@@ -115,7 +115,10 @@ class Tree:
         self.changed = True  # members came or went since the last close look
         self.sweeps_since_look = 1 << 30
         self.was_looked_at = False
-        self.unlooked: list[Member] = []  # of the close look that goes on
+        self.unlooked: list[Member] = []  # of the close look that goes on …
+        self.looked: list[tuple[Member, int | None, int]] = []  # … and what it found: PSS, and RSS at that moment
+        self.wants_pss = True
+        self.faults_at_look = 0
         self.drift_version = -1
 
     def left(self) -> tuple[float, ...]:
@@ -160,6 +163,25 @@ class Tree:
                 ordered[pid] = rest.pop(pid)
         self.members = ordered
 
+    def begin_look(self) -> None:
+        """All members, and their shares only if pages came or went: nobody gets or loses one without a fault."""
+        members = self.members.values()
+        faults = sum(member.faults[0] for member in members)
+        held = sum(member.rss for member in members)
+        new_bytes = (faults - self.faults_at_look) * PAGE_BYTES
+        self.wants_pss = self.changed or self._has_drifted() or abs(new_bytes) > DRIFT * held
+        if self.wants_pss:
+            self.faults_at_look = faults
+        self.unlooked, self.looked, self.changed = list(members), [], False
+
+    def end_look(self) -> None:
+        self.looked, self.sweeps_since_look, self.was_looked_at = [], 0, True
+
+    def _has_drifted(self) -> bool:
+        members = self.members.values()
+        drift = sum(abs(member.rss - member.pss_rss) for member in members)
+        return drift > DRIFT * sum(member.rss for member in members)
+
     def is_stale(self, sweeps: int) -> bool:
         """Whether a close look would see anything new."""
         if not self.members or self.changed or self.unlooked:
@@ -170,5 +192,4 @@ class Tree:
         if self.version == self.drift_version:
             return False
         self.drift_version = self.version
-        drift = sum(abs(member.rss - member.pss_rss) for member in members)
-        return drift > DRIFT * sum(member.rss for member in members)
+        return self._has_drifted()
