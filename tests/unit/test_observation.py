@@ -1,0 +1,138 @@
+"""What samples add to a record: peaks with their source, nothing below nothing, and a word where it cannot be right."""
+
+import pytest
+
+from jobtop.core.model import Job, Monitor, Sample, Status, Usage
+from jobtop.core.observation import Observation, seen_in
+from jobtop.core.record import replace
+from jobtop.core.tally import Tally
+from records import made_job
+from sampled import sample, steady
+
+MIB = 1 << 20
+JOB = made_job(
+    duration_seconds=10.0,
+    usage=Usage(
+        cpu_user_seconds=4.0,
+        cpu_system_seconds=1.0,
+        cpu_total_seconds=5.0,
+        memory_peak_bytes=5 * MIB,
+        processes_peak=3,
+        threads_peak=4,
+        io_read_bytes=10_000,
+        io_write_bytes=0,
+    ),
+    sources={"cpu": "rusage", "memory_peak": "rusage"},
+    monitor=Monitor(interval_seconds=1.0),
+)
+
+
+def seen(*samples: Sample, job: Job = JOB) -> Job:
+    return seen_in(samples, 0.5).of(job)
+
+
+def test_a_job_gets_its_minima_means_and_peaks() -> None:
+    done = seen(*steady(9))
+    usage = done.usage
+    assert usage.samples == 11  # its start and its end too
+    assert [usage.cpu_percent_min, usage.cpu_percent_peak] == pytest.approx([50, 50])
+    assert (usage.memory_min_bytes, usage.memory_mean_bytes) == (MIB, 5 * MIB)
+    assert done.metrics["cpu.percent"] == {"min": 50.0, "mean": 50.0, "peak": 50.0}
+    assert done.metrics["mem.used"] == {"min": MIB, "mean": 5 * MIB, "peak": 9 * MIB}
+    assert done.metrics["io.read_bytes"] == {"min": 1000, "mean": 1000, "peak": 1000}
+
+
+def test_totals_stay_those_of_the_kernel() -> None:
+    done = seen(*steady(9))
+    assert (done.usage.cpu_total_seconds, done.usage.io_read_bytes) == (5.0, 10_000)
+    assert done.sources["cpu"] == "rusage"
+
+
+@pytest.mark.parametrize(
+    ("also", "source"),
+    [({}, "rss"), ({"mem_pss": 9 * MIB}, "pss"), ({"mem_pss": 9 * MIB, "mem_anon": 9 * MIB}, "cgroup")],
+)
+def test_memory_of_all_processes_together_is_the_peak_and_says_where_it_is_from(
+    also: dict[str, float], source: str
+) -> None:
+    done = seen(sample(1.0, mem_used=9 * MIB, **also))
+    assert (done.usage.memory_peak_bytes, done.sources["memory_peak"]) == (9 * MIB, source)
+
+
+def test_the_mark_of_one_process_is_the_peak_where_no_sample_was_higher() -> None:
+    done = seen(sample(1.0, mem_used=2 * MIB, mem_pss=2 * MIB))
+    assert (done.usage.memory_peak_bytes, done.sources["memory_peak"]) == (5 * MIB, "rusage")
+    assert done.usage.memory_mean_bytes == 2 * MIB
+
+
+def test_a_peak_nothing_else_knows_is_that_of_the_samples() -> None:
+    unknown = replace(JOB, usage=replace(JOB.usage, memory_peak_bytes=None, processes_peak=None, threads_peak=None))
+    usage = seen(sample(1.0, mem_used=2 * MIB, proc_count=2, proc_threads=7), job=unknown).usage
+    assert (usage.memory_peak_bytes, usage.processes_peak, usage.threads_peak) == (2 * MIB, 2, 7)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(2, 3), (9, 9)])
+def test_as_many_processes_as_either_the_samples_or_the_shim_saw(count: int, expected: int) -> None:
+    assert seen(sample(1.0, proc_count=count)).usage.processes_peak == expected
+
+
+def test_a_job_that_was_not_sampled_in_between_has_its_two_ends() -> None:
+    done = seen()
+    assert done.usage.samples == 2
+    assert [done.usage.cpu_percent_min, done.usage.cpu_percent_peak] == pytest.approx([50, 50])
+    assert (done.usage.memory_mean_bytes, done.usage.memory_peak_bytes) == (None, 5 * MIB)
+    assert "mem.used" not in done.metrics
+
+
+def test_a_total_below_what_was_seen_makes_no_negative_minimum() -> None:
+    """A parent that ignores SIGCHLD: the kernel forgets its children, the samples do not."""
+    lost = replace(JOB, usage=replace(JOB.usage, cpu_user_seconds=0.02, cpu_system_seconds=0.01, io_read_bytes=0))
+    done = seen(*steady(9), job=lost)
+    assert done.usage.cpu_percent_min == pytest.approx(0)
+    assert done.metrics["cpu.percent"]["mean"] == pytest.approx(45)
+    assert done.metrics["io.read_bytes"]["min"] == 0
+    assert min(value for row in done.metrics.values() for value in row.values() if value is not None) >= 0
+
+
+def test_an_end_that_comes_before_the_last_sample_makes_no_negative_time() -> None:
+    done = seen(*steady(11))
+    assert done.metrics["cpu.percent"]["mean"] == pytest.approx(50)
+    assert done.usage.cpu_percent_min == pytest.approx(50)
+
+
+def test_of_a_job_with_survivors_only_the_samples_count() -> None:
+    """Its totals were counted beyond its end."""
+    left = replace(JOB, flags=("left_running",), usage=replace(JOB.usage, cpu_user_seconds=4000.0))
+    done = seen(*steady(9), job=left)
+    assert done.usage.samples == 10
+    assert done.usage.cpu_percent_peak == pytest.approx(50)
+
+
+@pytest.mark.parametrize("status", [Status.LOST, Status.FAILED])
+def test_without_a_duration_there_is_no_last_sample(status: Status) -> None:
+    done = seen(*steady(9), job=replace(JOB, status=status, duration_seconds=None))
+    assert done.usage.samples == 10
+
+
+def test_how_it_was_watched_is_in_the_record() -> None:
+    monitor = Observation(Tally(0.5), 5.0, 20.0, True).of(JOB).monitor
+    assert (monitor.interval_seconds, monitor.longest_interval_seconds, monitor.thinned) == (5.0, 20.0, True)
+    assert Observation(Tally(0.5)).of(JOB).monitor.interval_seconds == 1.0
+
+
+def test_impossible_cpu_time_is_flagged_and_said() -> None:
+    done = Observation(Tally(0.5), impossible_seconds=3600.0).of(replace(JOB, flags=("throttled",)))
+    assert done.flags == ("impossible_cpu", "throttled")
+    assert done.incomplete == ("cpu.percent: 3600.0 s more than the cores could give were held back",)
+
+
+def test_what_could_not_be_kept_is_said() -> None:
+    done = Observation(Tally(0.5), problem="disk full").of(replace(JOB, incomplete=("io: lost",)))
+    assert done.incomplete == ("io: lost", "samples: disk full")
+    assert done.flags == ()
+
+
+def test_what_is_counted_in_whole_numbers_stays_whole() -> None:
+    metrics = seen(sample(1.0, mem_used=3, proc_count=2), sample(2.0, mem_used=4, proc_count=2)).metrics
+    assert [type(metrics[key]["min"]) for key in ("mem.used", "proc.count")] == [int, int]
+    assert metrics["mem.used"]["mean"] == 3.5
