@@ -59,6 +59,25 @@ class Block:
 
 
 @record
+class Growth:
+    """A column that only grows, in steps of which `factor` make one: its first value, and by how much it grew.
+
+    Each time by `least`, and as much more as `more` says.
+    """
+
+    first: int
+    least: int
+    more: Sequence[int]
+    factor: int
+
+    def differences(self) -> list[int]:
+        return [number + self.least for number in self.more]
+
+    def last(self) -> float:
+        return (self.first + self.least * len(self.more) + sum(self.more)) / self.factor
+
+
+@record
 class Opened:
     """A block whose table has been read: its columns by short name, and where their bytes are."""
 
@@ -70,14 +89,41 @@ class Opened:
     body: bytes
     body_at: int
 
+    def decoded(self, wanted: Collection[str] | None = None) -> Block:
+        """The samples, of all columns or of those wanted."""
+        columns = {key: self.values(key) for key in (KEYS.values() if wanted is None else (ELAPSED, *wanted))}
+        moments, ids = columns.pop(ELAPSED), columns.pop(ID, [])
+        return Block(ids, moments, {key: values for key, values in columns.items() if values})  # type: ignore[arg-type]
+
+    def values(self, key: str) -> list[Number | None]:
+        """The values of one column; none if it is not there."""
+        name = SHORT_IDS.get(key)
+        return _scaled(*self.column(name)) if name is not None and name in self.names else []
+
+    def growth(self, key: str) -> Growth | None:
+        """How a column grew; None if it fell once, has gaps, or is not there."""
+        name = SHORT_IDS[key]
+        if name not in self.names:
+            return None
+        part, kind, places, first, low, divisor = self._part(name)
+        if kind & (PLAIN | FLOATS | GAPS) or low < 0:
+            return None
+        if divisor > 1:
+            return Growth(first, 0, _differences(part, self.count, kind, low, divisor), 10**places)
+        more = _from_planes(part, kind & WIDTH) if kind & WIDTH else bytes(self.count - 1)
+        return Growth(first, low, more, 10**places)
+
     def column(self, name: int) -> Steps:
+        part, kind, places, first, low, divisor = self._part(name)
+        return _unpacked(part, self.count, kind, first, low, divisor), places, not kind & FLOATS
+
+    def _part(self, name: int) -> tuple[bytes, int, int, int, int, int]:
+        """The bytes of a column, and its row in the table."""
         place = self.names.index(name)
-        kind, places, first, low, divisor = COLUMN.unpack_from(self.table, self.table_at + place * COLUMN.size)
+        kind, *row = COLUMN.unpack_from(self.table, self.table_at + place * COLUMN.size)
         start = self.body_at + sum(self.sizes[:place])
         part = self.body[start : start + self.sizes[place]]
-        if kind & DEFLATED:
-            part = zlib.decompress(part, RAW)
-        return _unpacked(part, self.count, kind, first, low, divisor), places, not kind & FLOATS
+        return zlib.decompress(part, RAW) if kind & DEFLATED else part, kind, *row
 
 
 def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], rows: Sequence[Values]) -> bytes:
@@ -93,7 +139,7 @@ def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], ro
 
 def merge(datas: Sequence[bytes]) -> bytes:
     """One block of the samples of several, in this order; columns that this version does not know come along."""
-    opened = [_opened(data) for data in datas]
+    opened = [open_block(data) for data in datas]
     packed = {
         name: _merged([block.column(name) if name in block.names else block.count for block in opened])
         for name in dict.fromkeys(name for block in opened for name in block.names)
@@ -103,14 +149,24 @@ def merge(datas: Sequence[bytes]) -> bytes:
 
 def decode(data: bytes, wanted: Collection[str] | None = None) -> Block:
     """The samples of a block, of all columns or of those wanted; BlockDamaged if a bit of it has changed."""
-    opened = _opened(data)
-    columns: dict[str, list[Number | None]] = {}
-    for key in KEYS.values() if wanted is None else (ELAPSED, *wanted):
-        name = SHORT_IDS.get(key)
-        if name is not None and name in opened.names:
-            columns[key] = _scaled(*opened.column(name))
-    moments, ids = columns.pop(ELAPSED, []), columns.pop(ID, [])
-    return Block(ids, moments, columns)  # type: ignore[arg-type]  # neither has gaps
+    return open_block(data).decoded(wanted)
+
+
+def open_block(data: bytes) -> Opened:
+    """A block with its table read; BlockDamaged if a bit of it has changed."""
+    version = _checked_version(data)
+    if version == WHOLE:
+        table = body = zlib.decompress(data[HEAD.size :])
+    else:
+        body, begin = data, HEAD.size + TABLE_SIZE.size
+        body_at = begin + TABLE_SIZE.unpack_from(data, HEAD.size)[0]
+        table = zlib.decompress(data[begin:body_at])
+    count, number = COUNTS.unpack_from(table)
+    numbers = struct.unpack_from(f"<{number}H{number}I", table, COUNTS.size)
+    table_at = COUNTS.size + 6 * number
+    if version == WHOLE:
+        body_at = table_at + number * COLUMN.size
+    return Opened(count, numbers[:number], numbers[number:], table, table_at, body, body_at)
 
 
 def _block(count: int, packed: Mapping[int, tuple[bytes, bytes]]) -> bytes:
@@ -139,22 +195,6 @@ def _sealed(version: int, body: bytes) -> bytes:
 def _deflated(part: bytes) -> bytes:
     stream = zlib.compressobj(LEVEL, zlib.DEFLATED, RAW)
     return stream.compress(part) + stream.flush()
-
-
-def _opened(data: bytes) -> Opened:
-    version = _checked_version(data)
-    if version == WHOLE:
-        table = body = zlib.decompress(data[HEAD.size :])
-    else:
-        body, begin = data, HEAD.size + TABLE_SIZE.size
-        body_at = begin + TABLE_SIZE.unpack_from(data, HEAD.size)[0]
-        table = zlib.decompress(data[begin:body_at])
-    count, number = COUNTS.unpack_from(table)
-    numbers = struct.unpack_from(f"<{number}H{number}I", table, COUNTS.size)
-    table_at = COUNTS.size + 6 * number
-    if version == WHOLE:
-        body_at = table_at + number * COLUMN.size
-    return Opened(count, numbers[:number], numbers[number:], table, table_at, body, body_at)
 
 
 def _checked_version(data: bytes) -> int:
@@ -240,7 +280,9 @@ def _unpacked(part: bytes, count: int, kind: int, first: int, low: int, divisor:
     values = (
         struct.unpack(f"<{present}d", part) if kind & FLOATS else _numbers(part, present, kind, first, low, divisor)
     )
-    return _with_gaps(values, gaps, count) if gaps else list(values)
+    if gaps:
+        return _with_gaps(values, gaps, count)
+    return values if isinstance(values, list) else list(values)
 
 
 def _scaled(steps: list[Number | None], places: int, is_whole: bool) -> list[Number | None]:
@@ -257,15 +299,18 @@ def _scaled(steps: list[Number | None], places: int, is_whole: bool) -> list[Num
 def _numbers(part: bytes, count: int, kind: int, first: int, low: int, divisor: int) -> Sequence[int]:
     if kind & PLAIN:
         return struct.unpack(f"<{count}q", part)
-    width = kind & WIDTH
-    if not width:
+    if not kind & WIDTH:
         return range(first, first + count * low, low) if low else [first] * count
-    differences = _from_planes(part, width)
+    return list(accumulate(_differences(part, count, kind, low, divisor), initial=first))
+
+
+def _differences(part: bytes, count: int, kind: int, low: int, divisor: int) -> list[int]:
+    if not kind & WIDTH:
+        return [low] * (count - 1)
+    differences = _from_planes(part, kind & WIDTH)
     if divisor > 1:
-        differences = [difference * divisor + low for difference in differences]
-    elif low:
-        differences = [difference + low for difference in differences]
-    return list(accumulate(differences, initial=first))
+        return [difference * divisor + low for difference in differences]
+    return [difference + low for difference in differences] if low else list(differences)
 
 
 def _planes(numbers: Sequence[int], width: int) -> bytes:

@@ -1,11 +1,17 @@
 """From two samples to what a person reads: counters become rates. Live and replay use the same function."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from operator import add, sub
 
 from jobtop.core.metrics import BY_KEY, DERIVED, Kind, Scope, columns
 from jobtop.core.model import Sample
 from jobtop.core.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.blocks import Growth
 
 Number = float | int
 STORED = {
@@ -65,6 +71,19 @@ def percents(times: Sequence[float], counters: Sequence[Sequence[Number | None]]
         parts = [column[begin : begin + PART + 1] for column in counters]
         values += _percents_at_once(moments, parts) or _percents_one_by_one(moments, parts)
     return values
+
+
+def percents_of_growth(seconds: Growth, counters: Sequence[Growth]) -> list[Number | None]:
+    """The percents of a block but for its first, from how its columns grew; none if that needs a closer look."""
+    walls = seconds.differences()
+    factor = counters[0].factor
+    if min(walls, default=0) < SHORTEST_SECONDS * seconds.factor or any(part.factor != factor for part in counters):
+        return []
+    least, more = counters[0].least, counters[0].more
+    for part in counters[1:]:
+        least, more = least + part.least, list(map(add, more, part.more))
+    scale = 100 * seconds.factor / factor
+    return [scale * (least + cpu) / wall for cpu, wall in zip(more, walls, strict=True)]
 
 
 def _percents_at_once(times: Sequence[float], counters: Sequence[Sequence[Number | None]]) -> list[Number | None]:

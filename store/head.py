@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     Values = tuple[float | int | None, ...]
     Owned = tuple[int, Sample]
-    Identified = tuple[int, int, Sample]
+    Identified = tuple[int, Owned]
+
+
+MOST_GROUPS = 8
 
 
 @record
@@ -86,13 +89,14 @@ def insert(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]
     """Append samples; each again behind its id. Those of an owner keep their order."""
     inserted: list[Identified] = []
     for wave in _waves(rows):
-        for present, group in _grouped(wave, len(layout.keys)).items():
+        for present, group in _grouped(wave, len(layout.keys)):
             names = [layout.owner, "elapsed", *(column(layout.keys[position]) for position in present)]
             sql = f"INSERT INTO {layout.head} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-            connection.executemany(sql, group.bound)
+            pick = _picker(present)
+            connection.executemany(sql, [(owner, sample.elapsed, *pick(sample.values)) for owner, sample in group])
             # Ids follow one another within a transaction: nobody else writes.
             end = connection.execute("SELECT last_insert_rowid()").fetchone()[0] + 1
-            inserted += zip(range(end - len(group.bound), end), group.owners, group.samples, strict=True)
+            inserted += zip(range(end - len(group), end), group, strict=True)
     return inserted
 
 
@@ -159,38 +163,22 @@ def _waves(rows: Sequence[Owned]) -> Iterator[Sequence[Owned]]:
     yield wave
 
 
-class Group:
-    """Rows that have values at the same positions: what is bound for each, and whose sample it is."""
-
-    __slots__ = ("bound", "owners", "pick", "pick_rest", "rest", "samples")
-
-    def __init__(self, present: tuple[int, ...], width: int) -> None:
-        absent = [position for position in range(width) if position not in present]
-        self.pick, self.pick_rest = _picker(present), _picker(absent)
-        self.rest = (None,) * len(absent)
-        self.bound: list[Values] = []
-        self.owners: list[int] = []
-        self.samples: list[Sample] = []
-
-
-def _grouped(rows: Sequence[Owned], width: int) -> dict[tuple[int, ...], Group]:
-    """Rows by the positions at which they have values.
+def _grouped(rows: Sequence[Owned], width: int) -> Iterator[tuple[tuple[int, ...], Sequence[Owned]]]:
+    """Rows that have values at the same positions, and these.
 
     Only those are bound: for a None sqlite3 looks for an adapter, which takes ten times as long as binding a number.
     """
-    groups: dict[tuple[int, ...], Group] = {}
-    group: Group | None = None
-    for owner, sample in rows:
-        values = sample.values
-        if group is None or group.pick_rest(values) != group.rest:
-            present = tuple(position for position, value in enumerate(values) if value is not None)
-            group = groups.get(present)
-            if group is None:
-                group = groups[present] = Group(present, width)
-        group.bound.append((owner, sample.elapsed, *group.pick(values)))
-        group.owners.append(owner)
-        group.samples.append(sample)
-    return groups
+    for _ in range(MOST_GROUPS):
+        if not rows:
+            return
+        present = tuple(position for position, value in enumerate(rows[0][1].values) if value is not None)
+        rest = _picker([position for position in range(width) if position not in present])
+        nothing = (None,) * (width - len(present))
+        fitting = [row for row in rows if rest(row[1].values) == nothing]
+        yield present, fitting
+        rows = [row for row in rows if rest(row[1].values) != nothing] if len(fitting) < len(rows) else ()
+    if rows:
+        yield tuple(range(width)), rows
 
 
 def _picker(positions: Sequence[int]) -> Callable[[Values], Values]:

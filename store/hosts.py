@@ -12,9 +12,10 @@ from jobtop.core.record import record, replace
 from jobtop.core.shim import BOOTTIME
 from jobtop.store.database import Database
 from jobtop.store.head import HOSTS
+from jobtop.store.joined import Joined, Number, Series
 from jobtop.store.packed import pack, unpack
 from jobtop.store.schema import has_tables_of
-from jobtop.store.series import Number, Series, SeriesStore, stored_keys
+from jobtop.store.series import SeriesStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,10 +116,9 @@ class HostRecord:
         max_points: int | None = None,
     ) -> Series:
         """The machine around a job, in seconds since the job's start; unless asked otherwise, while it ran."""
-        stored_keys(HOSTS, keys)
         begin, owner = job.start_boottime, self._boot_of(job)
         if begin is None or owner is None:
-            return Series([], {key: [] for key in keys})
+            return Joined(HOSTS, keys).series(None, None, None)
         end = job.duration_seconds if end is None else end
         found = self.series.series(
             owner, keys, begin + (start or 0.0), None if end is None else begin + end, max_points

@@ -6,36 +6,23 @@ Blocks and head are read in one transaction: in two, every second read had a hol
 from __future__ import annotations
 
 import sqlite3
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from jobtop.core import blocks
-from jobtop.core.derive import Frame, derive, percents
+from jobtop.core.derive import Frame, derive
 from jobtop.core.errors import BlockDamaged
-from jobtop.core.metrics import DERIVED, find_metric
 from jobtop.core.model import Sample
 from jobtop.core.record import record
-from jobtop.core.thinning import kept_positions
 from jobtop.store import head, sealed
 from jobtop.store.database import Database
 from jobtop.store.head import JOBS, Layout
+from jobtop.store.joined import Joined, Series
 from jobtop.store.sealed import BLOCK_SAMPLES, Unsealed
 
-Number = float | int
-Columns = dict[str, list[Number | None]]
 TRIMMED_ROWS = 2000
 LOOKED_AT_PER_SEALED = 3  # rows of the head: those of a sealed block lie between those of all others
 OWNERS_PER_STEP = 4
 ROWS_PER_SEAL = 90  # somewhat fewer than a block has: what has piled up is worked off
-
-
-@record
-class Series:
-    """Values over time: for each key as many as there are moments; `damaged` samples could not be read."""
-
-    times: list[float]
-    values: Columns
-    damaged: int = 0
 
 
 @record
@@ -80,7 +67,7 @@ class SeriesStore:
         self._has_columns = True
         self._seals_left = 1 + len(rows) // ROWS_PER_SEAL
         self._unsealed |= {owner: unsealed for owner, unsealed in begun.items() if unsealed is not None}
-        for identifier, owner, sample in inserted:
+        for identifier, (owner, sample) in inserted:
             unsealed = self._unsealed[owner]
             unsealed.add(identifier, sample)
             if len(unsealed.ids) >= BLOCK_SAMPLES:
@@ -167,18 +154,20 @@ class SeriesStore:
 
         Of more than `max_points` samples those stay in which a key is least or greatest in its part of the time.
         """
-        stored = self.stored(owner, stored_keys(self.layout, keys), start, end)
-        return shown(stored, self.layout, keys, start, end, max_points)
+        joined = Joined(self.layout, keys)
+        joined.add_all(*self.read(owner, joined.stored, start, end))
+        return joined.series(start, end, max_points)
 
-    def stored(self, owner: int, keys: Sequence[str], start: float | None = None, end: float | None = None) -> Series:
-        """The samples of a time as they are kept, and some before it: at least one, if there is one."""
+    def read(
+        self, owner: int, keys: Sequence[str], start: float | None = None, end: float | None = None
+    ) -> tuple[list[tuple[int, bytes]], list[tuple[int, Sample]]]:
+        """The blocks and the rows of a time, and some before it: at least one sample, if there is one."""
         with self.database.reading() as connection:
             last_id = sealed.sealed_until(connection, self.layout, owner)
             if last_id is None:
-                return Series([], {key: [] for key in keys})
+                return [], []
             packed = sealed.between(connection, self.layout, owner, start, end)
-            rows = head.select(connection, self.layout, owner, last_id, keys, end)
-        return _joined(packed, rows, keys)
+            return packed, head.select(connection, self.layout, owner, last_id, keys, end)
 
     def frame_at(self, owner: int, elapsed: float) -> Frame | None:
         """The last sample at or before a moment, its rates from the one before it; None if there is none."""
@@ -267,34 +256,6 @@ class SeriesStore:
         self._due.pop(owner, None)
 
 
-def stored_keys(layout: Layout, keys: Sequence[str]) -> tuple[str, ...]:
-    """What has to be read for these keys; BadValue if there is no such metric."""
-    made_of = DERIVED.get(layout.scope, {})
-    for key in keys:
-        find_metric(key)
-    return tuple(dict.fromkeys(part for key in keys for part in made_of.get(key, (key,))))
-
-
-def shown(
-    stored: Series,
-    layout: Layout,
-    keys: Sequence[str],
-    start: float | None,
-    end: float | None,
-    max_points: int | None,
-) -> Series:
-    """Some keys of stored samples, derived where they have to be, cut to a time and thinned."""
-    columns = dict(stored.values)
-    for key, parts in DERIVED.get(layout.scope, {}).items():
-        if key in keys:
-            columns[key] = percents(stored.times, [columns[part] for part in parts])
-    series = Series(stored.times, {key: columns[key] for key in keys}, stored.damaged)
-    series = _chosen(series, _positions_between(stored.times, start, end))
-    if max_points is None or len(series.times) <= max_points:
-        return series
-    return _chosen(series, kept_positions(series.times, list(series.values.values()), max_points))
-
-
 def _begun(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsealed | None:
     """What a writer has to know of an owner it has not met; None if there is no such owner."""
     connection.execute(
@@ -312,26 +273,6 @@ def _loaded(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsea
     return Unsealed(last_id, head.select(connection, layout, owner, last_id, layout.keys))
 
 
-def _joined(packed: Sequence[tuple[int, bytes]], rows: Sequence[tuple[int, Sample]], keys: Sequence[str]) -> Series:
-    """Blocks and rows as one."""
-    times: list[float] = []
-    columns: Columns = {key: [] for key in keys}
-    damaged = 0
-    for count, data in packed:
-        try:
-            block = blocks.decode(data, keys)
-        except BlockDamaged:
-            damaged += count
-            continue
-        times += block.elapsed
-        for key in keys:
-            columns[key] += block.columns.get(key) or [None] * count
-    times += [sample.elapsed for _, sample in rows]
-    for position, key in enumerate(keys):
-        columns[key] += [sample.values[position] for _, sample in rows]
-    return Series(times, columns, damaged)
-
-
 def _samples(data: bytes, keys: Sequence[str]) -> list[tuple[int, Sample]] | None:
     """The samples of a block and their ids; None if it is damaged."""
     try:
@@ -339,15 +280,3 @@ def _samples(data: bytes, keys: Sequence[str]) -> list[tuple[int, Sample]] | Non
     except BlockDamaged:
         return None
     return list(zip(block.ids, block.samples(keys), strict=True))
-
-
-def _positions_between(times: Sequence[float], start: float | None, end: float | None) -> range:
-    begin = 0 if start is None else bisect_left(times, start)
-    return range(begin, len(times) if end is None else bisect_right(times, end))
-
-
-def _chosen(series: Series, positions: Sequence[int]) -> Series:
-    if len(positions) == len(series.times):
-        return series
-    values = {key: [column[position] for position in positions] for key, column in series.values.items()}
-    return Series([series.times[position] for position in positions], values, series.damaged)

@@ -135,7 +135,7 @@ def test_the_last_counters_are_never_below_what_was_seen(database: Database, cur
     over = ended(job, 10.0, Usage(cpu_user_seconds=5.0, cpu_system_seconds=3.5, io_read_bytes=400, faults_minor=9))
     last = by_key(curves.follow(over, None).samples[-1])
     assert (last["cpu.user"], last["cpu.system"]) == (6.0, 2.5)
-    assert (last["io.read_bytes"], last["net.rx_bytes"], last["mem.faults_minor"]) == (500, 77, 9)
+    assert (last["io.read_bytes"], last["net.rx_bytes"], last["mem.faults_minor"]) == (500, None, 9)
     assert (last["mem.used"], last["io.write_bytes"]) == (None, None)
     for key in JOB_COLUMNS:
         assert curves.series(over, [key]).values[key][-1] == last[key]
