@@ -17,6 +17,7 @@ from jobtop.core.model import Sample
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
+from jobtop.store.sealed import SMALL_BLOCKS
 from jobtop.store.series import SeriesStore
 from records import HERE, running_job
 from support import wait_for
@@ -41,7 +42,7 @@ while True:
     os.write(1, b"%d\\n" % number)
     for _ in range(random.choice((0, 1, 5))):
         store.step()
-    if random.random() < 0.05:
+    if random.random() < 0.3:
         store.seal(random.choice(jobs))
     if random.random() < 0.5:
         store.trim(random.choice((20, 500)))
@@ -88,7 +89,9 @@ def check_sound(database: Database) -> None:
     with database.reading() as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         doubles = connection.execute("SELECT job_seq, last_id FROM blocks GROUP BY 1, 2 HAVING count(*) > 1").fetchall()
+        most = connection.execute("SELECT max(n) FROM (SELECT count(*) n FROM blocks GROUP BY job_seq)").fetchone()[0]
     assert doubles == []
+    assert (most or 0) <= SMALL_BLOCKS + 10
 
 
 def check_whole(database: Database, jobs: list[int], committed: int) -> None:
