@@ -17,12 +17,12 @@ from jobtop.core.model import Sample
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.sealed import SMALL_BLOCKS
 from jobtop.store.series import SeriesStore
 from records import HERE, running_job
 from support import wait_for
 
 JOBS = 5
+MOST_BLOCKS = 80  # of 5,000 samples that are sealed early so often; some 300 if they were not merged
 # Every value of sample N is N, or absent by a rule, so that a torn one shows; what was committed is said on stdout.
 WRITER = """
 import os, random, sys
@@ -91,7 +91,7 @@ def check_sound(database: Database) -> None:
         doubles = connection.execute("SELECT job_seq, last_id FROM blocks GROUP BY 1, 2 HAVING count(*) > 1").fetchall()
         most = connection.execute("SELECT max(n) FROM (SELECT count(*) n FROM blocks GROUP BY job_seq)").fetchone()[0]
     assert doubles == []
-    assert (most or 0) <= SMALL_BLOCKS + 10
+    assert (most or 0) <= MOST_BLOCKS
 
 
 def check_whole(database: Database, jobs: list[int], committed: int) -> None:
