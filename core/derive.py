@@ -73,16 +73,15 @@ def percents(times: Sequence[float], counters: Sequence[Sequence[Number | None]]
     return values
 
 
-def percents_of_growth(seconds: Growth, counters: Sequence[Growth]) -> list[Number | None]:
-    """The percents of a block but for its first, from how its columns grew; none if that needs a closer look."""
-    walls = seconds.differences()
+def percents_of_growth(walls: Sequence[int], per_second: int, counters: Sequence[Growth]) -> list[Number | None]:
+    """The percents of a block but for its first, from how time and counters grew; none if that needs a closer look."""
     factor = counters[0].factor
-    if min(walls, default=0) < SHORTEST_SECONDS * seconds.factor or any(part.factor != factor for part in counters):
+    if min(walls, default=0) < SHORTEST_SECONDS * per_second or any(part.factor != factor for part in counters):
         return []
     least, more = counters[0].least, counters[0].more
     for part in counters[1:]:
         least, more = least + part.least, list(map(add, more, part.more))
-    scale = 100 * seconds.factor / factor
+    scale = 100 * per_second / factor
     return [scale * (least + cpu) / wall for cpu, wall in zip(more, walls, strict=True)]
 
 

@@ -13,7 +13,7 @@ def kept_positions(times: Sequence[float], columns: Sequence[Values], max_points
 
     Where that is more than `max_points`, an even choice of them.
     """
-    columns = [values for values in columns if values[0] is not None or values.count(None) < len(values)]
+    columns = [values for values in columns if any(value is not None for value in values)]
     parts = max(1, (max_points - 2) // (2 * len(columns))) if columns else max(1, max_points - 2)
     first, span = times[0], times[-1] - times[0]
     edges = [bisect_left(times, first + span * part / parts) for part in range(parts)] + [len(times)]

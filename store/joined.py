@@ -106,12 +106,14 @@ class Joined:
         known = {part: growth for part, growth in growths.items() if growth is not None and part not in self.plain}
         if seconds is None or len(known) < len(growths):
             return False
+        walls, per_second = seconds.differences(), seconds.factor
         rest = {
-            key: percents_of_growth(seconds, [known[part] for part in parts]) for key, parts in self.derived.items()
+            key: percents_of_growth(walls, per_second, [known[part] for part in parts])
+            for key, parts in self.derived.items()
         }
         if any(len(values) < opened.count - 1 for values in rest.values()):
             return False
-        times = [number / seconds.factor for number in accumulate(seconds.differences(), initial=seconds.first)]
+        times = [number / per_second for number in accumulate(walls, initial=seconds.first)]
         for key, parts in self.derived.items():
             firsts = [[known[part].first / known[part].factor] for part in parts]
             self.columns[key] += self._percents(times[:1], parts, firsts)
