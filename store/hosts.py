@@ -44,6 +44,7 @@ class HostRecord:
         self.series = SeriesStore(database, HOSTS)
         self._seq: int | None = None
         self._held_until = -float("inf")
+        self._looks_back = True
 
     def lease(self, me: Identity, seconds: float = LEASE_SECONDS) -> bool:
         """Take or renew the right to record; whether it is ours. Who is dead holds nothing."""
@@ -126,7 +127,10 @@ class HostRecord:
         return replace(found, times=[round(moment - begin, 6) for moment in found.times])
 
     def step(self) -> bool:
-        """One small unit of housekeeping; whether there is more."""
+        """One small unit of housekeeping, the first of them what an earlier boot left; whether there is more."""
+        if self._looks_back:
+            self._looks_back = self.series.seal_ended(1) > 0
+            return True
         return self.series.step()
 
     def _is_ours(self) -> bool:

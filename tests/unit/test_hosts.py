@@ -148,6 +148,7 @@ def test_what_was_sealed_reads_the_same(host: HostRecord) -> None:
     fill(host, 0, 250)
     job = job_begun(10.0, duration_seconds=200.0)
     before = host.around(job, [metric.key for metric in metrics_of(Scope.HOST)])
+    host.step()
     fill(host, 250, 1)
     host.step()
     fill(host, 251, 1)
@@ -206,8 +207,12 @@ def test_a_boot_is_one_row_and_each_boot_has_its_own(
     assert host.around(job, ["mem.used"]).values["mem.used"] == list(range(10))
     later = replace(job, shim=Identity("the next boot", 1, 1))
     assert host.around(later, ["mem.used"]).values["mem.used"] == [0, 1, 2]
+    while after.step():
+        pass
     with database.reading() as connection:
         assert connection.execute("SELECT count(*) FROM hosts").fetchone()[0] == 2
+        assert connection.execute("SELECT count(*) FROM host_head").fetchone()[0] == 3
+    assert host.around(job, ["mem.used"]).values["mem.used"] == list(range(10))
 
 
 def test_a_store_from_before_knows_nothing_of_its_machine(tmp_path: Path) -> None:
