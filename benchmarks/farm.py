@@ -49,6 +49,7 @@ class Farm:
         self.shims = [shim for shim, *_ in rows]
         self.members = [pid for _, *members in rows for pid in members]
         self.chance = random.Random(0)
+        self.let_run(1.0)  # who has run once has its memory
 
     def let_run(self, share: float) -> None:
         """Let this share of the processes run a little, and wait until they have."""
