@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 TYPE_CHECKING = False
@@ -49,6 +50,7 @@ class Monitoring:
         report = print_report if self.report_seconds else None
         self.engine.watch(self.job_id, self.begun, report, self.report_seconds or 0.0)
         self.engine.start()
+        gc.freeze()  # what is imported by now stays: not to be gone through in the middle of a tick
 
     def end(self) -> Callable[[Job], Job] | None:
         """What the record gets from having watched; what was sampled is in the store."""
