@@ -42,6 +42,7 @@ SORT_KEYS = {
     "status": "status",
     "exit": "exit_code",
 }
+NEXT_TOUCH = "(SELECT coalesce(max(touched), 0) + 1 FROM jobs)"
 GROUPINGS = ("tool", "name", "host")
 TAG = "tag:"
 SHORTEST_PREFIX = 4
@@ -143,6 +144,12 @@ class Jobs:
             return [(labels[tags], *numbers) for tags, *numbers in rows]
         return rows
 
+    def touched_since(self, touch: int) -> tuple[list[Job], int]:
+        """Jobs that came or changed after a number, and the number to ask for next."""
+        with self.database.reading() as connection:
+            rows = connection.execute("SELECT * FROM jobs WHERE touched > ? ORDER BY touched", (touch,)).fetchall()
+        return [_job(row) for row in rows], max((row["touched"] for row in rows), default=touch)
+
     def ids(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this beginning, and their names: what a shell can complete to."""
         if not prefix.isascii():
@@ -222,7 +229,8 @@ def _by_id(connection: sqlite3.Connection, job_id: str) -> Job | None:
 def _insert(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -> Job:
     row = _row(job)
     marks = ", ".join(map(_mark, row.values()))
-    cursor = connection.execute(f"INSERT INTO jobs ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+    names = ", ".join((*row, "touched"))
+    cursor = connection.execute(f"INSERT INTO jobs ({names}) VALUES ({marks}, {NEXT_TOUCH})", tuple(row.values()))
     job = replace(job, seq=cursor.lastrowid)
     _add_events(connection, job, events)
     return job
@@ -233,7 +241,9 @@ def _update(connection: sqlite3.Connection, before: Job, change: Change) -> Job:
     if job != before:
         row = _row(job)
         assignments = ", ".join(f"{name} = {_mark(value)}" for name, value in row.items())
-        connection.execute(f"UPDATE jobs SET {assignments} WHERE seq = ?", (*row.values(), job.seq))
+        connection.execute(
+            f"UPDATE jobs SET {assignments}, touched = {NEXT_TOUCH} WHERE seq = ?", (*row.values(), job.seq)
+        )
     _add_events(connection, job, events)
     return job
 

@@ -166,10 +166,13 @@ CREATE INDEX blocks_by_job ON blocks (job_seq, last_id, first_elapsed, last_elap
 """
 
 # What a machine was like around its jobs: one row of `hosts` per boot, moments in seconds since then. The columns of
-# `host_head` come from the catalogue. `leases` says who records something that only one may.
+# `host_head` come from the catalogue. `leases` says who records something that only one may. `touched` rises with every
+# change of any job: who shows jobs asks for those beyond the number it has seen.
 V3 = """
 ALTER TABLE jobs ADD COLUMN metrics TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE jobs ADD COLUMN start_boottime REAL;
+ALTER TABLE jobs ADD COLUMN touched INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX jobs_by_touch ON jobs (touched);
 CREATE TABLE snapshots (
     job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
     elapsed REAL NOT NULL,

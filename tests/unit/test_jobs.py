@@ -324,3 +324,15 @@ def test_a_shell_completes_to_the_newest_ids(jobs: Jobs) -> None:
     assert [name for _, name in jobs.ids("abc1")] == ["n1"]
     assert len(jobs.ids("")) == 3
     assert jobs.ids("x") == jobs.ids("\udcff") == []
+
+
+def test_who_shows_jobs_is_told_of_each_change_once(jobs: Jobs) -> None:
+    first, second = jobs.insert(made_job()), jobs.insert(made_job())
+    shown, touch = jobs.touched_since(0)
+    assert [job.id for job in shown] == [first.id, second.id]
+    assert jobs.touched_since(touch) == ([], touch)
+    changed = jobs.change(first.id, lambda row: (replace(row, note="x"), ()))
+    jobs.change(second.id, lambda row: (row, ()))
+    shown, touch = jobs.touched_since(touch)
+    assert shown == [changed]
+    assert jobs.touched_since(touch)[0] == []
