@@ -22,7 +22,7 @@ from jobtop.store.sealed import BLOCK_SAMPLES, Unsealed
 TRIMMED_ROWS = 2000
 LOOKED_AT_PER_SEALED = 3  # rows of the head: those of a sealed block lie between those of all others
 OWNERS_PER_STEP = 4
-ROWS_PER_SEAL = 90  # somewhat fewer than a block has: what has piled up is worked off
+ROWS_PER_SEAL = 105  # somewhat fewer than a block has: what has piled up is worked off
 
 
 @record
