@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import marshal
 import sqlite3
-from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -52,31 +51,30 @@ class Unsealed:
     Numbers as bytes: as objects they take three times the room, and the garbage collector half of every tick.
     """
 
-    __slots__ = ("ids", "moments", "rows", "sealed_until")
+    __slots__ = ("rows", "sealed_until")
 
     def __init__(self, sealed_until: int, rows: Sequence[tuple[int, Sample]] = ()) -> None:
         self.sealed_until = sealed_until
-        self.ids, self.moments = array("q"), array("d")
         self.rows: list[bytes] = []
         for identifier, sample in rows:
             self.add(identifier, sample)
 
-    def add(self, identifier: int, sample: Sample) -> None:
-        self.ids.append(identifier)
-        self.moments.append(sample.elapsed)
-        self.rows.append(marshal.dumps(sample.values, MARSHALLED))
+    def add(self, identifier: int, sample: Sample) -> bool:
+        """Remember a sample; whether there is enough for a block."""
+        self.rows.append(marshal.dumps((identifier, sample.elapsed, sample.values), MARSHALLED))
+        return len(self.rows) >= BLOCK_SAMPLES
 
     def packed(self, keys: Sequence[str]) -> Sealed | None:
         """The oldest block's worth of samples; None if there are none."""
-        ids, moments = self.ids[:BLOCK_SAMPLES], self.moments[:BLOCK_SAMPLES]
-        if not ids:
+        if not self.rows:
             return None
-        data = blocks.encode(keys, ids, moments, [marshal.loads(row) for row in self.rows[:BLOCK_SAMPLES]])
+        ids, moments, rows = zip(*map(marshal.loads, self.rows[:BLOCK_SAMPLES]), strict=True)
+        data = blocks.encode(keys, ids, moments, rows)
         # As they are read from the block: to the millisecond.
         return Sealed(self.sealed_until, ids[-1], round(moments[0], 3), round(moments[-1], 3), len(ids), data)
 
     def drop(self, sealed: Sealed) -> None:
-        del self.ids[: sealed.samples], self.moments[: sealed.samples], self.rows[: sealed.samples]
+        del self.rows[: sealed.samples]
         self.sealed_until = sealed.last_id
 
 

@@ -68,9 +68,7 @@ class SeriesStore:
         self._seals_left = 1 + len(rows) // ROWS_PER_SEAL
         self._unsealed |= {owner: unsealed for owner, unsealed in begun.items() if unsealed is not None}
         for identifier, (owner, sample) in inserted:
-            unsealed = self._unsealed[owner]
-            unsealed.add(identifier, sample)
-            if len(unsealed.ids) >= BLOCK_SAMPLES:
+            if self._unsealed[owner].add(identifier, sample):
                 self._due[owner] = None
 
     def step(self) -> bool:
@@ -98,7 +96,7 @@ class SeriesStore:
                 if unsealed is None:
                     return total
                 self._unsealed[owner] = unsealed
-            if not self._unsealed[owner].ids:
+            if not self._unsealed[owner].rows:
                 self._forget(owner)
                 return total
             total += self._seal([owner])
@@ -246,7 +244,7 @@ class SeriesStore:
             unsealed = self._unsealed[owner]
             unsealed.drop(block)
             total += block.samples
-            if len(unsealed.ids) >= BLOCK_SAMPLES:
+            if len(unsealed.rows) >= BLOCK_SAMPLES:
                 self._due[owner] = None
         self._rows_to_trim += total * LOOKED_AT_PER_SEALED
         return total
