@@ -32,7 +32,9 @@ TICKS = (MERGED_BLOCKS + 1) * BLOCK_SAMPLES
 def measure_storage(_tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
     yield from measure_size()
     yield from measure_ticks(work)
+    gc.freeze()
     yield from measure_reading(work, rounds)
+    gc.unfreeze()
 
 
 def measure_size() -> Iterator[Result]:
