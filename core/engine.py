@@ -107,7 +107,7 @@ class Engine:
             self._take(Batch(snapshots=[(key, watch.elapsed, rows)]))
         self.flush(patience_seconds)
         interval = watch.interval_at(watch.elapsed)
-        longest = max(interval, watch.longest_interval)
+        longest = interval * watch.longest_stretch
         problem = self.problem or self.sampler.problem
         return Observation(watched.tally, interval, longest, self.sampler.thinned, watch.impossible_seconds, problem)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jobtop.core.collectors.members import Tree
     from jobtop.core.snapshot import ProcessRow
 
-COUNTERS = tuple(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
+COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
 AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between samples
 SNAPSHOT_SECONDS = 10.0
 STALE_SAMPLES = 10  # a job that stands still is read again after so many
@@ -69,11 +69,12 @@ class Watch:
         self.unread = 0
         self.next_due = -float("inf")
         self.current_interval = interval or AUTO_SECONDS[0][1]
+        self.interval_until = float("inf") if interval else start_boottime + AUTO_SECONDS[0][0]
         self.next_snapshot = -float("inf")
         # Jobs that began together are not looked at together again.
         self.snapshot_share = (hash(key) % 1000) / 1000
         self.heaviest = Heaviest(secret)
-        self.longest_interval = 0.0
+        self.longest_stretch = 1.0
         self.impossible_seconds = 0.0
 
     def interval_at(self, age: float) -> float:
@@ -87,7 +88,7 @@ class Watch:
         Where nobody has run nothing has changed. Counters never fall, and no CPU time is more than the cores can give.
         """
         at = self.tree.read_at
-        if self.tree.version != self.version or self.unread >= STALE_SAMPLES:
+        if self.is_moved() or self.unread >= STALE_SAMPLES:
             self.version, self.unread = self.tree.version, 0
             read = job_values.fold(self.tree)
             if self.cgroup is not None:
@@ -99,7 +100,12 @@ class Watch:
         self.elapsed = max(self.elapsed, at - self.start)
         return Sample(self.elapsed, self.row)
 
+    def is_moved(self) -> bool:
+        return self.tree.version != self.version
+
     def _take(self, read: dict[str, Number], elapsed: float) -> None:
+        if not read.get("proc.count"):  # it has ended, and we were not told yet: what it held is not held any more
+            read = {key: value for key, value in read.items() if key in COUNTERS}
         read = job_values.never_falling(self.values, read, COUNTERS)
         seconds = elapsed - self.elapsed
         self.values, excess = job_values.within_cores(self.values, read, seconds)
@@ -184,20 +190,23 @@ class Sampler:
             if not due:
                 return Batch(host=host)
             for watch in due:
-                watch.current_interval = watch.interval_at(boottime - watch.start)
+                if boottime >= watch.interval_until:
+                    watch.current_interval = watch.interval_at(boottime - watch.start)
             step = min(watch.current_interval for watch in due) * self.stretch
             self.table.sweep([watch.tree for watch in due])
             self.table.look_closer(self.budget * self.closer_share * step, self.without)
+            moved = [watch for watch in due if watch.is_moved()]
             samples = [(watch.key, watch.sample()) for watch in due]
-            snapshots = [] if "snapshots" in self.without else self._snapshots(due, now)
+            snapshots = [] if "snapshots" in self.without else self._snapshots(moved, now)
             cost, self.charged_seconds = time.thread_time() - began + self.charged_seconds, 0.0
             self.cpu_seconds += cost
             self._adapt(cost / step)
             events = self._events(due, now, boottime)
+            periods = {watch.current_interval for watch in due}
+            next_due = {period: self._next_on_grid(now, period * self.stretch) for period in periods}
             for watch in due:
-                period = watch.current_interval * self.stretch
-                watch.longest_interval = max(watch.longest_interval, period)
-                watch.next_due = self._next_on_grid(now, period)
+                watch.next_due = next_due[watch.current_interval]
+                watch.longest_stretch = max(watch.longest_stretch, self.stretch)
         return Batch(samples, snapshots, host, events)
 
     def _events(self, due: list[Watch], now: float, boottime: float) -> list[tuple[str, str, dict[str, object]]]:
@@ -211,9 +220,9 @@ class Sampler:
             events.append(("sampling_slowed" if self.stretch > 1 else "sampling_restored", {"factor": self.stretch}))
         return [(watch.key, kind, detail) for kind, detail in events for watch in due]
 
-    def _snapshots(self, due: list[Watch], now: float) -> list[tuple[str, float, list[ProcessRow]]]:
+    def _snapshots(self, moved: list[Watch], now: float) -> list[tuple[str, float, list[ProcessRow]]]:
         taken = []
-        for watch in due:
+        for watch in moved:
             watch.heaviest.learn(self.table.proc, watch.tree)
             if now >= watch.next_snapshot:
                 watch.next_snapshot = now + SNAPSHOT_SECONDS * self.stretch * watch.snapshot_share

@@ -10,7 +10,7 @@ from jobtop.core.procfs import read_text, word_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from jobtop.core.collectors.members import Member, Tree
 
@@ -25,8 +25,8 @@ class DearFiles:
     PSS of a process with hundreds of gigabytes takes the kernel a second.
     """
 
-    def __init__(self, proc: str) -> None:
-        self.proc = proc
+    def __init__(self, proc: str, fields: Callable[[Member], list[bytes] | None]) -> None:
+        self.proc, self._fields = proc, fields
         self.credit_seconds = CREDIT_SECONDS
         self._fd_sizes = self._tells_fd_sizes()
 
@@ -82,8 +82,8 @@ class DearFiles:
         Who ended meanwhile holds nothing; what it shared is in the shares of those who were read later.
         """
         for member, pss, rss in tree.looked:
-            fields = read_text(f"{self.proc}/{member.pid}/stat").rpartition(")")[2].split()
-            if len(fields) <= RSS or fields[RSS] == "0":
+            fields = self._fields(member)
+            if not fields or fields[RSS] == b"0":
                 member.rss = member.pss_rss = member.pss = 0
             else:
                 member.pss, member.pss_rss = pss, rss

@@ -44,7 +44,8 @@ def fold(tree: Tree) -> dict[str, Number]:
         values["proc.fds"] = fds
     alive = values["proc.count"]
     if alive == 1:
-        values["mem.used"] = values["mem.pss"] = values["mem.rss"]
+        values["mem.used"] = values["mem.rss"]
+        values |= {} if unlooked else {"mem.pss": values["mem.rss"]}
     elif alive:
         held = _held(tree) if unlooked else used
         values |= {} if held is None else {"mem.used": held, "mem.pss": held}

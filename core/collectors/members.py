@@ -104,6 +104,7 @@ class Tree:
         self.members: dict[int, Member] = {}
         self.gone = False  # the shim
         self.version = 0  # rises when a reading may differ from the one before
+        self.swept_version = -1
         self.births = 0
         self.read_at = 0.0
         self.reaped = (0.0, 0.0, 0, 0)  # by the shim: user, system, minor and major faults

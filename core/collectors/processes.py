@@ -72,7 +72,7 @@ class ProcessTable:
         self.kept_descriptors = 0
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
-        self._dear = DearFiles(proc)
+        self._dear = DearFiles(proc, self._fields)
 
     def add(self, shim_pid: int) -> Tree:
         """Watch what is below this shim from the next sweep on."""
@@ -117,8 +117,36 @@ class ProcessTable:
             # A stranger's pid may be a member's by now; pop() goes round the set.
             fresh |= {self.strangers.pop() for _ in range(min(DOUBTED, len(self.strangers)))}
         self._sort_in(fresh - self.owner.keys() | self.undecided.keys())
-        for tree in list(self.trees.values()) if due is None else due:
+        for tree in self._moved(list(self.trees.values()) if due is None else due):
             self._read_tree(tree)
+
+    def _moved(self, due: Iterable[Tree]) -> list[Tree]:
+        """Of the jobs that stood still at the last sweep, those in which somebody has run since, and all others.
+
+        Jobs at rest cost a clock for each member, all of them asked in one go, and nothing else.
+        """
+        active, resting = [], []
+        for tree in due:
+            (resting if tree.version == tree.swept_version and not tree.gone else active).append(tree)
+            tree.swept_version = tree.version
+        members = [member for tree in resting for member in (tree.shim, *tree.members.values())]
+        began = time.clock_gettime(BOOTTIME)
+        try:
+            clocks = list(map(self.clock, [member.clock for member in members]))
+        except OSError:  # somebody is gone
+            return active + resting
+        took = time.clock_gettime(BOOTTIME) - began
+        if clocks == [member.cpu_ns for member in members]:
+            awake: set[int] = set()
+        else:
+            moved = (member for member, cpu_ns in zip(members, clocks, strict=True) if cpu_ns != member.cpu_ns)
+            awake = {id(self.owner.get(member.pid)) for member in moved}
+        for tree in resting:
+            if id(tree) in awake:
+                active.append(tree)
+            else:
+                tree.read_at = began + took / 2
+        return active
 
     def _listed(self) -> set[str]:
         """All processes, or who was there before, if no pid was given out since: who is gone has no clock."""
