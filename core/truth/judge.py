@@ -124,16 +124,17 @@ def cpu(built_seconds: float, processes: int = 1) -> Check:
 
 
 def cpu_or_incomplete(built_seconds: float, processes: int) -> Check:
-    """CPU time that only a cgroup knows: exact from one, else said to be incomplete."""
+    """CPU time that only a cgroup knows: exact from one, else said to be incomplete, and never more than was used."""
     exact = cpu(built_seconds, processes)
 
     def check(job: Job, reference: Reference) -> Finding:
-        source = job.sources.get("cpu")
+        source, used = job.sources.get("cpu"), job.usage.cpu_total_seconds
         if source == "cgroup":
             return exact(job, reference)
-        flagged = next((why for why in job.incomplete if why.startswith("cpu:")), None)
-        verdict = judged(flagged is not None)
-        return Finding("cpu", verdict, "incomplete", "incomplete" if flagged else "complete", source=source)
+        flagged = any(why.startswith("cpu:") for why in job.incomplete)
+        too_much = used is None or used > reference.cpu_seconds + cpu_tolerance(reference)
+        words = f"{'incomplete' if flagged else 'complete'}{', too much' if too_much else ''}"
+        return Finding("cpu", judged(flagged and not too_much), "incomplete", words, source=source)
 
     return check
 

@@ -26,6 +26,7 @@ from support import Jobtop, clean_environment, require, wait_for
 
 MIB = 1024 * 1024
 SUITE_TIMEOUT_SECONDS = 110.0
+WITHOUT_CGROUP = {"rusage", "rusage+sampled", "pss", "rss"}
 AGAIN = [case.name for case in CASES if case.again_without_cgroup]
 
 
@@ -84,7 +85,7 @@ def test_what_is_measured_is_true(suite: Run, case: str) -> None:
 def test_what_is_measured_is_true_without_a_cgroup(suite: Run, case: str) -> None:
     results = suite.results(case, without_cgroup=True) or suite.results(case)
     check_all_right(results)
-    assert {result["source"] for result in results if result["what"] != "outcome"} <= {"rusage", "pss", "rss"}
+    assert {result["source"] for result in results if result["what"] != "outcome"} <= WITHOUT_CGROUP
 
 
 def test_the_curve_of_a_load_is_compared_at_every_sample(suite: Run) -> None:
@@ -238,6 +239,8 @@ def test_a_command_cannot_have_been_shorter_than_it_was() -> None:
         ("rusage", ("cpu: its children's times are lost",), 0.1, Verdict.PASS),
         ("rusage", ("io: its children's blocks are lost",), 0.1, Verdict.FAIL),
         ("rusage", (), 2.0, Verdict.FAIL),
+        ("rusage+sampled", ("cpu: its children's times are lost",), 2.01, Verdict.PASS),
+        ("rusage+sampled", ("cpu: its children's times are lost",), 2.03, Verdict.FAIL),
     ],
 )
 def test_lost_cpu_time_is_counted_by_a_cgroup_or_said_to_be_lost(
