@@ -50,7 +50,7 @@ class Watcher:
             sample.values[place] is not None for _, sample in samples for place in READ
         ):
             self.complete_after = self.now
-        self.now = max(watch.next_due for watch in self.sampler.watches.values())
+        self.now = self.sampler.next_due() or self.now
         return seconds
 
     def warm_up(self, watched: Farm, share: float) -> None:

@@ -67,9 +67,7 @@ class Watch:
         self.elapsed = 0.0
         self.version = -1
         self.unread = 0
-        self.next_due = -float("inf")
-        self.current_interval = interval or AUTO_SECONDS[0][1]
-        self.interval_until = float("inf") if interval else start_boottime + AUTO_SECONDS[0][0]
+        self.interval_until = float("inf")  # moment since boot
         self.next_snapshot = -float("inf")
         # Jobs that began together are not looked at together again.
         self.snapshot_share = (hash(key) % 1000) / 1000
@@ -80,7 +78,9 @@ class Watch:
     def interval_at(self, age: float) -> float:
         if self.interval is not None:
             return self.interval
-        return next(seconds for until, seconds in AUTO_SECONDS if age < until)
+        until, seconds = next((until, seconds) for until, seconds in AUTO_SECONDS if age < until)
+        self.interval_until = self.start + until
+        return seconds
 
     def sample(self) -> Sample:
         """Fold what was swept; the moment is that of the reading the CPU time comes from.
@@ -88,7 +88,7 @@ class Watch:
         Where nobody has run nothing has changed. Counters never fall, and no CPU time is more than the cores can give.
         """
         at = self.tree.read_at
-        if self.is_moved() or self.unread >= STALE_SAMPLES:
+        if self.tree.version != self.version or self.unread >= STALE_SAMPLES:
             self.version, self.unread = self.tree.version, 0
             read = job_values.fold(self.tree)
             if self.cgroup is not None:
@@ -100,9 +100,6 @@ class Watch:
         self.elapsed = max(self.elapsed, at - self.start)
         return Sample(self.elapsed, self.row)
 
-    def is_moved(self) -> bool:
-        return self.tree.version != self.version
-
     def _take(self, read: dict[str, Number], elapsed: float) -> None:
         if not read.get("proc.count"):  # it has ended, and we were not told yet: what it held is not held any more
             read = {key: value for key, value in read.items() if key in COUNTERS}
@@ -112,6 +109,20 @@ class Watch:
         if excess > IMPOSSIBLE_SECONDS and excess > IMPOSSIBLE_SHARE * job_values.CORES * seconds:
             self.impossible_seconds = max(self.impossible_seconds, excess)
         self.row = tuple(map(self.values.get, JOB_COLUMNS))
+
+
+class Rhythm:
+    """The jobs that are sampled at one interval, on one grid."""
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self.watches: dict[str, Watch] = {}
+        self.next_due = float("inf")
+        self.next_change = float("inf")
+
+    def add(self, watch: Watch) -> None:
+        self.watches[watch.key] = watch
+        self.next_change = min(self.next_change, watch.interval_until)
 
 
 class Sampler:
@@ -129,6 +140,8 @@ class Sampler:
         self.sink, self.budget, self.without, self.secret, self.monotonic = sink, budget, without, secret, monotonic
         self.table = ProcessTable(proc)
         self.watches: dict[str, Watch] = {}
+        self._rhythms: dict[float, Rhythm] = {}
+        self._fresh: list[Watch] = []
         self.host: HostSource | None = None
         self.cpu_seconds = 0.0
         self.charged_seconds = 0.0  # what keeping the samples has cost meanwhile
@@ -153,7 +166,9 @@ class Sampler:
         """Sample this job at once, and then on the grid."""
         cgroup = JobCgroup(cgroups, "pressure" not in self.without) if cgroups else None
         with self._lock:
-            self.watches[key] = Watch(key, self.table.add(shim_pid), start_boottime, interval, cgroup, self.secret)
+            watch = Watch(key, self.table.add(shim_pid), start_boottime, interval, cgroup, self.secret)
+            self.watches[key] = watch
+            self._fresh.append(watch)
         self._wake.set()
 
     def forget(self, key: str) -> Watch | None:
@@ -161,6 +176,9 @@ class Sampler:
         with self._lock:
             watch = self.watches.pop(key, None)
             if watch is not None:
+                self._fresh = [other for other in self._fresh if other is not watch]
+                for rhythm in self._rhythms.values():
+                    rhythm.watches.pop(key, None)
                 self.table.remove(watch.tree)
                 if watch.cgroup is not None:
                     watch.cgroup.close()
@@ -183,31 +201,42 @@ class Sampler:
     def tick(self) -> Batch:
         """One pass over everything that is due; its cost is kept, and what it means for the next."""
         with self._lock:
-            began, now = time.thread_time(), self.monotonic()
-            due = [watch for watch in self.watches.values() if now >= watch.next_due]
-            boottime = time.clock_gettime(BOOTTIME)
-            host = self._sample_host(now, boottime)
+            began, now, boottime = time.thread_time(), self.monotonic(), time.clock_gettime(BOOTTIME)
+            host = self._sample_host(now)
+            beating = [rhythm for rhythm in self._rhythms.values() if now >= rhythm.next_due and rhythm.watches]
+            due = [watch for rhythm in beating for watch in rhythm.watches.values()] + self._fresh
             if not due:
                 return Batch(host=host)
-            for watch in due:
-                if boottime >= watch.interval_until:
-                    watch.current_interval = watch.interval_at(boottime - watch.start)
-            step = min(watch.current_interval for watch in due) * self.stretch
+            beating += self._placed(beating, boottime)
+            step = min(rhythm.interval for rhythm in beating) * self.stretch
             self.table.sweep([watch.tree for watch in due])
             self.table.look_closer(self.budget * self.closer_share * step, self.without)
-            moved = [watch for watch in due if watch.is_moved()]
+            moved = [watch for watch in due if watch.tree.version != watch.version]
             samples = [(watch.key, watch.sample()) for watch in due]
             snapshots = [] if "snapshots" in self.without else self._snapshots(moved, now)
             cost, self.charged_seconds = time.thread_time() - began + self.charged_seconds, 0.0
             self.cpu_seconds += cost
             self._adapt(cost / step)
             events = self._events(due, now, boottime)
-            periods = {watch.current_interval for watch in due}
-            next_due = {period: self._next_on_grid(now, period * self.stretch) for period in periods}
-            for watch in due:
-                watch.next_due = next_due[watch.current_interval]
-                watch.longest_stretch = max(watch.longest_stretch, self.stretch)
+            for rhythm in beating:
+                rhythm.next_due = self._next_on_grid(now, rhythm.interval * self.stretch)
         return Batch(samples, snapshots, host, events)
+
+    def _placed(self, beating: list[Rhythm], boottime: float) -> list[Rhythm]:
+        """Put new jobs, and those that are old enough for another interval, where they belong; whose grid begins."""
+        moving, self._fresh = self._fresh, []
+        for rhythm in beating:
+            if boottime >= rhythm.next_change:
+                moving += rhythm.watches.values()
+                rhythm.watches, rhythm.next_change = {}, float("inf")
+        begun = []
+        for watch in moving:
+            seconds = watch.interval_at(boottime - watch.start)
+            rhythm = self._rhythms.setdefault(seconds, Rhythm(seconds))
+            if rhythm not in beating and rhythm.next_due == float("inf"):
+                begun.append(rhythm)
+            rhythm.add(watch)
+        return begun
 
     def _events(self, due: list[Watch], now: float, boottime: float) -> list[tuple[str, str, dict[str, object]]]:
         """What a curve cannot show: that the machine slept, that we look less often than we were asked to."""
@@ -232,14 +261,14 @@ class Sampler:
                     taken.append((watch.key, watch.elapsed, rows))
         return taken
 
-    def _sample_host(self, now: float, boottime: float) -> tuple[float, HostSample, HostSample] | None:
+    def _sample_host(self, now: float) -> tuple[float, HostSample, HostSample] | None:
         """The machine around the jobs, as often as they are looked at."""
         if self.host is None or now < self._host_due:
             return None
-        ages = [watch.interval_at(boottime - watch.start) for watch in self.watches.values()]
-        self._host_due = self._next_on_grid(now, max(1.0, min(ages, default=1.0)) * self.stretch)
+        shortest = min((rhythm.interval for rhythm in self._rhythms.values() if rhythm.watches), default=1.0)
+        self._host_due = self._next_on_grid(now, max(1.0, shortest) * self.stretch)
         before, self._last_host = self._last_host, self.host.collect()
-        return None if before is None else (boottime, before, self._last_host)
+        return None if before is None else (time.clock_gettime(BOOTTIME), before, self._last_host)
 
     def _next_on_grid(self, now: float, period: float) -> float:
         return self._origin + (int((now - self._origin) / period + 1e-6) + 1) * period
@@ -251,9 +280,13 @@ class Sampler:
                 batch = self.tick()
                 if batch:
                     self._hand_over(batch)
-                next_due = min((watch.next_due for watch in self.watches.values()), default=None)
+                next_due = self.next_due()
             if not self._stopped:
                 self._wake.wait(None if next_due is None else max(0.0, next_due - self.monotonic()))
+
+    def next_due(self) -> float | None:
+        """When there is something to look at again, on the monotonic clock; None: never."""
+        return min((rhythm.next_due for rhythm in self._rhythms.values() if rhythm.watches), default=None)
 
     def _hand_over(self, batch: Batch) -> None:
         try:
@@ -274,6 +307,8 @@ class Sampler:
             elif self.stretch < LARGEST_STRETCH:
                 self.stretch *= 2
                 self.load /= 2
+                for watch in self.watches.values():
+                    watch.longest_stretch = max(watch.longest_stretch, self.stretch)
         elif self.stretch > 1 and 2 * self.load < CALM_SHARE * self.budget:
             self.stretch /= 2
             self.load *= 2

@@ -14,6 +14,7 @@ NO_IO = (0,) * len(IO_FIELDS)
 NEVER_LOOKED_AT = (None, None, None, None)
 LOST_SECONDS, LOST_SHARE = 0.05, 0.1  # less is the rounding of c-times to ticks
 LONGEST_READ_SECONDS = 0.002  # longer, and the moment of a reading is not known well enough for a rate
+SETTLED = (0.0, 0.0)
 DRIFT = 0.02  # of the resident memory, and PSS is read again
 
 
@@ -27,11 +28,11 @@ class Member:
 
     __slots__ = (
         *("clock", "cpu_ns", "faults", "fds", "io", "moved", "name", "parent", "pid", "pss", "pss_rss", "row", "rss"),
-        *("slow", "start", "state", "threads", "times", "vms"),
+        *("slow", "start", "state", "threads", "times", "tree", "vms"),
     )
 
-    def __init__(self, pid: int, start: int, parent: int = 0) -> None:
-        self.pid, self.start, self.parent, self.clock = pid, start, parent, pid_clock(pid)
+    def __init__(self, pid: int, start: int, tree: Tree, parent: int = 0) -> None:
+        self.pid, self.start, self.tree, self.parent, self.clock = pid, start, tree, parent, pid_clock(pid)
         self.fds: dict[str, int] = {}
         self.cpu_ns: int | None = None
         self.times = (0.0, 0.0, 0.0, 0.0)  # user, system, and those of reaped children
@@ -100,18 +101,18 @@ class Tree:
     """The living members of one job, parents before children, and what its dead have left."""
 
     def __init__(self, shim_pid: int, shim_start: int = 0) -> None:
-        self.shim = Member(shim_pid, shim_start)
+        self.shim = Member(shim_pid, shim_start, self)
         self.members: dict[int, Member] = {}
         self.gone = False  # the shim
         self.version = 0  # rises when a reading may differ from the one before
-        self.swept_version = -1
+        self.roster_version = 0
         self.births = 0
         self.read_at = 0.0
         self.reaped = (0.0, 0.0, 0, 0)  # by the shim: user, system, minor and major faults
         self.lost = (0.0, 0.0)  # seconds of those nobody waited for
         self.io_left: tuple[int, ...] | None = None
         self.switches_left = (0, 0)
-        self.owed = (0.0, 0.0)  # seconds of those who vanished since the last settlement …
+        self.owed = SETTLED  # seconds of those who vanished since the last settlement …
         self.risen = 0.0  # … and by how much the c-times of the others have grown
         self.changed = True  # members came or went since the last close look
         self.sweeps_since_look = 1 << 30
@@ -153,7 +154,7 @@ class Tree:
         lost = owed - self.risen
         if lost > max(LOST_SECONDS, LOST_SHARE * owed):
             self.lost = (self.lost[0] + lost * self.owed[0] / owed, self.lost[1] + lost * self.owed[1] / owed)
-        self.owed, self.risen = (0.0, 0.0), 0.0
+        self.owed, self.risen = SETTLED, 0.0
 
     def order(self) -> None:
         """Parents before children again, after a pid went to another process."""

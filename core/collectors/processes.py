@@ -22,6 +22,7 @@ from jobtop.core.collectors.members import (
     LONGEST_READ_SECONDS,
     PPID,
     RSS,
+    SETTLED,
     START,
     TICK_SECONDS,
     Member,
@@ -38,6 +39,7 @@ GONE = (errno.ESRCH, errno.ENOENT)
 DOUBTED = 8  # strangers looked at again in each sweep
 MOST_PASSES = 4
 MOST_TRIES = 3
+CLOCK_SECONDS = 3e-6
 LONGEST_UNLISTED = 10  # sweeps
 FEW_MEMBERS = 64
 MOST_DESCRIPTORS = 65536
@@ -69,6 +71,8 @@ class ProcessTable:
         self._last_pid = KeptFile(f"{proc}/sys/kernel/ns_last_pid")
         self._last_pid_seen = ""
         self._sweeps_unlisted = LONGEST_UNLISTED
+        self._roster_of: tuple[list[Tree], list[int]] = ([], [])
+        self._rostered: list[Member] = []
         self.kept_descriptors = 0
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
@@ -117,36 +121,68 @@ class ProcessTable:
             # A stranger's pid may be a member's by now; pop() goes round the set.
             fresh |= {self.strangers.pop() for _ in range(min(DOUBTED, len(self.strangers)))}
         self._sort_in(fresh - self.owner.keys() | self.undecided.keys())
-        for tree in self._moved(list(self.trees.values()) if due is None else due):
-            self._read_tree(tree)
+        self._read_due(list(self.trees.values()) if due is None else list(due))
 
-    def _moved(self, due: Iterable[Tree]) -> list[Tree]:
-        """Of the jobs that stood still at the last sweep, those in which somebody has run since, and all others.
-
-        Jobs at rest cost a clock for each member, all of them asked in one go, and nothing else.
-        """
-        active, resting = [], []
+    def _read_due(self, due: list[Tree]) -> None:
+        """Ask the clocks of all members in one go, and read those who have run: who rests costs nothing else."""
+        roster = self._roster(due)
+        moments, read_at = self._moments(roster)
         for tree in due:
-            (resting if tree.version == tree.swept_version and not tree.gone else active).append(tree)
-            tree.swept_version = tree.version
-        members = [member for tree in resting for member in (tree.shim, *tree.members.values())]
-        began = time.clock_gettime(BOOTTIME)
+            tree.read_at = read_at
+        moved: dict[Tree, list[tuple[Member, int | None]]] = {tree: [] for tree in due if tree.owed != SETTLED}
+        clocks = [member.cpu_ns for member in roster]
+        if moments != clocks:
+            for member, moment, clock in zip(roster, moments, clocks, strict=True):
+                if moment != clock:
+                    moved.setdefault(member.tree, []).append((member, moment))
+        for tree, members in moved.items():
+            self._read_moved(tree, members)
+
+    def _roster(self, due: list[Tree]) -> list[Member]:
+        """The shims and members of jobs, in their order; the same list again while nobody comes or goes."""
+        births = [tree.roster_version for tree in due]
+        if self._roster_of != (due, births):
+            self._rostered = [member for tree in due if not tree.gone for member in (tree.shim, *tree.members.values())]
+            self._roster_of = due, births
+        return self._rostered
+
+    def _moments(self, roster: list[Member]) -> tuple[list[int | None], float]:
+        """What the clocks say, and when; asked again if we were kept waiting meanwhile."""
+        numbers = [member.clock for member in roster]
+        patience = LONGEST_READ_SECONDS + len(roster) * CLOCK_SECONDS
+        for _ in range(MOST_PASSES):
+            began = time.clock_gettime(BOOTTIME)
+            moments: list[int | None]
+            try:
+                moments = list(map(self.clock, numbers))
+            except OSError:  # somebody was waited for since the list was made; a zombie still has its clock
+                moments = [self._moment(number) for number in numbers]
+            took = time.clock_gettime(BOOTTIME) - began
+            if took < patience:
+                break
+        return moments, began + took / 2
+
+    def _moment(self, number: int) -> int | None:
         try:
-            clocks = list(map(self.clock, [member.clock for member in members]))
-        except OSError:  # somebody is gone
-            return active + resting
-        took = time.clock_gettime(BOOTTIME) - began
-        if clocks == [member.cpu_ns for member in members]:
-            awake: set[int] = set()
-        else:
-            moved = (member for member, cpu_ns in zip(members, clocks, strict=True) if cpu_ns != member.cpu_ns)
-            awake = {id(self.owner.get(member.pid)) for member in moved}
-        for tree in resting:
-            if id(tree) in awake:
-                active.append(tree)
+            return self.clock(number)
+        except OSError:
+            return None
+
+    def _read_moved(self, tree: Tree, moved: list[tuple[Member, int | None]]) -> None:
+        """Read who has run. If somebody was waited for since, all once more, so that nobody is counted twice."""
+        for member, moment in moved:
+            if moment is None:
+                return self._read_tree(tree)
+            if member is tree.shim:
+                self._read_shim(tree)
+            elif (member.cpu_ns is not None and moment < member.cpu_ns) or not self._read(tree, member):
+                return self._read_tree(tree)
             else:
-                tree.read_at = began + took / 2
-        return active
+                member.cpu_ns, member.row = moment, None
+        tree.version += 1
+        if tree.risen or tree.owed != SETTLED or tree.gone:
+            return self._read_tree(tree)
+        return tree.settle()
 
     def _listed(self) -> set[str]:
         """All processes, or who was there before, if no pid was given out since: who is gone has no clock."""
@@ -184,6 +220,7 @@ class ProcessTable:
     def _bury(self, pid: int, gone: Container[int] = ()) -> None:
         tree = self.owner.pop(pid)
         tree.version += 1
+        tree.roster_version += 1
         if pid == tree.shim.pid:
             tree.gone = True
             self._close(tree.shim)
@@ -213,9 +250,10 @@ class ProcessTable:
             for pid in found:
                 parent, start = unknown[pid]
                 tree = self.owner[pid] = self.owner[parent]
-                tree.members[pid] = Member(pid, start, parent)
+                tree.members[pid] = Member(pid, start, tree, parent)
                 tree.changed = True
                 tree.births += 1
+                tree.roster_version += 1
                 tree.version += 1
             self.strangers.update(foreign)
             waiting.difference_update(found, foreign)

@@ -15,7 +15,7 @@ SHIM = 50
 
 
 def member(tree: Tree, pid: int, cpu: float = 0.0, parent: int = SHIM) -> Member:
-    made = tree.members[pid] = Member(pid, 100, parent)
+    made = tree.members[pid] = Member(pid, 100, tree, parent)
     made.cpu_ns = round(cpu * 1e9)
     return made
 
@@ -35,7 +35,7 @@ def test_cpu_is_what_the_shim_reaped_the_own_clocks_and_the_reaped_children() ->
 
 def test_a_member_that_was_never_read_has_used_nothing_yet() -> None:
     tree = Tree(SHIM)
-    tree.members[51] = Member(51, 100, SHIM)
+    tree.members[51] = Member(51, 100, tree, SHIM)
     assert fold(tree)["cpu.user"] + fold(tree)["cpu.system"] == 0
 
 
