@@ -2,7 +2,7 @@
 
 import json
 import signal as signals
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -100,8 +100,14 @@ def read_reference(report: str) -> Reference:
         _sum(line["written_bytes"] for line in lines),
         next((line["skip"] for line in lines if line["skip"]), None),
         max((line.get("together_bytes") or 0 for line in lines), default=0),
-        tuple((moment, used) for line in lines for moment, used in line.get("curve", ())),
+        tuple(point for line in lines if "curve" in line for point in told_curve(line)),
     )
+
+
+def told_curve(line: dict[str, Any]) -> Iterator[tuple[float, float]]:
+    """The points a process noted, and its last words."""
+    yield from ((moment, used) for moment, used in line["curve"])
+    yield line["moment"], line["cpu_seconds"]
 
 
 def judge_outcome(expected: Outcome, job: Job, returned: int) -> Finding:
@@ -158,15 +164,14 @@ def memory(built_bytes: int) -> Check:
 
 def memory_together(built_bytes: int) -> Check:
     """What all processes held at the same time within 5 %, shared pages counted once."""
+    return lambda job, reference: _together("memory", built_bytes, reference, job.usage.memory_peak_bytes, job)
 
-    def check(job: Job, reference: Reference) -> Finding:
-        if reference.together_bytes < built_bytes:
-            return not_built("memory", f"its processes held {reference.together_bytes} of {built_bytes} bytes")
-        tolerance = TOGETHER_RATIO * reference.together_bytes
-        source = job.sources.get("memory_peak")
-        return compare("memory", "bytes", reference.together_bytes, job.usage.memory_peak_bytes, tolerance, source)
 
-    return check
+def memory_sampled(built_bytes: int) -> Check:
+    """The same, as the samples alone have it."""
+    return lambda job, reference: _together(
+        "samples", built_bytes, reference, job.metrics.get("mem.used", {}).get("peak"), job
+    )
 
 
 def memory_below(limit_bytes: int, engine_bytes: int) -> Check:
@@ -247,6 +252,13 @@ def _storage(what: str, built_bytes: int, expected: int | None, measured: int | 
     if expected is None or expected < built_bytes:
         return not_built(what, f"it moved {expected} of {built_bytes} bytes")
     return compare(what, "bytes", expected, measured, STORAGE_RATIO * expected, job.sources.get("io"))
+
+
+def _together(what: str, built_bytes: int, reference: Reference, measured: float | None, job: Job) -> Finding:
+    expected = reference.together_bytes
+    if expected < built_bytes:
+        return not_built(what, f"its processes held {expected} of {built_bytes} bytes")
+    return compare(what, "bytes", expected, measured, TOGETHER_RATIO * expected, job.sources.get("memory_peak"))
 
 
 def not_built(what: str, why: str) -> Finding:

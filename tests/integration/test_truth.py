@@ -195,6 +195,13 @@ def test_one_percent_of_much_cpu_time_is_more_than_20_ms() -> None:
     assert CPU(wrong, used).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(("mebibytes", "verdict"), [(525, "pass"), (475, "pass"), (526, "fail"), (474, "fail")])
+def test_what_samples_saw_passes_only_within_its_tolerance(mebibytes: int, verdict: str) -> None:
+    check = judge.memory_sampled(500 * MIB)
+    assert check(replace(JOB, metrics={"mem.used": {"peak": mebibytes * MIB}}), REFERENCE).verdict == verdict
+    assert check(JOB, REFERENCE).verdict is Verdict.FAIL, "never sampled"
+
+
 @pytest.mark.parametrize(
     ("check", "reference"),
     [
@@ -395,8 +402,10 @@ def test_a_load_by_itself_says_that_it_cost_what_it_was_built_to_cost(
     assert said.cpu_seconds >= built.cpu_seconds
     assert said.memory_bytes >= built.memory_bytes
     assert built.together_bytes <= said.together_bytes < built.together_bytes + 32 * MIB
+    assert bool(said.curve) is bool(built.curve)
     for seconds, used in built.curve:
         assert said.curve[-1][0] - said.curve[0][0] >= seconds * 0.99
+        assert said.curve[-1][1] == said.cpu_seconds
         assert said.curve[-1][1] - said.curve[0][1] >= used
         assert list(said.curve) == sorted(said.curve)
     assert (said.read_bytes or 0) >= (built.read_bytes or 0)

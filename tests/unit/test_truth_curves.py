@@ -94,6 +94,7 @@ def test_what_a_load_did_not_get_is_not_expected() -> None:
     slow = replace(TRUTH, curve=((START, 0.0), (START + 7, 5.0), (START + 10, 5.0)))
     (finding,) = judge_curve([curves.peak], JOB, slow, samples)
     assert finding.expected == pytest.approx(100 * 5 / 7)
+    assert finding.verdict is Verdict.FAIL
 
 
 def test_samples_close_together_make_no_peak() -> None:
@@ -101,6 +102,20 @@ def test_samples_close_together_make_no_peak() -> None:
     steps = replace(TRUTH, curve=((START, 0.0), (START + 1, 0.5), (START + 1.01, 0.51), (START + 2, 1.0)))
     finding = judge_curve([curves.peak], JOB, steps, samples)[0]
     assert finding.expected == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("measured", [100.0, 60.0])
+def test_samples_on_the_edge_of_being_too_close_count_either_way(measured: float) -> None:
+    samples = [sample(0.0, 0.0), sample(0.5, 0.5), sample(1.0, 0.6), sample(2.0, 1.0)]
+    steps = replace(
+        TRUTH, curve=tuple((START + moment, cpu) for moment, cpu in ((0, 0.0), (0.5, 0.5), (1, 0.6), (2, 1)))
+    )
+    assert judge_curve([curves.peak], peaking(measured), steps, samples)[0].verdict is Verdict.PASS
+    assert judge_curve([curves.peak], peaking(80.0), steps, samples)[0].verdict is Verdict.FAIL
+
+
+def peaking(percent: float) -> Job:
+    return replace(JOB, usage=Usage(cpu_percent_peak=percent))
 
 
 @pytest.mark.parametrize("broken", [{"curve": ()}, {"curve": ((START, 0.0),)}])
