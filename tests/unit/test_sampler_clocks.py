@@ -1,6 +1,7 @@
 """Samples of a machine that slept, whose clock was set, whose pids go round: no rate is wrong or impossible."""
 
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ class Watched:
         self.sampler.watch("job", SHIM, clocks.monotonic, interval=1.0)
         self.events: list[tuple[str, dict[str, object]]] = []
         self.samples: list[Sample] = []
+        self.snapshots: list[float] = []
         self.tick()
 
     @property
@@ -55,6 +57,7 @@ class Watched:
         [(_, taken)] = batch.samples
         self.events += [(kind, detail) for _, kind, detail in batch.events]
         self.samples.append(taken)
+        self.snapshots += [moment for _, moment, _ in batch.snapshots]
         return taken
 
     def percent(self) -> float | int | None:
@@ -94,6 +97,17 @@ def test_an_hour_of_sleep_is_a_gap_and_no_rate_is_made_of_it(job: Watched) -> No
     job.tick(1.0)
     assert job.percent() == pytest.approx(100)
     assert len(job.events) == 1
+
+
+def test_snapshots_are_taken_at_the_start_and_then_every_ten_seconds(job: Watched) -> None:
+    for second in range(1, 46):
+        job.fake.put(WORKER, SHIM, cpu=second / 2)
+        job.tick(1.0)
+    assert job.snapshots[0] == pytest.approx(0)
+    assert job.snapshots[1] <= 10, "jobs that began together are not looked at together"
+    steps = [after - before for before, after in pairwise(job.snapshots[1:])]
+    assert steps == pytest.approx([10.0] * len(steps), abs=1)
+    assert len(steps) >= 3
 
 
 def test_a_clock_that_is_set_back_changes_nothing(job: Watched) -> None:
