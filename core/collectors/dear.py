@@ -28,6 +28,7 @@ class DearFiles:
     def __init__(self, proc: str, fields: Callable[[Member], list[bytes] | None]) -> None:
         self.proc, self._fields = proc, fields
         self.credit_seconds = CREDIT_SECONDS
+        self._looks = 0
         self._fd_sizes = self._tells_fd_sizes()
 
     def look_closer(self, trees: Collection[Tree], budget_seconds: float, without: frozenset[str]) -> None:
@@ -37,10 +38,10 @@ class DearFiles:
         """
         self.credit_seconds = min(self.credit_seconds + budget_seconds, max(CREDIT_SECONDS, budget_seconds))
         first_seconds = FIRST_LOOK_BUDGETS * budget_seconds
-        for tree in trees:
-            tree.sweeps_since_look += 1
-        stale = [tree for tree in trees if tree.is_stale(FRESH_SWEEPS)]
-        for tree in sorted(stale, key=lambda tree: -tree.sweeps_since_look):
+        self._looks += 1
+        unlike = [tree for tree in trees if tree.version != tree.fresh_version]
+        stale = [tree for tree in unlike if tree.is_stale(self._looks - FRESH_SWEEPS)]
+        for tree in sorted(stale, key=lambda tree: tree.looked_at):
             if tree.was_looked_at:
                 self.credit_seconds -= self._look_at(tree, self.credit_seconds, without)
             elif self.credit_seconds > 0:
@@ -62,9 +63,10 @@ class DearFiles:
             if tree.members.get(member.pid) is member:
                 self._read(tree, member, shares, without)
             cost = time.thread_time() - began
+        tree.version += 1
         if not tree.unlooked:
             self._take(tree)
-        tree.version += 1
+            tree.end_look(self._looks)
         return cost
 
     def _read(self, tree: Tree, member: Member, shares: bool, without: frozenset[str]) -> None:
@@ -88,7 +90,6 @@ class DearFiles:
             else:
                 member.pss, member.pss_rss = pss, rss
             member.row = None
-        tree.end_look()
 
     def _read_status(self, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
         status = read_text(f"{self.proc}/{pid}/status")
@@ -104,8 +105,7 @@ class DearFiles:
     def _count_descriptors(self, pid: int) -> int | None:
         path = f"{self.proc}/{pid}/fd"
         try:
-            # The size of the directory since Linux 6.2; it tells nothing to those who may not list it.
-            return os.stat(path).st_size if self._fd_sizes and os.access(path, os.R_OK) else len(os.listdir(path))
+            return os.stat(path).st_size if self._fd_sizes else len(os.listdir(path))  # the size since Linux 6.2
         except OSError:
             return None
 

@@ -79,15 +79,15 @@ def own_seconds(member: Member) -> float:
 
 def row(command: str, member: Member, age: float, recent: float | None) -> ProcessRow:
     return ProcessRow(
-        pid=member.pid,
-        parent=member.parent,
-        command=command,
-        cpu_seconds=own_seconds(member),
-        cpu_percent=None if recent is None else 100 * recent,
-        memory_bytes=member.rss if member.pss is None else max(0, member.pss + member.rss - member.pss_rss),
-        threads=member.threads,
-        age_seconds=age,
-        state=member.state,
+        member.pid,
+        member.parent,
+        command,
+        own_seconds(member),
+        None if recent is None else 100 * recent,
+        member.rss if member.pss is None else max(0, member.pss + member.rss - member.pss_rss),
+        member.threads,
+        age,
+        member.state,
     )
 
 

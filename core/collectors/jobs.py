@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Mapping
 
     from jobtop.core.collectors.members import Tree
 
@@ -73,10 +73,10 @@ def _held(tree: Tree) -> Number | None:
 
 
 def never_falling(
-    before: Mapping[str, Number], after: Mapping[str, Number], counters: Iterable[str]
+    before: Mapping[str, Number], after: Mapping[str, Number], counters: Container[str]
 ) -> dict[str, Number]:
     """The later reading with its counters held at what was already seen: a parent read before its child only dips."""
-    held = {key: before[key] for key in counters if key in before and (key not in after or after[key] < before[key])}
+    held = {key: value for key, value in before.items() if key in counters and after.get(key, -1) < value}
     return {**after, **held, **_cpu_times(before, after)}
 
 
@@ -87,7 +87,7 @@ def within_cores(
 
     Times of children the kernel tells in steps of 10 ms: the rest of it comes with the next reading.
     """
-    if not after.keys() >= CPU_TIMES:
+    if "cpu.user" not in after:
         return after, 0.0
     user, system = before.get("cpu.user", 0), before.get("cpu.system", 0)
     grown = after["cpu.user"] - user + after["cpu.system"] - system
@@ -104,7 +104,7 @@ def within_cores(
 
 def _cpu_times(before: Mapping[str, Number], after: Mapping[str, Number]) -> dict[str, Number]:
     """User and system time held as one sum: how a clock splits into them is an estimate that may turn."""
-    if not before.keys() & after.keys() >= CPU_TIMES:
+    if not (CPU_TIMES <= before.keys() and CPU_TIMES <= after.keys()):
         return {}
     total = max(before["cpu.user"] + before["cpu.system"], after["cpu.user"] + after["cpu.system"])
     user = max(before["cpu.user"], min(after["cpu.user"], total - before["cpu.system"]))

@@ -9,8 +9,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Fields of /proc/PID/stat after the name.
 STATE, PPID, MINFLT, CMINFLT, MAJFLT, CMAJFLT, UTIME, STIME, CUTIME, CSTIME = 0, 1, 7, 8, 9, 10, 11, 12, 13, 14
 THREADS, START, VSIZE, RSS = 17, 19, 20, 21
-IO_FIELDS = (1, 3, 5, 7, 9, 11)  # rchar wchar syscr syscw read_bytes write_bytes
-NO_IO = (0,) * len(IO_FIELDS)
+NO_IO = (0,) * 6  # rchar wchar syscr syscw read_bytes write_bytes
 NEVER_LOOKED_AT = (None, None, None, None)
 LOST_SECONDS, LOST_SHARE = 0.05, 0.1  # less is the rounding of c-times to ticks
 LONGEST_READ_SECONDS = 0.002  # longer, and the moment of a reading is not known well enough for a rate
@@ -115,7 +114,8 @@ class Tree:
         self.owed = SETTLED  # seconds of those who vanished since the last settlement …
         self.risen = 0.0  # … and by how much the c-times of the others have grown
         self.changed = True  # members came or went since the last close look
-        self.sweeps_since_look = 1 << 30
+        self.looked_at = -(1 << 30)  # the number of the look
+        self.fresh_version = -1  # nobody has run, come or gone since a close look
         self.was_looked_at = False
         self.unlooked: list[Member] = []  # of the close look that goes on …
         self.looked: list[tuple[Member, int | None, int]] = []  # … and what it found: PSS, and RSS at that moment
@@ -176,20 +176,22 @@ class Tree:
             self.faults_at_look = faults
         self.unlooked, self.looked, self.changed = list(members), [], False
 
-    def end_look(self) -> None:
-        self.looked, self.sweeps_since_look, self.was_looked_at = [], 0, True
+    def end_look(self, number: int) -> None:
+        self.looked, self.looked_at, self.was_looked_at = [], number, True
+        if not any(member.moved for member in self.members.values()):
+            self.fresh_version = self.version
 
     def _has_drifted(self) -> bool:
         members = self.members.values()
         drift = sum(abs(member.rss - member.pss_rss) for member in members)
         return drift > DRIFT * sum(member.rss for member in members)
 
-    def is_stale(self, sweeps: int) -> bool:
-        """Whether a close look would see anything new."""
+    def is_stale(self, long_ago: int) -> bool:
+        """Whether a close look would see anything new; one that was long ago would if anybody has run since."""
         if not self.members or self.changed or self.unlooked:
             return bool(self.members)
         members = self.members.values()
-        if self.sweeps_since_look >= sweeps:
+        if self.looked_at <= long_ago:
             return any(member.moved for member in members)
         if self.version == self.drift_version:
             return False

@@ -18,7 +18,6 @@ from jobtop.core.collectors.members import (
     CMINFLT,
     CSTIME,
     CUTIME,
-    IO_FIELDS,
     LONGEST_READ_SECONDS,
     PPID,
     RSS,
@@ -334,9 +333,9 @@ class ProcessTable:
             before = member.times[2] + member.times[3]
             member.take(fields)
             tree.risen += member.times[2] + member.times[3] - before
-        words = (self._pread(member, "io") or b"").split()
+        words = (self._pread(member, "io") or b"").split(None, 12)
         if len(words) >= 12:
-            member.io = tuple(int(words[index]) for index in IO_FIELDS)
+            member.io = (int(words[1]), int(words[3]), int(words[5]), int(words[7]), int(words[9]), int(words[11]))
         return True
 
     def _stat(self, pid: int) -> list[str] | None:
@@ -349,7 +348,7 @@ class ProcessTable:
         if text is None:
             return None
         member.name, _, rest = text.rpartition(b")")
-        fields = rest.split()
+        fields = rest.split(None, RSS + 1)
         return fields if len(fields) > RSS else []
 
     def _pread(self, member: Member, name: str) -> bytes | None:
