@@ -1,0 +1,96 @@
+"""The axes of a chart: round marks and what they are called. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from jobtop.core.display import format_shown
+from jobtop.core.drawing import time_marks, value_marks
+from jobtop.core.metrics import Metric
+
+ROWS_PER_MARK = 4
+COLUMNS_PER_LABEL = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From 0 to `top`, with marks that have labels."""
+
+    top: float
+    marks: tuple[float, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """The cells that the longest label takes."""
+        return max(map(len, self.labels))
+
+    def row(self, value: float, rows: int, dots: int) -> int:
+        """The row of cells in which a value is drawn, in so many dots a cell."""
+        highest = rows * dots - 1
+        return (highest - min(highest, max(0, round(value / self.top * highest)))) // dots
+
+
+def scale_of(metric: Metric, peak: float, rows: int, fixed_top: float | None = None) -> Scale:
+    """Round marks for what is shown: up to the peak, or up to a top that does not move."""
+    count = max(1, rows // ROWS_PER_MARK)
+    if fixed_top is not None:
+        parts = max(part for part in (1, 2, 4) if part <= count)
+        marks = [fixed_top * part / parts for part in range(parts + 1)]
+        return Scale(fixed_top, tuple(marks), mark_words(metric, marks))
+    marks = value_marks(metric, peak if peak > 0 else 1.0, count + 1)
+    return Scale(max(marks[-1], peak), tuple(marks), mark_words(metric, marks))
+
+
+def mark_words(metric: Metric, marks: Sequence[float]) -> tuple[str, ...]:
+    """What marks are called; no decimals where none of them has one."""
+    words = [format_shown(metric, mark) for mark in marks]
+    if all("." not in word or ".0 " in word for word in words):
+        words = [word.replace(".0 ", " ") for word in words]
+    return tuple(words)
+
+
+def moments(bounds: tuple[float, float], is_live: bool, columns: int) -> list[tuple[int, str]]:
+    """The columns of round moments and their labels: before now of what is live, since the start of what is not."""
+    start, end = bounds
+    span = end - start
+    if span <= 0 or columns < 2:
+        return []
+    offsets = time_marks(span, max(1, columns // COLUMNS_PER_LABEL))
+    step = offsets[1] if len(offsets) > 1 else span
+    if is_live:
+        named = [(end - offset, f"-{ago_words(offset)}" if offset else "now") for offset in reversed(offsets)]
+    else:
+        first = ceil(start / step - 1e-9)
+        named = [(mark * step, ago_words(mark * step)) for mark in range(first, int(end / step + 1e-9) + 1)]
+    return [(column_of(moment, bounds, columns), words) for moment, words in named]
+
+
+def column_of(moment: float, bounds: tuple[float, float], columns: int) -> int:
+    """The column of cells a moment belongs to; the last moment to the last."""
+    start, end = bounds
+    return min(columns - 1, int((moment - start) / (end - start) * columns)) if end > start else 0
+
+
+def ago_words(seconds: float) -> str:
+    """`45s`, `2m30`, `10m`, `1h30`, `2d`: short, for marks; 0 needs no unit."""
+    if seconds < 60:
+        return f"{seconds:g}s" if seconds else "0"
+    minutes, second = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{second:02}" if second else f"{minutes}m"
+    hours, minute = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h{minute:02}" if minute else f"{hours}h"
+    days, hour = divmod(hours, 24)
+    return f"{days}d{hour:02}h" if hour else f"{days}d"
+
+
+def label_line(labels: Sequence[tuple[int, str]], columns: int) -> str:
+    """Labels centred below their columns; one that would touch the one before it is left out."""
+    line = ""
+    for column, words in labels:
+        left = max(0, min(columns - len(words), column - len(words) // 2))
+        if not line or left > len(line):
+            line = line.ljust(left) + words
+    return line.ljust(columns)[:columns]

@@ -1,0 +1,179 @@
+"""What stands in the cells of tables and strips: words, numbers, bars, sparklines, as pieces of exact width. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from rich.cells import cell_len, set_cell_size
+
+from jobtop.core.drawing import BARS
+from jobtop.core.units import ABSENT, printable
+from jobtop.tui.palette import Tone, load_tone
+
+# Terminals disagree about how wide joined characters are; apart, they agree.
+JOINERS = str.maketrans(dict.fromkeys("\u200c\u200d\u2060\ufe0e\ufe0f\ufeff"))
+PERCENT_WIDTH = 5  # " 100%"
+UNITS = "BKMGTPE"
+LEVELS = 7  # a full block would run into the row above
+
+
+class Align(Enum):
+    LEFT = "left"
+    RIGHT = "right"
+
+
+class Span(NamedTuple):
+    """A piece of a line."""
+
+    text: str
+    tone: Tone = Tone.TEXT
+    bold: bool = False
+
+
+class Cell(Protocol):
+    """What a column shows of a row."""
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        """Pieces that are exactly so wide together."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text from anywhere, cut with `…` where it is too long; numbers are words in a column aligned right."""
+
+    text: str
+    tone: Tone = Tone.TEXT
+    bold: bool = False
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        return (Span(fitted(self.text, width, align), self.tone, self.bold),)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Several pieces of text beside each other, cut as one."""
+
+    pieces: Sequence[Span]
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        return aligned(self.pieces, width, align)
+
+
+@dataclass(frozen=True, slots=True)
+class Sparkline:
+    """The latest values, the newest at the right, on a scale from 0 to `top` that does not move; None is a gap."""
+
+    values: Sequence[float | None]
+    top: float = 100.0
+    tone: Tone = Tone.BLUE
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        return (Span(spark(self.values, self.top, width), self.tone),)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar with its percentage, or words in grey where there is none."""
+
+    percent: float | None
+    absent: str = ABSENT
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        if self.percent is None:
+            return (Span(fitted(self.absent, width, align), Tone.GREY),)
+        label = Span(percent_words(self.percent).rjust(PERCENT_WIDTH)[-width:])
+        return (*bar(self.percent, width - PERCENT_WIDTH), label)
+
+
+def tamed(text: str) -> str:
+    """Text that takes the cells it seems to take, on any terminal: nothing is obeyed, nothing joined."""
+    return text if text.isascii() and text.isprintable() else printable(text).translate(JOINERS)
+
+
+def fitted(text: str, width: int, align: Align = Align.LEFT) -> str:
+    """The text in exactly so many cells."""
+    text = tamed(text)
+    used = len(text) if text.isascii() else cell_len(text)
+    if used > width:
+        return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+    return text + " " * (width - used) if align is Align.LEFT else " " * (width - used) + text
+
+
+def aligned(pieces: Sequence[Span], width: int, align: Align = Align.LEFT) -> list[Span]:
+    """The pieces in exactly so many cells; the first that does not fit is cut, and those behind it are left out."""
+    line: list[Span] = []
+    left = width
+    for position, (raw, tone, bold) in enumerate(pieces):
+        text = tamed(raw)
+        used = cell_len(text)
+        if used > left or (used == left and any(piece.text for piece in pieces[position + 1 :])):
+            line.append(Span(fitted(text + " ", left), tone, bold))
+            return line
+        line.append(Span(text, tone, bold))
+        left -= used
+    if left:
+        line.insert(len(line) if align is Align.LEFT else 0, Span(" " * left))
+    return line
+
+
+def width_of(pieces: Sequence[Span]) -> int:
+    """The cells that tamed pieces take."""
+    return sum(cell_len(piece.text) for piece in pieces)
+
+
+def spark(values: Sequence[float | None], top: float, width: int) -> str:
+    """One block a value, the newest at the right."""
+    shown = values[-width:] if width > 0 else ()
+    scale = LEVELS / top if top > 0 else 0.0
+    blocks = [" " if value is None else BARS[min(LEVELS - 1, max(0, int(value * scale)))] for value in shown]
+    return "".join(blocks).rjust(width)
+
+
+def bar(percent: float | None, width: int, tone: Tone | None = None) -> Sequence[Span]:
+    """`━━━╸───`: filled to the half of a cell; the colour says how full, unless one is given."""
+    if width <= 0:
+        return ()
+    if percent is None:
+        return (Span("─" * width, Tone.FAINT),)
+    halves = min(2 * width, max(1 if percent > 0 else 0, round(percent * width / 50)))
+    filled = "━" * (halves // 2) + "╸" * (halves % 2)
+    rest = Span("─" * (width - len(filled)), Tone.FAINT)
+    return (Span(filled, load_tone(percent) if tone is None else tone), rest) if filled else (rest,)
+
+
+def percent_words(percent: float | None) -> str:
+    """`42%`, `380%`: whole, because the bar beside it says the rest."""
+    return ABSENT if percent is None or not math.isfinite(percent) else f"{percent:.0f}%"
+
+
+def short_bytes(size: float | None) -> str:
+    """`512B`, `4.4G`, `570M`: at most five cells, binary units as everywhere."""
+    if size is None or not math.isfinite(size):
+        return ABSENT
+    if size < 999.5:
+        return f"{size:.0f}B"
+    power = 1
+    while size >= 999.5 * 1024**power and power < len(UNITS) - 1:
+        power += 1
+    size /= 1024**power
+    return f"{size:.1f}{UNITS[power]}" if size < 99.95 else f"{size:.0f}{UNITS[power]}"
+
+
+def short_rate(rate: float | None) -> str:
+    """`9.1M/s`: at most seven cells."""
+    return ABSENT if rate is None else f"{short_bytes(rate)}/s"
+
+
+def short_duration(seconds: float | None) -> str:
+    """`00:37`, `1:02:16`, `2d 03:04`, `12d 03h`: at most eight cells, and never of two lengths in a minute."""
+    if seconds is None or not math.isfinite(seconds):
+        return ABSENT
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}d {hour:02}:{minute:02}" if days < 10 else f"{days}d {hour:02}h"
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
