@@ -8,6 +8,8 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+# Most tests wait for something: more of them than there are cores can do that at once.
+WORKERS := -n 3 --dist loadscope
 CHECKED := $(wildcard tests benchmarks docs/examples tools/*.py)
 ROOMS := core store tui cli
 
@@ -36,7 +38,7 @@ run: $(VENV)/.installed
 	@printf '\n$$ jobtop history\n'; $(BIN)/jobtop history
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 check: lint types test
 
