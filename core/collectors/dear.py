@@ -7,6 +7,7 @@ import time
 
 from jobtop.core.collectors.members import RSS
 from jobtop.core.procfs import read_text, word_in
+from jobtop.core.shim import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class DearFiles:
         tree.version += 1
         if not tree.unlooked:
             self._take(tree)
-            tree.end_look(self._looks)
+            tree.end_look(self._looks, time.clock_gettime(BOOTTIME))
         return cost
 
     def _read(self, tree: Tree, member: Member, shares: bool, without: frozenset[str]) -> None:

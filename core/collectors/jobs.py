@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 
+from jobtop.core.collectors.members import TICK_SECONDS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from jobtop.core.collectors.members import Tree
+    from jobtop.core.collectors.members import Member, Tree
 
     Number = int | float
 
@@ -67,9 +69,18 @@ def _held(tree: Tree) -> Number | None:
         elif member.pss_rss:  # looked at, and not ours to see
             return None
         else:
-            parent = tree.members.get(member.parent)
-            pss += max(0, member.rss - (parent.rss if parent else 0))
+            pss += _estimate(tree, member)
     return pss
+
+
+def _estimate(tree: Tree, member: Member) -> int:
+    """What a newcomer adds: what it has beyond its parent; and the parent's share once more if it was born before that
+    was read, for then the parent's is smaller by it."""
+    parent = tree.members.get(member.parent)
+    if parent is None:
+        return member.rss
+    was_shared = parent.pss is not None and member.start * TICK_SECONDS <= tree.looked_boottime
+    return max(0, member.rss - parent.rss) + (parent.pss or 0 if was_shared else 0)
 
 
 def never_falling(
@@ -104,7 +115,7 @@ def within_cores(
 
 def _cpu_times(before: Mapping[str, Number], after: Mapping[str, Number]) -> dict[str, Number]:
     """User and system time held as one sum: how a clock splits into them is an estimate that may turn."""
-    if not (CPU_TIMES <= before.keys() and CPU_TIMES <= after.keys()):
+    if not (before.keys() >= CPU_TIMES and after.keys() >= CPU_TIMES):
         return {}
     total = max(before["cpu.user"] + before["cpu.system"], after["cpu.user"] + after["cpu.system"])
     user = max(before["cpu.user"], min(after["cpu.user"], total - before["cpu.system"]))

@@ -115,6 +115,7 @@ class Tree:
         self.risen = 0.0  # … and by how much the c-times of the others have grown
         self.changed = True  # members came or went since the last close look
         self.looked_at = -(1 << 30)  # the number of the look
+        self.looked_boottime = 0.0
         self.fresh_version = -1  # nobody has run, come or gone since a close look
         self.was_looked_at = False
         self.unlooked: list[Member] = []  # of the close look that goes on …
@@ -176,8 +177,10 @@ class Tree:
             self.faults_at_look = faults
         self.unlooked, self.looked, self.changed = list(members), [], False
 
-    def end_look(self, number: int) -> None:
+    def end_look(self, number: int, boottime: float) -> None:
         self.looked, self.looked_at, self.was_looked_at = [], number, True
+        if self.wants_pss:
+            self.looked_boottime = boottime
         if not any(member.moved for member in self.members.values()):
             self.fresh_version = self.version
 

@@ -211,3 +211,19 @@ def test_who_ends_during_a_close_look_is_not_counted_beside_those_it_shared_with
     assert len(read) == 3
     assert fold(tree)["mem.used"] == 300 * MIB
     table.close()
+
+
+def test_who_was_born_before_its_parent_was_looked_at_has_a_share_of_its_own(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    for pid in (51, 52):
+        fake.put(pid, SHIM, rss=300 * MIB, pss=100 * MIB)
+    table = fake.table()
+    tree = table.add(SHIM)
+    table.sweep()
+    fake.put(53, 51, rss=300 * MIB, pss=100 * MIB)
+    table.look_closer(1.0)
+    table.sweep()
+    assert fold(tree)["mem.used"] == 300 * MIB
+    table.close()
