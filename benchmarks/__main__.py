@@ -34,7 +34,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "output": (measure_output, 3),
     "storage": (measure_storage, 11),
     "ticks": (measure_ticks, 20),
-    "watching": (measure_watching, 2),
+    "watching": (measure_watching, 3),
 }
 BREAKDOWN_ROUNDS = 11
 

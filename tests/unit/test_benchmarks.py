@@ -13,7 +13,7 @@ from benchmarks.farm import farm
 from benchmarks.installation import Installation
 from benchmarks.report import MeasurementError, Result, document, table, verdict
 from benchmarks.stopwatch import in_turns
-from benchmarks.watching import as_recorded
+from benchmarks.watching import MOST_PROCESSES, as_recorded, refuse_a_crowd
 from jobtop.core.collectors.members import pid_clock
 from jobtop.core.procfs import stat_fields
 from support import wait_for
@@ -156,3 +156,9 @@ def test_a_cost_that_the_record_has_wrong_is_a_problem() -> None:
     assert as_recorded([0.18, 0.2], [0.2, 0.2]).problem is None
     assert as_recorded([0.18, 0.1], [0.2, 0.2]).problem == "the record says 0.1 s, it was 0.200 s"
     assert as_recorded([None], [0.2]).problem == "the record says None s, it was 0.200 s"
+
+
+def test_a_rival_that_reads_the_whole_machine_is_not_measured_in_a_crowd() -> None:
+    refuse_a_crowd(MOST_PROCESSES)
+    with pytest.raises(MeasurementError, match=r"^1260 processes"):
+        refuse_a_crowd(1260)
