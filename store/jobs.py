@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
-from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage, known
+from jobtop.core.model import LIVE, Identity, Job, Limits, Monitor, Status, StopRequest, Usage, known
 from jobtop.core.record import as_dict, fields, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.analysis.statistics import Figures
+    from jobtop.core.conditions import Filter
 
     Change = Callable[[Job], tuple[Job, "Iterable[Event]"]]
 
@@ -38,7 +40,11 @@ SORT_KEYS = {
     "memory": "memory_peak_bytes",
     "read": "io_read_bytes",
     "write": "io_write_bytes",
+    "io": "io_read_bytes + io_write_bytes",
     "name": "name COLLATE NOCASE",
+    "tool": "tool COLLATE NOCASE",
+    "host": "host",
+    "user": "user",
     "status": "status",
     "exit": "exit_code",
 }
@@ -57,6 +63,7 @@ class Query:
     name_glob: str | None = None
     tag: str | None = None
     since: float | None = None
+    filter: Filter | None = None
     sort: str = "seq"
     reverse: bool = False
     limit: int | None = 10
@@ -122,23 +129,21 @@ class Jobs:
 
     def select(self, query: Query) -> list[Job]:
         """The jobs that fit, the newest or the largest first."""
-        where, values = _where(query)
-        direction = "ASC" if query.reverse else "DESC"
-        sql = f"SELECT * FROM jobs {where} ORDER BY {SORT_KEYS[query.sort]} {direction} NULLS LAST, seq {direction}"
-        if query.limit is not None:
-            sql += f" LIMIT {query.limit:d}"
-        with self.database.reading() as connection:
+        with asking(self.database, query) as (connection, where, values):
+            order = order_of(query, where)
+            limit = "" if query.limit is None else f"LIMIT {query.limit:d}"
+            # The chosen are found in an index, and only they are read.
+            sql = f"SELECT * FROM jobs WHERE seq IN (SELECT seq FROM jobs {where} {order} {limit}) {order}"
             return [_job(row) for row in connection.execute(sql, values).fetchall()]
 
-    def figures(self, since: float | None, by: str) -> list[Figures]:
-        """What statistics need of every job begun since, labelled by one of the groupings: a few columns of each."""
-        where, values = _where(Query(since=since))
+    def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[Figures]:
+        """What statistics need of every job begun since, the oldest first, labelled by one of the groupings."""
         column = "tags" if by.startswith(TAG) else by
-        sql = f"SELECT {column}, status, duration_seconds, cpu_total_seconds, memory_peak_bytes FROM jobs {where}"
-        with self.database.reading() as connection:
+        columns = f"{column}, status, duration_seconds, cpu_total_seconds, memory_peak_bytes"
+        with asking(self.database, Query(since=since, filter=wanted)) as (connection, where, values):
             cursor = connection.cursor()
             cursor.row_factory = None
-            rows = cursor.execute(sql, values).fetchall()
+            rows = cursor.execute(f"SELECT {columns} FROM jobs {where} ORDER BY start_time", values).fetchall()
         if column == "tags":
             labels = {tags: json.loads(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
             return [(labels[tags], *numbers) for tags, *numbers in rows]
@@ -149,6 +154,17 @@ class Jobs:
         with self.database.reading() as connection:
             rows = connection.execute("SELECT * FROM jobs WHERE touched > ? ORDER BY touched", (touch,)).fetchall()
         return [_job(row) for row in rows], max((row["touched"] for row in rows), default=touch)
+
+    def live_and_recent(self, recent: int) -> tuple[list[Job], int]:
+        """Jobs that have not ended and the newest that have, and the number to ask for changes from."""
+        live = ", ".join(f"'{status}'" for status in sorted(LIVE))
+        with self.database.reading() as connection:
+            touch = connection.execute("SELECT coalesce(max(touched), 0) FROM jobs").fetchone()[0]
+            rows = connection.execute(f"SELECT * FROM jobs WHERE status IN ({live}) ORDER BY seq").fetchall()
+            rows += connection.execute(
+                f"SELECT * FROM jobs WHERE status NOT IN ({live}) ORDER BY seq DESC LIMIT ?", (recent,)
+            ).fetchall()
+        return [_job(row) for row in rows], touch
 
     def ids(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this beginning, and their names: what a shell can complete to."""
@@ -198,6 +214,29 @@ class Jobs:
     def delete(self, job: Job) -> None:
         with self.database.writing() as connection:
             connection.execute("DELETE FROM jobs WHERE seq = ?", (job.seq,))
+
+
+@contextmanager
+def asking(database: Database, query: Query) -> Iterator[tuple[sqlite3.Connection, str, list[Any]]]:
+    """A read transaction in which a query can be asked: its condition, which may be empty, and the values in that."""
+    with database.reading() as connection:
+        if query.filter is None:
+            yield connection, *_where(query)
+            return
+        from jobtop.store.filtering import filtering
+
+        with filtering(connection, query.filter) as terms:
+            yield connection, *_where(query, terms)
+
+
+def order_of(query: Query, where: str) -> str:
+    """The order of a query; those without what it is by come last."""
+    direction = "ASC" if query.reverse else "DESC"
+    # With the plus SQLite finds them in an index that has all it takes and sorts them; to find the newest few of all
+    # jobs it need not.
+    is_short = not where and query.limit is not None
+    key = "+seq" if query.sort == "seq" and not is_short else SORT_KEYS[query.sort]
+    return f"ORDER BY {key} {direction} NULLS LAST, seq {direction}"
 
 
 def sort_key(word: str) -> str:
@@ -260,7 +299,7 @@ def _add_event(connection: sqlite3.Connection, seq: int | None, item: Event) -> 
     )
 
 
-def _where(query: Query) -> tuple[str, list[Any]]:
+def _where(query: Query, terms: Iterable[tuple[str, list[Any]]] = ()) -> tuple[str, list[Any]]:
     conditions: list[tuple[str, list[Any]]] = []
     if query.tool is not None:
         conditions.append(("tool = CAST(? AS TEXT)", [query.tool]))
@@ -277,6 +316,7 @@ def _where(query: Query) -> tuple[str, list[Any]]:
         # json_each writes the lone surrogates of a JSON text as three bytes each.
         words = [key, value] if has_value else [key]
         conditions.append((condition, [word.encode("utf-8", "surrogatepass") for word in words]))
+    conditions += terms
     values = [_text(value) if isinstance(value, str) else value for _, group in conditions for value in group]
     return ("WHERE " + " AND ".join(sql for sql, _ in conditions) if conditions else ""), values
 

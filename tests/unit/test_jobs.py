@@ -244,7 +244,11 @@ VALUES: dict[str, Callable[[Job], Any]] = {
     "memory": lambda job: job.usage.memory_peak_bytes,
     "read": lambda job: job.usage.io_read_bytes,
     "write": lambda job: job.usage.io_write_bytes,
+    "io": lambda job: (job.usage.io_read_bytes or 0) + (job.usage.io_write_bytes or 0) or None,
     "name": lambda job: job.name.lower(),
+    "tool": lambda job: None if job.tool is None else job.tool.lower(),
+    "host": lambda job: job.host,
+    "user": lambda job: job.user,
     "status": lambda job: job.status,
     "exit": lambda job: job.exit_code,
 }
@@ -262,7 +266,8 @@ def test_every_sort_key_puts_the_largest_first_and_the_absent_last(jobs: Jobs, k
         )
         times = {"start_time": 10.0 * number, "end_time": 20.0 * spin, "duration_seconds": 3.0 * spin}
         status = Status.FAILED if spin > 5 else Status.SUCCESS
-        jobs.insert(made_job(name=f"{'Nn'[spin % 2]}{number}", usage=usage, exit_code=spin, status=status, **times))
+        words = {"name": f"{'Nn'[spin % 2]}{number}", "tool": f"{'Tt'[number % 2]}{spin}", "host": f"h{number}"}
+        jobs.insert(made_job(usage=usage, exit_code=spin, status=status, user=f"u{spin}", **words, **times))
     jobs.insert(running_job(name="", start_time=None, status=Status.CANCELLED))
     value = VALUES[key]
     found = [value(job) for job in jobs.select(Query(sort=key))]

@@ -1,0 +1,35 @@
+"""What a word of a filter can be completed to. Pure."""
+
+from __future__ import annotations
+
+from jobtop.core.filter import KEYS, STATUSES, Word, key_of, quoted, split
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LISTS = ("status", "flag")  # keys whose values are separated by commas
+
+
+def word_at(text: str, cursor: int) -> tuple[int, int]:
+    """Where the word at the cursor begins and ends: what a candidate replaces."""
+    touching = ((word.start, word.end) for word in split(text) if word.start <= cursor <= word.end)
+    return next(touching, (cursor, cursor))
+
+
+def complete(text: str, cursor: int, values: Mapping[str, Iterable[str]]) -> list[str]:
+    """Candidates for the word at the cursor, by what of it stands before: keys, or the values known of its key."""
+    typed = split(text[:cursor])
+    word = typed[-1] if typed and typed[-1].end == cursor else Word(cursor, cursor, "", 0, True)
+    negated, key, operator, value = key_of(word)
+    mark = word.text[:1] if negated or word.text in ("-", "!") else ""
+    if not key and word.bare < len(word.text):
+        return []
+    if not key:
+        begin = word.text.removeprefix(mark).lower()
+        return [f"{mark}{name}{row.operator}" for name, row in KEYS.items() if name.startswith(begin)]
+    before, _, begin = value.rpartition(",") if key in LISTS else ("", "", value)
+    before = f"{before}," if before else ""
+    known = STATUSES if key == "status" else values.get(key, ())
+    fitting = [one for one in known if one.lower().startswith(begin.lower())]
+    return [f"{mark}{key}{operator}{before}{quoted(one)}" for one in dict.fromkeys(fitting)]

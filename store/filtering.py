@@ -1,0 +1,106 @@
+"""A filter as SQL: numbers and statuses are compared by SQLite, text by functions that are the filter's own tests."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from jobtop.core.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
+from jobtop.core.model import LIVE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from typing import Any
+
+    from jobtop.core.conditions import Test
+
+    Term = tuple[str, list[Any]]
+    Function = Callable[[Any], bool]
+
+_LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE))
+COMPUTED = {
+    "begun": "coalesce(start_time, submitted_at)",
+    "elapsed": f"coalesce(duration_seconds, CASE WHEN status IN ({_LIVE}) THEN ? - start_time END)",
+}
+AS_JSON = ("command", "params", "tags", "flags")
+REMEMBERED = 10_000
+# A command is kept as a JSON list, in ASCII. Where that has no escapes, plain text, without blanks, quotes, commas,
+# brackets and wildcards, is in the list if it is in the command, so that few commands have to be taken apart.
+ESCAPED = r"instr(command, '\')"
+LIKE = r"command LIKE ? ESCAPE '\'"
+UNESCAPED = r"[ !#-\[\]-\x7f]*"
+PLAIN = r"[!#-)+\-->@-Z^-~]+"
+LONGEST_HINT = 100
+
+
+@contextmanager
+def filtering(connection: sqlite3.Connection, wanted: Filter) -> Iterator[list[Term]]:
+    """What has to hold of a row, each with its values; until the end the connection knows the functions they call."""
+    functions: list[Function] = []
+    terms = [_term(condition, wanted.now, functions) for condition in wanted.conditions]
+    for number, function in enumerate(functions):
+        connection.create_function(_name(number), 1, function, deterministic=True)
+    try:
+        yield sorted(terms, key=lambda term: _name("") in term[0])
+    finally:
+        for number in range(len(functions)):
+            connection.create_function(_name(number), 1, None)
+
+
+def _name(number: int | str) -> str:
+    return f"fits_{number}"
+
+
+def _term(condition: Condition, now: float, functions: list[Function]) -> Term:
+    tests: dict[str, list[Test]] = {}
+    for field, test in condition.parts:
+        tests.setdefault(field, []).append(test)
+    parts = [_part(field, several, now, functions) for field, several in tests.items()]
+    sql = f"({' OR '.join(sql for sql, _ in parts)})"
+    return f"{sql} IS NOT TRUE" if condition.negated else sql, [value for _, values in parts for value in values]
+
+
+def _part(field: str, tests: list[Test], now: float, functions: list[Function]) -> Term:
+    """Whether a field passes one of some tests."""
+    match field, *tests:
+        case _, Compared(by, number):
+            return f"{COMPUTED.get(field, field)} {by} ?", [now, number] if field == "elapsed" else [number]
+        case "status", OneOf(words):
+            return f"status IN ({', '.join('?' * len(words))})", [*words]
+    call = f"{_name(len(functions))}({field if field in AS_JSON else f'CAST({field} AS BLOB)'})"
+    functions.append(_function(tests, field in AS_JSON))
+    match tests:
+        case [Joined(Containing(text))] if len(text) <= LONGEST_HINT and re.fullmatch(PLAIN, text):
+            return f"CASE WHEN {ESCAPED} THEN {call} ELSE {LIKE} END", [_like(text)]
+        case [Joined(Containing(text) | Like(text) | OneOf((text,)))]:
+            return f"CASE WHEN {ESCAPED} OR {LIKE} THEN {call} END", [_like(_hint(text))]
+    return call, []
+
+
+def _function(tests: list[Test], is_json: bool) -> Function:
+    """Tests as SQLite calls them: with text as bytes, for Python would insist on UTF-8, or as JSON, which is ASCII."""
+
+    @lru_cache(REMEMBERED)
+    def passes(value: Any) -> bool:
+        if value is None:
+            return False
+        read = json.loads(value) if is_json else value.decode("utf-8", "surrogateescape")
+        return any(test(read) for test in tests)
+
+    return passes
+
+
+def _hint(text: str) -> str:
+    """What the list of a command has in it if the command fits: the longest plain part of this, or an escape."""
+    if not re.fullmatch(UNESCAPED, text):
+        return "\\"
+    return max(re.findall(PLAIN, text), key=len, default="")[:LONGEST_HINT]
+
+
+def _like(text: str) -> str:
+    """The pattern of LIKE for text that contains this."""
+    return "%" + re.sub(r"([%_\\])", r"\\\1", text) + "%"

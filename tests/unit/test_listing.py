@@ -1,0 +1,333 @@
+"""The history as tables read it: filters in SQL, the order of many jobs, the lines in sight, groups, known words."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobtop.core.errors import StoreError
+from jobtop.core.filter import parse, quoted
+from jobtop.core.model import Job, Status, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.jobs import SORT_KEYS, Jobs, Query
+from jobtop.store.listing import TREND, Listing, read_groups, read_order, vocabulary
+from jobtop.store.schema import V3
+from records import HERE, HOSTILE_TEXTS, made_job, running_job
+
+NOW = 1_700_100_000.0
+TEXTS = [
+    *HOSTILE_TEXTS.values(),
+    *("", "train", "TRAIN_77", "a, b", "[x]", '["', "100%_\\", "\x7f", "a\0b", "\\u00e9", "nfoo\nfoo", "é", "É"),
+    *("\u212aelvin", "kelvin", "\u0130stanbul", "straße", "\ud800 alone", "*", "a?c", "--lr=0.1", "=", "true", "7"),
+]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    database = open_to_write(StatePaths(tmp_path_factory.mktemp("listing") / "state", HERE))
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Database]:
+    database = open_to_write(StatePaths(tmp_path / "state", HERE))
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def kept(database: Database) -> list[Job]:
+    """Jobs of all sorts, in which anything may be absent and any text may stand, as the store gives them back."""
+    chance = random.Random(11)
+    jobs = Jobs(database)
+    with database.writing():
+        for _ in range(120):
+            jobs.insert(made_up(chance))
+    return jobs.select(Query(limit=None, reverse=True))
+
+
+def made_up(chance: random.Random) -> Job:
+    def text() -> str:
+        return chance.choice(TEXTS) + chance.choice(["", "", chance.choice(TEXTS)[:30]])
+
+    def maybe(value: Any) -> Any:
+        return chance.choice([None, value, value])
+
+    scale = chance.choice([0, 1, 1000, 2**33])
+    return made_job(
+        name=text(),
+        tool=maybe(text()),
+        note=maybe(text()),
+        script=maybe(text()),
+        user=text(),
+        external_id=maybe(text()),
+        command=tuple(text() for _ in range(chance.randrange(4))),
+        tags={text(): text() for _ in range(chance.randrange(3))},
+        params={text(): chance.choice([text(), 7, 0.1, True, None, 1e400]) for _ in range(chance.randrange(3))},
+        flags=tuple(chance.sample(["oom_killed", "left_running", "impossible_cpu"], chance.randrange(3))),
+        status=chance.choice(list(Status)),
+        exit_code=maybe(chance.randrange(3)),
+        signal=maybe(9),
+        submitted_at=maybe(NOW - chance.randrange(100)),
+        start_time=maybe(NOW - chance.randrange(100)),
+        duration_seconds=maybe(chance.random() * 100),
+        usage=Usage(
+            cpu_total_seconds=maybe(chance.random() * 100),
+            cpu_efficiency=maybe(chance.random()),
+            memory_peak_bytes=maybe(chance.randrange(4) * scale),
+            io_read_bytes=maybe(chance.randrange(4) * scale),
+            io_write_bytes=maybe(chance.randrange(4) * scale),
+        ),
+    )
+
+
+def in_quotes(text: str) -> str:
+    """A word to look for, whatever it looks like."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def asked(chance: random.Random, job: Job) -> str:
+    """A word about a job, which may or may not be true of it."""
+    text = chance.choice([job.name, *job.command, *job.tags, *map(str, job.params), job.tool or "", job.note or ""])
+    begin, end = sorted(chance.randrange(len(text) + 1) for _ in range(2))
+    part = text[begin : min(end, begin + 40)]
+    pattern = chance.choice([text, f"{text[:begin]}*", f"*{part}*", text.replace("a", "?"), part, "*"])
+    key = chance.choice("name tool host user script note id command tag param flag".split())
+    return chance.choice(
+        [
+            in_quotes(chance.choice([part, part.upper(), part.lower(), pattern])),
+            f"{key}{chance.choice(':=')}{quoted(pattern or '*')}",
+            f"param:{quoted(chance.choice([*job.params, 'x']))}={chance.choice([7, '7.0', 0.1, 'true', 'inf'])}",
+            f"status:{job.status},{chance.choice(list(Status))}",
+            f"{chance.choice(['since', 'before'])}:{chance.randrange(100)}s",
+            f"{chance.choice(['time', 'cpu'])}{chance.choice(['<', '>=', '='])}{chance.random() * 100:.2f}s",
+            f"{chance.choice(['mem', 'read', 'write'])}{chance.choice(['<', '<=', '>', '=', '!='])}{2**33}",
+            f"efficiency>{chance.randrange(100)}%",
+            f"{chance.choice(['exit', 'signal'])}{chance.choice(['=', '!=', '>'])}{chance.choice([0, 1, 9])}",
+        ]
+    )
+
+
+def test_the_store_and_python_choose_the_same_jobs(database: Database, kept: list[Job]) -> None:
+    chance = random.Random(12)
+    seen = set()
+    for turn in range(300):
+        word = asked(chance, chance.choice(kept))
+        negated = word if word[:1] in "-!" else f"!{word}"
+        for line in (word, negated, f"{word} {asked(chance, chance.choice(kept))}"):
+            wanted = parse(line, NOW)
+            expected = [job.seq for job in reversed(kept) if wanted.matches(job)]
+            found = read_order(database, Query(filter=wanted, limit=None)).seqs.tolist()
+            assert found == expected, f"{turn}: {line!r}"
+            seen.add(len(expected))
+    assert {0, 1, len(kept)} <= seen
+    assert len(seen) > 50
+
+
+@pytest.mark.parametrize(
+    "text", ["train", "é", "É", "\u212a", "k", "0%_", ",", "[", "o\nf", "nfoo", "\\u00e9", " ", "?"]
+)
+def test_any_part_of_a_command_is_found(database: Database, kept: list[Job], text: str) -> None:
+    wanted = parse(in_quotes(text), NOW)
+    expected = [job.seq for job in reversed(kept) if wanted.matches(job)]
+    assert read_order(database, Query(filter=wanted, limit=None)).seqs.tolist() == expected
+    assert expected
+    assert len(expected) < len(kept) or text == "?"
+
+
+def test_a_word_and_its_negation_part_the_jobs(database: Database, kept: list[Job]) -> None:
+    for word in ("tool:*", "mem>0", "exit=0", "tag:*", "time<50s", "since:50s", "flag:oom*", "status:failed", "train"):
+        halves = [read_order(database, Query(filter=parse(line, NOW), limit=None)) for line in (word, f"!{word}")]
+        together = sorted([*halves[0].seqs, *halves[1].seqs])
+        assert together == [job.seq for job in kept]
+        assert all(half.seqs for half in halves)
+
+
+@pytest.mark.parametrize("sort", SORT_KEYS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_order_is_that_of_the_jobs_selected(database: Database, kept: list[Job], sort: str, reverse: bool) -> None:
+    for filter_line in ("", "status:success,failed"):
+        wanted = parse(filter_line, NOW) if filter_line else None
+        query = Query(filter=wanted, sort=sort, reverse=reverse, limit=None)
+        expected = [job.seq for job in Jobs(database).select(query)]
+        assert read_order(database, query).seqs.tolist() == expected
+        assert [job.seq for job in Jobs(database).select(replace(query, limit=5))] == expected[:5]
+
+
+def test_a_filter_adds_to_the_other_conditions_of_a_query(database: Database, kept: list[Job]) -> None:
+    query = Query(statuses=("success", "failed"), since=NOW - 50, filter=parse("mem>0", NOW), limit=None)
+    expected = {
+        job.seq
+        for job in kept
+        if job.status in ("success", "failed")
+        and (job.start_time or job.submitted_at or 0.0) >= NOW - 50
+        and (job.usage.memory_peak_bytes or 0) > 0
+    }
+    assert expected
+    assert {job.seq for job in Jobs(database).select(query)} == expected
+
+
+def test_lines_are_what_the_jobs_are(database: Database, kept: list[Job]) -> None:
+    listing = Listing(database, read_order(database, Query(limit=None, reverse=True)))
+    assert len(listing) == len(kept)
+    for line, job in zip(listing.window(0, len(kept)), kept, strict=True):
+        for name in ("seq", "id", "name", "status", "host", "user", "tool", "flags", "tags", "start_time", "settled"):
+            assert getattr(line, name) == getattr(job, name)
+        for name in ("cpu_total_seconds", "cpu_efficiency", "memory_peak_bytes", "io_read_bytes", "io_write_bytes"):
+            assert getattr(line, name) == getattr(job.usage, name)
+        assert (line.exit_code, line.signal, line.duration_seconds) == (job.exit_code, job.signal, job.duration_seconds)
+        assert (line.io_bytes is None) == (None in (line.io_read_bytes, line.io_write_bytes))
+
+
+def test_a_line_says_that_a_peak_is_only_a_bound(empty: Database) -> None:
+    for source in ("pss", "rusage_floor"):
+        Jobs(empty).insert(made_job(sources={"memory_peak": source}))
+    lines = Listing(empty, read_order(empty, Query(limit=None))).window(0, 2)
+    assert [line.memory_is_bound for line in lines] == [True, False]
+
+
+def test_any_window_has_the_lines_of_its_positions(database: Database, kept: list[Job]) -> None:
+    listing = Listing(database, read_order(database, Query(limit=None, sort="name")))
+    whole = listing.window(0, len(listing))
+    for start, stop in ((0, 0), (0, 7), (50, 60), (118, 200), (120, 130), (300, 310), (-5, 3)):
+        assert listing.window(start, stop) == whole[max(0, start) : stop]
+    for position in (0, 60, 119):
+        assert listing.index(listing.key(whole[position])) == position
+    assert listing.index(10**6) is listing.index("x") is None
+
+
+def test_an_order_is_read_again_only_after_a_change(empty: Database, tmp_path: Path) -> None:
+    jobs, query = Jobs(empty), Query(filter=parse("status:running", NOW), limit=None)
+    first, second = jobs.insert(running_job()), jobs.insert(running_job())
+    order = read_order(empty, query)
+    assert order.seqs.tolist() == [2, 1]
+    assert read_order(empty, query, order) is order
+    assert read_order(empty, replace(query, reverse=True), order).seqs.tolist() == [1, 2]
+    jobs.change(second.id, lambda row: (replace(row, status=Status.SUCCESS), ()))
+    order = read_order(empty, query, order)
+    assert order.seqs.tolist() == [1]
+    # The newest is removed and another comes: as many jobs as before, and the same greatest number of a change.
+    jobs.delete(second)
+    third = jobs.insert(running_job())
+    order = read_order(empty, query, order)
+    assert order.seqs.tolist() == [third.seq, first.seq]
+    other = open_to_read(empty.path)
+    assert read_order(other, query, order) is order
+    jobs.delete(first)
+    assert read_order(other, query, order).seqs.tolist() == [third.seq]
+    other.close()
+
+
+def test_a_job_that_was_removed_leaves_its_line_until_the_order_is_read_again(empty: Database) -> None:
+    jobs = Jobs(empty)
+    kept = [jobs.insert(made_job(name=name)) for name in "abc"]
+    listing = Listing(empty, read_order(empty, Query(limit=None)))
+    jobs.delete(kept[1])
+    assert [line.name for line in listing.window(0, 3)] == ["c", "(removed)", "a"]
+    assert [line.seq for line in listing.window(0, 3)] == [3, 2, 1]
+
+
+def test_a_store_of_an_older_version_is_listed_too(empty: Database) -> None:
+    jobs = Jobs(empty)
+    jobs.insert(made_job(name="old"))
+    with empty.writing() as connection:
+        connection.execute("DROP INDEX jobs_by_touch")
+        connection.execute("DROP INDEX jobs_in_short")
+        for column in ("touched", "metrics", "start_boottime"):
+            assert f"ADD COLUMN {column} " in V3
+            connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
+        connection.execute("PRAGMA user_version = 2")
+    older = open_to_read(empty.path)
+    query = Query(filter=parse("old", NOW), limit=None)
+    order = read_order(older, query)
+    assert [line.name for line in Listing(older, order).window(0, 5)] == ["old"]
+    assert read_order(older, query, order) is order
+    older.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["name:train*", "train", "mem>4G", "status:failed", "since:7d", "tag:x", "param:x", "id:a", "note:x", "flag:x"],
+)
+def test_jobs_are_chosen_in_an_index_without_reading_the_table(empty: Database, line: str) -> None:
+    query = Query(filter=parse(line, NOW), sort="duration", limit=None)
+    steps: list[str] = []
+    with empty.reading() as connection:
+        connection.set_trace_callback(steps.append)
+    read_order(empty, query)
+    with empty.reading() as connection:
+        connection.set_trace_callback(None)
+    asked_for = next(step for step in steps if step.startswith("SELECT seq FROM jobs"))
+    calls = [name for name in ("fits_0", "fits_1") if name in asked_for]
+    with empty.reading() as connection:
+        for name in calls:
+            connection.create_function(name, 1, bool, deterministic=True)
+        plan = [row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {asked_for}").fetchall()]
+    assert plan[0] == "SCAN jobs USING COVERING INDEX jobs_in_short"
+
+
+def test_the_functions_of_a_filter_are_forgotten(empty: Database) -> None:
+    Jobs(empty).insert(made_job())
+    read_order(empty, Query(filter=parse("name:t* tool:x", NOW), limit=None))
+    with pytest.raises(StoreError, match="function"), empty.reading() as connection:
+        connection.execute("SELECT fits_0(X'61')")
+
+
+def test_groups_have_the_numbers_and_the_trend_of_their_jobs(empty: Database) -> None:
+    jobs = Jobs(empty)
+    for number in range(30):
+        jobs.insert(
+            made_job(
+                name="train" if number % 3 else "eval",
+                status=Status.SUCCESS if number % 2 else Status.FAILED,
+                start_time=1000.0 - number,
+                duration_seconds=float(number),
+                usage=Usage(memory_peak_bytes=number << 20),
+            )
+        )
+    jobs.insert(running_job(name="train", start_time=2000.0))
+    train, evaluation = read_groups(empty)
+    assert (train.name, evaluation.name) == ("train", "eval")
+    assert (train.summary.jobs, train.summary.running, evaluation.summary.jobs) == (21, 1, 10)
+    assert evaluation.summary.success_rate == 0.5
+    assert (evaluation.summary.duration.p50, evaluation.summary.duration.p95) == (12.0, 27.0)
+    assert evaluation.summary.memory.p95 == 27 << 20
+    newest_last = [float(number) for number in range(29, -1, -1) if number % 3]
+    assert train.trend == tuple(newest_last[-TREND:])
+    assert evaluation.trend == tuple(float(number) for number in range(27, -1, -3))
+
+
+def test_a_trend_has_the_newest_runs_only(empty: Database) -> None:
+    jobs = Jobs(empty)
+    for number in range(TREND + 5):
+        jobs.insert(made_job(start_time=float(number), duration_seconds=float(number)))
+    (group,) = read_groups(empty)
+    assert group.trend == tuple(float(number) for number in range(5, TREND + 5))
+
+
+def test_groups_are_of_the_jobs_that_are_wanted(empty: Database) -> None:
+    jobs = Jobs(empty)
+    for name, status in (("a", Status.FAILED), ("a", Status.SUCCESS), ("b", Status.SUCCESS)):
+        jobs.insert(made_job(name=name, status=status))
+    groups = read_groups(empty, parse("status:failed", NOW))
+    assert [(group.name, group.summary.jobs) for group in groups] == [("a", 1)]
+    assert read_groups(empty, parse("name:zzz", NOW)) == []
+
+
+def test_the_words_of_jobs_are_known_the_newest_first(empty: Database) -> None:
+    jobs = Jobs(empty)
+    jobs.insert(made_job(name="a", tool="x", tags={"team": "v"}, params={"lr": 0.1}, flags=("oom_killed",)))
+    jobs.insert(made_job(name="b", tool=None, tags={"team": "w"}, params={"deep": True}))
+    jobs.insert(made_job(name="a", tool="y"))
+    known = vocabulary(empty)
+    assert (known["name"], known["tool"], known["flag"]) == (["a", "b"], ["y", "x"], ["oom_killed"])
+    assert known["tag"] == ["team", "team=w", "team=v"]
+    assert known["param"] == ["deep", "deep=true", "lr", "lr=0.1"]
+    assert (known["host"], known["user"]) == ([HERE], ["ada"])
+    assert json.dumps(known)
