@@ -2,12 +2,13 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
-from itertools import groupby
+from itertools import pairwise
+from math import floor
 
 BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column and row of a cell
 SINGLE = ((1,),)
 BRAILLE_BLANK = 0x2800
-NOBODY = -1
+NOBODY = 0
 
 Extent = tuple[float, float]  # the least and the greatest value that a column of dots shows
 
@@ -24,9 +25,15 @@ class Layer:
         """Set the dots of a column from one row to another, both included."""
         across, down = len(self.dots), len(self.dots[0])
         bits = self.dots[x % across]
-        for row in range(top // down, bottom // down + 1):
-            first, last = max(0, top - row * down), min(down - 1, bottom - row * down)
-            self.rows[row][x // across] |= sum(bits[first : last + 1])
+        column, first, last = x // across, top // down, bottom // down
+        if first == last:
+            self.rows[first][column] |= sum(bits[top % down : bottom % down + 1])
+            return
+        self.rows[first][column] |= sum(bits[top % down :])
+        full = sum(bits)
+        for row in range(first + 1, last):
+            self.rows[row][column] |= full
+        self.rows[last][column] |= sum(bits[: bottom % down + 1])
 
     def trace(self, extents: Sequence[Extent | None], top: float) -> None:
         """Set the dots of a curve on a scale from 0 to `top`; what is beyond it lies on its edge."""
@@ -70,39 +77,36 @@ def extents(
     if not times or end <= start or width <= 0:
         return shown
     scale = width / (end - start)
-    first = max(0, bisect_left(times, start) - 1)
-    last = min(len(times), bisect_right(times, end) + 1)
-    before: tuple[float, float] | None = None
-    for position in range(first, last):
+    column, low, high = -1, 0.0, 0.0  # what the column that is being filled shows so far
+    x, value = 0.0, None
+    for position in range(max(0, bisect_left(times, start) - 1), min(len(times), bisect_right(times, end) + 1)):
+        before_x, before = x, None if position in breaks else value
         value = values[position]
         if value is None:
-            before = None
             continue
         x = (times[position] - start) * scale
-        if before is None or position in breaks:
-            _widen(shown, x, value, x, value)
-        else:
-            _widen(shown, before[0], before[1], x, value)
-        before = x, value
+        # The last moment belongs to the last column.
+        here = floor(x) if x != width else width - 1
+        if here != column:
+            edge = value
+            if before is not None:
+                slope = (value - before) / (x - before_x)
+                edge = before + slope * (column + 1 - before_x)
+                low, high = min(low, edge), max(high, edge)
+                for crossed in range(max(0, column + 1), min(here, width)):
+                    left = before + slope * (crossed - before_x)
+                    shown[crossed] = (left, left + slope) if slope >= 0 else (left + slope, left)
+                edge = before + slope * (max(0, here) - before_x)
+            if 0 <= column < width:
+                shown[column] = low, high
+            column, low, high = here, edge, edge
+        if value < low:
+            low = value
+        elif value > high:
+            high = value
+    if 0 <= column < width:
+        shown[column] = low, high
     return shown
-
-
-def _widen(shown: list[Extent | None], x: float, value: float, until: float, after: float) -> None:
-    """Let every column that a straight line crosses show the part of it that lies there."""
-    width = len(shown)
-    # The last moment of a window belongs to its last column.
-    column = min(int(x), width - 1) if 0 <= x <= width else int(x // 1)
-    last = min(int(until), width - 1) if 0 <= until <= width else int(until // 1)
-    slope = (after - value) / (until - x) if until > x else 0.0
-    if column < 0:
-        value, column = value - slope * x, 0
-        x = 0.0
-    while column <= min(last, width - 1):
-        edge = after if column == last else value + slope * (column + 1 - x)
-        low, high = (value, edge) if value <= edge else (edge, value)
-        known = shown[column]
-        shown[column] = (low, high) if known is None else (min(low, known[0]), max(high, known[1]))
-        value, x, column = edge, float(column + 1), column + 1
 
 
 class Sheet:
@@ -132,10 +136,10 @@ class Sheet:
 
     def runs(self, y: int) -> list[tuple[str, int]]:
         """A row as pieces of text of one owner each."""
-        line, position = [], 0
-        characters = self.characters[y]
-        for owner, group in groupby(self.owners[y]):
-            length = sum(1 for _ in group)
-            line.append(("".join(characters[position : position + length]), owner))
-            position += length
-        return line
+        line, begin = [], 0
+        characters, owners = self.characters[y], self.owners[y]
+        for position, (before, owner) in enumerate(pairwise(owners), 1):
+            if owner != before:
+                line.append(("".join(characters[begin:position]), before))
+                begin = position
+        return [*line, ("".join(characters[begin:]), owners[-1])] if owners else []

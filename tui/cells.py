@@ -174,6 +174,8 @@ def short_duration(seconds: float | None) -> str:
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
+    if days >= 1000:
+        return f"{days}d"
     if days:
         return f"{days}d {hour:02}:{minute:02}" if days < 10 else f"{days}d {hour:02}h"
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"

@@ -45,8 +45,8 @@ class Chart(Painted, can_focus=True):
     ]
 
     view: reactive[ChartView] = reactive(ChartView, repaint=False, always_update=True)
-    window: reactive[TimeWindow] = reactive(TimeWindow, repaint=False)
-    cursor: reactive[float | None] = reactive(None, repaint=False)
+    window: reactive[TimeWindow] = reactive(TimeWindow, repaint=False, init=False)
+    cursor: reactive[float | None] = reactive(None, repaint=False, init=False)
 
     class CursorMoved(Message):
         """The value cursor is at another moment, or gone."""
@@ -87,7 +87,10 @@ class Chart(Painted, can_focus=True):
         """The plot of what is in the window; the border says what it is."""
         self._label_border()
         plot = self._plot()
-        lines = plot.lines(self.cursor) if plot else empty_lines(self.view.empty, width, height)
+        if plot is None:
+            lines = empty_lines(self.view.empty, width, height)
+        else:
+            lines = plot.lines(self.cursor) if plot.fits else []
         return [inks.strip(line, width) for line in lines]
 
     @property
@@ -103,13 +106,11 @@ class Chart(Painted, can_focus=True):
         return Plot(self.view, bounds, size.width, size.height, self.inks.ascii)
 
     def _label_border(self) -> None:
-        title = self.content(legend(self.view, self.cursor, self.drawn_size.width - 4))
-        if title != self._border_title:
-            self.border_title = title
-        note = Span(self.view.note, Tone.GREY) if self.cursor is None else Span(self._cursor_words, Tone.ORANGE)
-        subtitle = self.content([note])
-        if subtitle != self._border_subtitle:
-            self.border_subtitle = subtitle
+        self.set_title(legend(self.view, self.cursor, self.drawn_size.width - 4))
+        if self.cursor is None:
+            self.set_subtitle([Span(self.view.note, Tone.GREY)])
+        else:
+            self.set_subtitle([Span(self._cursor_words, Tone.ORANGE)])
 
     @property
     def _cursor_words(self) -> str:

@@ -25,6 +25,7 @@ from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone, load_tone
 
 WIDE = 110  # from here on there is room for single cores
+LEAST = 16  # below there is nothing to see
 MOST_BARS = 32
 MOST_LINES = 6
 LEAST_CORE, MOST_CORE = 13, 30
@@ -347,10 +348,8 @@ class HostStrip(Painted):
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """The lines for the room there is."""
-        title = self.content(host_title(self.view))
-        if title != self._border_title:
-            self.border_title = title
-        return [inks.strip(line, width) for line in host_lines(self.view, width, height)]
+        self.set_title(host_title(self.view))
+        return [inks.strip(line, width) for line in host_lines(self.view, width, height)] if width >= LEAST else []
 
 
 def lines_wanted(view: HostView, width: int) -> int:

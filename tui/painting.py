@@ -126,8 +126,20 @@ class Painted(Widget):
             self._inks = Inks(palette_of(self.app.current_theme), self.rich_style, self.has_class(ASCII_CLASS))
         return self._inks
 
-    def content(self, pieces: Iterable[Span]) -> Content:
-        """Pieces of text for the title of a border, never read as markup."""
+    def set_title(self, pieces: Iterable[Span]) -> None:
+        """Say something in the upper border, if it is not there already: a title costs a whole paint."""
+        title = self._content(pieces)
+        if title != self._border_title:
+            self.border_title = title
+
+    def set_subtitle(self, pieces: Iterable[Span]) -> None:
+        """Say something in the lower border."""
+        subtitle = self._content(pieces)
+        if subtitle != self._border_subtitle:
+            self.border_subtitle = subtitle
+
+    def _content(self, pieces: Iterable[Span]) -> Content:
+        """Pieces of text as Textual wants them, never read as markup."""
         inks = self.inks
         parts = []
         for text, tone, bold in pieces:

@@ -9,14 +9,16 @@ from jobtop.core.display import format_shown
 from jobtop.core.drawing import gaps
 from jobtop.core.metrics import Metric
 from jobtop.tui.axes import Scale, column_of, label_line, moments, scale_of
-from jobtop.tui.canvas import BRAILLE, NOBODY, SINGLE, Layer, Sheet, extents
+from jobtop.tui.canvas import BRAILLE, SINGLE, Layer, Sheet, extents
 from jobtop.tui.cells import Span, fitted, width_of
 from jobtop.tui.palette import MARKERS, SERIES, STROKES, Tone
 from jobtop.tui.window import Bounds
 
 GRID_EVERY = 6
 LEAST_ROWS_WITH_AXIS = 4
+LEAST_COLUMNS = 4
 MARKER_EVERY = 28
+TONES = tuple(Tone)  # the owners of cells; nobody's cells are blank
 NEAR_LIMIT = 0.4  # of a limit: below, it would only press the curve flat
 
 
@@ -77,8 +79,8 @@ class ChartView:
         return self.left if side is Side.LEFT else self.right
 
     def known(self) -> Bounds | None:
-        """From the first moment of any series to the last."""
-        times = [series.times for series in self.series if series.times]
+        """From the first moment of any series of which something is known to the last; None if there is none."""
+        times = [series.times for series in self.series if any(value is not None for value in series.values)]
         return (min(part[0] for part in times), max(part[-1] for part in times)) if times else None
 
 
@@ -131,31 +133,38 @@ class Plot:
         self.has_axis = height >= LEAST_ROWS_WITH_AXIS
         self.rows = height - 2 if self.has_axis else height
         self.scales = {side: scale for side in Side if (scale := self._scale(side)) is not None}
+        self.labels = {side: self._labels(side) for side in Side}
         self.left = self.scales[Side.LEFT].width + 1 if Side.LEFT in self.scales else 1
         self.right = self.scales[Side.RIGHT].width + 1 if Side.RIGHT in self.scales else 0
-        self.columns = max(1, width - self.left - self.right)
+        self.columns = width - self.left - self.right
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for more than the axes."""
+        return self.columns >= LEAST_COLUMNS and self.rows > 0
 
     def column(self, moment: float) -> int:
         """The column of the plot a moment is drawn in."""
         return column_of(moment, self.bounds, self.columns)
 
     def moment(self, column: int) -> float:
-        """The last moment that a column of the plot shows."""
+        """The moment in the middle of a column of the plot."""
         start, end = self.bounds
-        return start + (end - start) * (column + 1) / self.columns
+        return start + (end - start) * (column + 0.5) / self.columns
 
     def lines(self, cursor: float | None = None) -> list[list[Span]]:
         """The rows of the plot with their marks, and the time axis below."""
         sheet = Sheet(self.columns, self.rows)
         self._draw_grid(sheet)
         self._draw_limits(sheet)
-        if cursor is not None:
+        column = self.column(cursor) if cursor is not None and self.bounds[0] <= cursor <= self.bounds[1] else None
+        if column is not None:
             for row in range(self.rows):
-                sheet.put(self.column(cursor), row, "│", Tone.ORANGE)
+                sheet.put(column, row, "│", Tone.ORANGE)
         for number, series in enumerate(self.view.series):
             self._draw_series(sheet, number, series)
         lines = [[*self._left_mark(row), *_spans(sheet.runs(row)), *self._right_mark(row)] for row in range(self.rows)]
-        return [*lines, self._time_axis(cursor), self._time_labels()] if self.has_axis else lines
+        return [*lines, self._time_axis(column), self._time_labels()] if self.has_axis else lines
 
     def _scale(self, side: Side) -> Scale | None:
         shown = [series for series in self.view.series if series.side is side]
@@ -167,25 +176,32 @@ class Plot:
             peak = max(peak, axis.limit)
         return scale_of(shown[0].metric, peak, self.rows, axis.top)
 
+    def _labels(self, side: Side) -> dict[int, str]:
+        """The labels of a side by the rows they belong to."""
+        scale = self.scales.get(side)
+        marks = zip(scale.marks, scale.labels, strict=True) if scale else ()
+        return {self._row(side, mark): label for mark, label in marks}
+
+    def _row(self, side: Side, value: float) -> int:
+        return self.scales[side].row(value, self.rows, len(self.dots[0]))
+
     def _draw_grid(self, sheet: Sheet) -> None:
-        scale = next(iter(self.scales.values()), None)
-        for mark in scale.marks if scale else ():
+        for row in self.labels[Side.LEFT] or self.labels[Side.RIGHT]:
             for column in range(GRID_EVERY // 2, self.columns, GRID_EVERY):
-                sheet.put(column, scale.row(mark, self.rows, len(self.dots[0])) if scale else 0, "·", Tone.FAINT)
+                sheet.put(column, row, "·", Tone.FAINT)
 
     def _draw_limits(self, sheet: Sheet) -> None:
         for side, scale in self.scales.items():
             limit = self.view.axis(side).limit
             if limit is not None and limit <= scale.top:
-                row = scale.row(limit, self.rows, len(self.dots[0]))
+                row = self._row(side, limit)
                 for column in range(self.columns):
                     sheet.put(column, row, "╌", Tone.VERMILION)
 
     def _draw_series(self, sheet: Sheet, number: int, series: Series) -> None:
-        scale = self.scales[series.side]
         layer = Layer(self.columns, self.rows, self.dots)
         shown = extents(series.times, series.values, self.bounds, layer.width, set(gaps(series.times)))
-        layer.trace(shown, scale.top)
+        layer.trace(shown, self.scales[series.side].top)
         marker, tone = MARKERS[number % len(MARKERS)], tone_of(number)
         sheet.lay(layer, tone, marker)
         if len(self.view.series) > 1:
@@ -193,10 +209,10 @@ class Plot:
             for column in range(MARKER_EVERY // 4 * (number + 1), self.columns, MARKER_EVERY):
                 extent = shown[column * across]
                 if extent is not None:
-                    sheet.put(column, scale.row(extent[1], self.rows, len(self.dots[0])), marker, tone)
+                    sheet.put(column, self._row(series.side, extent[1]), marker, tone)
 
     def _left_mark(self, row: int) -> list[Span]:
-        label = self._label(Side.LEFT, row)
+        label = self.labels[Side.LEFT].get(row)
         if label is None:
             return [Span(" " * (self.left - 1)), Span("│", Tone.FAINT)]
         return [Span(label.rjust(self.left - 1), Tone.GREY), Span("┤", Tone.FAINT)]
@@ -204,22 +220,12 @@ class Plot:
     def _right_mark(self, row: int) -> list[Span]:
         if not self.right:
             return []
-        label = self._label(Side.RIGHT, row)
+        label = self.labels[Side.RIGHT].get(row)
         if label is None:
             return [Span("│", Tone.FAINT), Span(" " * (self.right - 1))]
         return [Span("├", Tone.FAINT), Span(label.ljust(self.right - 1), Tone.GREY)]
 
-    def _label(self, side: Side, row: int) -> str | None:
-        scale = self.scales.get(side)
-        if scale is None:
-            return None
-        places = {
-            scale.row(mark, self.rows, len(self.dots[0])): label
-            for mark, label in zip(scale.marks, scale.labels, strict=True)
-        }
-        return places.get(row)
-
-    def _time_axis(self, cursor: float | None) -> list[Span]:
+    def _time_axis(self, cursor: int | None) -> list[Span]:
         axis = Sheet(self.columns, 1)
         for column in range(self.columns):
             axis.put(column, 0, "─", Tone.FAINT)
@@ -229,7 +235,7 @@ class Plot:
             if self.bounds[0] <= event.moment <= self.bounds[1]:
                 axis.put(self.column(event.moment), 0, event.glyph, event.tone)
         if cursor is not None:
-            axis.put(self.column(cursor), 0, "┴", Tone.ORANGE)
+            axis.put(cursor, 0, "┴", Tone.ORANGE)
         corner = [Span(" " * (self.left - 1)), Span("└", Tone.FAINT)]
         end = [Span("┘", Tone.FAINT), Span(" " * (self.right - 1))] if self.right else []
         return [*corner, *_spans(axis.runs(0)), *end]
@@ -246,7 +252,7 @@ def empty_lines(words: str, width: int, height: int) -> list[list[Span]]:
 
 
 def _spans(runs: Iterable[tuple[str, int]]) -> list[Span]:
-    return [Span(text, Tone.TEXT if owner == NOBODY else Tone(owner)) for text, owner in runs]
+    return [Span(text, TONES[owner]) for text, owner in runs]
 
 
 def _peak(series: Series, bounds: Bounds) -> float:

@@ -120,6 +120,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         self._cache: dict[Hashable, tuple[Row, Ground, bool, Strip]] = {}
         self._cached_for: tuple[Inks, int, Sequence[Column[Row]]] | None = None
         self._places: list[Place[Row]] = []
+        self._asked: tuple[range, Sequence[Row]] = (range(0), ())
         self.columns = columns
         self.empty = empty
 
@@ -163,8 +164,8 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
     def watch_source(self) -> None:
         """Other rows: the cursor stays on its own if it is there, and in sight if it was."""
         was_visible = self._cursor in self._visible
-        count = self._count
-        self.virtual_size = Size(1, count + HEADER)
+        self._asked = (range(0), ())
+        self.virtual_size = Size(1, self._count + HEADER)
         self.scroll_y = min(self.scroll_y, self.max_scroll_y)
         self._follow()
         if was_visible and self._is_placed:
@@ -184,11 +185,20 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         """Only lines that differ are painted, the header never."""
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.position = new_value
-        if round(old_value) != round(new_value):
+        moved = round(new_value) - round(old_value)
+        if moved:
+            self._hover = None if self._hover is None else self._hover + moved
             self.repaint()
+
+    def on_resize(self) -> None:
+        """A cursor that somebody put somewhere stays in sight."""
+        if self._is_placed:
+            self._scroll_to_cursor()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """The header and the rows in sight; rows that look as before are not drawn again."""
+        if width <= GUTTER:
+            return []
         if self._cached_for != (inks, width, self.columns):
             self._cached_for = (inks, width, self.columns)
             self._places = placed(self.columns, width - GUTTER)
@@ -202,8 +212,10 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         before, drawn = self._cache, {}
         source, visible = self.source, self._visible
         assert source is not None
+        if self._asked[0] != visible:
+            self._asked = visible, source.window(visible.start, visible.stop)
         strips = []
-        for index, row in enumerate(source.window(visible.start, visible.stop), visible.start):
+        for index, row in enumerate(self._asked[1], visible.start):
             key = source.key(row)
             ground, marked = self._ground(index), key in self._marks
             known = before.get(key)
@@ -275,8 +287,11 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
     def _row(self, index: int) -> Row | None:
         if self.source is None or not 0 <= index < len(self.source):
             return None
-        rows = self.source.window(index, index + 1)
-        return rows[0] if rows else None
+        positions, rows = self._asked
+        if index not in positions:
+            positions, rows = range(index, index + 1), self.source.window(index, index + 1)
+        offset = index - positions.start
+        return rows[offset] if offset < len(rows) else None
 
     def _follow(self) -> None:
         """Find the cursor's row again; where it is gone, stay at its place.

@@ -7,6 +7,7 @@ from jobtop.core.units import format_duration
 SPANS: tuple[float | None, ...] = (60.0, 300.0, 900.0, 3600.0, None)
 SPAN_WORDS = {60.0: "1 m", 300.0: "5 m", 900.0: "15 m", 3600.0: "1 h", None: "all"}
 LEAST_SPAN = 5.0
+SHORTEST_SECONDS = 1.0  # of an axis, even if there is but one moment
 PAN_SHARE = 0.25
 ZOOM = 2.0
 
@@ -26,12 +27,11 @@ class TimeWindow:
         A live window is as long as it says, even if there is nothing at its left; another begins with what is known.
         """
         first, last = known
-        span = max(last - first if self.span is None else self.span, LEAST_SPAN if is_live else 0.0)
+        span = max(last - first if self.span is None else self.span, LEAST_SPAN)
         end = last if self.end is None else min(self.end, last)
-        start = end - span
-        if start < first and not (is_live and self.end is None):
-            start, end = first, min(last, first + span)
-        return start, end
+        if end - span < first and not (is_live and self.end is None):
+            return first, max(min(last, first + span), first + SHORTEST_SECONDS)
+        return end - span, end
 
     def shorter(self) -> "TimeWindow":
         """The next shorter of the usual spans, at the same end."""

@@ -1,0 +1,89 @@
+"""A stage for the console's widgets: an app with its themes, driven by Textual's pilot."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.message import Message
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from jobtop.tui.painting import Painted
+from jobtop.tui.palette import DARK, THEMES
+
+Said = TypeVar("Said", bound=Message)
+
+
+class Stage(App[None]):
+    """One widget that has the screen to itself."""
+
+    def __init__(self, widget: Widget, theme: str, is_ascii: bool) -> None:
+        super().__init__()
+        self.widget = widget
+        for ours in THEMES:
+            self.register_theme(ours)
+        self.theme = theme
+        self.set_class(is_ascii, "-ascii")
+
+    def compose(self) -> ComposeResult:
+        yield self.widget
+
+    def on_mount(self) -> None:
+        self.widget.focus()
+
+
+class Performance:
+    """What a scene works with: keys and clicks go in, what the widget says and shows comes out."""
+
+    def __init__(self, pilot: Pilot[None], widget: Widget, messages: list[Message]) -> None:
+        self.pilot, self.widget, self._messages = pilot, widget, messages
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def settle(self) -> None:
+        """Until everything that was asked for is done and painted."""
+        await self.pilot.pause()
+
+    def said(self, kind: type[Said]) -> list[Said]:
+        """The messages of a kind so far, oldest first."""
+        return [message for message in self._messages if isinstance(message, kind)]
+
+    def titles(self) -> tuple[str, str]:
+        """The text in the upper border and in the lower."""
+        title, subtitle = self.widget._border_title, self.widget._border_subtitle
+        return title.plain if title else "", subtitle.plain if subtitle else ""
+
+    def lines(self) -> list[str]:
+        """The text of the widget, without its border."""
+        return [self.widget.render_line(y).text for y in range(self.widget.size.height)]
+
+
+def play(
+    widget: Widget,
+    scene: Callable[[Performance], Awaitable[None]],
+    size: tuple[int, int] = (80, 24),
+    theme: str = DARK.name,
+    is_ascii: bool = False,
+) -> None:
+    """Show the widget and let the scene happen to it."""
+    messages: list[Message] = []
+
+    def keep(message: Message) -> None:
+        if not any(message is known for known in messages) and type(message).__module__.startswith("jobtop."):
+            messages.append(message)
+
+    async def perform() -> None:
+        async with Stage(widget, theme, is_ascii).run_test(size=size, message_hook=keep) as pilot:
+            await pilot.pause()
+            await scene(Performance(pilot, widget, messages))
+
+    asyncio.run(perform())
+
+
+def painted_lines(widget: Painted, regions: Sequence[Region]) -> set[int]:
+    """The lines that regions to be painted cover; all, if none is named."""
+    return {y for region in regions for y in region.line_range} if regions else set(range(widget.size.height))

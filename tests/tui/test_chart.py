@@ -1,0 +1,262 @@
+"""A chart shows its curves, says their values, and paints nothing when nothing changed."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import pytest
+from textual.geometry import Region
+
+from jobtop.core.metrics import BY_KEY
+from jobtop.tui.cells import Span, width_of
+from jobtop.tui.chart import Chart
+from jobtop.tui.palette import DARK, LIGHT, Tone
+from jobtop.tui.plotting import Axis, ChartView, Event, Plot, Series, Side, legend
+from jobtop.tui.window import TimeWindow
+from stage import Performance, painted_lines, play
+
+CPU, MEMORY = BY_KEY["cpu.percent"], BY_KEY["mem.used"]
+GIB = 2**30
+TIMES = [float(moment) for moment in range(601)]
+
+
+def cpu(values: Sequence[float | None]) -> Series:
+    return Series("cpu", CPU, TIMES[: len(values)], values)
+
+
+def view(**changes: object) -> ChartView:
+    """Half a core for ten minutes, and memory that grows to 6 GiB of 8."""
+    memory = Series("mem", MEMORY, TIMES, [moment / 100 * GIB for moment in TIMES], Side.RIGHT)
+    content: dict[str, object] = {
+        "title": "train",
+        "series": (cpu([50.0] * 601), memory),
+        "left": Axis(top=100.0),
+        "right": Axis(limit=8 * GIB),
+        "note": "preview",
+    }
+    return ChartView(**content | changes)  # type: ignore[arg-type]
+
+
+def text(lines: Sequence[Sequence[Span]]) -> list[str]:
+    return ["".join(span.text for span in line) for line in lines]
+
+
+def drawn(content: ChartView, width: int = 60, height: int = 12, cursor: float | None = None) -> list[str]:
+    known = content.known()
+    assert known is not None
+    return text(Plot(content, known, width, height).lines(cursor))
+
+
+def test_both_axes_have_marks_and_every_line_its_width() -> None:
+    lines = drawn(view())
+    assert lines[0].startswith("100 %┤")
+    assert lines[0].endswith("├8 GiB")
+    assert lines[-3].startswith("  0 %┤")
+    assert lines[-3].endswith("├0 B  ")
+    assert lines[-2].startswith("     └┴─")
+    assert lines[-1].split() == ["0", "5m", "10m"]
+    assert {len(line) for line in lines} == {60}
+    assert len(lines) == 12
+
+
+def test_live_time_counts_back_from_now() -> None:
+    assert drawn(view(is_live=True))[-1].split() == ["-10m", "-5m", "now"]
+
+
+def test_a_limit_is_dashed_once_the_curve_comes_near_it() -> None:
+    assert drawn(view())[0].count("╌") > 30
+    far = view(right=Axis(limit=64 * GIB))
+    assert not any("╌" in line for line in drawn(far))
+    assert drawn(far)[0].endswith("├6 GiB")
+    assert text([legend(far, None, 80)])[0].endswith("limit 64.0 GiB")
+
+
+def test_what_is_not_known_is_a_gap() -> None:
+    values: list[float | None] = [50.0] * 200 + [None] * 200 + [50.0] * 200
+    lines = drawn(ChartView(series=(cpu(values),), left=Axis(100.0)), 66)
+    line = next(line for line in lines if "⠒⠒⠒" in line or "⠤⠤⠤" in line or "⣀⣀⣀" in line or "⠉⠉⠉" in line)
+    plot = line[6:]
+    assert set(plot[22:38]) <= {" ", "·"}
+    assert " " not in plot[:19]
+    assert " " not in plot[41:-1]
+
+
+def test_events_are_marks_on_the_time_axis() -> None:
+    events = (Event(300.0), Event(0.0, Tone.YELLOW, "△"), Event(9999.0))
+    axis = drawn(view(events=events))[-2]
+    assert axis.count("▲") == 1
+    assert axis.index("▲") == 6 + 24
+    assert axis.index("△") == 6
+    plot = Plot(view(events=events), (0.0, 600.0), 60, 12)
+    assert Span("▲", Tone.VERMILION) in plot.lines()[-2]
+
+
+def test_series_differ_by_marker_too() -> None:
+    lines = "\n".join(drawn(view(), 120))
+    assert "●" in lines
+    assert "▲" in lines
+    assert "●" not in "\n".join(drawn(ChartView(series=(cpu([50.0] * 601),)), 120))
+
+
+def test_the_legend_says_the_values_at_the_cursor_or_the_last() -> None:
+    assert text([legend(view(), None, 80)]) == ["train  ━●━ cpu 50.0 %  ╍▲╍ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
+    assert "mem 2.0 GiB" in text([legend(view(), 200.4, 80)])[0]
+    assert text([legend(view(), None, 50)]) == ["train  ● cpu 50.0 %  ▲ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
+    nothing = ChartView(series=(cpu([None, None]),))
+    assert text([legend(nothing, None, 80)]) == ["━●━ cpu –"]
+
+
+def test_a_cursor_is_a_line_through_the_plot() -> None:
+    lines = drawn(view(), cursor=300.0)
+    assert lines[1][30] == "│"
+    assert lines[-2][30] == "┴"
+    assert drawn(view(), cursor=9999.0) == drawn(view())
+
+
+def test_a_plot_knows_moments_by_column() -> None:
+    plot = Plot(view(), (0.0, 600.0), 60, 12)
+    for column in range(plot.columns):
+        assert plot.column(plot.moment(column)) == column
+
+
+@pytest.mark.parametrize("height", range(1, 14))
+def test_a_plot_has_exactly_its_lines(height: int) -> None:
+    for width in (14, 20, 33, 160):
+        lines = Plot(view(), (0.0, 600.0), width, height).lines(10.0)
+        assert [width_of(line) for line in lines] == [width] * height
+
+
+class Watched(Chart):
+    """A chart that says what it was asked to paint."""
+
+    asked: list[Region]
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        if self.is_attached and repaint and not layout:
+            self.asked = [*getattr(self, "asked", []), *(regions or [Region(0, 0, 1, self.size.height)])]
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+
+def test_keys_move_the_window_and_the_cursor() -> None:
+    chart = Watched()
+
+    async def scene(on: Performance) -> None:
+        chart.view = view()
+        await on.press("left_square_bracket", "left_square_bracket", "left_square_bracket", "left", "plus")
+        assert [message.window.span for message in on.said(Chart.WindowChanged)] == [3600.0, 900.0, 300.0, 300.0, 150.0]
+        assert chart.bounds == (300.0, 450.0)
+        await on.press("v", "left")
+        moment = chart.cursor
+        assert moment is not None
+        assert 447.0 < moment < 449.0
+        assert on.said(Chart.CursorMoved)[-1].moment == moment
+        assert on.titles()[1] == "at 07:28"
+        chart.action_toggle_cursor()
+        await on.settle()
+        assert on.said(Chart.CursorMoved)[-1].moment is None
+        assert on.titles()[1] == "preview"
+
+    play(chart, scene)
+
+
+def test_a_cursor_takes_the_window_with_it() -> None:
+    chart = Watched()
+
+    async def scene(on: Performance) -> None:
+        chart.view = view()
+        chart.window = TimeWindow(60.0)
+        chart.action_toggle_cursor()
+        for _ in range(15):
+            chart.action_left()
+        await on.settle()
+        bounds, moment = chart.bounds, chart.cursor
+        assert bounds is not None
+        assert moment is not None
+        assert bounds[0] <= moment <= bounds[1] < 600.0
+        for _ in range(30):
+            chart.action_right()
+        assert chart.cursor == 600.0
+        assert chart.window == TimeWindow(60.0)
+
+    play(chart, scene, size=(25, 8))
+
+
+def test_a_click_reads_the_values_there_out() -> None:
+    chart = Watched()
+
+    async def scene(on: Performance) -> None:
+        chart.view = view()
+        await on.settle()
+        await on.pilot.click(chart, offset=(40, 5))
+        moment = chart.cursor
+        assert moment is not None
+        assert 290 < moment < 330
+        assert f"mem {moment // 1 / 100:.1f} GiB" in on.titles()[0]
+        assert on.lines()[1][39] == "│"
+
+    play(chart, scene)
+
+
+def test_the_same_view_again_paints_nothing_and_another_only_what_differs() -> None:
+    chart = Watched()
+
+    async def scene(on: Performance) -> None:
+        chart.view = view()
+        await on.settle()
+        chart.asked = []
+        chart.view = view()
+        await on.settle()
+        assert chart.asked == []
+        chart.view = view(events=(Event(100.0),))
+        await on.settle()
+        assert painted_lines(chart, chart.asked) == {chart.size.height - 2}
+
+    play(chart, scene)
+
+
+def test_a_chart_without_samples_says_so_and_hostile_labels_are_text() -> None:
+    chart = Watched()
+
+    async def scene(on: Performance) -> None:
+        chart.view = ChartView(title="[/b]\x1b[2J", series=(Series("[red]", CPU, [], []),), empty="nothing yet")
+        await on.settle()
+        assert [line.strip() for line in on.lines() if line.strip()] == ["nothing yet"]
+        assert on.titles()[0] == "[/b]\\x1b[2J  ━●━ [red] –"
+        for action in [chart.action_toggle_cursor, chart.action_left, chart.action_zoom_in]:
+            action()
+        assert chart.cursor is None
+
+    play(chart, scene)
+
+
+def test_the_theme_and_the_size_may_change_at_any_time() -> None:
+    chart = Watched()
+
+    async def scene(on: Performance) -> None:
+        chart.view = view()
+        await on.settle()
+        colors: set[str] = set()
+        for theme in (DARK, LIGHT):
+            on.pilot.app.theme = theme.name
+            await on.settle()
+            styles = [segment.style for y in range(chart.size.height) for segment in chart.render_line(y)]
+            colors |= {style.color.name for style in styles if style and style.color}
+        assert {DARK.tones[Tone.BLUE].lower(), LIGHT.tones[Tone.BLUE].lower()} <= colors
+        for size in [(200, 50), (30, 6), (5, 4), (12, 3)]:
+            await on.pilot.resize_terminal(*size)
+            await on.settle()
+            assert {len(line) for line in on.lines()} == {size[0] - 2}
+
+    play(chart, scene)
+
+
+def test_in_ascii_there_is_nothing_else() -> None:
+    chart = Watched()
+
+    async def scene(on: Performance) -> None:
+        chart.view = view(events=(Event(100.0),), is_live=True)
+        chart.cursor = 300.0
+        await on.settle()
+        assert all(line.isascii() for line in on.lines())
+        assert all(title and title.isascii() for title in on.titles())
+
+    play(chart, scene, is_ascii=True)
