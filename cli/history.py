@@ -1,6 +1,9 @@
 """`jobtop history`: the jobs of the store as a table or as data."""
 
+import os
+import re
 import time
+from contextlib import closing
 from typing import Any
 
 import click
@@ -10,6 +13,9 @@ from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.summary import GLYPHS, memory_peak
 from jobtop.cli.values import Duration
 from jobtop.core.clock import local
+from jobtop.core.completion_words import complete
+from jobtop.core.errors import JobtopError
+from jobtop.core.filter import line_of, parse
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration
 from jobtop.store.jobs import SORT_KEYS, Query, sort_key
@@ -29,11 +35,30 @@ COLUMNS = (
 )
 
 
+def filter_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """What a shell can complete a word of the filter to without quotes; nothing rather than an error."""
+    from jobtop.store.listing import vocabulary
+
+    before, typed = [*(ctx.params.get("words") or ())], incomplete
+    if typed == ":":
+        before, typed = [*before, typed], ""
+    # To bash a colon is a word.
+    begin = "".join(before[-2:]) if before[-1:] == [":"] else ""
+    try:
+        with closing(App((), False, "never", os.environ).jobs().database) as database:
+            known = vocabulary(database)
+    except JobtopError:
+        known = {}
+    candidates = complete(begin + typed, len(begin + typed), known)
+    return [word.removeprefix(begin) for word in candidates if not re.search(r"[^\w:=.,@%+/-]", word)]
+
+
 def sort_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     return [key for key in SORT_KEYS if key.startswith(incomplete)]
 
 
 @click.command()
+@click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=filter_words)
 @click.option("--limit", type=click.IntRange(1, 10**9), default=10, metavar="N", help="How many; 10 by default.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--tool", metavar="T", help="Only jobs of this tool.")
@@ -51,15 +76,20 @@ def sort_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @format_options
 @click.pass_obj
-def history(app: App, /, style: str, everything: bool, **options: Any) -> int:
-    """List past and present jobs, the newest first."""
+def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], **options: Any) -> int:
+    """List past and present jobs, the newest first.
+
+    Only those that fit every WORD, such as: name:train* status:failed,timeout tag:nightly since:7d 'mem>4G' solver
+    """
     since = options["since"]
+    line = line_of(words)
     query = Query(
         tool=options["tool"],
         statuses=tuple(map(str, options["statuses"])),
         name_glob=options["name"],
         tag=options["tag"],
         since=None if since is None else time.time() - since,
+        filter=parse(line, time.time()) if line else None,
         sort=sort_key(options["sort"]),
         reverse=options["reverse"],
         limit=None if everything else options["limit"],

@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from jobtop.cli.history import filter_words, history
 from jobtop.core.model import Limits, Status, Usage
 from jobtop.store.jobs import SORT_KEYS
 from records import HERE, call, kept_jobs, made_job
@@ -92,6 +94,69 @@ def test_history_selects_and_orders(varied: Path, args: tuple[str, ...], numbers
     assert listed(*args) == [f"j{number}" for number in numbers]
 
 
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (("name:j1*",), [11, 10, 1]),
+        (("j1",), [11, 10, 1]),
+        (("J1", "tool:jax"), [10]),
+        (("status:failed,timeout", "since:4h"), [11, 10, 8]),
+        (("tag:xyz",), []),
+        (("tag:y",), [10, 7, 4, 1]),
+        (("name:j? mem>8M",), [3, 2, 1]),
+        (("time<3s", "--sort", "duration"), [2, 7, 0]),
+        (("name:j1*", "--tool", "torch", "--limit", "1"), [11]),
+        (("--", "-tool:jax", "!status:failed", "-j1"), [9, 5, 3]),
+        (("command:python train.py", "--limit", "1"), [11]),
+        (("",), range(11, 1, -1)),
+    ],
+    ids=str,
+)
+def test_history_lists_the_jobs_that_fit_every_word(varied: Path, words: tuple[str, ...], numbers: list[int]) -> None:
+    assert listed(*words) == [f"j{number}" for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("j1", "nmae:x", "mem>4G"), 'j1 »nmae:x« mem>4G: "nmae" is no key (did you mean "name"?)'),
+        (("mem>4Q",), '»mem>4Q«: "4Q" is not a size'),
+        (("nmae:\x1b[2J x",), '»nmae:"\\x1b[2J x"«: '),
+    ],
+)
+def test_a_wrong_word_is_marked_on_one_line(home: Path, words: tuple[str, ...], message: str) -> None:
+    answer = call("history", *words)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith(f"jobtop: {message}")
+    assert answer.stderr.count("\n") == 1
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "typed", "candidates"),
+    [
+        ((), "sta", ["status:"]),
+        ((), "me", []),  # a shell would take the > for its own
+        (("x",), "tool:", ["tool:torch", "tool:jax"]),
+        (("tool", ":"), "j", ["jax"]),  # bash parts words at colons
+        (("tool",), ":", ["torch", "jax"]),
+        ((), "name:j11", ["name:j11"]),
+    ],
+)
+def test_a_shell_completes_the_words_of_a_filter(
+    varied: Path, before: tuple[str, ...], typed: str, candidates: list[str]
+) -> None:
+    context = click.Context(history)
+    context.params["words"] = before
+    assert filter_words(context, history.params[0], typed) == candidates
+
+
+def test_without_a_store_a_shell_completes_what_needs_none(home: Path) -> None:
+    context = click.Context(history)
+    assert filter_words(context, history.params[0], "status:f") == ["status:failed"]
+    assert filter_words(context, history.params[0], "tool:") == []
+
+
 @pytest.mark.parametrize("key", SORT_KEYS)
 def test_history_sorts_by_every_key_both_ways(varied: Path, key: str) -> None:
     ordered = listed("--sort", key, "--all")
@@ -135,10 +200,11 @@ def test_an_empty_history_names_the_store_it_looked_in(home: Path, made: bool) -
 
 
 def test_a_history_of_which_nothing_fits_does_not_say_that_there_are_no_jobs(varied: Path) -> None:
-    answer = call("history", "--name", "zzz")
-    assert answer.returncode == 0
-    assert "j1" not in answer.stdout
-    assert not answer.stdout.startswith("No jobs in ")
+    for words in (("--name", "zzz"), ("zzz",)):
+        answer = call("history", *words)
+        assert answer.returncode == 0
+        assert "j1" not in answer.stdout
+        assert not answer.stdout.startswith("No jobs in ")
 
 
 def test_a_job_as_json_has_every_key_and_what_is_absent_is_null(home: Path) -> None:

@@ -1,5 +1,6 @@
 """The filter line: which jobs its words mean, what is wrong with one and where, and what it can be completed to."""
 
+import re
 import time
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from jobtop.core.errors import ExitCode
 from jobtop.core.filter import KEYS, FilterError, line_of, parse, quoted
 from jobtop.core.model import Status, Usage
 from records import HERE, HOSTILE_TEXTS, made_job, running_job
+from support import ROOT
 
 NOW = 1_800_000_000.0
 HOUR, DAY = 3600.0, 86400.0
@@ -267,6 +269,14 @@ def test_the_word_before_the_cursor_is_completed(typed: str, candidates: list[st
     for candidate in candidates:
         if not candidate.endswith((":", ">", "<", "=")):
             parse(candidate, NOW)
+
+
+def test_every_key_is_explained() -> None:
+    page = (ROOT / "docs/history.md").read_text(encoding="utf-8").partition("## Filters")[2].partition("## Status")[0]
+    examples = [word for row in re.findall(r"(?m)^\| (`.*?`) \|", page) for word in re.findall(r"`([^`]+)`", row)]
+    assert {re.split("[:<>=]", word)[0] for word in examples} == set(KEYS)
+    for word in examples:
+        parse(word if not word.endswith(":") else f"{word}x", NOW)
 
 
 def test_where_no_word_is_begun_every_key_is_offered() -> None:
