@@ -141,6 +141,23 @@ def test_any_part_of_a_command_is_found(database: Database, kept: list[Job], tex
     assert len(expected) < len(kept) or text == "?"
 
 
+@pytest.mark.parametrize(
+    ("line", "argument"),
+    [
+        ("'\x7f'", "a\x7fb"),
+        ("a?c", "abc"),
+        ("a*d", "abcd"),
+        ("command:a?c", "abc"),
+        ("command:*b*", "abc"),
+        ("a_%", "A_%"),
+    ],
+)
+def test_a_command_without_escapes_is_found_too(empty: Database, line: str, argument: str) -> None:
+    Jobs(empty).insert(made_job(command=(argument,)))
+    Jobs(empty).insert(made_job(command=("other",)))
+    assert read_order(empty, Query(filter=parse(line, NOW), limit=None)).seqs.tolist() == [1]
+
+
 def test_a_word_and_its_negation_part_the_jobs(database: Database, kept: list[Job]) -> None:
     for word in ("tool:*", "mem>0", "exit=0", "tag:*", "time<50s", "since:50s", "flag:oom*", "status:failed", "train"):
         halves = [read_order(database, Query(filter=parse(line, NOW), limit=None)) for line in (word, f"!{word}")]
