@@ -32,7 +32,7 @@ REMEMBERED = 10_000
 # brackets and wildcards, is in the list if it is in the command, so that few commands have to be taken apart.
 ESCAPED = r"instr(command, '\')"
 LIKE = r"command LIKE ? ESCAPE '\'"
-UNESCAPED = r"[ !#-\[\]-\x7f]*"
+UNESCAPED = r"[ !#-\[\]-~]*"
 PLAIN = r"[!#-)+\-->@-Z^-~]+"
 LONGEST_HINT = 100
 
