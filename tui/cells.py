@@ -132,6 +132,15 @@ def spark(values: Sequence[float | None], top: float, width: int) -> str:
     return "".join(blocks).rjust(width)
 
 
+def area(values: Sequence[float | None], top: float, width: int, rows: int) -> list[str]:
+    """The same in several rows, for what has the room; a known value is never blank."""
+    shown = [*[None] * (width - len(values)), *values[-width:]] if width > 0 else []
+    scale = (8 * rows - 1) / top if top > 0 else 0.0
+    heights = [0 if value is None else 1 + min(8 * rows - 2, max(0, int(value * scale))) for value in shown]
+    blocks = " " + BARS
+    return ["".join(blocks[min(8, max(0, height - 8 * row))] for height in heights) for row in reversed(range(rows))]
+
+
 def bar(percent: float | None, width: int, tone: Tone | None = None) -> Sequence[Span]:
     """`━━━╸───`: filled to the half of a cell; the colour says how full, unless one is given."""
     if width <= 0:

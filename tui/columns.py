@@ -1,10 +1,11 @@
-"""The columns of a table, and which of them fit into how many cells. Pure."""
+"""The columns of a table, which of them fit into how many cells, and the lines they make. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from jobtop.tui.cells import Align, Cell
+from jobtop.tui.cells import Align, Cell, Span, fitted
+from jobtop.tui.palette import ASCENDING, DESCENDING, Tone
 
 Row = TypeVar("Row")
 GAP = 1
@@ -41,6 +42,10 @@ class Sort(NamedTuple):
     key: str
     descending: bool = False
 
+    @property
+    def arrow(self) -> str:
+        return DESCENDING if self.descending else ASCENDING
+
 
 class Place(NamedTuple, Generic[Row]):
     """Where a column is drawn."""
@@ -63,6 +68,30 @@ def placed(columns: Sequence[Column[Row]], width: int) -> list[Place[Row]]:
         places.append(Place(column, left, min(wide, width - left)))
         left += wide + GAP
     return places
+
+
+def row_line(places: Sequence[Place[Row]], row: Row, width: int) -> list[Span]:
+    """A row, each cell in its place."""
+    line: list[Span] = []
+    end = 0
+    for column, left, wide in places:
+        if left > end:
+            line.append(Span(" " * (left - end)))
+        line.extend(column.cell(row).spans(wide, column.align))
+        end = left + wide
+    return [*line, Span(" " * (width - end))]
+
+
+def header_line(places: Sequence[Place[Row]], sort: Sort | None, width: int) -> list[Span]:
+    """The titles, with an arrow at the one that sorts."""
+    line: list[Span] = []
+    end = 0
+    for column, left, wide in places:
+        arrow = sort.arrow if sort is not None and sort.key == column.key else ""
+        title = fitted(column.title[: wide - len(arrow)] + arrow, wide, column.align)
+        line += [Span(" " * (left - end)), Span(title, Tone.TEXT if arrow else Tone.GREY, True)]
+        end = left + wide
+    return [*line, Span(" " * (width - end))]
 
 
 def _needed(columns: Sequence[Column[Row]]) -> int:

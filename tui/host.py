@@ -14,11 +14,11 @@ from jobtop.tui.cells import (
     Align,
     Span,
     aligned,
+    area,
     bar,
     fitted,
     percent_words,
     short_bytes,
-    spark,
     width_of,
 )
 from jobtop.tui.painting import Inks, Painted
@@ -28,7 +28,7 @@ WIDE = 110  # from here on there is room for single cores
 LEAST = 16  # below there is nothing to see
 MOST_BARS = 32
 MOST_LINES = 6
-LEAST_CORE, MOST_CORE = 13, 30
+LEAST_CORE, MOST_CORE = 13, 40
 LEAST_BAR, MOST_FLOW_BAR = 4, 16
 WORDS = 17  # beside the bar of a meter
 HEAT = "▁▂▃▅▇"
@@ -204,15 +204,13 @@ def core_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
     """A bar for each core, or a cell for each where they are many; and below, all of them over time."""
     rows = height - 1 if height > 3 else height
     count = len(view.cores)
-    across = ceil(count / rows)
     if not count:
         lines = [[Span(fitted("no core is known", width), Tone.GREY)]]
-    elif count <= MOST_BARS and width // across >= LEAST_CORE:
+    elif count <= MOST_BARS and width // ceil(count / rows) >= LEAST_CORE:
         lines = bar_lines(view.cores, width, rows)
     else:
         lines = heat_lines(view.cores, width, rows)
-    lines += [[Span(" " * width)]] * (rows - len(lines))
-    return [*lines, average_line(view, width)] if height > rows else lines
+    return [*lines, *average_lines(view, width, height - len(lines))]
 
 
 def bar_lines(cores: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
@@ -238,7 +236,7 @@ def heat_lines(cores: Sequence[float | None], width: int, rows: int) -> list[lis
     groups = max(1, (width - digits - 1 + 1) // (GROUP + 1))
     each = ceil(len(cores) / (groups * GROUP * rows))
     cells = [busiest(cores[start : start + each]) for start in range(0, len(cores), each)]
-    wide = GROUP * min(groups, ceil(len(cells) / rows / GROUP))
+    wide = GROUP * groups
     lines = []
     for start in range(0, len(cells), wide):
         line = [Span(f"{start * each:>{digits}} ", Tone.GREY)]
@@ -249,11 +247,13 @@ def heat_lines(cores: Sequence[float | None], width: int, rows: int) -> list[lis
     return lines
 
 
-def average_line(view: HostView, width: int) -> list[Span]:
-    """The mean of all cores, now and before."""
-    number = Span(f"{percent_words(view.cpu):>4} ")
-    room = width - 4 - 5
-    return [Span("all ", Tone.GREY), number, Span(spark(view.history, 100.0, room), Tone.BLUE)]
+def average_lines(view: HostView, width: int, rows: int) -> list[list[Span]]:
+    """The mean of all cores now, and before in as many rows as are left."""
+    label = [Span("all ", Tone.GREY), Span(f"{percent_words(view.cpu):>4} ")]
+    room = width - width_of(label)
+    history = area(view.history, 100.0, room, rows)
+    labels = [[Span(" " * (width - room))]] * (rows - 1) + [label]
+    return [[*words, Span(blocks, Tone.BLUE)] for words, blocks in zip(labels, history, strict=True)] if rows else []
 
 
 def heat(percent: float | None) -> str:

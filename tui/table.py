@@ -14,9 +14,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from jobtop.tui.cells import Span, fitted
-from jobtop.tui.columns import GAP, Column, Place, Sort, placed
+from jobtop.tui.columns import GAP, Column, Place, Sort, header_line, placed, row_line
 from jobtop.tui.painting import Inks, Painted
-from jobtop.tui.palette import ASCENDING, CURSOR, DESCENDING, MARK, Ground, Tone
+from jobtop.tui.palette import CURSOR, MARK, Ground, Tone
 from jobtop.tui.rows import RowSource
 
 Row = TypeVar("Row")
@@ -203,7 +203,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
             self._cached_for = (inks, width, self.columns)
             self._places = placed(self.columns, width - GUTTER)
             self._cache = {}
-        header = inks.strip(self._header(width), width)
+        header = inks.strip([Span(" " * GUTTER), *header_line(self._places, self.sort, width - GUTTER)], width)
         if not self._count:
             return [header, *self._empty_lines(inks, width, height - HEADER)]
         return [header, *self._row_strips(inks, width)]
@@ -220,42 +220,19 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
             ground, marked = self._ground(index), key in self._marks
             known = before.get(key)
             if known is None or known[1] is not ground or known[2] is not marked or known[0] != row:
-                known = (row, ground, marked, inks.strip(self._line(row, ground, marked, width), width, ground))
+                line = [*self._gutter(ground, marked), *row_line(self._places, row, width - GUTTER)]
+                known = (row, ground, marked, inks.strip(line, width, ground))
             drawn[key] = known
             strips.append(known[3])
         self._cache = drawn
         return strips
 
-    def _line(self, row: Row, ground: Ground, marked: bool, width: int) -> list[Span]:
+    def _gutter(self, ground: Ground, marked: bool) -> list[Span]:
         is_cursor = ground in (Ground.CURSOR, Ground.CURSOR_BLURRED)
-        line = [
+        return [
             Span(CURSOR if is_cursor else " ", Tone.ORANGE if ground is Ground.CURSOR else Tone.GREY),
             Span(MARK if marked else " ", Tone.ORANGE),
         ]
-        end = 0
-        for column, left, wide in self._places:
-            if left > end:
-                line.append(Span(" " * (left - end)))
-            line.extend(column.cell(row).spans(wide, column.align))
-            end = left + wide
-        if end < width - GUTTER:
-            line.append(Span(" " * (width - GUTTER - end)))
-        return line
-
-    def _header(self, width: int) -> list[Span]:
-        line, end = [Span(" " * GUTTER)], 0
-        for column, left, wide in self._places:
-            arrow = self._arrow(column)
-            title = column.title[: wide - len(arrow)] + arrow
-            tone = Tone.TEXT if arrow else Tone.GREY
-            line += [Span(" " * (left - end)), Span(fitted(title, wide, column.align), tone, True)]
-            end = left + wide
-        return [*line, Span(" " * (width - GUTTER - end))]
-
-    def _arrow(self, column: Column[Row]) -> str:
-        if self.sort is None or self.sort.key != column.key:
-            return ""
-        return DESCENDING if self.sort.descending else ASCENDING
 
     def _empty_lines(self, inks: Inks, width: int, height: int) -> list[Strip]:
         words = self.empty.splitlines()

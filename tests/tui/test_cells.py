@@ -15,6 +15,7 @@ from jobtop.tui.cells import (
     Sparkline,
     Words,
     aligned,
+    area,
     bar,
     fitted,
     short_bytes,
@@ -96,6 +97,12 @@ def test_a_sparkline_has_a_fixed_scale_and_gaps() -> None:
     assert spark([10, 20, 99], 100, 2) == "▂▇"
     assert spark([1, 2], 0, 2) == "▁▁"
     assert text(Sparkline([100.0], 100).spans(3, Align.LEFT)) == "  ▇"
+
+
+def test_an_area_is_a_sparkline_of_several_rows() -> None:
+    assert area([0, 50, 100, None, 400], 100, 6, 2) == ["   ▇ ▇", " ▁██ █"]
+    assert area([100.0], 100, 1, 0) == []
+    assert area([10.0, 20.0, 99.0], 100, 2, 1) == ["▂▇"]
 
 
 def test_a_bar_is_filled_to_the_half_of_a_cell() -> None:
