@@ -1,0 +1,136 @@
+"""Acts on jobs of this host: stop, kill, pause, resume. Every process is meant by its identity, never by its pid."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from jobtop.core.collectors.proc import is_alive, send, send_to_members
+from jobtop.core.errors import StoreError
+from jobtop.core.model import Identity, Job, StopRequest
+from jobtop.core.paths import StatePaths
+from jobtop.core.procfs import descendants, freeze_descendants
+from jobtop.core.record import replace
+from jobtop.store.jobs import Event, Jobs, event
+from jobtop.store.reconcile import current, paused_or_running, survivors, with_shim
+
+POLL_SECONDS = 0.05
+KILL_SECONDS = 10.0  # how long the kernel may take to end what was killed
+
+
+class Control:
+    """What can be done to the jobs of a store. It acts at once; who waits asks `is_gone`, and then `settle`s.
+
+    Done is done whether the store can be told or not; that it could not is warned of.
+    """
+
+    def __init__(self, jobs: Jobs, paths: StatePaths, warn: Callable[[str], None]) -> None:
+        self.jobs, self.paths, self.warn = jobs, paths, warn
+
+    def find(self, job_id: str) -> Job:
+        """The job as it is now, with its shim as soon as that has begun."""
+        return with_shim(self.paths, self.jobs.find(job_id))
+
+    def forbids(self, job: Job) -> str | None:
+        """Why we may not act on this job; None if we may."""
+        if job.host != self.paths.host:
+            return f"job {job.id[:8]} runs on {job.host}: act on it there"
+        owner = _owner(job.shim)
+        if owner is not None and os.getuid() not in (0, owner):
+            return f"job {job.id[:8]} belongs to {job.user}"
+        return None
+
+    def refusal(self, job: Job) -> str | None:
+        """Why nothing can be done to this job; None if something can."""
+        if (why := self.forbids(job)) is not None:
+            return why
+        if job.shim is None or self.is_gone(job):
+            state = str(job.status) if job.status.ended else "it ended just now"
+            return f"job {job.id[:8]} is not running ({state})"
+        return None
+
+    def stop(self, job: Job, by: str) -> None:
+        """TERM to all its processes, and after its grace KILL: its shim sees to both."""
+        self._ask(job, by)
+        if not send(_shim(job), signal.SIGTERM):
+            self.warn(f"job {job.id[:8]} ended by itself just now")
+
+    def kill(self, job: Job, by: str) -> None:
+        """KILL to all its processes; whoever was forked meanwhile needs `kill_again`."""
+        self._ask(job, by)
+        self.kill_again(job)
+
+    def kill_again(self, job: Job) -> None:
+        """KILL to whoever is there by now."""
+        send_to_members(_shim(job), signal.SIGKILL)
+
+    def pause(self, job: Job) -> None:
+        """STOP to all its processes, until all of them stand still."""
+        freeze_descendants(_shim(job).pid)
+        self._tell(job, lambda row: paused_or_running(row, True))
+
+    def resume(self, job: Job) -> None:
+        """CONT to all its processes."""
+        send_to_members(_shim(job), signal.SIGCONT)
+        self._tell(job, lambda row: paused_or_running(row, False))
+
+    def is_gone(self, job: Job) -> bool:
+        """Whether nothing of the job is left, its shim neither."""
+        return job.shim is None or not is_alive(job.shim)
+
+    def left(self, job: Job) -> int:
+        """How many processes of the job are still there."""
+        return len(descendants(_shim(job).pid))
+
+    def settle(self, job: Job) -> Job:
+        """The job as it stands, its record finished if nobody else will; whoever can write the store does it else."""
+        with suppress(StoreError):
+            return current(self.jobs, self.paths, job)
+        return job
+
+    def has_survivors(self, job: Job) -> bool:
+        """Whether processes of the job outlived its shim."""
+        return self.is_gone(job) and bool(survivors(self.paths, job))
+
+    def end_survivors(self, job: Job) -> None:
+        """End what outlived the shim: TERM, the job's grace, KILL, until nobody is left."""
+        known = set(survivors(self.paths, job))
+        deadline = time.monotonic() + job.grace_seconds
+        for who in known:
+            send(who, signal.SIGTERM)
+        while left := [who for who in known if is_alive(who)]:
+            known.update(survivors(self.paths, job))
+            if time.monotonic() > deadline:
+                for who in left:
+                    send(who, signal.SIGKILL)
+            time.sleep(POLL_SECONDS)
+
+    def _ask(self, job: Job, by: str) -> None:
+        """Say who asked before it is done, so that the end is read right whatever happens to us."""
+        asked = StopRequest(by, time.time())
+        self._tell(job, lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=by),)))
+
+    def _tell(self, job: Job, change: Callable[[Job], tuple[Job, tuple[Event, ...]]]) -> None:
+        try:
+            self.jobs.change(job.id, change)
+        except StoreError as error:
+            self.warn(f"done, but not kept: {error}")
+
+
+def patience(job: Job, by_force: bool) -> float:
+    """How many seconds after it was asked to end a job should be gone."""
+    return KILL_SECONDS if by_force else job.grace_seconds + KILL_SECONDS
+
+
+def _shim(job: Job) -> Identity:
+    assert job.shim is not None
+    return job.shim
+
+
+def _owner(shim: Identity | None) -> int | None:
+    """Whose shim it is; None if it is gone."""
+    try:
+        return None if shim is None or not is_alive(shim) else os.stat(f"/proc/{shim.pid}").st_uid
+    except OSError:  # it went between the two looks, or there is no /proc
+        return None
