@@ -1,0 +1,106 @@
+"""Everything the doctor looks at on this machine, a finding each, under headings in the order a person would ask."""
+
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Iterable
+
+from jobtop.core import checks, sources, trial
+from jobtop.core.checks import Finding, Machine, State
+from jobtop.core.paths import StatePaths
+from jobtop.core.units import format_bytes
+from jobtop.store.database import is_network
+from jobtop.store.inspection import inspect
+
+Topics = dict[str, list[Finding]]
+
+
+def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
+    """Look at all of it: starts and stops a job, which takes a fraction of a second; nothing stays behind."""
+    with tempfile.TemporaryDirectory(prefix="jobtop-doctor-") as directory:
+        tried = trial.start_and_stop(directory)
+    machine = Machine(user=user_name())
+    return {
+        "Running jobs": [
+            checks.python(sys.version_info[:3], sys.executable),
+            checks.process_table(machine),
+            trial.shim(tried),
+            trial.subreaper(tried, machine),
+            checks.logout(machine),
+        ],
+        "Sampling their processes": [
+            sources.clocks(tried.has_clock),
+            *sources.members(tried.problems, machine),
+            sources.child_lists(machine),
+            sources.hidden_processes(machine),
+            checks.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
+        ],
+        "Sampling their cgroups": [
+            *checks.cgroups(machine, tried.made, tried.joined),
+            *(sources.own_cgroup(machine, tried.counted) if tried.joined else ()),
+        ],
+        "Sampling the machine": sources.host(machine, checks.existing(str(paths.root))),
+        "Keeping and showing them": [
+            checks.state_directory(str(paths.root)),
+            checks.privacy(str(paths.root)),
+            history(paths, network),
+            unrecorded(paths),
+            checks.encoding(encoding),
+        ],
+    }
+
+
+def history(paths: StatePaths, network: bool | None = None) -> Finding:
+    """The store: whether it can be read, is sound and of our time, and where it lies."""
+    shared = is_network(paths.store) if network is None else network
+    where = "on a network file system, with a rollback journal" if shared else "on a local disk"
+    if not paths.store.exists():
+        return Finding("history", State.ABSENT, f"{paths.store}, made by the first job; {where}")
+    found = inspect(paths.store)
+    if found.is_sound is False:
+        return Finding("history", State.FAILS, f"damaged: {found.problem}", setting_aside(paths))
+    if found.problem is not None:
+        return Finding("history", State.FAILS, found.problem)
+    if not os.access(paths.store, os.W_OK):
+        meaning = f"{paths.store} can only be read: jobs are recorded beside it"
+        return Finding("history", State.FAILS, meaning, f"chmod u+w {paths.store}")
+    checked = "sound" if found.is_sound else "too large to check in a few seconds"
+    jobs = f"{found.jobs} job{'' if found.jobs == 1 else 's'}"
+    words = f"{jobs} in {format_bytes(found.size_bytes)}, version {found.version}, {checked}, {where}"
+    return Finding("history", State.WORKS, words)
+
+
+def setting_aside(paths: StatePaths) -> str:
+    """What lets a new history begin and keeps the old one for whoever can repair it."""
+    name = paths.store.name
+    files = " ".join((name, f"{name}-wal", f"{name}-shm"))
+    return f"cd {paths.root} && for f in {files}; do [ ! -e $f ] || mv $f damaged-$f; done"
+
+
+def unrecorded(paths: StatePaths) -> Finding:
+    """Jobs that ran while the store could not be written."""
+    waiting = len(list(paths.unrecorded.glob("*.json")))
+    if not waiting:
+        return Finding("unrecorded jobs", State.WORKS, "none wait for the history to be writable")
+    meaning = f"{waiting} ran while the history could not be written; they wait in {paths.unrecorded}"
+    return Finding("unrecorded jobs", State.FAILS, meaning, "jobtop history takes them in, once it can be written")
+
+
+def verdict(findings: Iterable[Finding]) -> str:
+    """What all of them come to."""
+    failing = [finding for finding in findings if finding.state is State.FAILS]
+    if essential := [finding.name for finding in failing if finding.essential]:
+        return f"jobtop cannot do its work here: {', '.join(essential)}."
+    if failing:
+        return "jobtop works here, with the limits marked ✗."
+    return "Everything works."
+
+
+def user_name() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
