@@ -14,9 +14,9 @@ from jobtop.core.errors import UnknownJob
 from jobtop.core.model import Job
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.jobs import Jobs
+from jobtop.store.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, tail_start
 from jobtop.store.reconcile import current
 
-CHUNK_BYTES = 256 * 1024
 POLL_SECONDS = 0.2
 
 
@@ -36,15 +36,15 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     if not directory.is_dir():
         raise UnknownJob(f"the output of job {job.id[:8]} is not on this machine (it ran on {job.host})")
     readers = [
-        LogReader(directory / f"{stream}.log", number, raw)
-        for number, stream in ((1, "stdout"), (2, "stderr"))
+        LogReader(log_path(directory, number - 1), number, raw)
+        for number, stream in enumerate(STREAMS, 1)
         if chosen[stream] or not any(chosen.values())
     ]
     if chosen["stderr"] and not readers[-1].path.exists():
         app.warn(f"both streams of this job went to one place and are kept as one: jobtop logs {job.id[:8]}")
     for reader in readers:
         if tail is not None:
-            reader.skip_to_tail(tail)
+            reader.offset = tail_start(reader.path, tail)
     marks = jobs.marks(job) if tail is None and len(readers) == 2 else []
     for _, stdout_bytes, stderr_bytes in marks:
         readers[0].print(stdout_bytes)
@@ -73,25 +73,6 @@ class LogReader:
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.offset = 0
 
-    def skip_to_tail(self, count: int) -> None:
-        """Move to where the last `count` lines begin."""
-        try:
-            with self.path.open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                begin, newlines = end, 0
-                while begin > 0 and newlines <= count:
-                    begin = max(0, begin - CHUNK_BYTES)
-                    file.seek(begin)
-                    block = file.read(min(CHUNK_BYTES, end - begin))
-                    newlines += block.count(b"\n")
-                file.seek(begin)
-                text = file.read(end - begin)
-        except FileNotFoundError:
-            return
-        lines = [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")]
-        missing = 0 if text.endswith(b"\n") else 1
-        self.offset = end - max(0, sum(map(len, lines[-count:] if count else [])) - missing)
-
     def print(self, until: int | None) -> None:
         """Everything from where we are to `until`, or to the end."""
         try:
@@ -106,17 +87,13 @@ class LogReader:
             os.close(fd)
 
     def _step(self, fd: int, end: int) -> None:
-        try:
-            data_at = os.lseek(fd, self.offset, os.SEEK_DATA)
-        except OSError:  # ENXIO: nothing but hole from here on
-            data_at = end
-        if data_at > self.offset:
-            self._write(f"\n[jobtop: {format_bytes(data_at - self.offset)} left out here: run.log_max]\n".encode())
-            self.offset = data_at
+        extent = extent_at(fd, self.offset, end)
+        if extent.is_hole:
+            left_out = format_bytes(extent.stop - extent.start)
+            self._write(f"\n[jobtop: {left_out} left out here: run.log_max]\n".encode())
+            self.offset = extent.stop
             return
-        data = os.pread(
-            fd, min(CHUNK_BYTES, end - self.offset, os.lseek(fd, self.offset, os.SEEK_HOLE) - self.offset), self.offset
-        )
+        data = os.pread(fd, min(CHUNK_BYTES, extent.stop - self.offset), self.offset)
         self.offset += len(data)
         self._write(data)
 

@@ -13,10 +13,10 @@ from jobtop.cli.output import format_options, print_shapes
 from jobtop.cli.seen import Seen
 from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
 from jobtop.core.clock import local
+from jobtop.core.happenings import event_words
 from jobtop.core.model import Job
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.curves import Curves
-from jobtop.store.jobs import Event
 
 
 @click.command()
@@ -40,7 +40,7 @@ def show(app: App, reference: str, style: str) -> int:
     begun = job.submitted_at or job.start_time or 0.0
     for number, happened in enumerate(sorted(jobs.events(job), key=lambda happened: happened.at)):
         after = f"+{format_duration(max(0.0, happened.at - begun))}"
-        print(f"  {'timeline' if number == 0 else '':<11}{after:>9}  {event_words(happened)}")
+        print(f"  {'timeline' if number == 0 else '':<11}{after:>9}  {event_words(happened.kind, happened.detail)}")
     return 0
 
 
@@ -79,21 +79,6 @@ def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
         ("overhead", f"{format_duration(monitor.cpu_seconds)} of CPU by jobtop" if monitor.cpu_seconds else None),
     ]
     return [(title, value) for title, value in rows if value and not value.startswith("– ")]
-
-
-def event_words(happened: Event) -> str:
-    """What happened, as one would say it."""
-    detail = {key: printable(str(value)) for key, value in happened.detail.items() if value is not None}
-    because = f" ({detail['reason']})" if "reason" in detail else ""
-    words = {
-        "started": f"started, pid {detail.get('pid')}",
-        "stop_requested": f"asked to end by {detail.get('by')}",
-        "left_running": "left descendants running",
-        "descendants_ended": "the last of its descendants ended",
-        "exited": f"ended: {detail.get('status')}{because}",
-        "recorded_late": "recorded late: the store could not be written",
-    }
-    return words.get(happened.kind, happened.kind + because)
 
 
 def when_words(job: Job, elapsed: float | None) -> str:
