@@ -13,26 +13,21 @@ from jobtop.cli.app import App, current_directory
 from jobtop.cli.monitoring import Monitoring
 from jobtop.cli.options import MONITOR_SETTINGS, read_run
 from jobtop.core import evidence
-from jobtop.core.collectors.proc import cpus_allowed, identify
-from jobtop.core.errors import BadValue, ExitCode, StartError, StoreUnavailable
+from jobtop.core.collectors.proc import identify
+from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal
-from jobtop.core.model import Job, JobSpec, Limits, Monitor, Status, Usage
+from jobtop.core.model import Job, Limits, Status
 from jobtop.core.record import replace
-from jobtop.core.redact import redact_command, redact_mapping
-from jobtop.core.runner import Supervisor, Terminal, job_environment
-from jobtop.core.units import printable
+from jobtop.core.request import Request, prepare, typed
+from jobtop.core.runner import Supervisor, Terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from jobtop.core.config import Config
-    from jobtop.store.recorder import Recorder
-
 SHIM_SECONDS = 2.0
-INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 
 
 def run_words(words: Sequence[str], supervisor: Supervisor | None) -> int | None:
@@ -49,21 +44,17 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     app.sets = (*app.sets, *monitor_sets(options))
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     terminal = open_terminal() if options["pty"] and not options["detach"] else None
-    supervisor = app.supervisor or new_supervisor(terminal)
-    job, spec = prepare(app, supervisor.job_id, command, options)
+    supervisor = app.supervisor or late_supervisor(terminal)
+    request = asked(app, command, options)
+    if request.detached:
+        return detach(app, supervisor, request)
+    job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
     monitoring = Monitoring(app, job.id, options["report"])
     from jobtop.store.reconcile import sweep_specs
     from jobtop.store.recorder import Recorder
 
-    problems: list[str] = []
-    recorder = Recorder(app.paths, app.config.switch("store.network"), problems.append if spec.detached else app.warn)
+    recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn)
     recorder.begin(replace(job, recorder=identify(os.getpid())), spec)
-    if spec.detached:
-        if recorder.directory is None:
-            raise StoreUnavailable(f"a detached job needs a place for its output: {problems[0]}")
-        for problem in problems:
-            app.warn(problem)
-        return detach(app, supervisor, recorder, spec, with_cgroup)
     gc.enable()
     with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
         heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=not in_background())
@@ -94,25 +85,25 @@ def monitor_sets(options: dict[str, Any]) -> list[str]:
     return [*sets, "monitor.enabled=false"] if options["no_monitor"] else sets
 
 
-def new_supervisor(terminal: Terminal | None) -> Supervisor:
-    try:
-        return Supervisor(terminal)
-    except OSError as error:
-        raise StartError(f"cannot start {sys.executable}: {os.strerror(error.errno or 0)}") from error
+def late_supervisor(terminal: Terminal | None) -> Supervisor:
+    from jobtop.store.starting import new_supervisor
+
+    return new_supervisor(terminal)
 
 
-def detach(app: App, supervisor: Supervisor, recorder: Recorder, spec: JobSpec, with_cgroup: bool) -> int:
+def detach(app: App, supervisor: Supervisor, request: Request) -> int:
     """Start the job and leave it to its shim."""
-    heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=False)
+    from jobtop.store.starting import start_detached
+
+    job, heard = start_detached(supervisor, app.paths, app.config, request, app.warn, say)
     if heard is None or "exec_error" in heard:
-        job = recorder.finish(heard)
         conclude(app, job, None, quiet=False)
         return exit_code(job, heard)
-    print(spec.id, flush=True)
-    recorder.started(evidence.started(heard))
-    recorder.detached()
-    recorder.close()
     return ExitCode.OK
+
+
+def say(job_id: str) -> None:
+    print(job_id, flush=True)
 
 
 def exit_code(job: Job, ended: Facts | None) -> int:
@@ -171,99 +162,28 @@ def working_directory(chosen: str | None) -> str:
     return os.path.normpath(os.path.join(here or "/", chosen or ""))
 
 
-def prepare(app: App, job_id: str, command: tuple[str, ...], options: dict[str, Any]) -> tuple[Job, JobSpec]:
-    """Everything about the job before it exists."""
-    cwd = working_directory(options["cwd"])
-    words = ("/bin/sh", "-c", " ".join(command)) if options["shell"] else command
-    config = app.config
-    secret = config.texts("run.redact")
-    shown = tuple(redact_command(list(words), secret))
-    script, program = script_of(shown), os.path.basename(shown[0])
-    limits = Limits(
-        cpus=options["cpus"],
-        memory_bytes=options["memory"],
-        runtime_seconds=options["runtime"],
-        gpus=options["gpus"],
-        timeout_seconds=options["timeout"] or None,
-    )
-    grace = options["grace"] if options["grace"] is not None else config.duration("run.grace")
-    job = Job(
-        id=job_id,
-        name=options["name"] or default_name(shown, script, options["shell"]),
-        command=shown,
-        host=app.paths.host,
-        user=user_name(),
-        cwd=cwd,
-        status=Status.RUNNING,
-        external_id=options["external_id"],
-        parent_id=app.environ.get("JOBTOP_JOB_ID"),
-        tool=options["tool"] or program,
-        script=script,
-        params=redact_mapping({key: typed(value) for key, value in options["param"]}, secret),
+def asked(app: App, command: tuple[str, ...], options: dict[str, Any]) -> Request:
+    """What the words of `run` ask for."""
+    return Request(
+        command=command,
+        cwd=working_directory(options["cwd"]),
+        is_shell=options["shell"],
+        **{key: options[key] for key in ("name", "tool", "note", "external_id", "after_exit")},
+        env=dict(options["env"]),
+        params={key: typed(value) for key, value in options["param"]},
         tags=dict(options["tag"]),
-        note=options["note"],
-        submitted_at=time.time(),
-        limits=limits,
-        usage=Usage(cpus_allowed=cpus_allowed()),
-        monitor=Monitor(interval_seconds=sampling_seconds(config)),
-        grace_seconds=grace,
-    )
-    spec = JobSpec(
-        id=job_id,
-        command=tuple(words),
-        cwd=cwd,
-        env=job_environment(dict(options["env"]), job_id),
-        grace_seconds=grace,
-        after_exit=options["after_exit"] or config.text("run.after_exit"),
-        log_max_bytes=config.size("run.log_max"),
-        timeout_seconds=options["timeout"] or None,
+        parent_id=app.environ.get("JOBTOP_JOB_ID"),
+        limits=Limits(
+            cpus=options["cpus"],
+            memory_bytes=options["memory"],
+            runtime_seconds=options["runtime"],
+            gpus=options["gpus"],
+            timeout_seconds=options["timeout"] or None,
+        ),
+        grace_seconds=options["grace"],
         pty=options["pty"] and not options["detach"],
         detached=options["detach"],
     )
-    return job, spec
-
-
-def sampling_seconds(config: Config) -> float | None:
-    """How often the job will be sampled at first; None: not at all."""
-    if not config.boolean("monitor.enabled"):
-        return None
-    return config.interval("monitor.interval") or 1.0
-
-
-def script_of(command: tuple[str, ...]) -> str | None:
-    """The script an interpreter is given, if the command looks like that."""
-    program = os.path.basename(command[0]).rstrip("0123456789.")
-    if program not in INTERPRETERS:
-        return None
-    for word in command[1:]:
-        if word in ("-c", "-m", "-e", "-"):
-            return None
-        if not word.startswith("-"):
-            return word
-    return None
-
-
-def default_name(command: tuple[str, ...], script: str | None, shell: bool) -> str:
-    """The script without its suffix, else the program, else the first word of the shell's command line."""
-    if script is not None:
-        return os.path.splitext(os.path.basename(script))[0] or script
-    if shell:
-        return printable((command[2].split() or ["sh"])[0])
-    return os.path.basename(command[0]) or command[0]
-
-
-def typed(value: str) -> str | int | float | bool:
-    """A parameter as a number or a truth value if it is one, else as text; 1.10 stays what it is, a version."""
-    if value in ("true", "false"):
-        return value == "true"
-    for kind in (int, float):
-        try:
-            number = kind(value)
-        except ValueError:
-            continue
-        if abs(number) < float("inf") and (str(number) == value or "e" in value.lower()):
-            return number
-    return value
 
 
 def check_record_path(path: str | None) -> None:
@@ -277,12 +197,3 @@ def check_record_path(path: str | None) -> None:
         raise BadValue(f"--record {path}: there is no directory {parent}")
     if not os.access(path if os.path.exists(path) else parent, os.W_OK):
         raise BadValue(f"--record {path}: it cannot be written")
-
-
-def user_name() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())

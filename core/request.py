@@ -1,0 +1,169 @@
+"""What is asked of a new job, by a verb, a form or a job that ran before; and the record and the order made of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from jobtop.core.collectors.proc import cpus_allowed
+from jobtop.core.errors import BadValue
+from jobtop.core.model import Job, JobSpec, Limits, Monitor, Status, Usage
+from jobtop.core.record import fresh, record
+from jobtop.core.redact import redact_command, redact_mapping
+from jobtop.core.runner import job_environment
+from jobtop.core.units import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from jobtop.core.config import Config
+
+INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
+NEXT_PAIR = r"\s*\n\s*|\s*,\s*(?=[^\s=,]+=)"  # a comma may also be part of a value, as in CUDA_VISIBLE_DEVICES=0,1
+
+
+@record
+class Request:
+    """Everything a caller may say about a job; what is None is as the settings or the command have it."""
+
+    command: tuple[str, ...]
+    cwd: str
+    is_shell: bool = False
+    name: str | None = None
+    tool: str | None = None
+    env: dict[str, str] = fresh(default_factory=dict)  # added to `environment`
+    environment: dict[str, str] | None = None  # None: ours
+    params: dict[str, Any] = fresh(default_factory=dict)
+    tags: dict[str, str] = fresh(default_factory=dict)
+    note: str | None = None
+    external_id: str | None = None
+    parent_id: str | None = None
+    limits: Limits = Limits()
+    grace_seconds: float | None = None
+    after_exit: str | None = None
+    pty: bool = False
+    detached: bool = True
+
+
+def prepare(request: Request, job_id: str, host: str, config: Config) -> tuple[Job, JobSpec]:
+    """Everything about the job before it exists."""
+    words = ("/bin/sh", "-c", " ".join(request.command)) if request.is_shell else request.command
+    secret = config.texts("run.redact")
+    shown = tuple(redact_command(list(words), secret))
+    script, program = script_of(shown), os.path.basename(shown[0])
+    environment = job_environment(request.env, job_id)
+    if request.environment is not None:
+        environment = request.environment | request.env | {"JOBTOP_JOB_ID": job_id}
+    grace = request.grace_seconds if request.grace_seconds is not None else config.duration("run.grace")
+    job = Job(
+        id=job_id,
+        name=request.name or default_name(shown, script, request.is_shell),
+        command=shown,
+        host=host,
+        user=user_name(),
+        cwd=request.cwd,
+        status=Status.RUNNING,
+        external_id=request.external_id,
+        parent_id=request.parent_id,
+        tool=request.tool or program,
+        script=script,
+        params=redact_mapping(request.params, secret),
+        tags=request.tags,
+        note=request.note,
+        submitted_at=time.time(),
+        limits=request.limits,
+        usage=Usage(cpus_allowed=cpus_allowed()),
+        monitor=Monitor(interval_seconds=sampling_seconds(config)),
+        grace_seconds=grace,
+    )
+    spec = JobSpec(
+        id=job_id,
+        command=tuple(words),
+        cwd=request.cwd,
+        env=environment,
+        grace_seconds=grace,
+        after_exit=request.after_exit or config.text("run.after_exit"),
+        log_max_bytes=config.size("run.log_max"),
+        timeout_seconds=request.limits.timeout_seconds,
+        pty=request.pty,
+        detached=request.detached,
+    )
+    return job, spec
+
+
+def sampling_seconds(config: Config) -> float | None:
+    """How often the job will be sampled at first; None: not at all."""
+    if not config.boolean("monitor.enabled"):
+        return None
+    return config.interval("monitor.interval") or 1.0
+
+
+def script_of(command: tuple[str, ...]) -> str | None:
+    """The script an interpreter is given, if the command looks like that."""
+    program = os.path.basename(command[0]).rstrip("0123456789.")
+    if program not in INTERPRETERS:
+        return None
+    for word in command[1:]:
+        if word in ("-c", "-m", "-e", "-"):
+            return None
+        if not word.startswith("-"):
+            return word
+    return None
+
+
+def default_name(command: tuple[str, ...], script: str | None, shell: bool) -> str:
+    """The script without its suffix, else the program, else the first word of the shell's command line."""
+    if script is not None:
+        return os.path.splitext(os.path.basename(script))[0] or script
+    if shell:
+        return printable((command[2].split() or ["sh"])[0])
+    return os.path.basename(command[0]) or command[0]
+
+
+def typed(value: str) -> str | int | float | bool:
+    """A parameter as a number or a truth value if it is one, else as text; 1.10 stays what it is, a version."""
+    if value in ("true", "false"):
+        return value == "true"
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except ValueError:
+            continue
+        if abs(number) < float("inf") and (str(number) == value or "e" in value.lower()):
+            return number
+    return value
+
+
+def user_name() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def pair(text: str) -> tuple[str, str]:
+    """KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise BadValue(f'"{printable(text)}" is not of the form KEY=VALUE')
+    return key, value
+
+
+def pairs(text: str) -> dict[str, str]:
+    """KEY=VALUE, one a line, or with commas between them."""
+    return dict(pair(part) for part in re.split(NEXT_PAIR, text.strip(" \t\n,")) if part)
+
+
+def cpus(text: str) -> float:
+    """A number of CPUs; half a one is one too."""
+    try:
+        count = float(text)
+    except ValueError:
+        count = -1.0
+    if not 0 <= count <= 1_000_000:
+        raise BadValue(f'"{printable(text)}" is not a number of CPUs, such as 4 or 0.5')
+    return count

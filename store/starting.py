@@ -1,0 +1,118 @@
+"""Starts jobs that nobody waits for: they are left to their shims, and whoever opens the store looks after them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from _thread import allocate_lock
+from contextlib import suppress
+
+from jobtop.core import evidence
+from jobtop.core.collectors.proc import identify
+from jobtop.core.errors import JobtopError, StartError, StoreUnavailable, UsageError
+from jobtop.core.model import JobSpec, known
+from jobtop.core.record import replace
+from jobtop.core.request import Request, prepare
+from jobtop.core.runner import Supervisor
+from jobtop.store.recorder import Recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobtop.core.config import Config
+    from jobtop.core.evidence import Facts
+    from jobtop.core.model import Job
+    from jobtop.core.paths import StatePaths
+    from jobtop.core.runner import Terminal
+
+# While a shim is made its pipes can be inherited; one that is made by another thread meanwhile must not.
+ONE_AT_A_TIME = allocate_lock()
+
+
+def new_supervisor(terminal: Terminal | None = None) -> Supervisor:
+    """A shim that waits to be told its job."""
+    try:
+        with ONE_AT_A_TIME:
+            return Supervisor(terminal)
+    except OSError as error:
+        raise StartError(f"cannot start {sys.executable}: {os.strerror(error.errno or 0)}") from error
+
+
+def start_detached(
+    supervisor: Supervisor,
+    paths: StatePaths,
+    config: Config,
+    request: Request,
+    warn: Callable[[str], None],
+    on_start: Callable[[str], None] | None = None,
+) -> tuple[Job, Facts | None]:
+    """Start a job and leave it to its shim: the job, and what the shim told of the start, None if it was killed.
+
+    `on_start` hears the id as soon as the command runs, however long the store takes.
+    """
+    problems: list[str] = []
+    recorder = Recorder(paths, config.switch("store.network"), problems.append)
+    try:
+        job, spec = prepare(request, supervisor.job_id, paths.host, config)
+        recorder.begin(replace(job, recorder=identify(os.getpid())), spec)
+        if recorder.directory is None:
+            raise StoreUnavailable(f"a detached job needs a place for its output: {problems[0]}")
+    except JobtopError:
+        supervisor.close()
+        raise
+    with_cgroup = "cgroup" not in config.texts("monitor.without")
+    heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=False)
+    if heard is None or "exec_error" in heard:
+        job = recorder.finish(heard)
+    else:
+        if on_start is not None:
+            on_start(job.id)
+        recorder.started(evidence.started(heard))
+        recorder.detached()
+        job = recorder.job
+    recorder.close()
+    for problem in problems:
+        warn(problem)
+    return job, heard
+
+
+def start_and_stay(paths: StatePaths, config: Config, request: Request, warn: Callable[[str], None]) -> Job:
+    """Start a detached job from a program that lives on, which is the parent of its shim and has to bury it."""
+    from threading import Thread
+
+    supervisor = new_supervisor()
+    try:
+        return start_detached(supervisor, paths, config, request, warn)[0]
+    finally:
+        os.close(supervisor.status_read)
+        Thread(target=_bury, args=(supervisor.pid,), name="jobtop-shim", daemon=True).start()
+
+
+def _bury(pid: int) -> None:
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def request_again(paths: StatePaths, job: Job) -> Request:
+    """What it takes to run the same command in the same place and environment once more."""
+    try:
+        shape = json.loads(paths.spec(job.id).read_text())
+        spec = known(JobSpec, shape | {"command": tuple(shape["command"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = "its command and environment are not kept any more (store.spec_days)"
+        raise UsageError(f"job {job.id[:8]} cannot be run again: {why}") from error
+    return Request(
+        command=spec.command,
+        cwd=spec.cwd,
+        environment=spec.env,
+        name=job.name,
+        tool=job.tool,
+        params=job.params,
+        tags=job.tags,
+        note=job.note,
+        limits=job.limits,
+        grace_seconds=spec.grace_seconds,
+        after_exit=spec.after_exit,
+    )

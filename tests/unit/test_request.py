@@ -1,0 +1,80 @@
+"""What a caller asks for, and the record and the order that are made of it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.config import Config, load
+from jobtop.core.errors import BadValue
+from jobtop.core.model import Limits
+from jobtop.core.request import Request, cpus, pairs, prepare
+
+
+@pytest.fixture
+def config(home: Path, tmp_path: Path) -> Config:
+    return load(("run.grace=3s", "monitor.interval=5s"), os.environ, tmp_path)
+
+
+def test_what_nobody_said_comes_from_the_settings_and_the_command(config: Config) -> None:
+    job, spec = prepare(Request(("python3.12", "-u", "/x/train.py", "1"), "/x"), "7", "atlas", config)
+    assert (job.id, job.name, job.tool, job.script, job.host) == ("7", "train", "python3.12", "/x/train.py", "atlas")
+    assert (job.grace_seconds, spec.grace_seconds, spec.after_exit) == (3.0, 3.0, "leave")
+    assert job.monitor.interval_seconds == 5.0
+    assert spec.detached
+
+
+def test_what_was_said_is_in_the_record_and_in_the_order(config: Config) -> None:
+    request = Request(
+        ("echo", "a | wc"),
+        "/y",
+        is_shell=True,
+        name="n",
+        tool="t",
+        env={"LATE": "1"},
+        params={"lr": 0.1, "api_token": "x"},
+        limits=Limits(cpus=2.0, timeout_seconds=9.0),
+        grace_seconds=0.0,
+        parent_id="6",
+    )
+    job, spec = prepare(request, "7", "atlas", config)
+    assert spec.command == ("/bin/sh", "-c", "echo a | wc")
+    assert (job.name, job.tool, job.cwd, job.parent_id, job.limits) == ("n", "t", "/y", "6", request.limits)
+    assert job.params == {"lr": 0.1, "api_token": "***"}
+    assert (spec.timeout_seconds, spec.grace_seconds) == (9.0, 0.0)
+    assert (spec.env["LATE"], spec.env["JOBTOP_JOB_ID"]) == ("1", "7")
+    assert spec.env["HOME"] == os.environ["HOME"]
+
+
+def test_a_given_environment_takes_the_place_of_ours(config: Config) -> None:
+    old = {"PATH": "/bin", "JOBTOP_JOB_ID": "old"}
+    _, spec = prepare(Request(("true",), "/", environment=old, env={"A": "1"}), "new", "atlas", config)
+    assert spec.env == {"PATH": "/bin", "A": "1", "JOBTOP_JOB_ID": "new"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        (" \n , ", {}),
+        ("A=1", {"A": "1"}),
+        ("A=1, B=2,C=3", {"A": "1", "B": "2", "C": "3"}),
+        ("A=1\n\nB=two words \nC=", {"A": "1", "B": "two words", "C": ""}),
+        ("CUDA_VISIBLE_DEVICES=0,1, B=x=y,z", {"CUDA_VISIBLE_DEVICES": "0,1", "B": "x=y,z"}),
+    ],
+)
+def test_pairs_stand_on_lines_or_between_commas(text: str, expected: dict[str, str]) -> None:
+    assert pairs(text) == expected
+
+
+@pytest.mark.parametrize("text", ["A", "=1", "A=1\nB", "\x1b[31m"])
+def test_what_is_no_pair_is_named(text: str) -> None:
+    with pytest.raises(BadValue, match=r'^"[^\x1b]+" is not of the form KEY=VALUE$'):
+        pairs(text)
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "nan", "inf", ""])
+def test_what_is_no_number_of_cpus_is_refused(text: str) -> None:
+    with pytest.raises(BadValue, match="is not a number of CPUs"):
+        cpus(text)
+    assert cpus("0.5") == 0.5
