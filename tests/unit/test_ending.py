@@ -1,0 +1,121 @@
+"""Why a job ended: from its record, its timeline and its last words, the most telling first."""
+
+import pytest
+
+from jobtop.core.analysis.ending import Kind, ending
+from jobtop.core.family import family
+from jobtop.core.happenings import BAD, GOOD, PLAIN, WARNING, event_words, gravity
+from jobtop.core.model import Limits, Status, StopRequest, Usage
+from jobtop.core.snapshot import ProcessRow
+from records import made_job, running_job
+
+
+def said(kind: Kind, **values: object) -> list[str]:
+    """What is said of a job that failed, but for what is given."""
+    job = made_job(**{"status": Status.FAILED, "exit_code": 1, "reason": "exit code 1"} | values)
+    return [line.text for line in ending(job) if line.kind is kind]
+
+
+def test_nothing_is_explained_while_a_job_runs_or_if_it_went_well() -> None:
+    assert ending(running_job()) == []
+    assert ending(made_job()) == []
+    assert ending(made_job(status=Status.UNKNOWN)) == []
+
+
+def test_the_verdict_comes_first_and_the_last_words_come_last() -> None:
+    job = made_job(status=Status.FAILED, exit_code=3, reason="exit code 3", duration_seconds=192.0)
+    lines = ending(job, last_words=["Traceback …", "ValueError: \x1b[31mno"])
+    assert (lines[0].kind, lines[0].text) == (Kind.VERDICT, "failed after 03:12: exit code 3")
+    assert [line.text for line in lines if line.kind is Kind.WORDS] == ["Traceback …", "ValueError: \x1b[31mno"]
+    assert lines[-1].kind is Kind.WORDS
+
+
+def test_a_kill_for_want_of_memory_is_told_with_the_peak_and_what_to_do() -> None:
+    lack = {
+        "exit_code": None,
+        "signal": 9,
+        "reason": "killed by SIGKILL: the kernel's OOM killer, oom_kill +1",
+        "flags": ("oom_killed",),
+        "usage": Usage(oom_kills=1, memory_peak_bytes=4 << 30),
+        "limits": Limits(memory_bytes=4 << 30, enforced=True),
+    }
+    assert said(Kind.EVIDENCE, **lack) == ["its memory peaked at 4.0 GiB, 100 % of the 4.0 GiB it asked for"]
+    assert "more memory" in said(Kind.ADVICE, **lack)[0]
+
+
+def test_a_job_that_lost_a_child_to_the_oom_killer_is_explained_even_if_it_succeeded() -> None:
+    lines = ending(made_job(flags=("oom_killed",), usage=Usage(oom_kills=2)))
+    assert [line.text for line in lines[1:]] == ["the kernel's OOM killer ended 2 processes of this job (oom_kill)"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"exit_code": None, "signal": 11}, "SIGSEGV: it touched memory"),
+        ({"exit_code": None, "signal": 9}, "by whom is not known"),
+        ({"exit_code": 139}, "139 is 128 + 11: shells say so of a command that SIGSEGV ended"),
+        ({"flags": ("left_running",)}, "live on"),
+    ],
+)
+def test_signals_and_what_shells_make_of_them_are_explained(values: dict[str, object], words: str) -> None:
+    (evidence,) = said(Kind.EVIDENCE, **values)
+    assert words in evidence
+
+
+def test_an_exit_code_of_137_alone_is_not_called_out_of_memory() -> None:
+    (evidence,) = said(Kind.EVIDENCE, exit_code=137)
+    assert "SIGKILL" in evidence
+    assert "memory" not in evidence
+
+
+def test_who_asked_for_the_end_is_told_and_how_long_that_took() -> None:
+    asked = StopRequest("jobtop stop", 1_700_000_060.5)
+    evidence = said(
+        Kind.EVIDENCE, status=Status.CANCELLED, exit_code=None, signal=15, stop_request=asked, end_time=1_700_000_070.5
+    )
+    assert evidence == ["jobtop stop asked it to end 01:00 after its start, and it ended 10.0 s later"]
+
+
+def test_a_timeout_names_the_option_and_a_machine_that_slept_is_told() -> None:
+    limits = Limits(timeout_seconds=5.0)
+    assert said(Kind.ADVICE, status=Status.TIMEOUT, limits=limits) == [
+        "if it needs longer: --timeout, which was 5.0 s",
+    ]
+    job = made_job(status=Status.LOST, exit_code=None, reason="vanished")
+    lines = ending(job, events=[(0.0, "suspended", {"seconds": 60.0}), (1.0, "suspended", {"seconds": None})])
+    assert lines[-1].text == "the machine slept for 01:00 meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "words", "weight"),
+    [
+        ("started", {"pid": 7}, "started, pid 7", PLAIN),
+        ("stop_requested", {"by": "Ctrl-C"}, "asked to end by Ctrl-C", WARNING),
+        ("exited", {"status": "success", "reason": None}, "ended: success", GOOD),
+        ("exited", {"status": "failed", "reason": "exit code 2"}, "ended: failed (exit code 2)", BAD),
+        ("exited", {"status": "cancelled", "reason": "x\n"}, "ended: cancelled (x\\n)", WARNING),
+        ("suspended", {"seconds": 90.0}, "the machine slept for 01:30", WARNING),
+        ("sampling_slowed", {"factor": 4.0}, "sampled 4 times less often: sampling cost too much", WARNING),
+        ("lost", {"reason": "gone"}, "lost (gone)", BAD),
+        ("some_new\x1b", {}, "some new\\x1b", PLAIN),
+        ("started", {}, "started", PLAIN),
+        ("suspended", {"seconds": "long"}, "the machine slept for a while", WARNING),
+    ],
+)
+def test_what_happened_is_said_in_words(kind: str, detail: dict[str, object], words: str, weight: str) -> None:
+    assert event_words(kind, detail) == words
+    assert gravity(kind, detail) == weight
+
+
+def process(pid: int, parent: int) -> ProcessRow:
+    return ProcessRow(pid, parent, f"p{pid}", 0.0, None, None, 1, 0.0, "S")
+
+
+def test_processes_stand_below_their_parents() -> None:
+    rows = [process(30, 10), process(11, 10), process(10, 1), process(12, 11), process(20, 1)]
+    assert [(depth, row.pid) for depth, row in family(rows)] == [(0, 10), (1, 11), (2, 12), (1, 30), (0, 20)]
+
+
+def test_a_ring_of_parents_loses_nobody() -> None:
+    rows = [process(10, 11), process(11, 10), process(12, 12), process(13, 10)]
+    assert sorted(row.pid for _, row in family(rows)) == [10, 11, 12, 13]
