@@ -91,7 +91,7 @@ def _row(result: Result) -> tuple[str, ...]:
         result.what,
         _value(result.ours, result.unit),
         f"{theirs} {result.rival}" if result.theirs else ABSENT,
-        f"{result.ratio:.2f}" if result.ratio is not None else ABSENT,
+        f"{result.ratio:.3f}" if result.ratio is not None else ABSENT,
         _bound(result),
         verdict(result),
     )
@@ -100,7 +100,7 @@ def _row(result: Result) -> tuple[str, ...]:
 def _bound(result: Result) -> str:
     if result.bound is None:
         return ABSENT
-    return f"≤ {result.bound:g}" if result.is_bound_by_ratio else f"≤ {_value([result.bound], result.unit)}"
+    return f"≤ {result.bound:.3g}" if result.is_bound_by_ratio else f"≤ {_value([result.bound], result.unit)}"
 
 
 def _value(samples: Sequence[float], unit: str) -> str:

@@ -100,10 +100,11 @@ def against_psutil(share: float, bound: float, rounds: int) -> Iterator[Result]:
     wait_for_orphans()
     ours, theirs, rival = samples["ours"], samples["psutil"], "psutil"
     what = f"a tick over {PROCESSES:,} processes in {JOBS} jobs, {describe(share)}"
-    yield Result(f"{what}, CPU time", "seconds", ours, theirs, rival, bound)
-    yield Result("  the mean", "seconds", [mean(ours)], [mean(theirs)], rival, bound)
     dear = [mean(samples["dear"])]
-    yield Result("  against PSS and swap in every pass", "seconds", [mean(ours)], dear, rival)
+    # Samples have PSS and swap: a pass with the same fields reads them too. Means: medians hide every tenth tick.
+    yield Result(f"{what}, CPU time", "seconds", [mean(ours)], dear, rival, bound)
+    yield Result("  against a pass without PSS and swap", "seconds", [mean(ours)], [mean(theirs)], rival)
+    yield Result("  the same, the usual tick", "seconds", ours, theirs, rival)
     yield Result("  without a budget", "seconds", [mean(samples["free"])], dear, rival)
     yield Result("  the first tick, which finds them all", "seconds", [first])
     yield completeness(watcher)

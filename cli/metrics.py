@@ -116,7 +116,7 @@ class Window:
 
 
 def age(job: Job) -> float:
-    """How long a job has run, or ran."""
-    if job.duration_seconds is not None:
-        return job.duration_seconds
+    """How long a job has run, or ran; of one that was lost nothing is known but its samples."""
+    if job.duration_seconds is not None or job.status.ended:
+        return job.duration_seconds or 0.0
     return 0.0 if job.start_time is None else time.time() - job.start_time

@@ -19,6 +19,7 @@ NOW = {
 }
 CPU_TIMES = ("cpu.user", "cpu.system")
 CURVE_WIDTH = 40
+ENDS = 2  # samples every job has
 FEWEST_SAMPLES = 3  # of which a curve says more than its ends
 LATE_SECONDS = 15.0  # a job in its old age is looked at every ten
 
@@ -73,12 +74,21 @@ def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:
     if job.seq is not None and curves.store.count(job.seq):
         return
     if job.status.ended:
-        app.warn(
-            f"job {job.id[:8]} was never sampled, so only its totals are known"
-            " (jobtop run samples unless --no-monitor or --detach is given)"
-        )
+        app.warn(f"job {job.id[:8]} {why_no_curve(job)}")
     else:
         app.warn(f"no samples of job {job.id[:8]} yet (one run with --no-monitor or --detach gets none)")
+
+
+def why_no_curve(job: Job) -> str:
+    samples = job.usage.samples
+    if samples is None:
+        return (
+            "was never sampled, so only its totals are known"
+            " (jobtop run samples unless --no-monitor or --detach is given)"
+        )
+    if samples > ENDS:
+        return "was sampled without keeping the curve; least, mean and peak are in jobtop show --json"
+    return "was over before it could be sampled, so only its totals are known"
 
 
 def warn_of_damage(app: App, job: Job, damaged: int) -> None:

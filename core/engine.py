@@ -9,7 +9,7 @@ from functools import partial
 
 from jobtop.core.derive import derive
 from jobtop.core.endpoints import FIRST
-from jobtop.core.errors import JobtopError, StoreBusy
+from jobtop.core.errors import JobtopError, StoreBusy, StoreError
 from jobtop.core.observation import Observation
 from jobtop.core.record import record
 from jobtop.core.sampler import Batch, Sampler
@@ -78,6 +78,7 @@ class Engine:
         self._flushing = threading.Event()
         self._idle = threading.Event()
         self._closing = False
+        self._has_lost = False
         self.problem: str | None = None  # the first there was in keeping what was sampled
         self._finished: deque[str] = deque()
         self._host_checked = time.monotonic()  # a short job does not ask for it
@@ -148,15 +149,16 @@ class Engine:
             self._flushing.clear()
             began = time.thread_time()
             waiting += self._new_batches()
-            waiting = self._keep(waiting)
+            waiting, is_busy = self._keep(waiting)
             self.sampler.charged_seconds += time.thread_time() - began
             kept_at = time.monotonic()
-            if waiting:  # the store is busy: it will have to wait for us too
+            if is_busy:
                 self._flushing.wait(0.2)
                 self._news.set()
             elif not self._batches:
                 self._idle.set()
-                self._keep_house()
+                if not waiting:
+                    self._keep_house()
             if self._closing and not (waiting or self._batches):
                 break
         self._guarded(self.sink.close)
@@ -169,16 +171,21 @@ class Engine:
                     self.watched[key].see(sample)
         return batches
 
-    def _keep(self, batches: list[Batch]) -> list[Batch]:
-        """What could not be kept now and may be later."""
+    def _keep(self, batches: list[Batch]) -> tuple[list[Batch], bool]:
+        """What could not be kept now and may be later; and whether only because somebody else holds the store."""
         try:
             if batches and self.settings.keeps_series:
                 self.sink.keep(batches)
+                self.problem = self.problem if self._has_lost else None  # what had to wait is kept now
         except StoreBusy:
-            return batches[-MOST_HELD:]
+            return batches[-MOST_HELD:], True
+        except StoreError as error:  # full, or read-only: with the next samples it is tried again
+            self._note(error)
+            return [] if self._closing else batches[-MOST_HELD:], False
         except Exception as error:  # noqa: BLE001 - a border: whatever the store does, the job goes on and its totals are kept
             self._note(error)
-        return []
+            self._has_lost = True
+        return [], False
 
     def _keep_house(self) -> None:
         """Between ticks, in small steps: pack what is full or done, look after the host's record."""

@@ -43,7 +43,7 @@ class Batch:
     samples: list[tuple[str, Sample]] = fresh(default_factory=list)
     snapshots: list[tuple[str, float, list[ProcessRow]]] = fresh(default_factory=list)
     host: tuple[float, HostSample, HostSample] | None = None
-    events: list[tuple[str, str, dict[str, object]]] = fresh(default_factory=list)
+    events: list[tuple[str, float, str, dict[str, object]]] = fresh(default_factory=list)  # by the wall clock
 
     def __bool__(self) -> bool:
         return bool(self.samples or self.host)
@@ -238,7 +238,7 @@ class Sampler:
             rhythm.add(watch)
         return begun
 
-    def _events(self, due: list[Watch], now: float, boottime: float) -> list[tuple[str, str, dict[str, object]]]:
+    def _events(self, due: list[Watch], now: float, boottime: float) -> list[tuple[str, float, str, dict[str, object]]]:
         """What a curve cannot show: that the machine slept, that we look less often than we were asked to."""
         asleep, self._asleep = boottime - now - self._asleep, boottime - now
         events: list[tuple[str, dict[str, object]]] = []
@@ -247,7 +247,7 @@ class Sampler:
         if self.stretch != self._stretch_told:
             self._stretch_told = self.stretch
             events.append(("sampling_slowed" if self.stretch > 1 else "sampling_restored", {"factor": self.stretch}))
-        return [(watch.key, kind, detail) for kind, detail in events for watch in due]
+        return [(watch.key, time.time(), kind, detail) for kind, detail in events for watch in due]
 
     def _snapshots(self, moved: list[Watch], now: float) -> list[tuple[str, float, list[ProcessRow]]]:
         taken = []

@@ -249,11 +249,10 @@ class Shim:
         return self.abandon_at is not None and moment >= self.abandon_at
 
     def may_report(self) -> bool:
-        """Not while output waits, nor at once after a signal to all: those it ended are not left running."""
+        """Not while output waits, nor at once: who ends with the job, told to or not, is not left running."""
         moment = time.monotonic()
         if self.report_at is None:
-            told = moment - self.interrupted_at <= self.spec["grace"]
-            self.report_at = moment + (DYING_SECONDS if told else 0.0)
+            self.report_at = moment + DYING_SECONDS
         return moment >= self.report_at and not self.readers_behind()
 
     def readers_behind(self) -> bool:

@@ -155,10 +155,11 @@ def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:
         for names in cgroup.EVIDENCE.values():
             texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
     over = cgroup.discard(started.cgroups)
-    why = VANISHED
+    why, seen = VANISHED, sampled(jobs, job)
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         known = evidence.lost_with(evidence.begin(row, started), why, cgroup.reading(texts))
+        known = known if seen is None or row.status is Status.LOST else seen(known)
         return replace(known, settled=over), () if row.status is Status.LOST else (event("lost", reason=why),)
 
     return jobs.change(job.id, concluded)

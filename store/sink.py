@@ -9,7 +9,7 @@ from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import StoreBusy
 from jobtop.store.database import is_network, open_to_write
 from jobtop.store.hosts import HostRecord
-from jobtop.store.jobs import Jobs, event
+from jobtop.store.jobs import Event, Jobs
 from jobtop.store.series import SeriesStore
 from jobtop.store.snapshots import Snapshots
 
@@ -45,7 +45,7 @@ class StoreSink:
         database = self._open()
         rows = [(self._seq(key), sample) for batch in batches for key, sample in batch.samples]
         for batch in batches:
-            for key, _, _ in (*batch.snapshots, *batch.events):
+            for key, *_ in (*batch.snapshots, *batch.events):
                 self._seq(key)
         try:
             with database.writing():
@@ -62,8 +62,8 @@ class StoreSink:
             for key, elapsed, members in batch.snapshots:
                 self.snapshots.keep(self._seq(key), elapsed, members)
             if batch.events:
-                rows_of_events = [(self._seq(key), event(kind, **detail)) for key, kind, detail in batch.events]
-                Jobs(database).add_events(rows_of_events)
+                happened = [(self._seq(key), Event(at, kind, detail)) for key, at, kind, detail in batch.events]
+                Jobs(database).add_events(happened)
             if batch.host is not None and self._records_host:
                 self._keep_host(*batch.host)
 

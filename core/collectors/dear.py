@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FRESH_SWEEPS = 10  # after so many a job that has run is looked at closely again
 CREDIT_SECONDS = 0.02
 FIRST_LOOK_BUDGETS = 10
+MOST_THREADS = 64  # whose switches are worth reading
+SWITCHES = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 
 
 class DearFiles:
@@ -96,12 +98,25 @@ class DearFiles:
         status = read_text(f"{self.proc}/{pid}/status")
         if not status:
             return None
-        swap, *switches = (
-            int(word) if (word := word_in(status, name)) else None
-            for name in ("VmSwap:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
-        )
+        swap = _number(status, "VmSwap:")
         descriptors = None if "fds" in without else self._count_descriptors(pid)
-        return (None if swap is None else swap * 1024, *switches, descriptors)
+        return (None if swap is None else swap * 1024, *self._switches(pid, status), descriptors)
+
+    def _switches(self, pid: int, status: str) -> tuple[int | None, int | None]:
+        """Of all threads: `status` of a process has those of its first one only."""
+        texts = [status]
+        if (threads := _number(status, "Threads:") or 1) > 1:
+            try:
+                tasks = os.listdir(f"{self.proc}/{pid}/task") if threads <= MOST_THREADS else []
+            except OSError:
+                tasks = []
+            texts = [read_text(f"{self.proc}/{pid}/task/{task}/status") for task in tasks]
+        if not texts or not all(texts):
+            return None, None
+        voluntary, involuntary = ([_number(text, name) for text in texts] for name in SWITCHES)
+        if None in voluntary or None in involuntary:
+            return None, None
+        return sum(filter(None, voluntary)), sum(filter(None, involuntary))
 
     def _count_descriptors(self, pid: int) -> int | None:
         path = f"{self.proc}/{pid}/fd"
@@ -121,3 +136,8 @@ class DearFiles:
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
         return 0 if member.rss == 0 else None  # a zombie has no pages and no map
+
+
+def _number(text: str, name: str) -> int | None:
+    word = word_in(text, name)
+    return int(word) if word else None

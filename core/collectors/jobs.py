@@ -28,6 +28,7 @@ def fold(tree: Tree) -> dict[str, Number]:
     """The living members and what the dead have left, added up; what was never read is not there.
 
     A zombie has no swap and another user's descriptors are not ours to see: sums are over those who could be asked.
+    Context switches of the dead only their parents are told: a job that has any has none that are known.
     """
     rows = [member.row or member.added() for member in tree.members.values()]
     sums = list(map(sum, zip(*rows, tree.left(), strict=True)))
@@ -40,7 +41,7 @@ def fold(tree: Tree) -> dict[str, Number]:
         values |= zip(IO, io, strict=True)
     if swap_known:
         values["mem.swap"] = swap
-    if switches_known:
+    if switches_known and switches_known == values["proc.count"] and tree.knows_switches:
         values["proc.switches_voluntary"], values["proc.switches_involuntary"] = voluntary, involuntary
     if fds_known:
         values["proc.fds"] = fds

@@ -26,7 +26,22 @@ class Member:
     """One process of a job as it was last read."""
 
     __slots__ = (
-        *("clock", "cpu_ns", "faults", "fds", "io", "moved", "name", "parent", "pid", "pss", "pss_rss", "row", "rss"),
+        *(
+            "clock",
+            "cpu_ns",
+            "faults",
+            "fds",
+            "has_reaped",
+            "io",
+            "moved",
+            "name",
+            "parent",
+            "pid",
+            "pss",
+            "pss_rss",
+            "row",
+            "rss",
+        ),
         *("slow", "start", "state", "threads", "times", "tree", "vms"),
     )
 
@@ -38,6 +53,7 @@ class Member:
         self.name = b""  # and what is before it in `stat`; changes with an exec
         self.state = "?"
         self.faults = (0, 0)
+        self.has_reaped = False  # children, whose switches it alone is told
         self.rss = self.vms = 0
         self.threads = 1  # none is a zombie
         self.io: tuple[int, ...] | None = None
@@ -58,6 +74,7 @@ class Member:
             int(fields[CSTIME]) * TICK_SECONDS,
         )
         self.faults = (int(fields[MINFLT]) + int(fields[CMINFLT]), int(fields[MAJFLT]) + int(fields[CMAJFLT]))
+        self.has_reaped = fields[CMINFLT] != b"0"
         self.threads, self.vms = int(fields[THREADS]), int(fields[VSIZE])
         if self.state == "Z" and self.threads == 1:  # a leader may be dead and its threads at work
             self.threads = 0
@@ -87,7 +104,7 @@ class Member:
             swap is not None,
             voluntary or 0,
             involuntary or 0,
-            voluntary is not None,
+            voluntary is not None and not self.has_reaped,
             descriptors or 0,
             descriptors is not None,
             used or 0,
@@ -109,8 +126,8 @@ class Tree:
         self.read_at = 0.0
         self.reaped = (0.0, 0.0, 0, 0)  # by the shim: user, system, minor and major faults
         self.lost = (0.0, 0.0)  # seconds of those nobody waited for
+        self.knows_switches = True  # those of the dead nobody tells
         self.io_left: tuple[int, ...] | None = None
-        self.switches_left = (0, 0)
         self.owed = SETTLED  # seconds of those who vanished since the last settlement …
         self.risen = 0.0  # … and by how much the c-times of the others have grown
         self.changed = True  # members came or went since the last close look
@@ -133,7 +150,7 @@ class Tree:
             *(0, 0, minor, major, 0, 0),
             *(self.io_left or NO_IO),
             self.io_left is not None,
-            *(0, 0, *self.switches_left, 0, 0, 0, 0, 0),
+            *(0, 0, 0, 0, 0, 0, 0, 0, 0),
         )
 
     def account_for(self, member: Member, parent_lives: bool) -> None:
@@ -144,10 +161,7 @@ class Tree:
         if member.io is not None and not parent_lives:
             left = self.io_left or (0,) * len(member.io)
             self.io_left = tuple(a + b for a, b in zip(left, member.io, strict=True))
-        if member.slow is not None:
-            _, voluntary, involuntary, _ = member.slow
-            left_voluntary, left_involuntary = self.switches_left
-            self.switches_left = (left_voluntary + (voluntary or 0), left_involuntary + (involuntary or 0))
+        self.knows_switches = False
 
     def settle(self) -> None:
         """What the vanished had used and no parent's c-times have got (SIGCHLD ignored) is kept from their samples."""

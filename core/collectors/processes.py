@@ -299,6 +299,7 @@ class ProcessTable:
             times = int(fields[CUTIME]) * TICK_SECONDS, int(fields[CSTIME]) * TICK_SECONDS
             tree.risen += sum(times) - tree.reaped[0] - tree.reaped[1]
             tree.reaped = (*times, int(fields[CMINFLT]), int(fields[CMAJFLT]))
+            tree.knows_switches = tree.knows_switches and not tree.reaped[2]
             shim.take(fields)
 
     def _read_members(self, tree: Tree) -> bool:

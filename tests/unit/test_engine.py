@@ -163,12 +163,19 @@ def test_sampling_does_not_wait_for_a_store_that_hangs(make: Make) -> None:
     assert sink.elapsed() == [float(moment) for moment in range(1, 1000)]
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [(StoreUnavailable("h.db: the disk is full"), "h.db: the disk is full"), (ValueError("odd"), "ValueError: odd")],
-)
-def test_a_store_that_fails_is_noted_once_and_harms_no_sum(make: Make, error: Exception, words: str) -> None:
-    sink = FakeSink(fail_first(2, error))
+def test_what_a_full_disk_could_not_take_is_kept_when_there_is_room(make: Make) -> None:
+    sink = FakeSink(fail_first(2, StoreUnavailable("h.db: the disk is full")))
+    engine = make(sink)
+    for moment in range(1, 4):
+        engine.sampler.sink(batch(moment))
+        assert engine.flush(PATIENCE)
+        assert engine.problem == ("h.db: the disk is full" if moment < 3 else None)
+    assert sink.elapsed() == [1.0, 2.0, 3.0]
+
+
+def test_a_mistake_of_the_store_is_noted_and_harms_no_sum(make: Make) -> None:
+    words = "ValueError: odd"
+    sink = FakeSink(fail_first(2, ValueError("odd")))
     engine = make(sink)
     tally = tallied(engine)
     for moment in range(1, 4):

@@ -55,7 +55,7 @@ class Watched:
         self.clocks.wall += seconds
         batch = self.sampler.tick()
         [(_, taken)] = batch.samples
-        self.events += [(kind, detail) for _, kind, detail in batch.events]
+        self.events += [(kind, detail) for _, _, kind, detail in batch.events]
         self.samples.append(taken)
         self.snapshots += [moment for _, moment, _ in batch.snapshots]
         return taken

@@ -168,7 +168,7 @@ def test_a_watched_job_has_a_heartbeat_but_not_at_every_sample(
 
 
 def test_what_happened_to_the_watching_is_in_the_timeline(paths: StatePaths, sink: StoreSink, job: Job) -> None:
-    sink.keep([*batches(job, 1), Batch(events=[(job.id, "suspended", {"seconds": 3600.0})])])
+    sink.keep([*batches(job, 1), Batch(events=[(job.id, 1.5, "suspended", {"seconds": 3600.0})])])
     database = open_to_read(paths.store)
     events = [(one.kind, one.detail) for one in Jobs(database).events(job)]
     database.close()
