@@ -9,7 +9,7 @@ from jobtop.cli.completion import job_ids
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
-from jobtop.store.control import POLL_SECONDS, Control, patience
+from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import START_SECONDS, current, forget, survivors, with_shim
 
@@ -43,17 +43,17 @@ def end(app: App, references: tuple[str, ...], by_force: bool) -> int:
         else:
             control.stop(job, "jobtop stop")
     deadline = time.monotonic() + max((patience(job, by_force) for job in targets), default=0)
-    while left := [job for job in left if not control.is_gone(job)]:
+    while left := [job for job in left if not is_gone(job)]:
         if time.monotonic() > deadline:
             break
         if by_force:
             for job in left:
-                control.kill_again(job)
+                kill_again(job)
         time.sleep(POLL_SECONDS)
     for job in targets:
         control.settle(job)
     for job in left:
-        app.warn(f"job {job.id[:8]} still has {control.left(job)} processes that cannot be ended")
+        app.warn(f"job {job.id[:8]} still has {processes_left(job)} processes that cannot be ended")
     return 1 if left else 0
 
 

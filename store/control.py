@@ -20,7 +20,7 @@ KILL_SECONDS = 10.0  # how long the kernel may take to end what was killed
 
 
 class Control:
-    """What can be done to the jobs of a store. It acts at once; who waits asks `is_gone`, and then `settle`s.
+    """What can be done to the jobs of a store. It acts at once; who waits asks `is_gone`, then `settle`s.
 
     Done is done whether the store can be told or not; that it could not is warned of.
     """
@@ -34,8 +34,8 @@ class Control:
 
     def forbids(self, job: Job) -> str | None:
         """Why we may not act on this job; None if we may."""
-        if job.host != self.paths.host:
-            return f"job {job.id[:8]} runs on {job.host}: act on it there"
+        if (why := elsewhere(job, self.paths.host)) is not None:
+            return why
         owner = _owner(job.shim)
         if owner is not None and os.getuid() not in (0, owner):
             return f"job {job.id[:8]} belongs to {job.user}"
@@ -45,8 +45,9 @@ class Control:
         """Why nothing can be done to this job; None if something can."""
         if (why := self.forbids(job)) is not None:
             return why
-        if job.shim is None or self.is_gone(job):
-            state = str(job.status) if job.status.ended else "it ended just now"
+        if job.shim is None or is_gone(job):
+            begun = "it ended just now" if job.shim is not None else "it has not begun"
+            state = str(job.status) if job.status.ended else begun
             return f"job {job.id[:8]} is not running ({state})"
         return None
 
@@ -57,13 +58,9 @@ class Control:
             self.warn(f"job {job.id[:8]} ended by itself just now")
 
     def kill(self, job: Job, by: str) -> None:
-        """KILL to all its processes; whoever was forked meanwhile needs `kill_again`."""
+        """KILL to all its processes; whoever is forked meanwhile needs `kill_again`."""
         self._ask(job, by)
-        self.kill_again(job)
-
-    def kill_again(self, job: Job) -> None:
-        """KILL to whoever is there by now."""
-        send_to_members(_shim(job), signal.SIGKILL)
+        kill_again(job)
 
     def pause(self, job: Job) -> None:
         """STOP to all its processes, until all of them stand still."""
@@ -75,14 +72,6 @@ class Control:
         send_to_members(_shim(job), signal.SIGCONT)
         self._tell(job, lambda row: paused_or_running(row, False))
 
-    def is_gone(self, job: Job) -> bool:
-        """Whether nothing of the job is left, its shim neither."""
-        return job.shim is None or not is_alive(job.shim)
-
-    def left(self, job: Job) -> int:
-        """How many processes of the job are still there."""
-        return len(descendants(_shim(job).pid))
-
     def settle(self, job: Job) -> Job:
         """The job as it stands, its record finished if nobody else will; whoever can write the store does it else."""
         with suppress(StoreError):
@@ -91,7 +80,7 @@ class Control:
 
     def has_survivors(self, job: Job) -> bool:
         """Whether processes of the job outlived its shim."""
-        return self.is_gone(job) and bool(survivors(self.paths, job))
+        return is_gone(job) and bool(survivors(self.paths, job))
 
     def end_survivors(self, job: Job) -> None:
         """End what outlived the shim: TERM, the job's grace, KILL, until nobody is left."""
@@ -116,6 +105,26 @@ class Control:
             self.jobs.change(job.id, change)
         except StoreError as error:
             self.warn(f"done, but not kept: {error}")
+
+
+def elsewhere(job: Job, host: str) -> str | None:
+    """That a job is not of this host, in words; None if it is."""
+    return None if job.host == host else f"job {job.id[:8]} runs on {job.host}: act on it there"
+
+
+def is_gone(job: Job) -> bool:
+    """Whether nothing of the job is left, its shim neither."""
+    return job.shim is None or not is_alive(job.shim)
+
+
+def kill_again(job: Job) -> None:
+    """KILL to whoever of the job is there by now."""
+    send_to_members(_shim(job), signal.SIGKILL)
+
+
+def processes_left(job: Job) -> int:
+    """How many processes of the job are still there."""
+    return len(descendants(_shim(job).pid))
 
 
 def patience(job: Job, by_force: bool) -> float:

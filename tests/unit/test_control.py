@@ -11,7 +11,7 @@ import pytest
 from jobtop.core.collectors.proc import identify
 from jobtop.core.model import Identity, Status
 from jobtop.core.paths import StatePaths
-from jobtop.store.control import KILL_SECONDS, Control, patience
+from jobtop.store.control import KILL_SECONDS, Control, is_gone, patience
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from records import HERE, NO_PROCESS, kept_jobs, leave_started, made_job, running_job, this_process
@@ -53,6 +53,8 @@ def test_a_job_that_is_over_is_refused_but_not_forbidden(control: Control) -> No
     assert control.refusal(job) == f"job {job.id[:8]} is not running (failed)"
     gone = running_job(shim=Identity(this_process().boot, NO_PROCESS, 1))
     assert control.refusal(gone) == f"job {gone.id[:8]} is not running (it ended just now)"
+    new = running_job(shim=None)
+    assert control.refusal(new) == f"job {new.id[:8]} is not running (it has not begun)"
 
 
 def test_a_running_job_of_ours_is_not_refused(control: Control) -> None:
@@ -76,10 +78,10 @@ def test_who_asked_is_kept_before_a_job_is_stopped(
     control: Control, paths: StatePaths, shim: subprocess.Popen[bytes]
 ) -> None:
     (job,) = kept_jobs(paths.root, running_job(shim=identify(shim.pid)))
-    assert not control.is_gone(job)
+    assert not is_gone(job)
     control.stop(job, "jobtop console")
     assert shim.wait(10) == -signal.SIGTERM
-    assert control.is_gone(job)
+    assert is_gone(job)
     kept = control.jobs.find(job.id)
     assert kept.stop_request is not None
     assert kept.stop_request.by == "jobtop console"
