@@ -31,6 +31,7 @@ class DearFiles:
     def __init__(self, proc: str, fields: Callable[[Member], list[bytes] | None]) -> None:
         self.proc, self._fields = proc, fields
         self.credit_seconds = CREDIT_SECONDS
+        self.first_credit_seconds = 0.0
         self._looks = 0
         self._fd_sizes = self._tells_fd_sizes()
 
@@ -40,17 +41,16 @@ class DearFiles:
         A job whose memory is not known at all has a larger one, or it would wait its turn for minutes.
         """
         self.credit_seconds = min(self.credit_seconds + budget_seconds, max(CREDIT_SECONDS, budget_seconds))
-        first_seconds = FIRST_LOOK_BUDGETS * budget_seconds
+        first_budget = FIRST_LOOK_BUDGETS * budget_seconds
+        self.first_credit_seconds = min(self.first_credit_seconds + first_budget, first_budget)
         self._looks += 1
         unlike = [tree for tree in trees if tree.version != tree.fresh_version]
         stale = [tree for tree in unlike if tree.is_stale(self._looks - FRESH_SWEEPS)]
         for tree in sorted(stale, key=lambda tree: tree.looked_at):
             if tree.was_looked_at:
                 self.credit_seconds -= self._look_at(tree, self.credit_seconds, without)
-            elif self.credit_seconds > 0:
-                first_seconds -= self._look_at(tree, first_seconds, without)
-        if first_seconds < 0:
-            self.credit_seconds += first_seconds
+            else:
+                self.first_credit_seconds -= self._look_at(tree, self.first_credit_seconds, without)
 
     def _look_at(self, tree: Tree, purse_seconds: float, without: frozenset[str]) -> float:
         """Descriptors, switches and swap of those who have run, PSS of all; what it cost."""
