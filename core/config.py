@@ -492,11 +492,20 @@ def _bindings(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
     table = document.tables.get("keys", {})
     if not isinstance(table, dict):
         raise ConfigError(f"{document.path}: keys: {_quoted(table)} is not a table (use [keys])")
-    for action, raw in table.items():
+    for action, raw in _flat(table):
         try:
             yield action, texts([raw] if isinstance(raw, str) else raw)
         except BadValue as error:
             raise ConfigError(f"{document.path}: keys.{printable(action)}: {error}") from error
+
+
+def _flat(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """`jobs.stop = "K"` without quotes is a table in a table to TOML."""
+    for name, raw in table.items():
+        if isinstance(raw, dict):
+            yield from _flat(raw, f"{prefix}{name}.")
+        else:
+            yield prefix + name, raw
 
 
 def _is_allowed(entry: Entry, documents: list[Document], environ: Mapping[str, str], notices: list[str]) -> bool:

@@ -45,7 +45,7 @@ class StoreSink:
         database = self._open()
         rows = [(self._seq(key), sample) for batch in batches for key, sample in batch.samples]
         for batch in batches:
-            for key, *_ in (*batch.snapshots, *batch.events):
+            for key in (*(row[0] for row in batch.snapshots), *(row[0] for row in batch.events)):
                 self._seq(key)
         try:
             with database.writing():
