@@ -11,7 +11,7 @@ from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
 from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import START_SECONDS, current, forget, survivors, with_shim
+from jobtop.store.reconcile import RECORDER_SECONDS, START_SECONDS, current, forget, survivors, with_shim
 
 references = click.argument("references", metavar="ID…", nargs=-1, required=True, shell_complete=job_ids)
 
@@ -50,11 +50,20 @@ def end(app: App, references: tuple[str, ...], by_force: bool) -> int:
             for job in left:
                 kill_again(job)
         time.sleep(POLL_SECONDS)
-    for job in targets:
-        control.settle(job)
+    wait_for_records(control, [job for job in targets if job not in left])
     for job in left:
+        control.settle(job)
         app.warn(f"job {job.id[:8]} still has {processes_left(job)} processes that cannot be ended")
     return 1 if left else 0
+
+
+def wait_for_records(control: Control, gone: list[Job]) -> None:
+    """Until the store knows how jobs ended: a `run` in the foreground tells it a moment after."""
+    deadline = time.monotonic() + RECORDER_SECONDS + 1.0
+    while gone := [job for job in gone if (now := control.settle(job)) is not None and not now.status.ended]:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(POLL_SECONDS)
 
 
 def end_survivors(control: Control, job: Job) -> bool:

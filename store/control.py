@@ -72,11 +72,11 @@ class Control:
         send_to_members(_shim(job), signal.SIGCONT)
         self._tell(job, lambda row: paused_or_running(row, False))
 
-    def settle(self, job: Job) -> Job:
-        """The job as it stands, its record finished if nobody else will; whoever can write the store does it else."""
+    def settle(self, job: Job) -> Job | None:
+        """The job as it stands, its record finished if nobody else will; None where the store cannot be told."""
         with suppress(StoreError):
             return current(self.jobs, self.paths, job)
-        return job
+        return None
 
     def has_survivors(self, job: Job) -> bool:
         """Whether processes of the job outlived its shim."""
