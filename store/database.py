@@ -67,6 +67,11 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
 
+    def version_seen(self) -> tuple[object, ...]:
+        """What changes with every commit of somebody else: nothing has happened while it is the same."""
+        with errors_named(self.path):
+            return tuple(self._connection.execute("PRAGMA data_version").fetchone())
+
     def wait_for_others(self) -> None:
         """From now on there is time to wait for other programs."""
         with errors_named(self.path):

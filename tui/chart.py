@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
 from jobtop.core.units import format_duration
+from jobtop.tui.actions import CHART, bindings
 from jobtop.tui.axes import ago_words
 from jobtop.tui.cells import Span
 from jobtop.tui.painting import Inks, Painted
@@ -34,15 +35,7 @@ class Chart(Painted, can_focus=True):
         &.-ascii:focus { border: ascii $border; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket", "shorter", "Shorter", show=False, id="chart.shorter"),
-        Binding("right_square_bracket", "longer", "Longer", show=False, id="chart.longer"),
-        Binding("plus,equals_sign", "zoom_in", "Zoom in", show=False, id="chart.zoom_in"),
-        Binding("minus", "zoom_out", "Zoom out", show=False, id="chart.zoom_out"),
-        Binding("left", "left", "Left", show=False, id="chart.left"),
-        Binding("right", "right", "Right", show=False, id="chart.right"),
-        Binding("v", "toggle_cursor", "Values", id="chart.cursor"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(CHART)]
 
     view: reactive[ChartView] = reactive(ChartView, repaint=False, always_update=True)
     window: reactive[TimeWindow] = reactive(TimeWindow, repaint=False, init=False)

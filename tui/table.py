@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -13,6 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from jobtop.tui.actions import TABLE, bindings
 from jobtop.tui.cells import Span, fitted
 from jobtop.tui.columns import GAP, Column, Place, Sort, header_line, placed, row_line
 from jobtop.tui.painting import Inks, Painted
@@ -54,18 +55,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         &.-ascii:focus { border: ascii $border; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "cursor_up", "Up", show=False, id="table.up"),
-        Binding("down,j", "cursor_down", "Down", show=False, id="table.down"),
-        Binding("pageup", "page_up", "Page up", show=False, id="table.page_up"),
-        Binding("pagedown", "page_down", "Page down", show=False, id="table.page_down"),
-        Binding("g,home", "first", "First", show=False, id="table.first"),
-        Binding("G,end", "last", "Last", show=False, id="table.last"),
-        Binding("enter", "activate", "Open", id="table.activate"),
-        Binding("space", "mark", "Mark", id="table.mark"),
-        Binding("s", "sort", "Sort", id="table.sort"),
-        Binding("S", "reverse", "Reverse", show=False, id="table.reverse"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
 
     source: reactive[RowSource[Row] | None] = reactive(None, repaint=False, always_update=True)
     columns: reactive[Sequence[Column[Row]]] = reactive((), repaint=False)

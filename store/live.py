@@ -1,0 +1,125 @@
+"""The newest samples of all jobs of a store as they come: one query a poll, however many jobs there are."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from jobtop.core.derive import rate
+from jobtop.core.model import Sample
+from jobtop.core.record import record
+from jobtop.store import head
+from jobtop.store.head import JOBS
+from jobtop.store.schema import has_tables_of
+from jobtop.store.series import SeriesStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobtop.store.database import Database
+
+    Number = float | int
+
+SINCE_VERSION = 2
+KEYS = (
+    *("cpu.user", "cpu.system", "mem.used", "io.read_bytes", "io.write_bytes", "proc.count", "proc.threads"),
+    *("gpu.util", "gpu.mem_used", "limit.memory"),
+)
+KEPT_SECONDS = 75.0
+KEPT_SAMPLES = 75
+ROWS_AT_ONCE = 200_000
+FEW = 50
+
+
+@record
+class Now:
+    """What a job was doing when it was last looked at; rates are since the look before."""
+
+    elapsed: float
+    cpu_percent: float | None = None
+    memory_bytes: Number | None = None
+    read_rate: float | None = None
+    write_rate: float | None = None
+    processes: Number | None = None
+    threads: Number | None = None
+    gpu_percent: Number | None = None
+
+
+class Tail:
+    """The last minute of one job: moments, CPU percent, memory."""
+
+    __slots__ = ("cpu", "last", "memory", "now", "times")
+
+    def __init__(self) -> None:
+        self.times: deque[float] = deque(maxlen=KEPT_SAMPLES)
+        self.cpu: deque[float | None] = deque(maxlen=KEPT_SAMPLES)
+        self.memory: deque[Number | None] = deque(maxlen=KEPT_SAMPLES)
+        self.last: tuple[Number | None, ...] | None = None
+        self.now = Now(0.0)
+
+    def add(self, elapsed: float, values: tuple[Number | None, ...]) -> None:
+        """The next sample, its values in the order of KEYS."""
+        user, system, memory, read, write, processes, threads, gpu, *_ = values
+        cpu = read_rate = write_rate = None
+        if self.last is not None:
+            seconds = elapsed - self.times[-1]
+            if user is not None and system is not None and None not in self.last[:2]:
+                busy = rate(self.last[0] + self.last[1], user + system, seconds)  # type: ignore[operator]
+                cpu = None if busy is None else 100 * busy
+            read_rate, write_rate = rate(self.last[3], read, seconds), rate(self.last[4], write, seconds)
+        self.times.append(elapsed)
+        self.cpu.append(cpu)
+        self.memory.append(memory)
+        self.last = values
+        self.now = Now(elapsed, cpu, memory, read_rate, write_rate, processes, threads, gpu)
+
+
+class LiveTails:
+    """Follows the head of a store; tails of jobs that nobody asks for any more are dropped."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.tails: dict[int, Tail] = {}
+        self._last_id: int | None = None
+
+    def poll(self, wanted: Iterable[int]) -> set[int]:
+        """Take in what is new; which of the wanted jobs have something new."""
+        wanted = set(wanted)
+        for seq in self.tails.keys() - wanted:
+            del self.tails[seq]
+        with self.database.reading() as connection:
+            if not has_tables_of(connection, SINCE_VERSION):
+                return set()
+            newest = head.last_id(connection, JOBS)
+            if self._last_id is None or newest < self._last_id:  # the first time, or another store by now
+                self.tails.clear()
+                self._last_id = newest if len(wanted) <= FEW else max(0, newest - KEPT_SAMPLES * len(wanted))
+            names = ", ".join(head.column(key) for key in KEYS)
+            cursor = connection.cursor()
+            cursor.row_factory = None
+            rows = cursor.execute(
+                f"SELECT id, job_seq, elapsed, {names} FROM head WHERE id > ? ORDER BY id LIMIT ?",
+                (self._last_id, ROWS_AT_ONCE),
+            ).fetchall()
+        changed = self._begin(wanted - self.tails.keys())
+        for identifier, seq, elapsed, *values in rows:
+            self._last_id = identifier
+            tail = self.tails.get(seq)
+            if tail is not None and (not tail.times or elapsed > tail.times[-1]):
+                tail.add(elapsed, tuple(values))
+                changed.add(seq)
+        return changed
+
+    def _begin(self, fresh: set[int]) -> set[int]:
+        """The last minute of jobs met for the first time."""
+        store = SeriesStore(self.database)
+        places = [JOBS.keys.index(key) for key in KEYS]
+        for seq in fresh:
+            tail = self.tails[seq] = Tail()
+            if len(fresh) > FEW:  # the head has no index by job: what it still has of them comes in one query
+                continue
+            samples: list[Sample] = store.newest(seq, KEPT_SAMPLES)
+            for sample in samples:
+                if sample.elapsed >= samples[-1].elapsed - KEPT_SECONDS:
+                    tail.add(sample.elapsed, tuple(sample.values[place] for place in places))
+        return set(fresh)

@@ -1,0 +1,69 @@
+"""The last minute of live jobs: what is new comes once, with rates, and only of those that are wanted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Sample
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import Database, open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.live import FEW, KEPT_SAMPLES, LiveTails
+from jobtop.store.series import SeriesStore
+from records import HERE, running_job
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = open_to_write(StatePaths(tmp_path, HERE))
+    yield opened
+    opened.close()
+
+
+def sample(elapsed: float, cpu: float, memory: int | None = 100, read: int = 0) -> Sample:
+    known = {"cpu.user": cpu, "cpu.system": 0.0, "mem.used": memory, "io.read_bytes": read, "io.write_bytes": 0}
+    return Sample(elapsed, tuple(known.get(key) for key in JOB_COLUMNS))
+
+
+def new_job(database: Database) -> int:
+    seq = Jobs(database).insert(running_job()).seq
+    assert seq is not None
+    return seq
+
+
+def test_rates_are_since_the_look_before_and_each_sample_comes_once(database: Database) -> None:
+    job, store = new_job(database), SeriesStore(database)
+    tails = LiveTails(database)
+    store.append([(job, sample(1.0, 0.5)), (job, sample(2.0, 1.0, read=1000))])
+    assert tails.poll([job]) == {job}
+    tail = tails.tails[job]
+    assert list(tail.cpu) == [None, pytest.approx(50)]
+    assert (tail.now.read_rate, tail.now.memory_bytes) == (1000, 100)
+    assert tails.poll([job]) == set()
+    store.append([(job, sample(4.0, 3.0, memory=None, read=1000))])
+    assert tails.poll([job]) == {job}
+    assert list(tail.times) == [1.0, 2.0, 4.0]
+    assert (tail.now.cpu_percent, tail.now.read_rate, tail.now.memory_bytes) == (pytest.approx(100), 0, None)
+
+
+def test_what_was_sealed_before_the_first_look_is_there(database: Database) -> None:
+    job, store = new_job(database), SeriesStore(database)
+    store.append([(job, sample(float(moment), moment / 2)) for moment in range(1, 101)])
+    store.seal(job)
+    tails = LiveTails(database)
+    tails.poll([job])
+    assert list(tails.tails[job].times) == [float(moment) for moment in range(101 - KEPT_SAMPLES, 101)]
+
+
+def test_many_jobs_are_met_in_one_query_and_those_nobody_asks_for_are_dropped(database: Database) -> None:
+    store = SeriesStore(database)
+    jobs = [new_job(database) for _ in range(FEW + 1)]
+    store.append([(job, sample(1.0, 0.1)) for job in jobs])
+    store.append([(job, sample(2.0, 0.2)) for job in jobs])
+    tails = LiveTails(database)
+    assert tails.poll(jobs) == set(jobs)
+    assert {len(tail.times) for tail in tails.tails.values()} == {2}
+    tails.poll(jobs[:3])
+    assert set(tails.tails) == set(jobs[:3])

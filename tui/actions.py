@@ -1,0 +1,149 @@
+"""The registry: everything a key can do, one row each. Bindings, footer, palette and help are made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding
+
+APP, TABLE, CHART, JOBS, JOB, LOG, HISTORY, COMPARE, ALERTS, FORM = (
+    *("app", "table", "chart", "jobs", "job", "log", "history", "compare", "alerts", "form"),
+)
+TEXT, SETTINGS, HELP, FILTER, SEARCH = "text", "settings", "help", "filter", "search"
+CONFIRM, TICK, COMMAND = "confirm", "tick", "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do: its id is what `[keys]` remaps; `place` is where the key works; `call` is Textual's action."""
+
+    id: str
+    keys: str
+    title: str
+    help: str
+    place: str
+    call: str
+    in_footer: bool = False
+    changes_jobs: bool = False
+
+
+ACTIONS = (
+    Action("go.dashboard", "1", "Dash", "The jobs that run now and the machine around them", APP, "go('dashboard')"),
+    Action("go.history", "2", "History", "All jobs there ever were, with a filter", APP, "go('history')"),
+    Action("go.compare", "3", "Compare", "Jobs that are marked, side by side", APP, "go('compare')"),
+    Action("go.containers", "4", "Containers", "Containers on this machine", APP, "go('containers')"),
+    Action("go.alerts", "5", "Alerts", "What went wrong or is about to", APP, "go('alerts')"),
+    Action("go.settings", "6", "Settings", "Settings, and every data source with its remedy", APP, "go('settings')"),
+    Action("app.help", "question_mark", "Help", "What the keys do here", APP, "help", in_footer=True),
+    Action("app.run", "n", "Run", "Run a new job", APP, "run_form", in_footer=True, changes_jobs=True),
+    Action("app.freeze", "f", "Freeze", "Stop painting, and go on", APP, "freeze", in_footer=True),
+    Action("app.theme", "t", "Theme", "The next theme: dark, light, the terminal's own colours", APP, "next_theme"),
+    Action("app.maximize", "z", "Maximise", "This pane alone, and back", APP, "maximize_pane"),
+    Action("app.next_pane", "tab", "Next pane", "To the next pane", APP, "focus_next"),
+    Action("app.previous_pane", "shift+tab", "Previous pane", "To the pane before", APP, "focus_previous"),
+    Action("app.palette", "ctrl+p", "palette", "Everything there is to do, by name", APP, "palette"),
+    Action("app.back", "escape", "Back", "To where you came from", APP, "back"),
+    Action("app.quit", "q,ctrl+c", "Quit", "Leave; jobs go on", APP, "quit"),
+    Action("table.up", "up,k", "Up", "One row up", TABLE, "cursor_up"),
+    Action("table.down", "down,j", "Down", "One row down", TABLE, "cursor_down"),
+    Action("table.page_up", "pageup", "Page up", "A page up", TABLE, "page_up"),
+    Action("table.page_down", "pagedown", "Page down", "A page down", TABLE, "page_down"),
+    Action("table.first", "g,home", "First", "To the first row", TABLE, "first"),
+    Action("table.last", "G,end", "Last", "To the last row", TABLE, "last"),
+    Action("table.activate", "enter", "Open", "Open what the cursor is on", TABLE, "activate", in_footer=True),
+    Action("table.mark", "space", "Mark", "Mark the row, for Compare", TABLE, "mark", in_footer=True),
+    Action("table.sort", "s", "Sort", "Sort by the next column", TABLE, "sort", in_footer=True),
+    Action("table.reverse", "S", "Reverse", "Turn the order round", TABLE, "reverse"),
+    Action("chart.shorter", "left_square_bracket", "Shorter", "A shorter time: 1 m, 5 m, 15 m, 1 h", CHART, "shorter"),
+    Action("chart.longer", "right_square_bracket", "Longer", "A longer time, up to all of it", CHART, "longer"),
+    Action("chart.zoom_in", "plus,equals_sign", "Zoom in", "Look closer", CHART, "zoom_in"),
+    Action("chart.zoom_out", "minus", "Zoom out", "Look from further away", CHART, "zoom_out"),
+    Action("chart.left", "left", "Left", "Earlier", CHART, "left"),
+    Action("chart.right", "right", "Right", "Later", CHART, "right"),
+    Action("chart.cursor", "v", "Values", "A cursor that reads values out", CHART, "toggle_cursor", in_footer=True),
+    Action("job.live", "escape", "Live", "From a moment of the past back to now", JOB, "live"),
+    Action("log.up", "up,k", "Up", "A line up; the output stays where it is from then on", LOG, "line_up"),
+    Action("log.down", "down,j", "Down", "A line down", LOG, "line_down"),
+    Action("log.page_up", "pageup", "Page up", "A page up", LOG, "page_up"),
+    Action("log.page_down", "pagedown,space", "Page down", "A page down", LOG, "page_down"),
+    Action("log.first", "g,home", "First", "To the first line", LOG, "first"),
+    Action("log.last", "G,end", "Follow", "To the end, and follow what comes", LOG, "last", in_footer=True),
+    Action("log.left", "left", "Left", "Towards the beginning of long lines", LOG, "left"),
+    Action("log.right", "right", "Right", "Towards the end of long lines", LOG, "right"),
+    Action("log.search", "slash", "Search", "Look for words; small letters fit both", LOG, "search", in_footer=True),
+    Action("log.next", "n", "Next", "The next match", LOG, "find(True)"),
+    Action("log.previous", "N", "Previous", "The match before", LOG, "find(False)"),
+    Action("log.streams", "o", "Streams", "Output and errors, output alone, errors alone", LOG, "streams", in_footer=True),
+    Action("search.leave", "escape", "Leave", "Back to the output", SEARCH, "leave", in_footer=True),
+    Action(
+        "jobs.filter", "slash", "Filter", "Show only jobs that fit: name:train* status:failed", JOBS, "filter", True
+    ),
+    Action("jobs.columns", "o", "Columns", "Choose the columns", JOBS, "choose_columns"),
+    Action("jobs.stop", "x", "Stop", "Stop the job: TERM, its grace, KILL (asks)", JOBS, "stop_jobs", True, True),
+    Action("jobs.kill", "X", "Kill", "Kill the job at once (asks)", JOBS, "kill_jobs", changes_jobs=True),
+    Action(
+        "jobs.pause", "p", "Pause", "Let the job stand still, or go on (asks)", JOBS, "pause_jobs", changes_jobs=True
+    ),
+    Action("jobs.again", "r", "Again", "Run the same command again", JOBS, "run_again", changes_jobs=True),
+    Action("jobs.compare", "c", "Compare", "Compare the marked jobs", JOBS, "compare_marked"),
+    Action("jobs.export", "e", "Export", "Write the samples of the job to a file", JOBS, "export_job"),
+    Action("jobs.copy", "y", "Copy id", "Copy the id of the job", JOBS, "copy_id"),
+    Action("history.group", "b", "By name", "Group the jobs by name, and back", HISTORY, "group", in_footer=True),
+    Action("filter.apply", "enter", "Apply", "Show the jobs that fit", FILTER, "submit", in_footer=True),
+    Action("filter.take", "tab", "Complete", "Take the first of the words below", FILTER, "take", in_footer=True),
+    Action("filter.leave", "escape", "Leave", "Back to the jobs, the filter as it was", FILTER, "leave", in_footer=True),
+    Action("text.up", "up,k", "Up", "A line up", TEXT, "line_up"),
+    Action("text.down", "down,j", "Down", "A line down", TEXT, "line_down"),
+    Action("text.page_up", "pageup", "Page up", "A page up", TEXT, "screen_up"),
+    Action("text.page_down", "pagedown,space", "Page down", "A page down", TEXT, "screen_down"),
+    Action("text.first", "g,home", "First", "To the beginning", TEXT, "first"),
+    Action("text.last", "G,end", "Last", "To the end", TEXT, "last"),
+    Action("settings.again", "r", "Look again", "Ask the doctor again", SETTINGS, "look_again", in_footer=True),
+    Action("confirm.yes", "y,enter", "Yes", "Do it", CONFIRM, "answer(True)", in_footer=True),
+    Action("confirm.no", "n,escape", "No", "Leave it as it is", CONFIRM, "answer(False)", in_footer=True),
+    Action("form.submit", "ctrl+s", "Run", "Run the job, or write the file", FORM, "submit", in_footer=True),
+    Action("form.leave", "escape", "Leave", "Leave; nothing is done", FORM, "leave", in_footer=True),
+    Action("form.tick", "space,enter", "Switch", "Switch it on or off", TICK, "toggle"),
+    Action("form.older", "up", "Older", "The command before, of those that begin like this", COMMAND, "older"),
+    Action("form.newer", "down", "Newer", "The command after", COMMAND, "newer"),
+    Action("help.close", "escape,question_mark,q", "Close", "Back to where you were", HELP, "close", in_footer=True),
+)
+BY_ID = {action.id: action for action in ACTIONS}
+
+
+def bindings(*places: str) -> list[Binding]:
+    """The keys of some places, as Textual wants them; what works everywhere is done by the app."""
+    return [
+        Binding(
+            action.keys,
+            f"app.{action.call}" if action.place == APP else action.call,
+            action.title,
+            show=action.in_footer,
+            id=action.id,
+            tooltip=action.help,
+        )
+        for action in ACTIONS
+        if action.place in places
+    ]
+
+
+def key_words(keys: str) -> str:
+    """The first key of an action as people write it: ⏎, space, ^p, ?."""
+    first = keys.split(",", maxsplit=1)[0]
+    named = {
+        "enter": "⏎",
+        "question_mark": "?",
+        "slash": "/",
+        "left_square_bracket": "[",
+        "right_square_bracket": "]",
+        "plus": "+",
+        "minus": "-",
+        "escape": "esc",
+        "pageup": "PgUp",
+        "pagedown": "PgDn",
+        "up": "↑",
+        "down": "↓",
+        "left": "←",
+        "right": "→",
+    }
+    return named.get(first, first.replace("ctrl+", "^"))

@@ -1,0 +1,201 @@
+"""The console: wires the feed to the screens, and keys to what they do. It owns no job."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import App
+from textual.binding import BindingType
+from textual.message import Message
+
+from jobtop.core.config import Config
+from jobtop.core.paths import StatePaths
+from jobtop.tui.feed import Feed, MachineSource
+from jobtop.tui.page import Page, TopLine
+from jobtop.tui.painting import ASCII_CLASS
+from jobtop.tui.palette import THEMES
+from jobtop.tui.preferences import Preferences
+from jobtop.tui.reading import Reader
+from jobtop.tui.view import JobRow, View
+
+# Imported when they are first wanted: a console that shows jobs need not wait for the rest.
+PAGES = {
+    "dashboard": "jobtop.tui.dashboard:Dashboard",
+    "history": "jobtop.tui.history_page:History",
+    "compare": "jobtop.tui.compare_page:Compare",
+    "containers": "jobtop.tui.containers_page:Containers",
+    "alerts": "jobtop.tui.alerts_page:Alerts",
+    "settings": "jobtop.tui.settings_page:Settings",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the console was called."""
+
+    stores: Sequence[Path]
+    own: StatePaths | None = None
+    refresh_seconds: float = 1.0
+    is_ascii: bool = False
+    is_readonly: bool = False
+    theme: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    config: Config | None = None
+    preferences: Path | None = None
+    machine: MachineSource | None = None
+    job_id: str | None = None
+    notices: Sequence[str] = ()
+
+
+class Viewed(Message):
+    """The feed has a new picture."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.view = view
+
+
+class Console(App[int]):
+    """`jobtop`."""
+
+    TITLE = "jobtop"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = []
+    CSS = """
+    Screen { background: $background; }
+    #body { height: 1fr; }
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.options = options
+        self.view: View | None = None
+        self.is_frozen = False
+        self.pages: dict[str, Page] = {}
+        self.preferences = Preferences(options.preferences)
+        self.reader = Reader()
+        self.feed = Feed(options.stores, self.take, options.refresh_seconds, options.own, options.machine)
+        if options.is_ascii:
+            self.add_class(ASCII_CLASS)
+
+    def take(self, view: View) -> None:
+        """From the feed's thread."""
+        self.post_message(Viewed(view))
+
+    async def on_mount(self) -> None:
+        for theme in THEMES:
+            self.register_theme(theme)
+        wanted = self.options.theme or self.preferences.theme or THEMES[0].name
+        self.theme = wanted if wanted in self.available_themes else THEMES[0].name
+        self.theme_changed_signal.subscribe(self, lambda theme: self.preferences.keep_theme(theme.name))
+        if self.options.keys:
+            self.set_keymap(dict(self.options.keys))
+        for notice in (*self.options.notices, *filter(None, [self.preferences.problem])):
+            self.notify(notice, severity="warning", markup=False)
+        await self.action_go("dashboard")
+        self.feed.start()
+        if self.options.job_id is not None:
+            await self.open_job(self.options.job_id)
+
+    def on_unmount(self) -> None:
+        self.feed.stop()
+        self.reader.close()
+
+    def on_viewed(self, message: Viewed) -> None:
+        self.view = message.view
+        if not self.is_frozen and isinstance(self.screen, Page):
+            self.screen.show(message.view)
+
+    async def on_top_line_tab_clicked(self, message: TopLine.TabClicked) -> None:
+        await self.action_go(message.name)
+
+    async def action_go(self, name: str) -> None:
+        """To one of the screens; each is made when it is first wanted."""
+        page = self.pages.get(name)
+        if page is None:
+            page = self.pages[name] = imported(PAGES[name])()
+            self.install_screen(page, name)  # or leaving it would be its end
+        while len(self.screen_stack) > 2:
+            await self.pop_screen()
+        if len(self.screen_stack) == 1:
+            await self.push_screen(page)
+        elif self.screen is not page:
+            await self.switch_screen(page)
+        if self.view is not None:
+            page.show(self.view)
+
+    async def action_back(self) -> None:
+        if len(self.screen_stack) > 2:
+            await self.pop_screen()
+            if self.view is not None and isinstance(self.screen, Page):
+                self.screen.show(self.view)
+
+    def action_freeze(self) -> None:
+        self.is_frozen = not self.is_frozen
+        if isinstance(self.screen, Page):
+            self.screen.query_one(TopLine).frozen = self.is_frozen
+            if not self.is_frozen and self.view is not None:
+                self.screen.show(self.view)
+
+    def action_next_theme(self) -> None:
+        names = [theme.name for theme in THEMES]
+        self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
+
+    def action_maximize_pane(self) -> None:
+        if self.screen.maximized is not None:
+            self.screen.minimize()
+        elif self.screen.focused is not None:
+            self.screen.maximize(self.screen.focused)
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C, wherever it is pressed."""
+        self.exit()
+
+    async def action_help(self) -> None:
+        await self.push_screen(imported("jobtop.tui.help_screen:HelpScreen")(self.screen))
+
+    async def action_run_form(self) -> None:
+        if self.options.is_readonly:
+            self.notify("this console only reads (--readonly)", markup=False)
+            return
+        await self.push_screen(imported("jobtop.tui.run_form:RunForm")())
+
+    async def action_palette(self) -> None:
+        await self.push_screen(imported("jobtop.tui.commands:Palette")(id="--command-palette"))
+
+    def row(self, job_id: str) -> JobRow | None:
+        """A live or recent job of the last picture."""
+        rows = self.view.rows if self.view is not None else ()
+        return next((row for row in rows if row.job.id == job_id), None)
+
+    async def open_job(self, job_id: str) -> None:
+        """The screen of one job."""
+        await self.push_screen(imported("jobtop.tui.job_screen:JobScreen")(job_id))
+
+    async def open_compare(self, job_ids: Sequence[str]) -> None:
+        """Two to six jobs beside each other."""
+        await self.action_go("compare")
+        self.pages["compare"].compare(job_ids)  # type: ignore[attr-defined]
+
+    async def select_job(self, job_id: str) -> None:
+        """Put the dashboard's cursor on a job as soon as it is there."""
+        await self.action_go("dashboard")
+        self.feed.hurry()
+        self.pages["dashboard"].select(job_id)  # type: ignore[attr-defined]
+
+    def _fatal_error(self) -> None:
+        """A mistake of ours is told in words by whoever opened the console, not over the user's shell."""
+        self._close_messages_no_wait()
+
+    def panic(self, *renderables: Any) -> None:
+        self._close_messages_no_wait()
+
+
+def imported(place: str) -> Any:
+    """`module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

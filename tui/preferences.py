@@ -1,0 +1,95 @@
+"""What the console remembers between runs: the theme, how tables are sorted, which columns are hidden."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from jobtop.core.paths import make_private_dir
+from jobtop.tui.columns import Sort
+
+NAME = "console.json"
+
+
+class Preferences:
+    """Read once, written at every change; a file that is damaged counts as none, and `problem` says so."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.problem: str | None = None
+        self._shape = self._read()
+
+    @property
+    def theme(self) -> str | None:
+        theme = self._shape.get("theme")
+        return theme if isinstance(theme, str) else None
+
+    def keep_theme(self, name: str) -> None:
+        if name != self.theme:
+            self._keep("theme", name)
+
+    def sort(self, table: str) -> Sort | None:
+        """By which column a table was sorted last."""
+        match self._table("sort").get(table):
+            case [str(key), bool(descending)]:
+                return Sort(key, descending)
+        return None
+
+    def keep_sort(self, table: str, sort: Sort) -> None:
+        if sort != self.sort(table):
+            self._keep("sort", {**self._table("sort"), table: list(sort)})
+
+    def hidden(self, table: str) -> frozenset[str]:
+        """The columns that were taken out of a table."""
+        keys = self._table("hidden").get(table)
+        return frozenset(key for key in keys if isinstance(key, str)) if isinstance(keys, list) else frozenset()
+
+    def keep_hidden(self, table: str, keys: Iterable[str]) -> None:
+        if (hidden := frozenset(keys)) != self.hidden(table):
+            self._keep("hidden", {**self._table("hidden"), table: sorted(hidden)})
+
+    def _table(self, name: str) -> dict[str, Any]:
+        table = self._shape.get(name)
+        return table if isinstance(table, dict) else {}
+
+    def _keep(self, name: str, value: object) -> None:
+        self._shape = {**self._shape, name: value}
+        if self._path is not None:
+            try:
+                _write(self._path, self._shape)
+            except OSError as error:
+                self.problem = f"{self._path}: cannot be written: {error.strerror}; this is forgotten when you leave"
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            shape = json.loads(self._path.read_bytes()) if self._path is not None else {}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            self.problem = f"{self._path}: cannot be read: {error.strerror}"
+            return {}
+        except (ValueError, RecursionError):
+            shape = None
+        if not isinstance(shape, dict):
+            self.problem = f"{self._path}: is damaged, and ignored until something is kept there again"
+            return {}
+        return shape
+
+
+def _write(path: Path, shape: dict[str, Any]) -> None:
+    """All of it or nothing, for this user only."""
+    make_private_dir(path.parent)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump(shape, file, indent=1)
+        unfinished.replace(path)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise

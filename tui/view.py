@@ -1,0 +1,68 @@
+"""What the console shows at a moment: one immutable picture of the opened stores, made by the feed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobtop.core.model import Job
+from jobtop.store.live import Now
+
+Number = float | int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """One opened store: what is wrong with it in words, if anything is; `notice` is worth a word and no more."""
+
+    path: Path
+    problem: str | None = None
+    notice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A live or recent job as a table shows it; the lines are its last minute."""
+
+    job: Job
+    store: Path
+    now: Now | None = None
+    cpu_line: tuple[Number | None, ...] = ()
+    memory_line: tuple[Number | None, ...] = ()
+    elapsed: float | None = None
+    is_stale: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.job.id
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The host now: its catalogue values as they are shown (rates per second), and each core, disk and interface."""
+
+    name: str
+    at: float
+    values: dict[str, Number | None] = field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
+    cpu_line: tuple[Number | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything at one moment."""
+
+    at: float
+    rows: tuple[JobRow, ...] = ()
+    machine: Machine | None = None
+    stores: tuple[StoreState, ...] = ()
+    version: int = 0  # of what is in the stores: rises with every change of a job
+
+    @property
+    def running(self) -> int:
+        return sum(row.job.status == "running" for row in self.rows)
+
+    @property
+    def waiting(self) -> int:
+        return sum(row.job.status == "queued" for row in self.rows)
