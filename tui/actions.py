@@ -106,7 +106,7 @@ ACTIONS = (
     Action("form.tick", "space,enter", "Switch", "Switch it on or off", TICK, "toggle"),
     Action("form.older", "up", "Older", "The command before, of those that begin like this", COMMAND, "older"),
     Action("form.newer", "down", "Newer", "The command after", COMMAND, "newer"),
-    Action("help.close", "escape,question_mark,q", "Close", "Back to where you were", HELP, "close", in_footer=True),
+    Action("help.close", "escape,question_mark,q", "Close", "Back to where you were", HELP, "app.back", in_footer=True),
 )
 BY_ID = {action.id: action for action in ACTIONS}
 

@@ -1,0 +1,85 @@
+"""What went wrong lately: jobs that failed, and alerts that were raised, the newest first."""
+
+from __future__ import annotations
+
+import json
+
+from jobtop.core.model import Status
+from jobtop.core.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from typing import Any
+
+    from jobtop.store.database import Database
+
+FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
+MOST = 500
+
+
+@record
+class Trouble:
+    """One of them: `severity` is that of an alert, and None where a job failed; `key` is its own."""
+
+    key: str
+    at: float
+    job_id: str
+    name: str
+    status: Status
+    words: str
+    severity: str | None = None
+    flags: tuple[str, ...] = ()
+    duration_seconds: float | None = None
+
+
+def read_troubles(database: Database, since: float) -> list[Trouble]:
+    """All since a moment, at most so many."""
+    with database.reading() as connection:
+        found = [*_failures(connection, since), *_alerts(connection, since)]
+    return sorted(found, key=lambda trouble: trouble.at, reverse=True)[:MOST]
+
+
+def _failures(connection: sqlite3.Connection, since: float) -> list[Trouble]:
+    ended = "coalesce(end_time, start_time, submitted_at)"
+    marks = ", ".join("?" * len(FAILURES))
+    # The chosen are found in an index that has all it takes, and only they are read.
+    rows = connection.execute(
+        f"SELECT id, name, status, reason, flags, exit_code, duration_seconds, {ended} AS at FROM jobs WHERE seq IN"
+        f" (SELECT seq FROM jobs WHERE status IN ({marks}) AND {ended} >= ? ORDER BY {ended} DESC LIMIT ?)",
+        (*FAILURES, since, MOST),
+    ).fetchall()
+    return [_trouble(row, row["id"], row["at"], row["reason"] or _exit_words(row)) for row in rows]
+
+
+def _alerts(connection: sqlite3.Connection, since: float) -> list[Trouble]:
+    """Events of the kind `alert`; their detail has `severity`, and `text` or else the `name` of the rule."""
+    rows = connection.execute(
+        "SELECT events.id AS number, events.at, events.detail, jobs.id, name, status, flags, duration_seconds"
+        " FROM events JOIN jobs ON jobs.seq = job_seq WHERE kind = 'alert' AND at >= ? ORDER BY events.id DESC LIMIT ?",
+        (since, MOST),
+    ).fetchall()
+    found = []
+    for row in rows:
+        detail = json.loads(row["detail"])
+        words = detail.get("text") or detail.get("name") or "an alert without words"
+        found.append(_trouble(row, f"{row['id']}/{row['number']}", row["at"], words, detail.get("severity", "warning")))
+    return found
+
+
+def _trouble(row: sqlite3.Row, key: str, at: float, words: Any, severity: Any = None) -> Trouble:
+    return Trouble(
+        key,
+        at,
+        row["id"],
+        row["name"],
+        Status(row["status"]),
+        str(words),
+        None if severity is None else str(severity),
+        tuple(json.loads(row["flags"])),
+        row["duration_seconds"],
+    )
+
+
+def _exit_words(row: sqlite3.Row) -> str:
+    return str(row["status"]) if row["exit_code"] is None else f"exit code {row['exit_code']}"

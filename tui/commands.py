@@ -1,0 +1,131 @@
+"""The palette: everything there is to do on the current screen by name, jobs to open, themes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.binding import ActiveBinding
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.screen import Screen
+from textual.style import Style
+
+from jobtop.tui.actions import ACTIONS, APP, Action
+from jobtop.tui.cells import tamed
+from jobtop.tui.keymap import PANES, shown_keys
+from jobtop.tui.painting import ASCII_CLASS
+from jobtop.tui.palette import PALETTES, ascii_only
+
+if TYPE_CHECKING:
+    from jobtop.tui.app import Console
+
+THEME_NAMES = {"jobtop-dark": "dark", "jobtop-light": "light", "jobtop-terminal": "the terminal's own colours"}
+LEFT_OUT = frozenset({"app.palette"})
+NAME_WIDTH, KEYS_WIDTH = 22, 10
+KEYS, DIM, UNDERLINED = Style(bold=True), Style(dim=True), Style(underline=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something to choose: what it is called, its keys, a word on it, and what it does."""
+
+    name: str
+    keys: str
+    help: str
+    call: Callable[[], Any]
+
+
+class Commands(Provider):
+    """Actions that work on the screen below, jobs in sight, themes."""
+
+    async def discover(self) -> Hits:
+        for command in commands(self.console, self.screen):
+            yield DiscoveryHit(self.shown(Content(command.name), command), command.call, command.name)
+
+    async def search(self, query: str) -> Hits:
+        # Matcher.highlight would read the name of a job as markup.
+        match = self.matcher(query).fuzzy_search.match
+        for command in commands(self.console, self.screen):
+            score, offsets = match(query, command.name)
+            score = max(score, match(query, command.help)[0] / 2)
+            if score > 0:
+                name = Content(command.name)
+                for offset in offsets:
+                    name = name.stylize(self.match_style or UNDERLINED, offset, offset + 1)
+                yield Hit(score, self.shown(name, command), command.call, command.name)
+
+    @property
+    def console(self) -> Console:
+        """The app, as what it is."""
+        from jobtop.tui.app import Console
+
+        assert isinstance(self.app, Console)
+        return self.app
+
+    def shown(self, name: Content, command: Command) -> Content:
+        """Name, keys and a word on it in columns; nothing of it is read as markup."""
+        if command.keys:
+            name = Content.assemble(name, " " * max(2, NAME_WIDTH - name.cell_length), (command.keys, KEYS))
+        gap = " " * max(2, NAME_WIDTH + KEYS_WIDTH - name.cell_length)
+        return Content.assemble(name, gap, (command.help, DIM))
+
+
+class Palette(CommandPalette):
+    """Textual's palette with our commands in it, and without its picture of a magnifying glass."""
+
+    DEFAULT_CSS = """
+    Palette {
+        SearchIcon { display: none; }
+        & > Vertical { margin: 2 0 1 0; width: 100; max-width: 100%; background: $panel; }
+        &:dark > Vertical { background: $panel; }
+        #--input, #--input.--list-visible { border: none; padding: 1 0; }
+        CommandInput, CommandInput:focus { border: none; height: 1; padding: 0 2; }
+        CommandList, CommandList:focus { border: none; border-bottom: blank; max-height: 60vh; text-wrap: nowrap; }
+        CommandList > .option-list--option { text-style: none; }
+    }
+    """
+
+    def __init__(self, id: str | None = None) -> None:  # noqa: A002
+        super().__init__([Commands], placeholder="What is to be done?", id=id)
+
+
+def commands(console: Console, screen: Screen[Any]) -> Iterator[Command]:
+    """What can be done to jobs first, then where to go, then how to move; texts are tamed."""
+    is_ascii = console.has_class(ASCII_CLASS)
+    for command in (*_actions(console, screen), *_jobs(console), *_themes(console)):
+        texts = [tamed(text) for text in (command.name, command.keys, command.help)]
+        name, keys, words = map(ascii_only, texts) if is_ascii else texts
+        yield Command(name, keys, words, command.call)
+
+
+def _actions(console: Console, screen: Screen[Any]) -> Iterator[Command]:
+    found: dict[str, tuple[ActiveBinding, list[str]]] = {}
+    for key, active in screen.active_bindings.items():
+        if active.binding.id is not None and active.enabled:
+            found.setdefault(active.binding.id, (active, []))[1].append(key)
+    allowed = [action for action in ACTIONS if not (action.changes_jobs and console.options.is_readonly)]
+    for action in sorted(allowed, key=lambda action: (action.place in PANES, action.place == APP)):
+        if action.id in found and action.id not in LEFT_OUT:
+            active, keys = found[action.id]
+            call = partial(console.run_action, active.binding.action, default_namespace=active.node)
+            yield Command(_title(action), shown_keys(keys), action.help, call)
+
+
+def _title(action: Action) -> str:
+    """`Dash` says where to, not what to do."""
+    return f"Go to {action.title}" if action.id.startswith("go.") else action.title
+
+
+def _jobs(console: Console) -> Iterator[Command]:
+    for row in console.view.rows if console.view is not None else ():
+        job = row.job
+        yield Command(f"Open job {job.id[:8]} {job.name}", "", str(job.status), partial(console.open_job, job.id))
+
+
+def _themes(console: Console) -> Iterator[Command]:
+    for name in PALETTES:
+        if name != console.theme:
+            yield Command(f"Theme: {THEME_NAMES[name]}", "", "", partial(setattr, console, "theme", name))

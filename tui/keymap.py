@@ -1,0 +1,88 @@
+"""Which key does what, once `[keys]` of the configuration has had its say; what is wrong with it in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from textual.keys import Keys, key_to_character
+
+from jobtop.core.errors import ConfigError, did_you_mean
+from jobtop.core.units import printable
+from jobtop.tui.actions import ACTIONS, APP, BY_ID, CHART, FORM, HELP, LOG, TABLE, TEXT, Action, key_words
+
+ALIASES = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete", ",": "comma"}
+KNOWN = frozenset(key.value for key in Keys if not key.value.startswith("<"))
+PANES = frozenset({TABLE, CHART, LOG, TEXT})
+ALONE = frozenset({FORM, HELP})  # no other place is there at the same time
+
+
+class Clash(NamedTuple):
+    """A key that does two things in one place."""
+
+    key: str
+    one: str
+    other: str
+
+    def __str__(self) -> str:
+        return f"keys: {self.key} is both {self.one} and {self.other}"
+
+
+def read_keys(keys: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """`[keys]` as Textual takes it; ConfigError names what is unknown and what is nearest to it."""
+    return {action: ",".join(_read(action, words)) for action, words in keys.items()}
+
+
+def _read(action: str, words: Sequence[str]) -> Iterator[str]:
+    place = f"keys: {printable(action)}"
+    if action not in BY_ID:
+        raise ConfigError(f"{place}: there is no such action{did_you_mean(action, BY_ID)}")
+    if not words:
+        raise ConfigError(f"{place}: names no key")
+    for word in words:
+        key = word if len(word) == 1 else word.lower().replace("^", "ctrl+")
+        key = ALIASES.get(key, key)
+        if key not in KNOWN and key_to_character(key) is None:
+            raise ConfigError(f'{place}: "{printable(word)}" is no key{did_you_mean(word, [*ALIASES, *KNOWN])}')
+        yield key
+
+
+def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:
+    """The keys of an action, as they are now."""
+    return keymap.get(action.id, action.keys).split(",")
+
+
+def clashes(keymap: Mapping[str, str]) -> list[Clash]:
+    """What was given a key that does something else in the same place already."""
+    found = []
+    for one, other in combinations(ACTIONS, 2):
+        if (one.id in keymap or other.id in keymap) and meet(one.place, other.place):
+            shared = {_same(key) for key in keys_of(one, keymap)} & {_same(key) for key in keys_of(other, keymap)}
+            found += [Clash(shown_key(key), one.id, other.id) for key in sorted(shared)]
+    return found
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether two places can be there for the same key: a pane, the screen around it, and the console."""
+    if one == other:
+        return True
+    if {one, other} & ALONE:
+        return False
+    return APP in (one, other) or (one in PANES) != (other in PANES)
+
+
+def _same(key: str) -> str:
+    """One spelling for `?` and question_mark."""
+    return key_to_character(key) or key
+
+
+def shown_key(key: str) -> str:
+    """A key as people write it."""
+    words, character = key_words(key), key_to_character(key)
+    is_sign = words == key and character is not None and character.isprintable() and not character.isspace()
+    return str(character) if is_sign else words
+
+
+def shown_keys(keys: Sequence[str]) -> str:
+    return " ".join(map(shown_key, keys))

@@ -1,0 +1,173 @@
+"""Settings and doctor: what works here and how to make the rest work, every setting, every key."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from jobtop.core.checks import Finding, State
+from jobtop.core.config import BY_DEFAULT, SETTINGS, Config
+from jobtop.core.paths import StatePaths, hostname
+from jobtop.store.examination import Topics, examine, verdict
+from jobtop.tui.actions import ACTIONS, APP, bindings
+from jobtop.tui.actions import SETTINGS as SETTINGS_PLACE
+from jobtop.tui.cells import Cell, Span, Words
+from jobtop.tui.columns import Column
+from jobtop.tui.keymap import clashes, keys_of, shown_keys
+from jobtop.tui.palette import Tone
+from jobtop.tui.panes import PANE, PanedPage, PlainTable
+from jobtop.tui.prose import BLANK, Paragraph, Prose, cell, entitle, heading
+from jobtop.tui.rows import ListRows
+
+GLYPHS = {State.WORKS: ("✓", Tone.GREEN), State.FAILS: ("✗", Tone.VERMILION), State.ABSENT: ("–", Tone.GREY)}
+NAME_WIDTH = 17
+DOCS = {setting.key: setting.doc for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting."""
+
+    key: str
+    value: str
+    origin: str
+
+    @property
+    def is_set(self) -> bool:
+        return self.origin != BY_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One action, with the keys it has now and what else they do."""
+
+    id: str
+    keys: str
+    help: str
+    is_own: bool
+    clash: str | None
+
+
+def value_cell(row: SettingRow) -> Cell:
+    return Words(row.value, Tone.TEXT if row.is_set else Tone.GREY, row.is_set) if row.value else Words("–", Tone.GREY)
+
+
+def origin_cell(row: SettingRow) -> Cell:
+    return Words(row.origin, Tone.BLUE if row.is_set else Tone.GREY)
+
+
+def keys_cell(row: KeyRow) -> Cell:
+    return Words(row.keys, Tone.BLUE if row.is_own else Tone.ORANGE, True)
+
+
+def help_cell(row: KeyRow) -> Cell:
+    return Words(row.help) if row.clash is None else Words(row.clash, Tone.VERMILION)
+
+
+SETTING_COLUMNS: tuple[Column[SettingRow], ...] = (
+    Column("key", "KEY", lambda row: Words(row.key), 20, sortable=False),
+    Column("value", "VALUE", value_cell, 16, flex=2, most=50, sortable=False),
+    Column("origin", "FROM", origin_cell, 8, flex=1, sortable=False),
+)
+KEY_COLUMNS: tuple[Column[KeyRow], ...] = (
+    Column("keys", "KEYS", keys_cell, 12, sortable=False),
+    Column("id", "ACTION", lambda row: Words(row.id, Tone.GREY), 18, sortable=False),
+    Column("help", "WHAT IT DOES", help_cell, 20, flex=1, sortable=False),
+)
+
+
+class Settings(PanedPage):
+    """What the console and its sources of numbers are like here."""
+
+    name_in_tabs = "settings"
+    first_pane = "doctor"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, SETTINGS_PLACE)]
+    DEFAULT_CSS = """
+    Settings {
+        #panes { grid-size: 2 2; grid-columns: 1fr 1fr; }
+        #doctor { row-span: 2; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics: Topics | None = None
+
+    def parts(self) -> ComposeResult:
+        yield Prose(id="doctor", classes=PANE)
+        yield PlainTable(SETTING_COLUMNS, id="values")
+        yield PlainTable(KEY_COLUMNS, id="keys")
+
+    def on_mount(self) -> None:
+        options = self.console.options
+        values: PlainTable[SettingRow] = self.query_one("#values", PlainTable)
+        settings = [] if options.config is None else setting_rows(options.config)
+        values.source = ListRows(settings, lambda row: row.key)
+        entitle(values, "Settings")
+        keys: PlainTable[KeyRow] = self.query_one("#keys", PlainTable)
+        keys.source = ListRows(key_rows(options.keys or {}), lambda row: row.id)
+        entitle(keys, "Keys", "[keys] in config.toml changes them")
+        self.action_look_again()
+
+    def on_table_selected(self, message: PlainTable.Selected) -> None:
+        """The border says what the setting under the cursor is for."""
+        if message.table.id == "values" and isinstance(message.table, PlainTable):
+            entitle(message.table, subtitle=DOCS.get(str(message.key), ""))
+
+    def action_look_again(self) -> None:
+        """Ask the doctor, in a thread: it starts a job and reads many files."""
+        self.run_worker(self.look(), group="doctor", exclusive=True)
+
+    async def look(self) -> None:
+        pane, config = self.query_one("#doctor", Prose), self.console.options.config
+        entitle(pane, "Doctor", "looking …")
+        if config is None:
+            return
+        paths = StatePaths(Path(config.text("store.dir")), hostname())
+        encoding = sys.__stdout__.encoding if sys.__stdout__ is not None else ""
+        self.topics = await asyncio.to_thread(examine, paths, config.switch("store.network"), encoding)
+        findings = [finding for group in self.topics.values() for finding in group]
+        pane.text = tuple(report(self.topics))
+        entitle(pane, f"Doctor · {verdict(findings)}", counts(findings))
+
+
+def report(topics: Topics) -> Iterator[Paragraph]:
+    """Headings and findings; the remedy of one stands below it."""
+    for topic, group in topics.items():
+        yield heading(topic)
+        for finding in group:
+            sign, tone = GLYPHS[finding.state]
+            label = [Span(f" {sign} ", tone, True), cell(finding.name, NAME_WIDTH)]
+            yield Paragraph(finding.meaning, Tone.TEXT if finding.state is State.FAILS else Tone.GREY, label)
+            if finding.remedy is not None:
+                yield Paragraph(finding.remedy, Tone.BLUE, [cell("", NAME_WIDTH + 3), Span("→ ", Tone.BLUE)])
+        yield BLANK
+
+
+def counts(findings: Sequence[Finding]) -> str:
+    """`31 work · 2 do not · 4 are not here`."""
+    number = {state: sum(finding.state is state for finding in findings) for state in State}
+    return f"{number[State.WORKS]} work · {number[State.FAILS]} do not · {number[State.ABSENT]} are not here"
+
+
+def setting_rows(config: Config) -> list[SettingRow]:
+    return [SettingRow(*row) for row in config.rows()]
+
+
+def key_rows(keymap: Mapping[str, str]) -> list[KeyRow]:
+    """Every action of the registry, in its order."""
+    also: dict[str, str] = {}
+    for clash in clashes(keymap):
+        also[clash.one] = f"{clash.key} is also {clash.other}"
+        also[clash.other] = f"{clash.key} is also {clash.one}"
+    return [
+        KeyRow(action.id, shown_keys(keys_of(action, keymap)), action.help, action.id in keymap, also.get(action.id))
+        for action in ACTIONS
+    ]
