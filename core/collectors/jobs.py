@@ -22,6 +22,7 @@ FOLDED = (
 IO = ("io.read_chars", "io.write_chars", "io.read_ops", "io.write_ops", "io.read_bytes", "io.write_bytes")
 CPU_TIMES = frozenset({"cpu.user", "cpu.system"})
 CORES = os.cpu_count() or 1
+OWN_BYTES, OWN_SHARE = 1024 * 1024, 0.01  # a fork that has hardly more than its parent shares nearly all of it
 
 
 def fold(tree: Tree) -> dict[str, Number]:
@@ -81,7 +82,9 @@ def _estimate(tree: Tree, member: Member) -> int:
     if parent is None:
         return member.rss
     was_shared = parent.pss is not None and member.start * TICK_SECONDS <= tree.looked_boottime
-    return max(0, member.rss - parent.rss) + (parent.pss or 0 if was_shared else 0)
+    own = member.rss - parent.rss
+    own = own if own > OWN_BYTES + OWN_SHARE * parent.rss else 0
+    return own + (parent.pss or 0 if was_shared else 0)
 
 
 def never_falling(

@@ -100,8 +100,10 @@ def test_who_was_forked_since_shares_with_its_parent() -> None:
     for pid in (51, 52):
         one = member(tree, pid)
         one.pss, one.pss_rss, one.rss = 300 * MIB, 300 * MIB, 300 * MIB
-    member(tree, 53, parent=51).rss = 301 * MIB
-    assert fold(tree)["mem.used"] == 601 * MIB
+    member(tree, 53, parent=51).rss = 302 * MIB
+    assert fold(tree)["mem.used"] == 600 * MIB
+    tree.members[53].rss, tree.members[53].row = 350 * MIB, None
+    assert fold(tree)["mem.used"] == 650 * MIB
 
 
 def test_pss_of_a_family_is_read_at_once(tmp_path: Path) -> None:
