@@ -92,8 +92,7 @@ class Engine:
         self, key: str, begun: Started, report: Callable[[Frame], None] | None = None, report_seconds: float = 0.0
     ) -> None:
         """Sample a job from now on."""
-        shortest = (self.settings.interval or 1.0) / 2
-        self.watched[key] = Watched(Tally(shortest), report, report_seconds)
+        self.watched[key] = Watched(Tally(), report, report_seconds)
         self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, self.settings.interval)
 
     def conclude(self, key: str, patience_seconds: float) -> Observation | None:

@@ -54,9 +54,9 @@ class Observation:
         return replace(job, flags=tuple(sorted({*job.flags, "impossible_cpu"})), incomplete=(*job.incomplete, why))
 
 
-def seen_in(samples: Iterable[Sample], shortest_seconds: float) -> Observation:
+def seen_in(samples: Iterable[Sample]) -> Observation:
     """What stored samples say, where whoever took them is gone."""
-    tally = Tally(shortest_seconds)
+    tally = Tally()
     for sample in samples:
         tally.add(sample)
     return Observation(tally)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from operator import add, mul, sub, truediv
 
+from jobtop.core.derive import is_too_short
 from jobtop.core.endpoints import FIRST
 from jobtop.core.metrics import BY_KEY, DERIVED, JOB_COLUMNS, Kind, Scope
 from jobtop.core.record import record
@@ -45,17 +47,12 @@ class Extremes:
 
 
 class Tally:
-    """Adds samples up. Rates over less than `shortest_seconds` are no extremes.
+    """Adds samples up; an extreme of a rate is one of those that every curve of the job shows."""
 
-    In a moment of a millisecond the steps in which the kernel counts would look like a peak.
-    """
-
-    def __init__(self, shortest_seconds: float) -> None:
-        self.shortest_seconds = shortest_seconds
+    def __init__(self) -> None:
         self.samples = 1  # the start
         self.last = FIRST
-        self._rows: list[Sample] = []
-        self._windows = [FIRST]  # the ends of the times over which rates are made
+        self._rows = [FIRST]
         self._first: dict[str, tuple[float, float]] = {}
         self._latest: dict[str, tuple[float, float]] = {}
         self._extremes: dict[str, Extremes] = {}
@@ -65,15 +62,11 @@ class Tally:
         self.samples += 1
         self.last = sample
         self._rows.append(sample)
-        if sample.elapsed - self._windows[-1].elapsed >= self.shortest_seconds:
-            self._windows.append(sample)
-        if len(self._rows) >= BATCH:
+        if len(self._rows) > BATCH:
             self._add_up()
 
     def spreads(self) -> dict[str, Spread]:
-        """All metrics of which anything is known; a job that was over before a rate could be made is one moment."""
-        if self._windows == [FIRST] and self.last.elapsed > 0:
-            self._windows.append(self.last)
+        """All metrics of which anything is known."""
         self._add_up()
         for key, (since, value) in self._first.items():
             until, end = self._latest[key]
@@ -82,20 +75,19 @@ class Tally:
         return {key: self._spread(key) for key in (*PERCENTS, *JOB_COLUMNS) if key in self._extremes}
 
     def _spread(self, key: str) -> Spread:
-        """What was read seldom may have grown most in a time too short for an extreme: the mean bounds both."""
+        """What was read seldom may have grown most in a time too short for a rate: the mean bounds both."""
         seen = self._extremes[key]
         mean = seen.integral / seen.seconds if seen.seconds > 0 else seen.least
         return Spread(min(seen.least, mean), mean, max(seen.greatest, mean))
 
     def _add_up(self) -> None:
-        rows, windows = self._rows, self._windows
-        if rows:
+        rows = self._rows
+        if len(rows) > 1:
             self._add_gauges(rows)
             for row in rows[-2:]:  # the record at the end does not know all
                 self._note_latest(row)
-        if len(windows) > 1:
-            self._add_rates(windows)
-        self._rows, self._windows = rows[-1:], windows[-1:]
+            self._add_rates(rows)
+        self._rows = rows[-1:]
 
     def _add_gauges(self, rows: list[Sample]) -> None:
         """Between two samples a gauge is taken to have gone straight from one to the other."""
@@ -122,7 +114,10 @@ class Tally:
                 self._latest[key] = row.elapsed, value
 
     def _add_rates(self, rows: list[Sample]) -> None:
-        steps = _steps(rows)
+        steps = [
+            None if is_too_short(before.elapsed, seconds := after.elapsed - before.elapsed) else seconds
+            for before, after in pairwise(rows)
+        ]
         for key, column in _counters(rows):
             rates = _rates(column, steps)
             if rates:
@@ -146,11 +141,14 @@ def _counters(rows: Sequence[Sample]) -> Iterator[tuple[str, Column]]:
         yield key, [None if None in part else 100 * sum(filter(None, part)) for part in parts]
 
 
-def _rates(column: Column, steps: Sequence[float]) -> list[float]:
+def _rates(column: Column, steps: Sequence[float | None]) -> list[float]:
+    """Between samples that are far enough apart."""
     try:
-        return list(map(truediv, map(sub, column[1:], column), steps))
-    except TypeError:  # one is absent
+        return list(map(truediv, map(sub, column[1:], column), steps))  # type: ignore[arg-type]
+    except (TypeError, ZeroDivisionError):  # one is absent
         pairs = zip(column, column[1:], steps, strict=False)
         return [
-            (after - before) / seconds for before, after, seconds in pairs if before is not None and after is not None
+            (after - before) / seconds
+            for before, after, seconds in pairs
+            if not (before is None or after is None) and seconds
         ]

@@ -145,7 +145,7 @@ def sampled(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
     from jobtop.core.observation import seen_in
     from jobtop.store.series import SeriesStore
 
-    return seen_in(SeriesStore(jobs.database).samples(job.seq), (job.monitor.interval_seconds or 1.0) / 2).of
+    return seen_in(SeriesStore(jobs.database).samples(job.seq)).of
 
 
 def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from jobtop.core.derive import percents
+from jobtop.core.derive import is_too_short, percents
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
 from jobtop.core.truth.judge import Finding, Reference, Verdict, compare, cpu_tolerance, judged, not_built
@@ -72,18 +72,15 @@ def mean(job: Job, reference: Reference, _: Sequence[Sample]) -> Finding:
 def peak(job: Job, reference: Reference, samples: Sequence[Sample]) -> Finding:
     """The greatest CPU use within 2 % of the greatest the load had between the same samples."""
     truth, moments = true_curve(job, reference), [sample.elapsed for sample in samples]
-    shortest, measured = (job.monitor.interval_seconds or 1.0) / 2, job.usage.cpu_percent_peak
-    # Moments are kept in milliseconds: where two samples are about that far apart it may have been taken either way.
-    possible = {greatest_rate(truth, moments, shortest + leeway) for leeway in (-0.002, 0.0, 0.002)}
-    expected = min(possible, key=lambda rate: abs(rate - (measured or 0.0)))
+    expected, measured = greatest_rate(truth, moments), job.usage.cpu_percent_peak
     return compare("peak", "percent", expected, measured, PERCENT_RATIO * expected, job.sources.get("cpu"))
 
 
-def greatest_rate(truth: Sequence[Point], moments: Sequence[float], shortest: float) -> float:
-    """The greatest percent of a core between two samples that are not closer together than this."""
-    ends = list(window_ends(moments, shortest))
-    used = [(value_at(truth, after) - value_at(truth, before), after - before) for before, after in pairwise(ends)]
-    return max((100 * seconds / time for seconds, time in used), default=0.0)
+def greatest_rate(truth: Sequence[Point], moments: Sequence[float]) -> float:
+    """The greatest percent of a core between two samples that are far enough apart for a rate."""
+    pairs = [pair for pair in pairwise(moments) if not is_too_short(pair[0], pair[1] - pair[0])]
+    used = [(value_at(truth, after) - value_at(truth, before), after - before) for before, after in pairs]
+    return max((100 * seconds / time for seconds, time in used if time > 0), default=0.0)
 
 
 def true_curve(job: Job, reference: Reference) -> list[Point]:
@@ -112,12 +109,3 @@ def rates(samples: Sequence[Sample]) -> list[float | None]:
     """CPU percent between each sample and the one before."""
     columns = [[sample.values[place] for sample in samples] for place in (USER, SYSTEM)]
     return percents([sample.elapsed for sample in samples], columns)[1:]
-
-
-def window_ends(moments: Sequence[float], shortest: float) -> Iterator[float]:
-    """The samples between which a rate may be an extreme: none closer together than this."""
-    last = -float("inf")
-    for moment in moments:
-        if moment - last >= shortest:
-            last = moment
-            yield moment

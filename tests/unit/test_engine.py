@@ -72,7 +72,7 @@ def started() -> Started:
 
 def tallied(engine: Engine, report: Callable[[Frame], None] | None = None, report_seconds: float = 0.0) -> Tally:
     """The sums of a job of which only what a test hands over is seen."""
-    watched = engine.watched["job"] = Watched(Tally(0.5), report, report_seconds)
+    watched = engine.watched["job"] = Watched(Tally(), report, report_seconds)
     return watched.tally
 
 

@@ -28,7 +28,7 @@ JOB = made_job(
 
 
 def seen(*samples: Sample, job: Job = JOB) -> Job:
-    return seen_in(samples, 0.5).of(job)
+    return seen_in(samples).of(job)
 
 
 def test_a_job_gets_its_minima_means_and_peaks() -> None:
@@ -115,19 +115,19 @@ def test_without_a_duration_there_is_no_last_sample(status: Status) -> None:
 
 
 def test_how_it_was_watched_is_in_the_record() -> None:
-    monitor = Observation(Tally(0.5), 5.0, 20.0, True).of(JOB).monitor
+    monitor = Observation(Tally(), 5.0, 20.0, True).of(JOB).monitor
     assert (monitor.interval_seconds, monitor.longest_interval_seconds, monitor.thinned) == (5.0, 20.0, True)
-    assert Observation(Tally(0.5)).of(JOB).monitor.interval_seconds == 1.0
+    assert Observation(Tally()).of(JOB).monitor.interval_seconds == 1.0
 
 
 def test_impossible_cpu_time_is_flagged_and_said() -> None:
-    done = Observation(Tally(0.5), impossible_seconds=3600.0).of(replace(JOB, flags=("throttled",)))
+    done = Observation(Tally(), impossible_seconds=3600.0).of(replace(JOB, flags=("throttled",)))
     assert done.flags == ("impossible_cpu", "throttled")
     assert done.incomplete == ("cpu.percent: 3600.0 s more than the cores could give were held back",)
 
 
 def test_what_could_not_be_kept_is_said() -> None:
-    done = Observation(Tally(0.5), problem="disk full").of(replace(JOB, incomplete=("io: lost",)))
+    done = Observation(Tally(), problem="disk full").of(replace(JOB, incomplete=("io: lost",)))
     assert done.incomplete == ("io: lost", "samples: disk full")
     assert done.flags == ()
 
