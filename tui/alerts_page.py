@@ -29,6 +29,7 @@ EMPTY = (
     "Nothing failed in the last 24 hours, and no alert was raised.\n"
     "A job that fails, times out or is lost appears here:  jobtop run -- false"
 )
+UNREADABLE = "What failed is not known while a store cannot be read."
 EXAMPLE = ("[[alert]]", 'name = "nearly full"', 'metric = "mem.used"', "above = 4e9", 'for = "30s"')
 
 
@@ -92,19 +93,19 @@ class Alerts(PanedPage):
     async def read(self, view: View) -> None:
         """What the stores have of it; one that cannot be read has its line at the top of the screen."""
         found: list[Trouble] = []
-        problems: list[str] = []
+        is_unreadable = False
         since = view.at - LOOKED_BACK_SECONDS
         try:
             for state in view.stores:
                 try:
                     found += await self.console.reader.read(state.path, lambda database: read_troubles(database, since))
-                except (StoreError, OSError) as error:
-                    problems.append(state.problem or str(error))
+                except (StoreError, OSError):
+                    is_unreadable = True
         finally:
             self._is_reading = False
         self.troubles = sorted(found, key=lambda trouble: trouble.at, reverse=True)
         table: PlainTable[Trouble] = self.query_one("#troubles", PlainTable)
-        table.empty = "\n".join(problems) if problems else EMPTY
+        table.empty = UNREADABLE if is_unreadable else EMPTY
         table.source = ListRows(self.troubles, lambda trouble: trouble.key)
         entitle(table, subtitle=counts(self.troubles))
 

@@ -33,7 +33,8 @@ STATUSES = {
     "cancelled": "was stopped by somebody",
     "timeout": "was stopped when its time was over",
     "error": "could not be started",
-    "lost": "vanished, or nobody knows how it ended",
+    "lost": "vanished: nobody knows how it ended",
+    "unknown": "came from elsewhere, without an outcome",
 }
 FLAGS = {
     "oom_killed": "the kernel's OOM killer was at work",

@@ -1,16 +1,20 @@
-"""A line on every screen that says what is wrong with a store, and is gone when nothing is."""
+"""What is wrong with a store, on every screen, gone when nothing is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from jobtop.tui.cells import Span, aligned
+from jobtop.tui.cells import Span, width_of
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone
+from jobtop.tui.prose import Paragraph
 from jobtop.tui.view import StoreState
+
+MOST_LINES = 3
 
 
 class ProblemLine(Painted):
@@ -18,8 +22,7 @@ class ProblemLine(Painted):
 
     DEFAULT_CSS = """
     ProblemLine {
-        height: 1;
-        dock: top;
+        height: auto;
         background: $panel;
         display: none;
         &.-shown { display: block; }
@@ -27,20 +30,29 @@ class ProblemLine(Painted):
     """
     stores: reactive[Sequence[StoreState]] = reactive((), repaint=False)
 
-    def watch_stores(self) -> None:
-        self.set_class(bool(self.words()), "-shown")
-        self.repaint()
+    def watch_stores(self, before: Sequence[StoreState], stores: Sequence[StoreState]) -> None:
+        if before != stores:
+            self.set_class(any(state.problem or state.notice for state in stores), "-shown")
+            self.refresh(layout=True)
+            self.repaint()
 
-    def words(self) -> list[Span]:
-        """The first problem, else the first notice, and how many more there are."""
-        problems = [state.problem for state in self.stores if state.problem]
-        notices = [state.notice for state in self.stores if state.notice]
-        if not problems and not notices:
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """One line if it fits, a few if it does not."""
+        return len(self.lines(width))
+
+    def lines(self, width: int) -> list[list[Span]]:
+        """The first problem, else the first notice; where there is little room, a store is called by its name."""
+        wrong = [(state, state.problem, Tone.TEXT) for state in self.stores if state.problem]
+        wrong += [(state, state.notice, Tone.GREY) for state in self.stores if state.notice]
+        if not wrong:
             return []
-        more = f"({len(problems) + len(notices) - 1} more) " if len(problems) + len(notices) > 1 else ""
-        glyph, tone = (" ! ", Tone.VERMILION) if problems else (" · ", Tone.GREY)
-        said = (problems or notices)[0]
-        return [Span(glyph, tone, True), Span(more, Tone.GREY), Span(said, Tone.TEXT if problems else Tone.GREY)]
+        (state, words, tone), *others = wrong
+        sign = Span(" ! ", Tone.VERMILION, True) if state.problem else Span(" · ", Tone.GREY, True)
+        label = [sign, *([Span(f"({len(others)} more) ", Tone.GREY)] if others else [])]
+        words = words or ""
+        if len(words) + width_of(label) > width:
+            words = words.replace(str(state.path), state.path.name)
+        return list(Paragraph(words, tone, label).lines(width))[:MOST_LINES]
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        return [inks.strip(aligned(self.words(), width), width)]
+        return [inks.strip(line, width) for line in self.lines(width)]

@@ -1,0 +1,253 @@
+"""Settings, alerts and containers show what there is, and say in words what there is not, on any screen."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobtop.core.checks import Finding, State
+from jobtop.core.config import Config, load
+from jobtop.core.model import Job, Status
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Event, Jobs
+from jobtop.tui import settings_page
+from jobtop.tui.alerts_page import Alerts
+from jobtop.tui.app import Options
+from jobtop.tui.keymap import read_keys
+from jobtop.tui.settings_page import Settings
+from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
+from visiting import Visitor, visit
+
+NARROW, SMALLEST, WIDE = (80, 24), (60, 15), (160, 42)
+FOUND = {
+    "Running jobs": [Finding("shim", State.WORKS, "a command runs"), Finding("logout", State.ABSENT, "no logind")],
+    "Sampling": [
+        Finding("hidepid", State.FAILS, "[/b] cannot be seen \x1b[31m", "as root: mount -o remount,hidepid=0 /proc")
+    ],
+}
+
+
+def configured(*sets: str, text: str = "") -> Config:
+    """What the environment of the fixture `home` and a file in its home say."""
+    directory = Path(os.environ["HOME"]) / ".config/jobtop"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.toml").write_text(text)
+    return load(sets, os.environ, directory, root=directory)
+
+
+def options(config: Config) -> Options:
+    return Options([], config=config, keys=read_keys(config.keys))
+
+
+def failed(name: str, seconds_ago: float, **values: Any) -> Job:
+    ended = time.time() - seconds_ago
+    values = {"status": Status.FAILED, "exit_code": 3, "reason": "exit code 3", **values}
+    return made_job(name=name, start_time=ended - 2, end_time=ended, **values)
+
+
+def test_the_settings_ask_the_doctor_what_the_verb_asks(home: Path) -> None:
+    said = json.loads(call("doctor", "--json").stdout)
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("6")
+        page = visitor.console.screen
+        assert isinstance(page, Settings)
+        await visitor.until(lambda: page.topics)
+        assert page.topics is not None
+        found = [(finding.name, str(finding.state)) for group in page.topics.values() for finding in group]
+        asked = [(row["name"], row["state"]) for row in said if row["name"] != "UTF-8"]
+        assert [row for row in found if row[0] != "UTF-8"] == asked
+        await visitor.shows("Running jobs", "✓ shim", "Doctor · ")
+
+    visit(home, scene, options=options(configured()))
+
+
+@pytest.mark.parametrize("size", [SMALLEST, WIDE], ids=str)
+def test_the_doctor_shows_what_fails_with_its_remedy_and_looks_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    looks: list[StatePaths] = []
+
+    def examined(paths: StatePaths, network: bool | None, encoding: str) -> dict[str, list[Finding]]:
+        looks.append(paths)
+        return FOUND
+
+    monkeypatch.setattr(settings_page, "examine", examined)
+    kept_jobs(home)
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("6")
+        screen = await visitor.shows("✗ hidepid", "[/b] cannot be seen \\x1b[31m", "1 work · 1 do not · 1 are not here")
+        assert "→ as root: mount -o" in screen
+        assert "remount,hidepid=0 /proc" in screen
+        assert looks == [StatePaths(home, HERE)]
+        await visitor.press("r")
+        await visitor.until(lambda: len(looks) == 2)
+
+    visit(home, scene, size, options(configured()))
+
+
+def test_every_setting_is_there_with_its_value_its_origin_and_what_it_is_for(home: Path) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("6")
+        screen = await visitor.shows("run.grace")
+        rows = [
+            line[line.index("│", 40) :] for line in screen.splitlines() if "run.grace" in line or "store.dir" in line
+        ]
+        assert rows[0].split()[1:4] == ["run.grace", "77s", "--set"]
+        assert "JOBTOP_HOME" in rows[1]
+        await visitor.press("tab", "down")
+        await visitor.shows("time between samples; auto: 1 s")
+        await visitor.press("G")
+        await visitor.shows("cost.gpu_hour")
+
+    visit(home, scene, options=options(configured("run.grace=77s")))
+
+
+def test_keys_are_shown_as_remapped_and_a_clash_is_said(home: Path) -> None:
+    config = configured(text='[keys]\n"jobs.kill" = "K"\n"app.quit" = "s"\n')
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("6", "tab", "tab")
+        await visitor.shows("s  ", "s is also table.sort")
+        rows = [line for line in visitor.screen().splitlines() if "app.quit" in line]
+        assert "s is also table.sort" in rows[0]
+        await visitor.press("G")
+        await visitor.until(lambda: "help.close" in visitor.screen())
+
+    visit(home, scene, options=options(config))
+
+
+def test_on_a_narrow_screen_the_pane_with_the_focus_is_open(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_page, "examine", lambda *_: FOUND)
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("6")
+        await visitor.shows("✓ shim", "─Settings─", "─Keys─")
+        assert "monitor.enabled" not in visitor.screen()
+        await visitor.press("tab")
+        await visitor.shows("monitor.enabled", "─Doctor", "─Keys─")
+        assert "✓ shim" not in visitor.screen()
+        await visitor.press("tab")
+        await visitor.shows("go.dashboard", "─Settings─")
+        await visitor.pilot.resize_terminal(*WIDE)
+        await visitor.shows("go.dashboard", "monitor.enabled", "✓ shim")
+
+    visit(home, scene, NARROW, options(configured()))
+
+
+def test_failures_of_the_last_day_are_listed_the_newest_first_and_opened(home: Path) -> None:
+    kept_jobs(
+        home,
+        failed("older", 3600),
+        failed("of yesterday", 90000),
+        failed("late", 5, status=Status.TIMEOUT, reason="stopped after its timeout of 2.0 s"),
+        failed("eaten", 60, flags=("oom_killed",), reason="killed by SIGKILL: the kernel's OOM killer"),
+        made_job(name="fine", start_time=time.time()),
+    )
+    opened: list[str] = []
+
+    async def scene(visitor: Visitor) -> None:
+        async def open_job(job_id: str) -> None:
+            opened.append(job_id)
+
+        visitor.console.open_job = open_job  # type: ignore[method-assign]
+        await visitor.press("5")
+        screen = await visitor.shows("0 alerts · 3 jobs failed", "stopped after its timeout")
+        rows = [line for line in screen.splitlines() if "older" in line or "late" in line or "eaten" in line]
+        assert [(row.split()[1], row.split()[4]) for row in rows] == [("◷", "late"), ("▼", "eaten"), ("✗", "older")]
+        assert "of yesterday" not in screen
+        assert "fine" not in screen
+        await visitor.press("down", "enter")
+        page = visitor.console.pages["alerts"]
+        assert isinstance(page, Alerts)
+        assert opened == [page.troubles[1].job_id]
+
+    visit(home, scene, NARROW, options(configured()))
+
+
+def test_alerts_and_failures_come_by_themselves(home: Path) -> None:
+    database = open_to_write(StatePaths(home, HERE))
+    jobs = Jobs(database)
+    job = jobs.insert(made_job(name="shuffle"))
+    assert job.seq is not None
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("5")
+        await visitor.shows("Nothing failed in the last 24 hours", "jobtop run -- false")
+        alert = Event(time.time(), "alert", {"severity": "critical", "text": "memory 92 % of its limit [/b]"})
+        jobs.change(job.id, lambda row: (row, (alert,)))
+        jobs.insert(failed("other", 0))
+        screen = await visitor.shows("memory 92 % of its limit [/b]", "1 alert · 1 job failed")
+        assert "▲" in next(line for line in screen.splitlines() if "memory 92 %" in line)
+
+    visit(home, scene, options=options(configured()))
+    database.close()
+
+
+def test_text_of_jobs_is_neither_obeyed_nor_read_as_markup(home: Path) -> None:
+    kept_jobs(home, *(failed(text, 60, reason=text) for text in HOSTILE_TEXTS))
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("5")
+        screen = await visitor.shows(f"{len(HOSTILE_TEXTS)} jobs failed")
+        assert not holds_controls(screen.replace("\n", ""))
+
+    visit(home, scene, options=options(configured()))
+
+
+def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
+    text = '[[alert]]\nname = "busy [/b]"\nmetric = "cpu.percent"\nabove = 90\nfor = "30s"\nclear = 80'
+    text += '\nseverity = "critical"'
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("5")
+        screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90 for 30.0 s", "config.toml")
+        assert "watch them yet" in screen
+
+    visit(home, scene, options=options(configured(text=text)))
+
+
+def test_without_a_rule_one_is_shown_how_to_write_it_and_it_would_be_taken(home: Path) -> None:
+    from jobtop.tui.alerts_page import EXAMPLE
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("5")
+        await visitor.shows("There is no rule yet.", *EXAMPLE)
+
+    visit(home, scene, options=options(configured()))
+    assert configured(text="\n".join(EXAMPLE)).alerts[0].name == "nearly full"
+
+
+def test_containers_say_what_they_wait_for(home: Path) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("4")
+        await visitor.shows("No container is measured yet.", "Enter will open one")
+        await visitor.press("pagedown")
+        await visitor.shows("core/collectors/docker.py")
+
+    visit(home, scene, SMALLEST)
+
+
+@pytest.mark.parametrize("key", ["1", "4", "5", "6"])
+def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_right(home: Path, key: str) -> None:
+    store = StatePaths(home, HERE).store
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press(key)
+        await visitor.shows("no such store (yet): jobtop run -- COMMAND")
+        store.write_bytes(b"this was a history once" * 400)
+        await visitor.until(lambda: "no such store" not in visitor.screen())
+        await visitor.shows(" ! ", f"{store}: ")
+        store.unlink()
+        kept_jobs(home, made_job(name="back again"))
+        await visitor.until(lambda: f" ! {store}" not in visitor.screen())
+        await visitor.press("1")
+        await visitor.shows("back again")
+
+    home.mkdir()
+    visit(home, scene)

@@ -1,0 +1,63 @@
+"""A visitor of the console: opens it on a store, presses keys, reads what is on the screen."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from jobtop.core.paths import StatePaths
+from jobtop.tui.app import Console, Options
+from records import HERE
+
+DEADLINE_SECONDS = 10.0
+
+
+class Visitor:
+    """Somebody in front of a console."""
+
+    def __init__(self, pilot: Pilot[Any], console: Console) -> None:
+        self.pilot, self.console = pilot, console
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def until(self, condition: Callable[[], object], words: str = "") -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, words + "\n" + self.screen()
+            await self.pilot.pause(0.01)
+
+    async def shows(self, *texts: str) -> str:
+        """The screen, once it shows all of these."""
+        await self.until(lambda: all(text in self.screen() for text in texts), f"waited for {texts}")
+        return self.screen()
+
+    def screen(self) -> str:
+        """What a person sees, line by line."""
+        strips = self.console.screen._compositor.render_strips()
+        return "\n".join(strip.text.rstrip() for strip in strips[: self.console.size.height])
+
+
+def visit(
+    root: Path,
+    scene: Callable[[Visitor], Awaitable[None]],
+    size: tuple[int, int] = (160, 42),
+    options: Options | None = None,
+) -> None:
+    """Open a console on the store of a state directory and let the scene happen."""
+    paths = StatePaths(root, HERE)
+    chosen = options or Options([])
+    console = Console(replace(chosen, stores=chosen.stores or [paths.store], refresh_seconds=0.1))
+
+    async def perform() -> None:
+        async with console.run_test(size=size) as pilot:
+            visitor = Visitor(pilot, console)
+            await visitor.until(lambda: console.view is not None)
+            await scene(visitor)
+
+    asyncio.run(perform())
