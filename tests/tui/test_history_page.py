@@ -1,0 +1,301 @@
+"""The history shows what fits its filter, in any order, from a store of any size or none."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from textual.pilot import Pilot
+
+from jobtop.core.filter import parse
+from jobtop.core.model import Status, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.tui.app import Console, Options
+from jobtop.tui.filter_line import Field, FilterLine, Hint
+from jobtop.tui.groups_table import name_word
+from jobtop.tui.history_page import History
+from jobtop.tui.painting import Painted
+from records import HERE, HOSTILE_TEXTS, damage_pages, holds_controls, kept_jobs, made_job, running_job
+
+DEADLINE_SECONDS = 10.0
+Scene = Callable[["Visit"], Awaitable[None]]
+
+
+class Visit:
+    """Somebody at the history of a console."""
+
+    def __init__(self, pilot: Pilot[int], console: Console) -> None:
+        self.pilot, self.console = pilot, console
+
+    @property
+    def page(self) -> History:
+        page = self.console.pages["history"]
+        assert isinstance(page, History)
+        return page
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        for character in text:
+            await self.pilot.press("space" if character == " " else character)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "\n".join(self.lines())
+            await self.pilot.pause(0.01)
+
+    async def filter(self, text: str) -> None:
+        await self.press("slash")
+        self.page.query_one(Field).value = text
+        await self.press("enter")
+
+    def table_lines(self, table: Painted) -> list[str]:
+        return [table.render_line(y).text.rstrip() for y in range(table.size.height)]
+
+    def lines(self) -> list[str]:
+        return self.table_lines(self.page.table)
+
+    def names(self) -> list[str]:
+        source = self.page.lines.source
+        return [row.line.name for row in source.window(0, len(source))] if source else []
+
+    def hint(self) -> str:
+        return "".join(span.text for span in self.page.query_one(Hint).words)
+
+
+def visit(root: Path, scene: Scene, size: tuple[int, int] = (100, 24), stores: tuple[Path, ...] = ()) -> None:
+    paths = StatePaths(root, HERE)
+    console = Console(Options([paths.store, *stores], refresh_seconds=0.1))
+
+    async def perform() -> None:
+        async with console.run_test(size=size) as pilot:
+            await pilot.press("2")
+            guest = Visit(pilot, console)
+            await guest.until(lambda: guest.page.lines.empty != "reading …")
+            await scene(guest)
+
+    asyncio.run(perform())
+
+
+def five_jobs(root: Path) -> None:
+    kept_jobs(
+        root,
+        made_job(name="train-1", usage=Usage(memory_peak_bytes=5 << 30), duration_seconds=10.0),
+        made_job(name="train-2", status=Status.FAILED, exit_code=3, duration_seconds=30.0),
+        made_job(name="etl", usage=Usage(memory_peak_bytes=1 << 30), duration_seconds=20.0),
+        made_job(name="etl", status=Status.FAILED, exit_code=1, duration_seconds=40.0),
+        made_job(name="dump", status=Status.CANCELLED, exit_code=None, signal=15),
+    )
+
+
+def test_the_newest_job_is_first_and_a_filter_leaves_those_that_fit(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.until(lambda: guest.names() == ["dump", "etl", "etl", "train-2", "train-1"])
+        assert "TERM" in guest.lines()[1]
+        await guest.filter("name:train* mem>4G")
+        await guest.until(lambda: guest.names() == ["train-1"])
+        assert guest.page.lines.has_focus
+        await guest.filter("")
+        await guest.until(lambda: len(guest.names()) == 5)
+
+    visit(tmp_path, scene)
+
+
+def test_a_wrong_word_is_marked_with_its_remedy_and_the_jobs_stay(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.filter("status:faild")
+        line = guest.page.query_one(FilterLine)
+        assert line.error is not None
+        assert (line.error.start, line.error.end) == (0, 12)
+        assert 'did you mean "failed"' in guest.hint()
+        shown = guest.page.query_one(Field).render_line(0)
+        assert "".join(part.text for part in shown if part.style and part.style.underline) == "status:faild"
+        assert len(guest.names()) == 5
+        await guest.press("escape")
+        assert guest.page.query_one(Field).value == ""
+        assert guest.page.lines.has_focus
+
+    visit(tmp_path, scene)
+
+
+def test_a_word_that_is_still_typed_is_not_called_wrong(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.press("slash")
+        await guest.type("status:fai")
+        assert guest.page.query_one(FilterLine).error is None
+        await guest.type(" ")
+        assert guest.page.query_one(FilterLine).error is not None
+
+    visit(tmp_path, scene)
+
+
+def test_tab_and_the_right_arrow_take_what_the_store_knows(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.press("slash")
+        await guest.until(lambda: bool(guest.page.query_one(FilterLine).values))
+        await guest.type("na")
+        assert guest.hint().split() == ["name:"]
+        await guest.press("tab")
+        assert guest.hint().split() == ["name:dump", "name:etl", "name:train-2", "name:train-1"]
+        await guest.type("e")
+        await guest.until(lambda: guest.page.query_one(Field)._suggestion == "name:etl")
+        await guest.press("right")
+        assert guest.page.query_one(Field).value == "name:etl"
+        await guest.press("tab")
+        await guest.type("stat")
+        await guest.press("tab")
+        await guest.type("f")
+        await guest.press("tab", "enter")
+        assert guest.page.text == "name:etl status:failed"
+        await guest.until(lambda: len(guest.names()) == 1)
+
+    visit(tmp_path, scene)
+
+
+def test_keys_sort_by_what_the_store_knows(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.until(lambda: len(guest.names()) == 5)
+        await guest.press("s")
+        await guest.until(lambda: guest.names() == ["dump", "etl", "etl", "train-1", "train-2"])
+        await guest.press("S")
+        await guest.until(lambda: guest.names()[0] == "train-2")
+        assert "sort name▼" in guest.page.words()
+
+    visit(tmp_path, scene)
+
+
+def test_groups_count_the_runs_of_a_name_and_enter_shows_them(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.press("b")
+        await guest.until(lambda: len(guest.page.groups) == 4)
+        await guest.until(lambda: "50%" in "".join(guest.lines()))
+        assert guest.page.group_table.select("etl")
+        await guest.press("enter")
+        await guest.until(lambda: guest.names() == ["etl", "etl"])
+        assert guest.page.query_one(Field).value == "name:etl"
+        assert guest.page.lines.has_focus
+
+    visit(tmp_path, scene, (110, 24))
+
+
+@pytest.mark.parametrize("name", ["train", "two words", "st*r", *HOSTILE_TEXTS.values()])
+def test_the_word_of_a_group_fits_its_name(name: str) -> None:
+    word = name_word(name[:200])
+    assert word.isprintable()
+    assert parse(word, 0.0).matches(made_job(name=name[:200]))
+
+
+def test_cursor_and_marks_stay_with_their_jobs_when_others_come(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.until(lambda: len(guest.names()) == 5)
+        await guest.press("down", "space")
+        under = guest.page.lines.cursor_key
+        marks = guest.page.lines.marks
+        kept_jobs(tmp_path, running_job(name="new", host="elsewhere"))
+        guest.page.lines._moved_at = None
+        await guest.until(lambda: guest.names()[:1] == ["new"])
+        assert guest.page.lines.cursor_key == under
+        assert guest.page.lines.marks == marks
+        assert [row.job.name for row in guest.page.chosen_rows] == ["etl"]
+
+    visit(tmp_path, scene)
+
+
+def test_the_time_of_a_job_that_runs_goes_on(tmp_path: Path) -> None:
+    kept_jobs(tmp_path, running_job(name="long", host="elsewhere", start_time=time.time() - 65))
+
+    async def scene(guest: Visit) -> None:
+        await guest.until(lambda: "01:05" in guest.lines()[1])
+        await guest.until(lambda: "01:06" in guest.lines()[1])
+
+    visit(tmp_path, scene)
+
+
+def test_a_missing_store_says_how_to_make_one_and_appears_when_it_is_made(tmp_path: Path) -> None:
+    async def scene(guest: Visit) -> None:
+        await guest.until(lambda: any("jobtop run" in line for line in guest.lines()))
+        five_jobs(tmp_path)
+        await guest.until(lambda: len(guest.names()) == 5)
+
+    visit(tmp_path, scene)
+
+
+def test_a_damaged_store_is_said_in_words(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+    damage_pages(StatePaths(tmp_path, HERE).store)
+
+    async def scene(guest: Visit) -> None:
+        await guest.until(lambda: any("damaged" in line for line in guest.lines()))
+        await guest.press("slash", "escape", "b", "enter", "down")
+
+    visit(tmp_path, scene)
+
+
+def test_stores_that_are_left_out_are_said(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        assert "1 other store not shown" in guest.page.words()
+
+    visit(tmp_path, scene, stores=(tmp_path / "other.db",))
+
+
+@pytest.mark.parametrize("size", [(160, 42), (80, 24), (60, 15)])
+def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, size: tuple[int, int]) -> None:
+    kept_jobs(tmp_path, *(made_job(name=text, tool=text, host=text) for text in HOSTILE_TEXTS.values()))
+
+    async def scene(guest: Visit) -> None:
+        await guest.until(lambda: len(guest.names()) == len(HOSTILE_TEXTS))
+        for key in ("down", "b", "enter"):
+            await guest.press(key)
+            await guest.until(lambda: not guest.page._is_reading)
+            for table in (guest.page.lines, guest.page.group_table):
+                for line in guest.table_lines(table):
+                    assert not holds_controls(line)
+                    assert cell_len(line) <= size[0]
+
+    visit(tmp_path, scene, size)
+
+
+def test_ten_thousand_jobs_are_read_where_somebody_looks(tmp_path: Path) -> None:
+    database = open_to_write(StatePaths(tmp_path, HERE))
+    job = Jobs(database).insert(made_job(name="first"))
+    with database.writing() as connection:
+        columns = [row["name"] for row in connection.execute("PRAGMA table_info(jobs)") if row["name"] != "seq"]
+        chosen = ", ".join("'n' || value" if name == "id" else name for name in columns)
+        connection.execute(
+            f"INSERT INTO jobs ({', '.join(columns)}) SELECT {chosen} FROM jobs,"
+            " (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 9999)"
+            " SELECT value FROM n) WHERE seq = ?",
+            (job.seq,),
+        )
+    database.close()
+
+    async def scene(guest: Visit) -> None:
+        await guest.until(lambda: len(guest.page.lines.source or ()) == 10_000)
+        await guest.press("G")
+        assert guest.page.lines.cursor_row is not None
+        assert guest.page.lines.cursor_row.line.id == job.id
+        assert "10 000 jobs" in guest.page.words()
+
+    visit(tmp_path, scene)
