@@ -1,0 +1,253 @@
+"""The third screen: two to six jobs over each other, and what they used and were asked beside each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal
+
+from jobtop.core.analysis.comparison import Total
+from jobtop.core.errors import StoreError, UsageError
+from jobtop.core.metrics import Metric, find_metric
+from jobtop.core.model import Job
+from jobtop.store.curves import Curves
+from jobtop.store.database import Database
+from jobtop.store.jobs import Jobs
+from jobtop.store.joined import Series as Samples
+from jobtop.tui.actions import APP, COMPARE, bindings
+from jobtop.tui.cells import Span
+from jobtop.tui.chart import Chart
+from jobtop.tui.columns import placed
+from jobtop.tui.comparison_table import BETTER, WORSE, Row, columns, rows
+from jobtop.tui.page import Page, TopLine
+from jobtop.tui.palette import Tone
+from jobtop.tui.plotting import ChartView, Series
+from jobtop.tui.rows import ListRows
+from jobtop.tui.table import GUTTER, Table
+from jobtop.tui.view import View
+
+FEWEST, MOST = 2, 6
+POINTS = 600
+READ_SECONDS = 2.0
+LEGEND_CELLS = 13  # a marker, blanks and a number
+HOW = "Mark two to six jobs with Space, on screen 1 or 2, and press c."
+CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
+
+
+class Alignment(Enum):
+    """Which moments of the jobs are drawn at the same place."""
+
+    START = "aligned on start"
+    END = "aligned on end"
+    CLOCK = "wall clock"
+
+    @property
+    def next(self) -> Alignment:
+        every = list(Alignment)
+        return every[(every.index(self) + 1) % len(every)]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A job with its samples."""
+
+    job: Job
+    samples: Samples
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, or has taken so far."""
+        last = self.samples.times[-1] if self.samples.times else 0.0
+        return max(last, self.job.duration_seconds or 0.0)
+
+
+class ComparedTable(Table[Row]):
+    """Rows to read: there is nothing to open, mark or sort."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in ("activate", "mark", "sort", "reverse")
+
+
+class Compare(Page):
+    """Charts above, a table below."""
+
+    name_in_tabs = "compare"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, COMPARE)]
+    DEFAULT_CSS = """
+    Compare {
+        #charts { height: 2fr; min-height: 6; }
+        #compared { height: 3fr; }
+        &.-empty #charts { display: none; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: tuple[str, ...] = ()
+        self.runs: tuple[Run, ...] = ()
+        self.problems: list[str] = []
+        self.alignment = Alignment.START
+        self._is_asked = self._is_reading = False
+        self._read_at = -float("inf")
+
+    def panes(self) -> ComposeResult:
+        with Horizontal(id="charts"):
+            yield Chart(id="cpu")
+            yield Chart(id="memory")
+        yield ComparedTable((), id="compared")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.table.focus()
+        self.paint()
+
+    @property
+    def table(self) -> Table[Row]:
+        return self.query_one("#compared", Table)
+
+    def show(self, view: View) -> None:
+        if not self.query(TopLine):
+            return  # a picture that comes while the console closes
+        super().show(view)
+        is_live = any(not run.job.status.ended for run in self.runs)
+        if is_live and time.monotonic() - self._read_at >= READ_SECONDS:
+            self.ask()
+
+    def compare(self, job_ids: Sequence[str]) -> None:
+        """Show these, the first of which the others are compared with."""
+        if len(job_ids) > MOST:
+            self.notify(f"the first {MOST} of {len(job_ids)} marked jobs", markup=False)
+        self.ids, self.runs = tuple(job_ids[:MOST]), ()
+        self.ask()
+
+    def ask(self) -> None:
+        """Read the jobs anew; what is asked for during a read is read after it."""
+        self._is_asked = True
+        if not self._is_reading:
+            self._is_reading = True
+            self.run_worker(self._read_all(), group="compare")
+
+    async def _read_all(self) -> None:
+        try:
+            while self._is_asked:
+                self._is_asked = False
+                ids = self.ids
+                found = [await self._read(job_id) for job_id in ids]
+                self.problems = [answer for answer in found if isinstance(answer, str)]
+                self.runs = tuple(answer for answer in found if isinstance(answer, Run))
+                self._read_at = time.monotonic()
+                self.paint()
+        finally:
+            self._is_reading = False
+
+    async def _read(self, job_id: str) -> Run | str:
+        """A job from the first store that has it, or why there is none."""
+        problem = f"no job {job_id[:8]}"
+        for store in self.console.options.stores:
+            try:
+                return await self.console.reader.read(store, lambda database: read_run(database, job_id))
+            except (StoreError, UsageError) as error:
+                problem = str(error)
+            except OSError as error:
+                problem = f"{store}: {error.strerror}"
+        return problem
+
+    def paint(self) -> None:
+        """The charts and the table of what was read."""
+        is_enough = len(self.runs) >= FEWEST
+        self.set_class(not is_enough, "-empty")
+        table, jobs = self.table, [run.job for run in self.runs]
+        table.empty = "\n".join([*self.problems, missing_words(len(self.runs), len(self.ids))])
+        if [column.key for column in table.columns[1:]] != [job.id for job in jobs]:
+            table.source = None  # rows have as many values as there were columns
+            table.columns = columns(jobs) if is_enough else ()
+        table.source = ListRows(rows(jobs) if is_enough else [], row_key)
+        table.set_title([Span(f"Compare {len(jobs)} jobs" if is_enough else "Compare")])
+        table.set_subtitle([Span(self.words() if is_enough else "", Tone.GREY)])
+        for name, title, metric in (("cpu", "CPU", CPU), ("memory", "Memory", MEMORY)):
+            chart = self.query_one(f"#{name}", Chart)
+            chart.view = ChartView(
+                title,
+                overlaid(self.runs, metric, self.alignment, chart.drawn_size.width - len(title) - 4),
+                note=alignment_words(self.runs, self.alignment) if metric is CPU else "a aligns otherwise",
+                empty="no samples",
+            )
+
+    def words(self) -> str:
+        """What the signs mean, and which jobs there is no room for."""
+        table = self.table
+        hidden = len(table.columns) - len(placed(table.columns, table.drawn_size.width - GUTTER))
+        narrow = f" · {hidden} more need a wider screen" if hidden and table.drawn_size.width > GUTTER else ""
+        gone = f" · {len(self.problems)} not found" if self.problems else ""
+        return f"against the first: {BETTER} better {WORSE} worse{narrow}{gone}"
+
+    def on_resize(self) -> None:
+        if self.runs:
+            self.call_after_refresh(self.paint)
+
+    def action_align(self) -> None:
+        """Put the jobs over each other by the next of start, end and wall clock."""
+        self.alignment = self.alignment.next
+        self.paint()
+
+
+def read_run(database: Database, job_id: str) -> Run:
+    """A job and what is drawn of it; raises UnknownJob, StoreError."""
+    job = Jobs(database).find(job_id)
+    return Run(job, Curves(database).series(job, [CPU.key, MEMORY.key], max_points=POINTS))
+
+
+def missing_words(found: int, wanted: int) -> str:
+    """Why nothing is compared."""
+    if found == 0 and wanted == 0:
+        return f"Nothing to compare yet.\n{HOW}"
+    return f"One job alone has nothing to be compared with.\n{HOW}" if found == 1 else f"reading …\n{HOW}"
+
+
+def overlaid(runs: Sequence[Run], metric: Metric, alignment: Alignment, width: int) -> list[Series]:
+    """One curve for each job, under as much of its id as there is room for in the legend."""
+    room = width // max(1, len(runs)) - LEGEND_CELLS
+    letters = next((count for count in (8, 4) if count <= room), 0)
+    return [
+        Series(run.job.id[:letters], metric, *known_part(run.samples, metric.key, shift))
+        for run, shift in zip(runs, offsets(runs, alignment), strict=True)
+    ]
+
+
+def alignment_words(runs: Sequence[Run], alignment: Alignment) -> str:
+    """How the jobs lie over each other; by the clock, since when."""
+    starts = [run.job.start_time for run in runs if run.job.start_time is not None]
+    if alignment is not Alignment.CLOCK or not starts:
+        return alignment.value
+    return f"{alignment.value} from {time.strftime('%m-%d %H:%M', time.localtime(min(starts)))}"
+
+
+def known_part(samples: Samples, key: str, shift: float) -> tuple[list[float], list[float | None]]:
+    """Moments and values up to the last that is known: the end of a job has no memory, and a legend shows the last."""
+    values = list(samples.values[key])
+    while values and values[-1] is None:
+        values.pop()
+    return [moment + shift for moment in samples.times[: len(values)]], values
+
+
+def offsets(runs: Sequence[Run], alignment: Alignment) -> list[float]:
+    """How many seconds after the left of the chart each job begins; one that never began, at the left."""
+    match alignment:
+        case Alignment.START:
+            return [0.0] * len(runs)
+        case Alignment.END:
+            longest = max((run.seconds for run in runs), default=0.0)
+            return [longest - run.seconds for run in runs]
+        case Alignment.CLOCK:
+            first = min((run.job.start_time for run in runs if run.job.start_time is not None), default=0.0)
+            return [0.0 if run.job.start_time is None else run.job.start_time - first for run in runs]
+
+
+def row_key(row: Row) -> str:
+    return f"total {row.measure.label}" if isinstance(row, Total) else f"asked {row.label}"
