@@ -103,7 +103,6 @@ class Compare(Page):
         yield ComparedTable((), id="compared")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.table.focus()
         self.paint()
 

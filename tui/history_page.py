@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from jobtop.core.conditions import Filter
 from jobtop.core.errors import StoreError
 from jobtop.core.filter import parse
-from jobtop.store.jobs import Query
+from jobtop.store.jobs import SORT_KEYS, Query
 from jobtop.store.listing import Group, Order, read_groups, vocabulary
 from jobtop.tui.actions import APP, HISTORY, JOBS, bindings
 from jobtop.tui.cells import Span
@@ -61,9 +61,10 @@ class History(Page, JobActions):
         yield Table(group_columns(), empty=READING, id="groups", classes="-hidden")
 
     def on_mount(self) -> None:
-        super().on_mount()
         if self.console.options.stores:
             self.past = PastJobs(self.console.reader, self.store)
+        kept = self.console.preferences.sort("history")
+        self.sort = kept if kept is not None and kept.key in SORT_KEYS else self.sort
         self.lines.set_title([Span("History")])
         self.lines.sort = self.sort
         self.group_table.set_title([Span("History by name")])
@@ -210,6 +211,7 @@ class History(Page, JobActions):
             self.paint()
         else:
             self.sort = self.lines.sort = message.sort
+            self.console.preferences.keep_sort("history", self.sort)
             self.ask()
 
     async def on_table_activated(self, message: Table.Activated) -> None:
@@ -239,7 +241,3 @@ class History(Page, JobActions):
         """The marked jobs, or the one under the cursor."""
         jobs = self.past.jobs(self.chosen) if self.past is not None else []
         return [self.console.row(job.id) or JobRow(job, self.store, elapsed=job.duration_seconds) for job in jobs]
-
-    async def action_compare_marked(self) -> None:
-        if self.past is not None:
-            await self.console.open_compare(self.past.ids(self.chosen))

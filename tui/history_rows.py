@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobtop.core.errors import StoreError
+from jobtop.core.errors import StoreError, UnknownJob
 from jobtop.core.model import Job
 from jobtop.core.units import ABSENT
 from jobtop.store.database import Database, open_to_read
@@ -92,7 +92,7 @@ class PastJobs:
             return []
         try:
             return [Jobs(self._database).find(job_id) for job_id in self.ids(seqs)]
-        except StoreError:
+        except (StoreError, UnknownJob):
             return []
 
     def close(self) -> None:

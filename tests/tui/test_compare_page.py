@@ -65,6 +65,8 @@ def visit(root: Path, scene: Callable[[Visit], Awaitable[None]], size: tuple[int
     async def perform() -> None:
         async with console.run_test(size=size) as pilot:
             await scene(Visit(pilot, console))
+            console.feed.stop()
+            await pilot.pause()
 
     asyncio.run(perform())
 
@@ -164,7 +166,7 @@ def test_of_seven_jobs_the_first_six_are_compared(tmp_path: Path) -> None:
     visit(tmp_path, scene, (160, 42))
 
 
-@pytest.mark.parametrize("size", [(160, 42), (80, 24), (60, 15)])
+@pytest.mark.parametrize("size", [(160, 42), (60, 15)])
 def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, size: tuple[int, int]) -> None:
     texts = [text[:300] for text in HOSTILE_TEXTS.values()]
     jobs = kept_jobs(
