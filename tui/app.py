@@ -63,10 +63,9 @@ class Console(App[int]):
     """`jobtop`."""
 
     TITLE = "jobtop"
-    ENABLE_COMMAND_PALETTE = True
+    ENABLE_COMMAND_PALETTE = False  # Textual's own; ours is made from the registry
     BINDINGS: ClassVar[list[BindingType]] = []
     CSS = """
-    Screen { background: $background; }
     #body { height: 1fr; }
     """
 
@@ -107,8 +106,9 @@ class Console(App[int]):
 
     def on_viewed(self, message: Viewed) -> None:
         self.view = message.view
-        if not self.is_frozen and isinstance(self.screen, Page):
-            self.screen.show(message.view)
+        screen = self.screen_stack[-1] if self.screen_stack else None  # a picture may come while the console closes
+        if not self.is_frozen and isinstance(screen, Page) and screen.query(TopLine):
+            screen.show(message.view)
 
     async def on_top_line_tab_clicked(self, message: TopLine.TabClicked) -> None:
         await self.action_go(message.name)

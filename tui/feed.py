@@ -221,7 +221,8 @@ class MachineReader:
             self._last = before
             return self._shown
         frame = host_frame(before, self._last)
-        self._cpu.append(frame.cpu.percent)
+        percent = frame.cpu.percent
+        self._cpu.append(None if percent is None or not frame.cores else percent / len(frame.cores))
         detail = host_detail(frame, self._last.uptime_seconds)
         self._shown = Machine(os.uname().nodename.split(".")[0], time.time(), frame.values, detail, tuple(self._cpu))
         return self._shown

@@ -92,8 +92,10 @@ def limit_percent(row: JobRow) -> float | None:
 
 
 def of_limit(row: JobRow) -> Cell:
+    if not row.job.limits.memory_bytes:
+        return Words("no limit", Tone.GREY)
     percent = limit_percent(row)
-    return Words("no limit", Tone.GREY) if percent is None else Bar(percent)
+    return ABSENT if percent is None else Bar(percent)
 
 
 def io_rate(row: JobRow) -> float | None:

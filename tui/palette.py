@@ -104,9 +104,9 @@ TERMINAL = Palette(
 )
 PALETTES = {palette.name: palette for palette in (DARK, LIGHT, TERMINAL)}
 
-SERIES = (Tone.BLUE, Tone.ORANGE, Tone.GREEN, Tone.PURPLE)
-MARKERS = "●▲■◆"
-STROKES = "━╍─┄"  # of the legend, beside the marker
+SERIES = (Tone.BLUE, Tone.ORANGE, Tone.GREEN, Tone.PURPLE, Tone.YELLOW, Tone.VERMILION)
+MARKERS = "●▲■◆○◇"
+STROKES = "━╍─┄━╍"  # of the legend, beside the marker
 CURSOR, MARK = "▌", "◆"
 DESCENDING, ASCENDING = "▼", "▲"
 WARNING_PERCENT, CRITICAL_PERCENT = 80.0, 92.0
@@ -131,7 +131,7 @@ SEVERITY_GLYPHS = {"critical": ("▲", Tone.VERMILION), "warning": ("△", Tone.
 ASCII = str.maketrans(
     {
         pair[0]: pair[1]
-        for pair in "●* ◌o ‖= ✓+ ✗x ■# ◷T ▲^ △' ▼v ◆@ ·. ≈~ …. –- ▌| ◂< ▸> "
+        for pair in "●* ◌o ‖= ✓+ ✗x ■# ◷T ▲^ △' ▼v ◆@ ○o ◇< ·. ≈~ …. –- ▌| ◂< ▸> "
         "█# ▇% ▆* ▅+ ▄= ▃- ▂: ▁_ ━= ╸- ╍= ─- ╌- ┄. │| ┤| ├| └+ ┘+ ┴+ ┬+ ↑^ ↓v ←< →> ⏎& ×x °o".split()
     }
 )
