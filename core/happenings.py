@@ -37,6 +37,8 @@ def event_words(kind: str, detail: Mapping[str, Any]) -> str:
             return f"asked to end by {known.get('by', 'somebody')}"
         case "exited":
             return f"ended: {known.get('status', 'unknown')}{because}"
+        case "alert" if "text" in known:
+            return known["text"]
         case "suspended":
             return f"the machine slept for {_seconds(detail.get('seconds'))}"
         case "sampling_slowed":

@@ -96,6 +96,8 @@ def test_a_timeout_names_the_option_and_a_machine_that_slept_is_told() -> None:
         ("exited", {"status": "cancelled", "reason": "x\n"}, "ended: cancelled (x\\n)", WARNING),
         ("suspended", {"seconds": 90.0}, "the machine slept for 01:30", WARNING),
         ("sampling_slowed", {"factor": 4.0}, "sampled 4 times less often: sampling cost too much", WARNING),
+        ("alert", {"severity": "critical", "text": "memory\n"}, "memory\\n", BAD),
+        ("alert", {}, "alert", WARNING),
         ("lost", {"reason": "gone"}, "lost (gone)", BAD),
         ("some_new\x1b", {}, "some new\\x1b", PLAIN),
         ("started", {}, "started", PLAIN),

@@ -1,0 +1,375 @@
+"""One job: what it is, why it ended, its charts, processes, output and timeline, now or at a moment of its past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.actions import SkipAction
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.css.query import QueryType
+from textual.widget import Widget
+
+from jobtop.core.analysis.ending import ending
+from jobtop.core.errors import JobtopError, UnknownJob
+from jobtop.core.model import Job
+from jobtop.store.jobs import Jobs
+from jobtop.tui.actions import APP, JOB, JOBS, bindings
+from jobtop.tui.cells import Span
+from jobtop.tui.chart import Chart
+from jobtop.tui.job_charts import BOTH, CHARTS, chart_view, shown_charts
+from jobtop.tui.job_header import HeaderView, JobHeader
+from jobtop.tui.job_reading import JobReading, Look, Wish
+from jobtop.tui.jobs_pane import JobActions
+from jobtop.tui.output_view import Logs, OutputPane, OutputView
+from jobtop.tui.page import Page, TopLine
+from jobtop.tui.palette import Tone
+from jobtop.tui.process_tree import ProcessTree
+from jobtop.tui.tab_line import Tab, TabLine
+from jobtop.tui.table import Table
+from jobtop.tui.timeline import Timeline
+from jobtop.tui.view import JobRow, View
+from jobtop.tui.why import Why
+
+WIDE, TALL = 110, 22
+LEAST_CHART = 6  # rows, with its border
+LOOK_SECONDS = 0.95  # between two looks at a job that runs
+ACTIONS = ("jobs.stop", "jobs.kill", "jobs.pause", "jobs.again", "jobs.export", "jobs.copy")
+UPPER = tuple(chart.name for chart in CHARTS)
+SIDE = UPPER[2:]
+LOWER = ("tree", "output", "timeline")
+TITLES = {
+    "cpu": "CPU",
+    "memory": "Memory",
+    "io": "I/O",
+    "gpu": "GPU",
+    "net": "Network",
+    "pressure": "Stalls",
+    "why": "Why",
+    "tree": "Processes",
+    "output": "Output",
+    "timeline": "Timeline",
+}
+GONE = "this job is not in the store any more: somebody has deleted it"
+
+
+class Panes(Vertical):
+    """Everything below the header; Escape in it comes back from the past before it leaves the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(JOB)]
+
+    def action_live(self) -> None:
+        screen = self.screen
+        if not isinstance(screen, JobScreen) or screen.moment is None:
+            raise SkipAction
+        screen.go_to(None)
+
+
+class JobScreen(Page, JobActions):
+    """The screen that opens with Enter on a job."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(APP),
+        *(binding for binding in bindings(JOBS) if binding.id in ACTIONS),
+    ]
+    DEFAULT_CSS = """
+    JobScreen {
+        #upper { height: 2fr; min-height: 5; }
+        #side { width: 3fr; }
+        #cpu, #memory { width: 4fr; }
+        #lower { height: 3fr; }
+        #tree { width: 5fr; }
+        #pane { width: 7fr; }
+        #timeline { width: 36; }
+        TabLine { display: none; }
+        &.-narrow TabLine { display: block; }
+        &.-narrow #side, &.-narrow #cpu, &.-narrow #tree, &.-narrow #pane, &.-narrow #timeline { width: 1fr; }
+        &.-narrow #upper, &.-narrow #lower { height: 1fr; }
+        &.-low JobHeader { height: 2; }
+        .-hidden { display: none; }
+    }
+    """
+
+    def __init__(self, job_id: str, moment: float | None = None) -> None:
+        super().__init__()
+        self.job_id, self.moment = job_id, moment
+        self.row: JobRow | None = None
+        self.seen: Look | None = None
+        self.problem: str | None = None
+        self.charts_shown = ["cpu", "memory", "io"]
+        self.upper_pane, self.lower_pane = "cpu", "output"
+        self.why_height = 0
+        self._reading: JobReading | None = None
+        self._looked_at = -float("inf")
+        self._version = -1
+        self._is_wanted = self._is_looking = self._has_begun = False
+
+    def panes(self) -> ComposeResult:
+        yield JobHeader()
+        with Panes():
+            yield Why(id="why")
+            with Horizontal(id="upper"):
+                yield Chart(id="cpu")
+                yield Chart(id="memory")
+                with Vertical(id="side"):
+                    yield from (Chart(id=name) for name in SIDE)
+            yield TabLine()
+            with Horizontal(id="lower"):
+                yield ProcessTree(id="tree")
+                yield OutputPane(id="pane")
+                yield Timeline(id="timeline")
+
+    def on_mount(self) -> None:
+        self.query_one("#why", Why).set_title([Span("Why it ended", Tone.VERMILION, True)])
+        self.call_later(self.begin)
+
+    def begin(self) -> None:
+        """Once everything is there: the first look."""
+        self._has_begun = True
+        opener = self.app.screen_stack[-2]
+        if isinstance(opener, Page):
+            self.query_one(TopLine).current = opener.name_in_tabs
+        self.lay_out()
+        self.query_one("#cpu").focus()
+        if self.console.view is not None:
+            self.show(self.console.view)
+        self.want()
+
+    def on_unmount(self) -> None:
+        reading = self._reading
+        if reading is not None:
+            self.app.run_worker(self.console.reader.read(reading.store, lambda _: reading.close()))
+
+    @property
+    def job(self) -> Job | None:
+        return self.seen.job if self.seen is not None else self.row.job if self.row is not None else None
+
+    @property
+    def chosen_rows(self) -> Sequence[JobRow]:
+        """This job."""
+        if self.seen is None or self._reading is None:
+            return [self.row] if self.row is not None else []
+        return [self.row or JobRow(self.seen.job, self._reading.store, elapsed=self.seen.job.duration_seconds)]
+
+    def show(self, view: View) -> None:
+        if not self._has_begun or not self.is_attached:
+            return
+        super().show(view)
+        self.row = next((row for row in view.rows if row.key == self.job_id), None)
+        has_changed, self._version = view.version != self._version, view.version
+        is_over = self.seen is not None and self.seen.job.settled
+        if not is_over or has_changed:
+            self.want(at_once=False)
+        self.show_header()
+
+    def want(self, at_once: bool = True) -> None:
+        """See to it that the job is looked at again: by and by, or because somebody has done something."""
+        if not at_once and time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = time.monotonic()
+        self._is_wanted = True
+        if not self._is_looking:
+            self._is_looking = True
+            self.run_worker(self._look(), group="look")
+
+    async def _look(self) -> None:
+        try:
+            while self._is_wanted:
+                self._is_wanted = False
+                await self._look_once()
+        except (JobtopError, OSError) as error:
+            self.problem = str(error)
+            self.show_header()
+        finally:
+            self._is_looking = False
+
+    async def _look_once(self) -> None:
+        reading = await self._found()
+        if reading is None:
+            self.problem = GONE
+        else:
+            chart = self.query_one("#cpu", Chart)
+            wish = Wish(chart.window, max(20, chart.size.width), self.moment)
+            look = await self.console.reader.read(reading.store, lambda database: reading.look(database, wish))
+            self.problem = GONE if look is None else None
+            if look is not None:
+                self.show_look(look)
+        self.show_header()
+
+    async def _found(self) -> JobReading | None:
+        """Who reads this job, once it is known in which store it is."""
+        if self._reading is None:
+            stores = [self.row.store] if self.row is not None else self.console.options.stores
+            for store in stores:
+                if await self._is_in(store):
+                    config = self.console.options.config
+                    self._reading = JobReading(self.job_id, store, config.texts("run.redact") if config else ())
+                    view = self.query_one(OutputView)
+                    view.logs = Logs(self.console.reader, store, self._reading.directory)
+                    break
+        return self._reading
+
+    async def _is_in(self, store: Path) -> bool:
+        try:
+            await self.console.reader.read(store, lambda database: Jobs(database).find(self.job_id))
+        except UnknownJob:
+            return False
+        return True
+
+    def show_look(self, look: Look) -> None:
+        """Everything that is known, in all panes."""
+        is_first, self.seen = self.seen is None, look
+        new = [chart.name for chart in shown_charts(look) if chart.name not in self.charts_shown]
+        self.charts_shown += new
+        lines = ending(look.job, [(event.at, event.kind, event.detail) for event in look.events], look.last_words)
+        self.query_one("#why", Why).explanation = lines
+        if is_first and lines and self.is_low:
+            self.open_pane("why")
+        self.lay_out()
+        self.draw_charts()
+        self.query_one(ProcessTree).show(look.processes, self.no_processes(look))
+        self.query_one(Timeline).show(look.job, look.events, self.moment)
+        view = self.query_one(OutputView)
+        view.go_to(self.moment)
+        view.look(not look.job.status.ended)
+
+    def draw_charts(self) -> None:
+        look = self.seen
+        if look is None:
+            return
+        for chart in CHARTS:
+            widget = self.query_one(f"#{chart.name}", Chart)
+            if widget.display:
+                is_both = chart.name == "cpu" and self.is_narrow
+                widget.view = chart_view(look, BOTH if is_both else chart)
+                widget.cursor = self.moment
+
+    def show_header(self) -> None:
+        look, row = self.seen, self.row
+        elapsed = None if look is None else look.job.duration_seconds
+        if elapsed is None and row is not None:
+            elapsed = row.elapsed
+        is_stale = row is not None and row.is_stale
+        self.query_one(JobHeader).view = HeaderView(look, elapsed, self.moment, self.problem, is_stale)
+
+    @staticmethod
+    def no_processes(look: Look) -> str:
+        if not look.job.status.ended:
+            return "no processes seen yet"
+        return "its processes were never looked at" if not look.is_sampled else "it ended before they were looked at"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether panes have to share places."""
+        return self.size.width < WIDE or self.is_low
+
+    @property
+    def is_low(self) -> bool:
+        return self.size.height < TALL
+
+    def on_resize(self) -> None:
+        if self._has_begun:
+            self.lay_out()
+            self.draw_charts()
+
+    def lay_out(self) -> None:
+        """Which panes are in sight: all of them, or of those that share a place one."""
+        self.set_class(self.is_narrow, "-narrow")
+        self.set_class(self.is_low, "-low")
+        self.fit_why()
+        shown = set(self.panes_in_sight())
+        for name in (*UPPER, "tree", "timeline", "why"):
+            self.query_one(f"#{name}").set_class(name not in shown, "-hidden")
+        self.query_one("#pane").set_class("output" not in shown, "-hidden")
+        for box, names in (("#upper", UPPER), ("#side", SIDE), ("#lower", LOWER)):
+            self.query_one(box).set_class(not shown.intersection(names), "-hidden")
+        self.query_one(TabLine).tabs = [Tab(name, TITLES[name], name in shown) for name in self.tab_names()]
+
+    def fit_why(self) -> None:
+        """The explanation gets a quarter of the screen, or all of it where it stands alone."""
+        why, height = self.query_one("#why", Why), self.size.height
+        is_alone = self.is_narrow and self.lower_pane == "why"
+        rows = why.fit(max(20, self.size.width - 6), max(3, height - 7 if is_alone else height // 4))
+        self.why_height = rows + 2 if why.explanation else 0
+        why.styles.height = self.why_height
+
+    @property
+    def has_why(self) -> bool:
+        return bool(self.query_one("#why", Why).explanation)
+
+    def panes_in_sight(self) -> Iterator[str]:
+        """All on a wide screen; else one above and one below, and on a low one the explanation alone."""
+        if self.has_why and (not self.is_low or self.lower_pane == "why"):
+            yield "why"
+        if not self.is_narrow:
+            side = [name for name in self.charts_shown if name in SIDE]
+            room = (self.size.height - 5 - self.why_height) * 2 // 5 // LEAST_CHART
+            side.sort(key=lambda name: name != self.upper_pane)
+            yield from ("cpu", "memory", *side[: max(1, room)], *LOWER)
+        elif self.lower_pane != "why":
+            yield from (self.upper_pane, self.lower_pane)
+
+    def tab_names(self) -> list[str]:
+        """The panes one can go to, in their order."""
+        charts = [name for name in self.charts_shown if name != "memory" or not self.is_narrow]
+        return [*(["why"] if self.has_why else []), *charts, *LOWER]
+
+    def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        return self.step_focus(1)
+
+    def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        return self.step_focus(-1)
+
+    def step_focus(self, direction: int) -> Widget | None:
+        """To the next pane, which comes into sight if it is not."""
+        names = self.tab_names()
+        here = self.focused.id if self.focused is not None else None
+        place = names.index(here) + direction if here in names else 0
+        return self.open_pane(names[place % len(names)])
+
+    def open_pane(self, name: str) -> Widget:
+        """Show a pane and give it the focus."""
+        if name in UPPER:
+            self.upper_pane = name
+        elif name != "why" or self.is_low:
+            self.lower_pane = name
+        if name != "why" and self.lower_pane == "why":
+            self.lower_pane = "output"
+        self.lay_out()
+        self.draw_charts()
+        pane = self.query_one(f"#{name}")
+        self.set_focus(pane)
+        return pane
+
+    def on_tab_line_clicked(self, message: TabLine.Clicked) -> None:
+        self.open_pane(message.pane)
+
+    def go_to(self, moment: float | None) -> None:
+        """Look at a moment of the past, or at now again."""
+        if moment != self.moment:
+            self.moment = moment
+            for name in UPPER:
+                self.query_one(f"#{name}", Chart).cursor = moment
+            self.show_header()
+            self.want()
+
+    def on_chart_cursor_moved(self, message: Chart.CursorMoved) -> None:
+        if message.chart.has_focus:
+            self.go_to(message.moment)
+
+    def on_chart_window_changed(self, message: Chart.WindowChanged) -> None:
+        if message.chart.has_focus:
+            for name in UPPER:
+                self.query_one(f"#{name}", Chart).window = message.window
+            self.want()
+
+    def on_timeline_chosen(self, message: Timeline.Chosen) -> None:
+        self.go_to(message.moment)
+
+    def on_table_sort_requested(self, message: Table.SortRequested) -> None:
+        if isinstance(message.table, ProcessTree):
+            message.table.sort_by(message.sort)

@@ -1,0 +1,447 @@
+"""What a job wrote: its end as it comes, or any other place, without ever reading all of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from rich.cells import cell_len
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.strip import Strip
+from textual.widgets import Input
+
+from jobtop.core.errors import JobtopError
+from jobtop.core.units import format_bytes, printable
+from jobtop.store.database import Database
+from jobtop.store.jobs import Jobs
+from jobtop.store.logs import STREAMS
+from jobtop.store.output import Found, Output, Row
+from jobtop.tui.actions import LOG, SEARCH, bindings
+from jobtop.tui.cells import Span, aligned, fitted, short_bytes, short_duration, tamed
+from jobtop.tui.painting import Inks, Painted
+from jobtop.tui.palette import Tone
+from jobtop.tui.reading import Reader
+
+Answer = TypeVar("Answer")
+STREAM_CHOICES: tuple[tuple[int, ...], ...] = ((0, 1), (0,), (1,))
+SIDEWAYS = 16
+WHEEL_ROWS = 3
+WIDE_ENOUGH_FOR_TIMES = 48
+CELLS_PER_CHARACTER = 4  # more than one, because some characters take none
+_CONTROLS = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|[^\S ]|[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """The last rows there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scroll:
+    """So many rows further down, or up."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The row at a place, with some above it."""
+
+    place: int
+    above: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """The last rows that had been written by a moment."""
+
+    moment: float
+
+
+Wish = Follow | Scroll | Go | Until
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Rows and when each was written, and how much there is."""
+
+    rows: tuple[Row, ...] = ()
+    times: tuple[float | None, ...] = ()
+    size: int = 0
+    is_there: bool = True
+
+    @property
+    def start(self) -> int:
+        return self.rows[0].place if self.rows else 0
+
+    @property
+    def is_end(self) -> bool:
+        return not self.rows or self.rows[-1].stop >= self.size
+
+
+class Logs:
+    """The logs of a job, read in the thread of the stores."""
+
+    def __init__(self, reader: Reader, store: Path, directory: Path) -> None:
+        self.reader, self.store, self.directory = reader, store, directory
+        self._outputs: dict[tuple[int, ...], Output] = {}
+
+    async def read(self, streams: tuple[int, ...], question: Callable[[Output], Answer]) -> Answer:
+        def answer(database: Database) -> Answer:
+            output = self._outputs.setdefault(streams, Output(self.directory, streams))
+            has_marks = (self.directory / "marks").exists()
+            output.refresh(() if has_marks else _stored_marks(database, self.directory.name))
+            return question(output)
+
+        return await self.reader.read(self.store, answer)
+
+
+def _stored_marks(database: Database, job_id: str) -> list[tuple[float, int, int | None]]:
+    jobs = Jobs(database)
+    return jobs.marks(jobs.find(job_id))
+
+
+def page(output: Output, wish: Wish, start: int, height: int) -> Shown:
+    """The rows somebody wishes to see, from those on that are shown now."""
+    match wish:
+        case Follow():
+            rows = output.rows_before(output.size, height)
+        case Until(moment):
+            rows = output.rows_before(output.place_at(moment), height)
+        case Go(place, above):
+            begin = output.row_start(place) if place < output.size else output.size
+            before = output.rows_before(begin, above)
+            rows = output.rows(before[0].place if before else begin, height)
+        case Scroll(count) if count < 0:
+            before = output.rows_before(start, -count)
+            rows = output.rows(before[0].place if before else start, height)
+        case Scroll(count):
+            rows = output.rows(start, count + height)[count:]
+    if len(rows) < height and not isinstance(wish, Until):
+        rows = output.rows_before(output.size, height)
+    times = tuple(output.moment(row.place) for row in rows)
+    return Shown(tuple(rows), times, output.size, output.directory.is_dir())
+
+
+class OutputView(Painted, can_focus=True):
+    """The rows in sight; follows the end until somebody scrolls."""
+
+    DEFAULT_CSS = """
+    OutputView {
+        height: 1fr;
+        border: round $border-blurred;
+        border-title-color: $foreground;
+        border-subtitle-color: $foreground 60%;
+        background: $background;
+        &:focus { border: round $border; }
+        &.-ascii { border: ascii $border-blurred; }
+        &.-ascii:focus { border: ascii $border; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(LOG)]
+
+    class SearchWanted(Message):
+        """Somebody wants to look for something."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.logs: Logs | None = None
+        self.shown = Shown()
+        self.streams = STREAM_CHOICES[0]
+        self.is_following = True
+        self.moment: float | None = None
+        self.is_live = False
+        self.needle = ""
+        self.words: str | None = None  # what there is to say below
+        self._left = 0
+        self._hit: int | None = None
+        self._pending: Wish | None = None
+        self._is_busy = False
+
+    def look(self, is_live: bool) -> None:
+        """Something may have been written; what somebody reads stays where it is."""
+        self.is_live = is_live
+        if self.is_following and self.moment is None:
+            self.wish(Follow())
+
+    def go_to(self, moment: float | None) -> None:
+        """What had been written by a moment; None: by now."""
+        if moment != self.moment:
+            self.moment, self.is_following = moment, moment is None
+            self.wish(Follow() if moment is None else Until(moment))
+
+    def wish(self, wish: Wish) -> None:
+        """See to it that these rows are read and shown; only the last wish counts, steps add up."""
+        if isinstance(wish, Scroll) and isinstance(self._pending, Scroll):
+            wish = Scroll(self._pending.rows + wish.rows)
+        self._pending = wish
+        if not self._is_busy and self.logs is not None and self.drawn_size.height:
+            self._is_busy = True
+            self.run_worker(self._work(), group="output")
+
+    async def _work(self) -> None:
+        try:
+            while (wish := self._pending) is not None:
+                self._pending = None
+                await self._fulfil(wish)
+        except (JobtopError, OSError) as error:
+            self.words = str(error)
+            self.repaint()
+        finally:
+            self._is_busy = False
+
+    async def _fulfil(self, wish: Wish) -> None:
+        start, height = self.shown.start, self.drawn_size.height
+        shown = await self._ask(lambda output: page(output, wish, start, height))
+        self.is_following = self.moment is None and (isinstance(wish, Follow) or shown.is_end)
+        if shown != self.shown or self.words is not None:
+            self.shown, self.words = shown, None
+        self.repaint()
+
+    async def _ask(self, question: Callable[[Output], Answer]) -> Answer:
+        assert self.logs is not None
+        return await self.logs.read(self.streams, question)
+
+    def on_resize(self) -> None:
+        self.wish(self._pending or self._same())
+
+    def _same(self) -> Wish:
+        if self.moment is not None:
+            return Until(self.moment)
+        return Follow() if self.is_following else Go(self.shown.start)
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        self._label()
+        if not self.shown.rows:
+            above = [inks.blank(width)] * ((height - 1) // 2)
+            return [*above, inks.strip([Span(fitted(self._empty().center(width), width), Tone.GREY)], width)]
+        gutters = self._gutters() if width >= WIDE_ENOUGH_FOR_TIMES else [""] * len(self.shown.rows)
+        longest = (self._left + width) * CELLS_PER_CHARACTER
+        return [
+            inks.strip(aligned([*self._edge(row, told), *self._text(row, longest)], width), width)
+            for row, told in zip(self.shown.rows, gutters, strict=True)
+        ]
+
+    def _gutters(self) -> list[str]:
+        """When each row was written, where that differs from the row above."""
+        told = ["" if moment is None else short_duration(moment) for moment in self.shown.times]
+        wide = max(map(len, told))
+        news = ["" if now == before else now for before, now in pairwise(["", *told])]
+        return [f"{words:>{wide}} " for words in news] if wide else news
+
+    def _edge(self, row: Row, told: str) -> list[Span]:
+        """The time, and a bar beside what went to the errors or is what somebody looked for."""
+        if self._hit is not None and row.place <= self._hit < row.stop:
+            return [Span(told, Tone.GREY), Span("▌", Tone.ORANGE)]
+        return [Span(told, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
+
+    def _text(self, row: Row, longest: int) -> list[Span]:
+        return dropped(row_spans(row, self.needle, longest), self._left)
+
+    def _label(self) -> None:
+        which = " + ".join(STREAMS[stream] for stream in self.streams)
+        size = f"  {which}  {short_bytes(self.shown.size)}" if self.shown.size else f"  {which}"
+        self.set_title([Span("Output", Tone.TEXT, True), Span(size, Tone.GREY)])
+        self.set_subtitle(self._state())
+
+    def _state(self) -> list[Span]:
+        if self.words is not None:
+            return [Span(self.words, Tone.YELLOW)]
+        if self.moment is not None:
+            return [Span(f"by {short_duration(self.moment)}", Tone.ORANGE)]
+        if self.is_following or not self.shown.rows:
+            return [Span("● follows" if self.is_live and self.shown.rows else "", Tone.GREEN)]
+        percent = 100 * self.shown.rows[-1].stop / max(1, self.shown.size)
+        stays = "‖ stays here  " if self.is_live else ""
+        return [Span(stays, Tone.YELLOW), Span(f"{percent:.0f} %", Tone.GREY)]
+
+    def _empty(self) -> str:
+        if not self.shown.is_there:
+            return "its output is not on this machine"
+        if self.moment is not None and self.shown.size:
+            return "nothing had been written by then"
+        which = "" if len(self.streams) > 1 else f" to its {STREAMS[self.streams[0]]}"
+        return f"nothing written{which} yet" if self.is_live else f"it wrote nothing{which}"
+
+    def action_line_up(self) -> None:
+        self.wish(Scroll(-1))
+
+    def action_line_down(self) -> None:
+        self.wish(Scroll(1))
+
+    def action_page_up(self) -> None:
+        self.wish(Scroll(-max(1, self.drawn_size.height - 1)))
+
+    def action_page_down(self) -> None:
+        self.wish(Scroll(max(1, self.drawn_size.height - 1)))
+
+    def action_first(self) -> None:
+        self.wish(Go(0))
+
+    def action_last(self) -> None:
+        self._hit, self._left = None, 0
+        self.wish(Follow())
+
+    def action_left(self) -> None:
+        self._left = max(0, self._left - SIDEWAYS)
+        self.repaint()
+
+    def action_right(self) -> None:
+        longest = max((cell_len(tamed(row.text)) for row in self.shown.rows), default=0)
+        if self._left + SIDEWAYS < longest:
+            self._left += SIDEWAYS
+            self.repaint()
+
+    def action_streams(self) -> None:
+        """The next choice of the two streams."""
+        self.streams = STREAM_CHOICES[(STREAM_CHOICES.index(self.streams) + 1) % len(STREAM_CHOICES)]
+        self._hit = None
+        self.wish(Follow() if self.moment is None else Until(self.moment))
+
+    def action_search(self) -> None:
+        self.post_message(self.SearchWanted())
+
+    def look_for(self, needle: str) -> None:
+        """Go to the nearest match: the last one while the end is shown, else the next."""
+        self.needle, self._hit = needle, None
+        self.action_find(not self.is_following)
+
+    def action_find(self, forward: bool) -> None:
+        """The next match, or the one before."""
+        if self.needle and self.logs is not None:
+            self.run_worker(self._search(forward), group="search", exclusive=True)
+
+    async def _search(self, forward: bool) -> None:
+        """From the last match on, or from what is shown; once round, in steps that let others read too."""
+        needle, hit = self.needle, self._hit
+        begin = self.shown.start if forward else self.shown.size
+        place: int | None = begin if hit is None else hit + 1 if forward else hit
+        has_turned = False
+        try:
+            while place is not None:
+                found: Found = await self._ask(_finding(needle, place, forward))
+                if found.place is not None:
+                    self._hit = found.place
+                    self.wish(Go(found.place, self.drawn_size.height // 3))
+                    return
+                place = found.resume
+                if place is None and not has_turned:
+                    has_turned, place = True, 0 if forward else self.shown.size
+                self._say(f'looking for "{needle}" …')
+            self._say(f'"{needle}" is not in it')
+        except (JobtopError, OSError) as error:
+            self._say(str(error))
+
+    def _say(self, words: str) -> None:
+        self.words = words
+        self.repaint()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.wish(Scroll(-WHEEL_ROWS))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.wish(Scroll(WHEEL_ROWS))
+
+
+class SearchLine(Input):
+    """What to look for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(SEARCH)]
+
+    def action_leave(self) -> None:
+        self.post_message(self.Submitted(self, ""))
+
+
+class OutputPane(Vertical):
+    """The output and, while somebody types, the line of what to look for."""
+
+    ALLOW_MAXIMIZE = True
+    DEFAULT_CSS = """
+    OutputPane {
+        SearchLine { height: 1; border: none; padding: 0 1; background: $panel; display: none; }
+        SearchLine.-open { display: block; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield OutputView(id="output")
+        yield SearchLine(placeholder="what to look for", compact=True)
+
+    def on_output_view_search_wanted(self) -> None:
+        line = self.query_one(SearchLine)
+        line.value = self.query_one(OutputView).needle
+        line.add_class("-open")
+        line.focus()
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        view = self.query_one(OutputView)
+        view.focus()
+        self.query_one(SearchLine).remove_class("-open")
+        if message.value:
+            view.look_for(message.value)
+
+
+def _finding(needle: str, place: int, forward: bool) -> Callable[[Output], Found]:
+    return lambda output: output.find(needle, place, forward)
+
+
+def row_spans(row: Row, needle: str = "", longest: int = 4096) -> list[Span]:
+    """A row as it is shown: control characters visible and faint, what is looked for marked."""
+    if row.left_out is not None:
+        return [Span(f"[{format_bytes(row.left_out)} left out here: run.log_max]", Tone.YELLOW)]
+    text = row.text[:longest].expandtabs(8)
+    spans: list[Span] = []
+    for piece, is_match in _matches(text, needle):
+        spans += _with_controls(piece, Tone.ORANGE if is_match else Tone.TEXT, is_match)
+    return spans
+
+
+def _matches(text: str, needle: str) -> Iterator[tuple[str, bool]]:
+    """The text in pieces that are what is looked for, and those between."""
+    searched = text.lower() if needle == needle.lower() else text
+    end = 0
+    if needle and len(searched) == len(text):
+        while (found := searched.find(needle, end)) >= 0:
+            yield text[end:found], False
+            end = found + len(needle)
+            yield text[found:end], True
+    yield text[end:], False
+
+
+def _with_controls(text: str, tone: Tone, bold: bool) -> Iterator[Span]:
+    end = 0
+    for control in _CONTROLS.finditer(text):
+        if control.start() > end:
+            yield Span(tamed(text[end : control.start()]), tone, bold)
+        yield Span(printable(control[0]), Tone.FAINT)
+        end = control.end()
+    if end < len(text):
+        yield Span(tamed(text[end:]), tone, bold)
+
+
+def dropped(spans: Sequence[Span], cells: int) -> list[Span]:
+    """The pieces without so many cells at their left."""
+    if not cells:
+        return list(spans)
+    kept: list[Span] = []
+    for text, tone, bold in spans:
+        position = 0
+        while position < len(text) and cells > 0:
+            cells -= cell_len(text[position])
+            position += 1
+        if position < len(text):
+            kept.append(Span(text[position:], tone, bold))
+    return kept
