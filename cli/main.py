@@ -5,11 +5,13 @@ import sys
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from jobtop import __version__
 from jobtop.cli.app import App
 from jobtop.cli.failure import complain, guarded
-from jobtop.core.errors import ExitCode, did_you_mean
+from jobtop.cli.values import Duration
+from jobtop.core.errors import ExitCode, UsageError, did_you_mean
 from jobtop.core.runner import Supervisor
 
 VERBS = {
@@ -73,13 +75,36 @@ class Verbs(click.Group):
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in what is printed."
 )
+@click.option(
+    "--store",
+    multiple=True,
+    metavar="PATH",
+    help="Console: show this store instead of this host's, or all of a directory; may be repeated.",
+)
+@click.option("--refresh", type=Duration(), default="1s", help="Console: between two pictures; 1s by default.")
+@click.option("--readonly", is_flag=True, help="Console: look at jobs, and do nothing to them.")
+@click.option("--ascii", is_flag=True, help="Console: no characters but ASCII, for serial lines.")
 @click.version_option(__version__, message="jobtop %(version)s")
 @click.pass_context
-def jobtop(ctx: click.Context, sets: tuple[str, ...], verbose: bool, color: str) -> None:
-    """`top` for jobs, with a memory: run them, measure exactly what each used, keep it, look it up."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+def jobtop(ctx: click.Context, /, sets: tuple[str, ...], verbose: bool, color: str, **console: Any) -> int:
+    """`top` for jobs, with a memory: run them, measure exactly what each used, keep it, look it up.
+
+    Without a verb, on a terminal, it opens the console.
+    """
     ctx.obj = App(sets, verbose, color, os.environ, ctx.obj)
+    asked = [f"--{name}" for name in console if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if ctx.invoked_subcommand is not None:
+        if asked:
+            raise UsageError(f"{asked[0]} is of the console, which opens without a verb")
+        return ExitCode.OK
+    from jobtop.cli.console import can_be_opened, open_console
+
+    if can_be_opened():
+        return open_console(ctx.obj, **console)
+    if asked:
+        raise UsageError(f"{asked[0]} is of the console, which needs a terminal for its input and output")
+    click.echo(ctx.get_help())
+    return ExitCode.OK
 
 
 def main(supervisor: Supervisor | None = None) -> int:

@@ -103,6 +103,8 @@ class Alerts(PanedPage):
                     is_unreadable = True
         finally:
             self._is_reading = False
+        if not self.is_attached:
+            return
         self.troubles = sorted(found, key=lambda trouble: trouble.at, reverse=True)
         table: PlainTable[Trouble] = self.query_one("#troubles", PlainTable)
         table.empty = UNREADABLE if is_unreadable else EMPTY

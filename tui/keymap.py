@@ -10,12 +10,29 @@ from textual.keys import Keys, key_to_character
 
 from jobtop.core.errors import ConfigError, did_you_mean
 from jobtop.core.units import printable
-from jobtop.tui.actions import ACTIONS, APP, BY_ID, CHART, FORM, HELP, LOG, TABLE, TEXT, Action, key_words
+from jobtop.tui.actions import (
+    ACTIONS,
+    ALERTS,
+    APP,
+    BY_ID,
+    CHART,
+    COMPARE,
+    HISTORY,
+    JOB,
+    JOBS,
+    LOG,
+    SETTINGS,
+    TABLE,
+    TEXT,
+    Action,
+    key_words,
+)
 
+SIGNS = {"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_"}
 ALIASES = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete", ",": "comma"}
 KNOWN = frozenset(key.value for key in Keys if not key.value.startswith("<"))
 PANES = frozenset({TABLE, CHART, LOG, TEXT})
-ALONE = frozenset({FORM, HELP})  # no other place is there at the same time
+SCREENS = frozenset({JOBS, JOB, HISTORY, COMPARE, ALERTS, SETTINGS})
 
 
 class Clash(NamedTuple):
@@ -43,7 +60,7 @@ def _read(action: str, words: Sequence[str]) -> Iterator[str]:
     for word in words:
         key = word if len(word) == 1 else word.lower().replace("^", "ctrl+")
         key = ALIASES.get(key, key)
-        if key not in KNOWN and key_to_character(key) is None:
+        if key not in KNOWN and character_of(key) is None:
             raise ConfigError(f'{place}: "{printable(word)}" is no key{did_you_mean(word, [*ALIASES, *KNOWN])}')
         yield key
 
@@ -64,22 +81,28 @@ def clashes(keymap: Mapping[str, str]) -> list[Clash]:
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether two places can be there for the same key: a pane, the screen around it, and the console."""
+    """Whether two places can be there for the same key: a pane, the screen around it, jobs on it, and the console."""
     if one == other:
         return True
-    if {one, other} & ALONE:
+    both = {one, other}
+    if not both <= PANES | SCREENS | {APP}:  # a dialogue, or a line to type in
         return False
-    return APP in (one, other) or (one in PANES) != (other in PANES)
+    return not both <= PANES and (not both <= SCREENS or JOBS in both)
+
+
+def character_of(key: str) -> str | None:
+    """What a key types; Textual does not know that of names it has shortened."""
+    return SIGNS.get(key) or key_to_character(key)
 
 
 def _same(key: str) -> str:
     """One spelling for `?` and question_mark."""
-    return key_to_character(key) or key
+    return character_of(key) or key
 
 
 def shown_key(key: str) -> str:
     """A key as people write it."""
-    words, character = key_words(key), key_to_character(key)
+    words, character = key_words(key), character_of(key)
     is_sign = words == key and character is not None and character.isprintable() and not character.isspace()
     return str(character) if is_sign else words
 

@@ -99,6 +99,7 @@ class Settings(PanedPage):
     def __init__(self) -> None:
         super().__init__()
         self.topics: Topics | None = None
+        self._is_looking = False
 
     def parts(self) -> ComposeResult:
         yield Prose(id="doctor", classes=PANE)
@@ -113,6 +114,7 @@ class Settings(PanedPage):
         entitle(values, "Settings")
         keys: PlainTable[KeyRow] = self.query_one("#keys", PlainTable)
         keys.source = ListRows(key_rows(options.keys or {}), lambda row: row.id)
+        entitle(self.query_one("#doctor", Prose), "Doctor")
         entitle(keys, "Keys", "[keys] in config.toml changes them")
         self.action_look_again()
 
@@ -122,19 +124,28 @@ class Settings(PanedPage):
             entitle(message.table, subtitle=DOCS.get(str(message.key), ""))
 
     def action_look_again(self) -> None:
-        """Ask the doctor, in a thread: it starts a job and reads many files."""
-        self.run_worker(self.look(), group="doctor", exclusive=True)
+        """Ask the doctor, in a thread: it starts a job and reads many files. One look at a time."""
+        config = self.console.options.config
+        if config is not None and not self._is_looking:
+            self._is_looking = True
+            self.run_worker(self.look(config), group="doctor")
 
-    async def look(self) -> None:
-        pane, config = self.query_one("#doctor", Prose), self.console.options.config
-        entitle(pane, "Doctor", "looking …")
-        if config is None:
-            return
+    async def look(self, config: Config) -> None:
+        pane = self.query_one("#doctor", Prose)
+        entitle(pane, subtitle="looking …")
         paths = StatePaths(Path(config.text("store.dir")), hostname())
         encoding = sys.__stdout__.encoding if sys.__stdout__ is not None else ""
-        self.topics = await asyncio.to_thread(examine, paths, config.switch("store.network"), encoding)
-        findings = [finding for group in self.topics.values() for finding in group]
-        pane.text = tuple(report(self.topics))
+        try:
+            topics = await asyncio.to_thread(examine, paths, config.switch("store.network"), encoding)
+        finally:
+            self._is_looking = False
+        if self.is_attached:
+            self.tell(pane, topics)
+
+    def tell(self, pane: Prose, topics: Topics) -> None:
+        self.topics = topics
+        findings = [finding for group in topics.values() for finding in group]
+        pane.text = tuple(report(topics))
         entitle(pane, f"Doctor · {verdict(findings)}", counts(findings))
 
 

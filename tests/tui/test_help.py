@@ -1,0 +1,75 @@
+"""Help tells the keys of where one is, as they are now, and what every sign means."""
+
+from pathlib import Path
+
+from jobtop.core.model import Status
+from jobtop.tui.actions import BY_ID
+from jobtop.tui.app import Options
+from jobtop.tui.help_screen import FLAGS, STATUSES, HelpScreen
+from jobtop.tui.keymap import read_keys
+from jobtop.tui.palette import FLAG_GLYPHS
+from jobtop.tui.prose import Prose
+from records import kept_jobs, made_job
+from visiting import Visitor, visit
+
+
+def text_of(visitor: Visitor) -> list[str]:
+    """All of the help, in sight or not."""
+    pane = visitor.console.screen.query_one(Prose)
+    return ["".join(span.text for span in line).rstrip() for line in pane.lines(78)]
+
+
+def test_the_keys_of_the_focus_come_first_then_the_screen_s_then_those_of_everywhere(home: Path) -> None:
+    kept_jobs(home, made_job())
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("question_mark")
+        assert isinstance(visitor.console.screen, HelpScreen)
+        lines = text_of(visitor)
+        places = [line for line in lines if line and not line.startswith(" ")]
+        assert places[0] == "In the table"
+        assert places.index("Everywhere") == 2
+        assert sum(BY_ID["jobs.stop"].help in line for line in lines) == 1
+        assert not any(BY_ID["chart.zoom_in"].help in line for line in lines)
+        await visitor.press("escape")
+        assert not isinstance(visitor.console.screen, HelpScreen)
+        await visitor.press("6", "question_mark")
+        lines = text_of(visitor)
+        assert lines[0] == "In this text"
+        assert any("Ask the doctor again" in line for line in lines)
+        assert not any(BY_ID["jobs.stop"].help in line for line in lines)
+
+    visit(home, scene)
+
+
+def test_keys_are_told_as_remapped(home: Path) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("f1")
+        assert isinstance(visitor.console.screen, HelpScreen)
+        lines = text_of(visitor)
+        assert any(line.split()[:2] == ["f1", "Help"] for line in lines)
+        assert any(line.split()[:3] == ["K", "^x", "Kill"] for line in lines)
+
+    keys = read_keys({"app.help": ("f1",), "jobs.kill": ("K", "^x")})
+    visit(home, scene, options=Options([], keys=keys))
+
+
+def test_every_sign_is_explained_and_so_is_what_is_missing(home: Path) -> None:
+    assert set(STATUSES) == set(map(str, Status))
+    assert set(FLAGS) == set(FLAG_GLYPHS)
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("question_mark")
+        assert "Missing numbers" not in visitor.screen()
+        await visitor.press("G")
+        await visitor.shows("A number that is not known is –, never 0")
+        await visitor.press("g")
+        await visitor.shows("In the table")
+        lines = text_of(visitor)
+        assert any(line.startswith("  ◷  timeout") for line in lines)
+        assert any(line.startswith("  ▼  oom killed") for line in lines)
+        await visitor.press("q")
+        assert visitor.console.is_running
+        assert not isinstance(visitor.console.screen, HelpScreen)
+
+    visit(home, scene, (60, 15))

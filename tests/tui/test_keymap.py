@@ -1,0 +1,49 @@
+"""`[keys]` gives actions other keys; what is unknown or clashes is named."""
+
+import pytest
+
+from jobtop.core.errors import ConfigError
+from jobtop.tui.actions import ACTIONS, BY_ID
+from jobtop.tui.keymap import clashes, keys_of, read_keys, shown_keys
+
+
+def test_keys_are_written_as_people_do() -> None:
+    keys = read_keys({"app.quit": ("Q", "^x", "ESC"), "jobs.kill": ("F8",), "app.help": ("?", ",")})
+    assert keys == {"app.quit": "Q,ctrl+x,escape", "jobs.kill": "f8", "app.help": "?,comma"}
+    assert shown_keys(keys_of(BY_ID["app.quit"], keys)) == "Q ^x esc"
+    assert shown_keys(keys_of(BY_ID["app.help"], {})) == "?"
+    assert shown_keys(["tab", "space", "left_square_bracket", "comma"]) == "tab space [ ,"
+
+
+@pytest.mark.parametrize(
+    ("action", "words", "said"),
+    [
+        ("jobs.kil", ("K",), 'keys: jobs.kil: there is no such action (did you mean "jobs.kill"?)'),
+        ("\x1b[31m", ("K",), "keys: \\x1b[31m: there is no such action"),
+        ("jobs.kill", ("ctlr+k",), 'keys: jobs.kill: "ctlr+k" is no key (did you mean "ctrl+k"?)'),
+        ("jobs.kill", (), "keys: jobs.kill: names no key"),
+    ],
+)
+def test_what_is_unknown_is_named_with_what_is_nearest(action: str, words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_keys({action: words})
+    assert str(caught.value) == said
+
+
+def test_keys_that_do_two_things_in_one_place_are_named() -> None:
+    assert list(map(str, clashes(read_keys({"jobs.kill": ("s",)})))) == ["keys: s is both table.sort and jobs.kill"]
+    assert "keys: / is both app.run and jobs.filter" in map(str, clashes(read_keys({"app.run": ("slash",)})))
+    assert "keys: b is both jobs.kill and history.group" in map(str, clashes(read_keys({"jobs.kill": ("b",)})))
+
+
+def test_a_key_may_do_something_else_in_another_pane_another_screen_or_a_dialogue() -> None:
+    assert clashes(read_keys({"chart.left": ("space",), "settings.again": ("b",), "confirm.yes": ("q",)})) == []
+
+
+def test_two_keys_that_change_places_do_not_clash() -> None:
+    assert clashes(read_keys({"jobs.kill": ("x",), "jobs.stop": ("X",)})) == []
+
+
+def test_ids_are_unique_and_every_key_of_the_registry_is_one() -> None:
+    assert len({action.id for action in ACTIONS}) == len(ACTIONS)
+    assert read_keys({action.id: action.keys.split(",") for action in ACTIONS})

@@ -1,0 +1,57 @@
+"""What went wrong lately is found in a store: failures by when they ended, alerts by when they were raised."""
+
+from pathlib import Path
+
+from jobtop.core.model import Status
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Event, Jobs
+from jobtop.store.troubles import MOST, read_troubles
+from records import HERE, kept_jobs, made_job, running_job
+
+SINCE = 1_700_000_000.0
+
+
+def test_failures_since_a_moment_the_newest_first_with_their_reasons(tmp_path: Path) -> None:
+    kept_jobs(
+        tmp_path,
+        made_job(name="long", status=Status.FAILED, start_time=SINCE - 9e5, end_time=SINCE + 5, reason="exit code 1"),
+        made_job(name="before", status=Status.FAILED, end_time=SINCE - 1),
+        made_job(name="fine", end_time=SINCE + 5),
+        made_job(name="told", status=Status.CANCELLED, end_time=SINCE + 5),
+        made_job(
+            name="never", status=Status.ERROR, start_time=None, end_time=None, submitted_at=SINCE + 9, reason=None
+        ),
+        running_job(name="live"),
+    )
+    database = open_to_write(StatePaths(tmp_path, HERE))
+    found = read_troubles(database, SINCE)
+    assert [(trouble.name, trouble.words) for trouble in found] == [("never", "exit code 0"), ("long", "exit code 1")]
+    assert [trouble.severity for trouble in found] == [None, None]
+    database.close()
+
+
+def test_alerts_of_any_job_with_the_words_they_have(tmp_path: Path) -> None:
+    database = open_to_write(StatePaths(tmp_path, HERE))
+    job = Jobs(database).insert(running_job(name="live"))
+    assert job.seq is not None
+    details = [{"severity": "critical", "text": "too hot"}, {"name": "rule 2"}, {}]
+    Jobs(database).add_events((job.seq, Event(SINCE + at, "alert", detail)) for at, detail in enumerate(details))
+    Jobs(database).add_events([(job.seq, Event(SINCE + 9, "started", {})), (job.seq, Event(SINCE - 1, "alert", {}))])
+    found = read_troubles(database, SINCE)
+    assert [(trouble.words, trouble.severity, trouble.job_id) for trouble in found] == [
+        ("an alert without words", "warning", job.id),
+        ("rule 2", "warning", job.id),
+        ("too hot", "critical", job.id),
+    ]
+    assert len({trouble.key for trouble in found}) == 3
+    database.close()
+
+
+def test_of_very_many_the_newest_are_read(tmp_path: Path) -> None:
+    failed = [made_job(name=f"n{at}", status=Status.FAILED, end_time=SINCE + at) for at in range(MOST + 3)]
+    kept_jobs(tmp_path, *failed)
+    database = open_to_write(StatePaths(tmp_path, HERE))
+    found = read_troubles(database, SINCE)
+    assert (len(found), found[0].name, found[-1].name) == (MOST, f"n{MOST + 2}", "n3")
+    database.close()

@@ -1,0 +1,105 @@
+"""Opens the console in the terminal we are in, and leaves that as it was, whatever ends the console."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import select
+import signal
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+from jobtop.tui.app import Console, Options
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+PATIENCE_SECONDS = 3.0
+# No mouse, no pasting in brackets, no reports of focus and size, wrapped lines, the shell's keys, screen and cursor.
+RESET = "".join(f"\x1b[?{mode}l" for mode in (1000, 1003, 1015, 1006, 1016, 2004, 1004, 2048)) + (
+    "\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
+)
+
+
+def open_console(options: Options) -> int:
+    """Until the user leaves or a signal says so: the exit code. A mistake of ours is raised once all is clean."""
+    if not os.isatty(2):  # Textual paints on standard error
+        sys.__stderr__ = sys.__stdout__  # type: ignore[misc]
+    return Opened(Console(options)).run()
+
+
+class Opened:
+    """A console that runs, and how it is told to end."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._settings: list[Any] | None = None
+
+    def run(self) -> int:
+        with self._kept_terminal(), self._heard_signals():
+            code = asyncio.run(self._main())
+        if self.console._exception is not None:
+            raise self.console._exception
+        return code or 0
+
+    async def _main(self) -> int | None:
+        self._loop = asyncio.get_running_loop()
+        return await self.console.run_async()
+
+    @contextmanager
+    def _kept_terminal(self) -> Iterator[None]:
+        with suppress(termios.error):
+            self._settings = termios.tcgetattr(0)
+        try:
+            yield
+        finally:
+            self._restore_settings()
+
+    @contextmanager
+    def _heard_signals(self) -> Iterator[None]:
+        """Signals and the death of a thread end the console as `q` does."""
+        before = {number: signal.signal(number, self._told) for number in SIGNALS}
+        threading.excepthook = self._thread_died
+        try:
+            yield
+        finally:
+            threading.excepthook = threading.__excepthook__
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _told(self, number: int, _: FrameType | None = None) -> None:
+        """Textual may wait for ever for a terminal that is gone: then we leave without it."""
+        code = 128 + number
+        if self._loop is None or self._loop.is_closed():
+            os._exit(code)
+        watchdog = threading.Timer(PATIENCE_SECONDS, self._give_up, (code,))
+        watchdog.daemon = True
+        watchdog.start()
+        with suppress(RuntimeError):  # it has ended by now
+            self._loop.call_soon_threadsafe(self.console.exit, code)
+
+    def _thread_died(self, args: threading.ExceptHookArgs) -> None:
+        """A terminal that was closed is no mistake of ours."""
+        error = args.exc_value
+        if isinstance(error, OSError) and error.errno == errno.EIO:
+            self._told(signal.SIGHUP)
+        elif self._loop is not None and isinstance(error, Exception):
+            with suppress(RuntimeError):  # the console has ended
+                self._loop.call_soon_threadsafe(self.console._handle_exception, error)
+
+    def _give_up(self, code: int) -> None:
+        with suppress(OSError):
+            if select.select([], [1], [], 0)[1]:
+                os.write(1, RESET.encode())
+        self._restore_settings()
+        os._exit(code)
+
+    def _restore_settings(self) -> None:
+        if self._settings is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSANOW, self._settings)
