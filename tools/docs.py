@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of docs/: the verbs, the settings, the metrics, the cases of the self-test.
+"""Writes the generated parts of docs/: verbs, settings, metrics, the cases of the self-test, keys of the console.
 
 `.venv/bin/python tools/docs.py` writes them; with `--check` it only says which are stale, and exits with 1.
 """
@@ -15,6 +15,8 @@ from jobtop.cli.main import VERBS, jobtop
 from jobtop.core.config import SETTINGS, Setting
 from jobtop.core.metrics import Metric, Scope, metrics_of
 from jobtop.core.truth.cases import CASES
+from jobtop.tui.actions import ACTIONS
+from jobtop.tui.keymap import shown_key
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "store", "tui", "cli")
@@ -23,7 +25,10 @@ PART = r"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
 
 
 def main() -> int:
-    parts = (("verbs", verbs), ("configuration", settings), ("metrics", metrics), ("accuracy", cases))
+    parts = (
+        *(("verbs", verbs), ("configuration", settings), ("metrics", metrics), ("accuracy", cases)),
+        ("console", keys),
+    )
     stale = []
     for page, make in parts:
         path = ROOT / "docs" / f"{page}.md"
@@ -156,6 +161,16 @@ def cases() -> Iterator[str]:
     yield "| case | load |"
     yield "|---|---|"
     yield from (f"| `{case.name}` | {cell(case.title)} |" for case in CASES)
+    yield ""
+
+
+def keys() -> Iterator[str]:
+    """Every action of the console."""
+    yield "| action | keys | what it does |"
+    yield "|---|---|---|"
+    for action in ACTIONS:
+        names = " ".join(f"`{cell(shown_key(key))}`" for key in action.keys.split(","))
+        yield f"| `{action.id}` | {names} | {cell(action.help)} |"
     yield ""
 
 
