@@ -144,7 +144,7 @@ def _counters(rows: Sequence[Sample]) -> Iterator[tuple[str, Column]]:
 def _rates(column: Column, steps: Sequence[float | None]) -> list[float]:
     """Between samples that are far enough apart."""
     try:
-        return list(map(truediv, map(sub, column[1:], column), steps))  # type: ignore[arg-type]
+        return list(map(truediv, map(sub, column[1:], column), steps))
     except (TypeError, ZeroDivisionError):  # one is absent
         pairs = zip(column, column[1:], steps, strict=False)
         return [
