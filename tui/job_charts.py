@@ -10,9 +10,10 @@ from jobtop.core.happenings import BAD, WARNING, gravity
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.units import format_bytes
-from jobtop.tui.job_reading import Look
+from jobtop.tui.job_reading import ALL, Look
 from jobtop.tui.palette import Tone
 from jobtop.tui.plotting import Axis, ChartView, Event, Series, Side
+from jobtop.tui.window import TimeWindow
 
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
 STALLED = 0.01  # of the time: less pressure is none
@@ -86,9 +87,11 @@ def shown_charts(look: Look) -> list[Plotted]:
     return [chart for chart in CHARTS if chart.least is None or _peak(look, chart) > chart.least]
 
 
-def chart_view(look: Look, chart: Plotted) -> ChartView:
-    """What the chart shows of the job."""
+def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL) -> ChartView:
+    """What the chart shows of the job; its border says which part of the time that is."""
     job = look.job
+    part = "" if window.span is None else window.words if window.end is None else f"{window.words} of the past"
+    note = chart.note(look) if chart.note is not None else ""
     series = [
         Series(label, find_metric(key), *_spread(look.curves[key], look.whole), side)
         for key, label, side in chart.curves
@@ -101,7 +104,7 @@ def chart_view(look: Look, chart: Plotted) -> ChartView:
         right=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.RIGHT])),
         events=event_marks(look),
         is_live=not job.status.ended,
-        note=chart.note(look) if chart.note is not None else "",
+        note=" · ".join(filter(None, (part, note))),
         empty=NO_SAMPLES if not job.status.ended else NEVER_SAMPLED if not look.is_sampled else "not known of this job",
     )
 

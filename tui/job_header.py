@@ -81,7 +81,8 @@ def fitting(line: Sequence[Piece], width: int) -> list[Span]:
 
 def identity(view: HeaderView, job: Job) -> list[Piece]:
     glyph, tone = STATUS_GLYPHS[str(job.status)]
-    state = "not seen for a while" if view.is_stale and not job.status.ended else str(job.status)
+    is_stale = view.is_stale and not job.status.ended
+    glyph, state = ("?", f"{job.status}, not seen for a while") if is_stale else (glyph, str(job.status))
     flags = [
         Span(f"{FLAG_GLYPHS.get(flag, ('!', Tone.YELLOW))[0]} {FLAG_WORDS[flag]} ", Tone.YELLOW)
         for flag in job.flags

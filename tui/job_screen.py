@@ -43,7 +43,7 @@ UPPER = tuple(chart.name for chart in CHARTS)
 SIDE = UPPER[2:]
 LOWER = ("tree", "output", "timeline")
 TITLES = {
-    "cpu": "CPU",
+    "cpu": "CPU+mem",
     "memory": "Memory",
     "io": "I/O",
     "gpu": "GPU",
@@ -134,6 +134,7 @@ class JobScreen(Page, JobActions):
         if isinstance(opener, Page):
             self.query_one(TopLine).current = opener.name_in_tabs
         self.lay_out()
+        self.point_charts()
         self.query_one("#cpu").focus()
         if self.console.view is not None:
             self.show(self.console.view)
@@ -142,7 +143,8 @@ class JobScreen(Page, JobActions):
     def on_unmount(self) -> None:
         reading = self._reading
         if reading is not None:
-            self.app.run_worker(self.console.reader.read(reading.store, lambda _: reading.close()))
+            closing = self.console.reader.read(reading.store, lambda _: reading.close())
+            self.app.run_worker(closing, exit_on_error=False)
 
     @property
     def job(self) -> Job | None:
@@ -193,7 +195,7 @@ class JobScreen(Page, JobActions):
             self.problem = GONE
         else:
             chart = self.query_one("#cpu", Chart)
-            wish = Wish(chart.window, max(20, chart.size.width), self.moment)
+            wish = Wish(chart.window, max(20, self.size.width), self.moment)
             look = await self.console.reader.read(reading.store, lambda database: reading.look(database, wish))
             self.problem = GONE if look is None else None
             if look is not None:
@@ -245,8 +247,7 @@ class JobScreen(Page, JobActions):
             widget = self.query_one(f"#{chart.name}", Chart)
             if widget.display:
                 is_both = chart.name == "cpu" and self.is_narrow
-                widget.view = chart_view(look, BOTH if is_both else chart)
-                widget.cursor = self.moment
+                widget.view = chart_view(look, BOTH if is_both else chart, widget.window)
 
     def show_header(self) -> None:
         look, row = self.seen, self.row
@@ -275,6 +276,7 @@ class JobScreen(Page, JobActions):
         if self._has_begun:
             self.lay_out()
             self.draw_charts()
+            self.want()
 
     def lay_out(self) -> None:
         """Which panes are in sight: all of them, or of those that share a place one."""
@@ -348,23 +350,28 @@ class JobScreen(Page, JobActions):
     def on_tab_line_clicked(self, message: TabLine.Clicked) -> None:
         self.open_pane(message.pane)
 
-    def go_to(self, moment: float | None) -> None:
-        """Look at a moment of the past, or at now again."""
+    def go_to(self, moment: float | None, by: Chart | None = None) -> None:
+        """Look at a moment of the past, or at now again; the chart that says so is there already."""
         if moment != self.moment:
             self.moment = moment
-            for name in UPPER:
-                self.query_one(f"#{name}", Chart).cursor = moment
+            self.point_charts(by)
             self.show_header()
             self.want()
 
+    def point_charts(self, but: Chart | None = None) -> None:
+        for chart in self.query(Chart):
+            if chart is not but:
+                chart.cursor = self.moment
+
     def on_chart_cursor_moved(self, message: Chart.CursorMoved) -> None:
         if message.chart.has_focus:
-            self.go_to(message.moment)
+            self.go_to(message.chart.cursor, message.chart)
 
     def on_chart_window_changed(self, message: Chart.WindowChanged) -> None:
         if message.chart.has_focus:
-            for name in UPPER:
-                self.query_one(f"#{name}", Chart).window = message.window
+            for chart in self.query(Chart):
+                chart.window = message.chart.window
+            self.draw_charts()
             self.want()
 
     def on_timeline_chosen(self, message: Timeline.Chosen) -> None:

@@ -162,11 +162,12 @@ class OutputView(Painted, can_focus=True):
         self.moment: float | None = None
         self.is_live = False
         self.needle = ""
-        self.words: str | None = None  # what there is to say below
+        self.words: str | None = None  # about what somebody looks for
+        self.problem: str | None = None
         self._left = 0
-        self._hit: int | None = None
+        self.hit: int | None = None
         self._pending: Wish | None = None
-        self._is_busy = False
+        self._at_work: Wish | None = None
 
     def look(self, is_live: bool) -> None:
         """Something may have been written; what somebody reads stays where it is."""
@@ -185,27 +186,26 @@ class OutputView(Painted, can_focus=True):
         if isinstance(wish, Scroll) and isinstance(self._pending, Scroll):
             wish = Scroll(self._pending.rows + wish.rows)
         self._pending = wish
-        if not self._is_busy and self.logs is not None and self.drawn_size.height:
-            self._is_busy = True
+        if self._at_work is None and self.logs is not None and self.drawn_size.height:
+            self._at_work = wish
             self.run_worker(self._work(), group="output")
 
     async def _work(self) -> None:
         try:
             while (wish := self._pending) is not None:
-                self._pending = None
+                self._pending, self._at_work = None, wish
                 await self._fulfil(wish)
         except (JobtopError, OSError) as error:
-            self.words = str(error)
+            self.problem = str(error)
             self.repaint()
         finally:
-            self._is_busy = False
+            self._at_work = None
 
     async def _fulfil(self, wish: Wish) -> None:
         start, height = self.shown.start, self.drawn_size.height
         shown = await self._ask(lambda output: page(output, wish, start, height))
         self.is_following = self.moment is None and (isinstance(wish, Follow) or shown.is_end)
-        if shown != self.shown or self.words is not None:
-            self.shown, self.words = shown, None
+        self.shown, self.problem = shown, None
         self.repaint()
 
     async def _ask(self, question: Callable[[Output], Answer]) -> Answer:
@@ -216,6 +216,9 @@ class OutputView(Painted, can_focus=True):
         self.wish(self._pending or self._same())
 
     def _same(self) -> Wish:
+        """What is shown, or is about to be."""
+        if isinstance(self._at_work, Go | Follow | Until):
+            return self._at_work
         if self.moment is not None:
             return Until(self.moment)
         return Follow() if self.is_following else Go(self.shown.start)
@@ -241,7 +244,7 @@ class OutputView(Painted, can_focus=True):
 
     def _edge(self, row: Row, told: str) -> list[Span]:
         """The time, and a bar beside what went to the errors or is what somebody looked for."""
-        if self._hit is not None and row.place <= self._hit < row.stop:
+        if self.hit is not None and row.place <= self.hit < row.stop:
             return [Span(told, Tone.GREY), Span("▌", Tone.ORANGE)]
         return [Span(told, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
 
@@ -255,8 +258,8 @@ class OutputView(Painted, can_focus=True):
         self.set_subtitle(self._state())
 
     def _state(self) -> list[Span]:
-        if self.words is not None:
-            return [Span(self.words, Tone.YELLOW)]
+        if self.problem or self.words:
+            return [Span(self.problem or self.words or "", Tone.YELLOW)]
         if self.moment is not None:
             return [Span(f"by {short_duration(self.moment)}", Tone.ORANGE)]
         if self.is_following or not self.shown.rows:
@@ -273,24 +276,29 @@ class OutputView(Painted, can_focus=True):
         which = "" if len(self.streams) > 1 else f" to its {STREAMS[self.streams[0]]}"
         return f"nothing written{which} yet" if self.is_live else f"it wrote nothing{which}"
 
+    def move(self, wish: Wish) -> None:
+        """Somebody goes elsewhere: what was said of a search is over."""
+        self.words = None
+        self.wish(wish)
+
     def action_line_up(self) -> None:
-        self.wish(Scroll(-1))
+        self.move(Scroll(-1))
 
     def action_line_down(self) -> None:
-        self.wish(Scroll(1))
+        self.move(Scroll(1))
 
     def action_page_up(self) -> None:
-        self.wish(Scroll(-max(1, self.drawn_size.height - 1)))
+        self.move(Scroll(-max(1, self.drawn_size.height - 1)))
 
     def action_page_down(self) -> None:
-        self.wish(Scroll(max(1, self.drawn_size.height - 1)))
+        self.move(Scroll(max(1, self.drawn_size.height - 1)))
 
     def action_first(self) -> None:
-        self.wish(Go(0))
+        self.move(Go(0))
 
     def action_last(self) -> None:
-        self._hit, self._left = None, 0
-        self.wish(Follow())
+        self.hit, self._left = None, 0
+        self.move(Follow())
 
     def action_left(self) -> None:
         self._left = max(0, self._left - SIDEWAYS)
@@ -305,15 +313,15 @@ class OutputView(Painted, can_focus=True):
     def action_streams(self) -> None:
         """The next choice of the two streams."""
         self.streams = STREAM_CHOICES[(STREAM_CHOICES.index(self.streams) + 1) % len(STREAM_CHOICES)]
-        self._hit = None
-        self.wish(Follow() if self.moment is None else Until(self.moment))
+        self.hit = None
+        self.move(Follow() if self.moment is None else Until(self.moment))
 
     def action_search(self) -> None:
         self.post_message(self.SearchWanted())
 
     def look_for(self, needle: str) -> None:
         """Go to the nearest match: the last one while the end is shown, else the next."""
-        self.needle, self._hit = needle, None
+        self.needle, self.hit = needle, None
         self.action_find(not self.is_following)
 
     def action_find(self, forward: bool) -> None:
@@ -323,7 +331,7 @@ class OutputView(Painted, can_focus=True):
 
     async def _search(self, forward: bool) -> None:
         """From the last match on, or from what is shown; once round, in steps that let others read too."""
-        needle, hit = self.needle, self._hit
+        needle, hit = self.needle, self.hit
         begin = self.shown.start if forward else self.shown.size
         place: int | None = begin if hit is None else hit + 1 if forward else hit
         has_turned = False
@@ -331,8 +339,8 @@ class OutputView(Painted, can_focus=True):
             while place is not None:
                 found: Found = await self._ask(_finding(needle, place, forward))
                 if found.place is not None:
-                    self._hit = found.place
-                    self.wish(Go(found.place, self.drawn_size.height // 3))
+                    self.hit = found.place
+                    self.move(Go(found.place, self.drawn_size.height // 3))
                     return
                 place = found.resume
                 if place is None and not has_turned:
@@ -348,11 +356,11 @@ class OutputView(Painted, can_focus=True):
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self.wish(Scroll(-WHEEL_ROWS))
+        self.move(Scroll(-WHEEL_ROWS))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self.wish(Scroll(WHEEL_ROWS))
+        self.move(Scroll(WHEEL_ROWS))
 
 
 class SearchLine(Input):

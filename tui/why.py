@@ -44,4 +44,6 @@ class Why(Prose):
 
 def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
     """The lines as they are shown: the verdict bold, the job's own last words apart."""
-    return [Paragraph(line.text[:LONGEST], TONES[line.kind], LABELS[line.kind], bold=line.kind is Kind.VERDICT) for line in lines]
+    return [
+        Paragraph(line.text[:LONGEST], TONES[line.kind], LABELS[line.kind], line.kind is Kind.VERDICT) for line in lines
+    ]

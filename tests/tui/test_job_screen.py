@@ -1,0 +1,391 @@
+"""The screen of one job: live, past, failed, gone, never sampled, hostile; wide, narrow and low."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from jobtop.core.collectors.proc import identify
+from jobtop.core.model import Job, Limits, Sample, Status, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.core.snapshot import ProcessRow
+from jobtop.store.curves import Curves
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.jobs import Event, Jobs
+from jobtop.store.series import SeriesStore
+from jobtop.store.snapshots import Snapshots
+from jobtop.tui.chart import Chart
+from jobtop.tui.job_reading import Book, JobReading, Nearby, Wish
+from jobtop.tui.job_screen import JobScreen
+from jobtop.tui.output_view import OutputView
+from jobtop.tui.process_tree import ProcessTree
+from jobtop.tui.timeline import Timeline
+from jobtop.tui.window import TimeWindow
+from records import HERE, HOSTILE_TEXTS, holds_controls, made_job, running_job
+from sampled import steady
+from support import wait_for
+from visiting import Visitor, visit
+
+START = 1_700_000_000.5
+Scene = Callable[[Visitor, JobScreen], Awaitable[None]]
+
+
+def process(pid: int, parent: int, command: str, memory: int = 1 << 20) -> ProcessRow:
+    return ProcessRow(pid, parent, command, 1.0, 12.5, memory, 2, 60.0, "R")
+
+
+class Made:
+    """A job in a store, with all that can be known of one."""
+
+    def __init__(self, root: Path, job: Job, samples: Sequence[Sample] = (), sealed: bool = False) -> None:
+        self.paths = StatePaths(root, HERE)
+        self.database: Database = open_to_write(self.paths)
+        self.jobs, self.series = Jobs(self.database), SeriesStore(self.database)
+        begun = Event(START, "started", {"pid": 4711})
+        self.job = self.jobs.insert(job, Event(START - 0.25, "submitted", {}), begun)
+        self.sample(samples)
+        if sealed:
+            self.series.seal(self.seq)
+
+    @property
+    def seq(self) -> int:
+        assert self.job.seq is not None
+        return self.job.seq
+
+    @property
+    def directory(self) -> Path:
+        directory = self.paths.job(self.job.id)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+    def sample(self, samples: Sequence[Sample]) -> None:
+        if samples:
+            self.series.append([(self.seq, one) for one in samples])
+
+    def happened(self, *events: Event) -> "Made":
+        self.jobs.add_events([(self.seq, event) for event in events])
+        return self
+
+    def wrote(self, stdout: bytes = b"", stderr: bytes = b"", marks: str = "") -> "Made":
+        for name, data in (("stdout.log", stdout), ("stderr.log", stderr), ("marks", marks.encode())):
+            with (self.directory / name).open("ab") as file:
+                file.write(data)
+        return self
+
+    def had(self, elapsed: float, *rows: ProcessRow) -> "Made":
+        Snapshots(self.database).keep(self.seq, elapsed, rows)
+        return self
+
+    def open(self, scene: Scene, size: tuple[int, int] = (160, 42), moment: float | None = None) -> None:
+        """Let the scene happen on the job's screen."""
+
+        async def perform(visitor: Visitor) -> None:
+            screen = JobScreen(self.job.id, moment)
+            await visitor.console.push_screen(screen)
+            await visitor.until(lambda: screen.seen is not None or screen.problem is not None)
+            await visitor.pilot.pause()
+            await scene(visitor, screen)
+
+        visit(self.paths.root, perform, size)
+
+
+def recent(**values: object) -> Job:
+    """A job that began twenty seconds ago."""
+    return running_job(start_time=time.time() - 20.0, **values)
+
+
+def finished(root: Path, **values: object) -> Made:
+    """A job of ten minutes, half a core, one MiB more every second, and all that goes with it."""
+    ended = {
+        "duration_seconds": 600.0,
+        "end_time": START + 600,
+        "limits": Limits(cpus=2, memory_bytes=1 << 30),
+        "usage": Usage(cpu_total_seconds=300.0, memory_peak_bytes=600 << 20, cpu_percent_mean=50.0, processes_peak=2),
+    }
+    made = Made(root, made_job(**ended | values), steady(599))
+    made.happened(Event(START + 600, "exited", {"status": str(made.job.status), "reason": made.job.reason}))
+    lines = b"".join(b"line %03d\n" % number for number in range(600))
+    made.wrote(lines, marks="".join(f"{number + 1}.0 {9 * (number + 1)} 0\n" for number in range(600)))
+    return made.had(10.0, process(7, 1, "/bin/early")).had(500.0, process(7, 1, "/bin/late"), process(8, 7, "child"))
+
+
+def test_a_finished_job_is_shown_with_its_totals_charts_processes_output_and_timeline(tmp_path: Path) -> None:
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        shown = await visitor.shows("✓ success", "late", "└ child", "line 599", "ended: success")
+        assert f"train   {screen.job_id[:8]}" in shown
+        assert "10:00   exit 0   CPU 50.0 % mean   CPU time 05:00   memory 600M peak of 1.0G" in shown
+        assert "asked 2 CPUs" in shown
+        assert "$ python train.py" in shown
+        assert "limit 200 %" in shown
+        assert "peak 600.0 MiB" in shown
+        assert "Why it ended" not in shown
+        assert "+10:00 ✓ ended" in shown
+
+    finished(tmp_path).open(scene)
+
+
+def test_a_failed_job_tells_first_why_with_its_last_words(tmp_path: Path) -> None:
+    made = finished(tmp_path, status=Status.FAILED, exit_code=3, reason="exit code 3")
+    made.wrote(stderr=b"Traceback\nValueError: [/b] no\n")
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        shown = await visitor.shows("Why it ended", "failed after 10:00: exit code 3", "ValueError: [/b] no")
+        assert shown.index("Why it ended") < shown.index("limit 200 %")
+        assert "exit 3" in shown
+
+    made.open(scene)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 15)], ids=str)
+def test_where_there_is_little_room_tab_leads_through_all_panes(tmp_path: Path, size: tuple[int, int]) -> None:
+    made = finished(tmp_path, status=Status.FAILED, exit_code=3, reason="exit code 3")
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("exit code 3")
+        seen = []
+        for _ in screen.tab_names():
+            await visitor.press("tab")
+            focused = screen.focused
+            assert focused is not None
+            assert focused.is_on_screen
+            assert focused.size.height >= 2
+            seen.append(focused.id)
+        assert sorted(map(str, seen)) == ["cpu", "io", "output", "timeline", "tree", "why"]
+        await visitor.press("shift+tab")
+        assert screen.focused is not None
+        assert screen.focused.id == seen[-2]
+
+    made.open(scene, size)
+
+
+def test_a_click_on_a_tab_shows_its_pane(tmp_path: Path) -> None:
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("line 599")
+        lines = visitor.screen().split("\n")
+        row = next(number for number, line in enumerate(lines) if "▌CPU" in line)
+        await visitor.pilot.click(offset=(lines[row].index("Timeline") + 2, row))
+        await visitor.shows("ended: success")
+        assert isinstance(screen.focused, Timeline)
+
+    finished(tmp_path).open(scene, (80, 24))
+
+
+def test_along_the_chart_numbers_processes_output_and_timeline_are_those_of_the_moment(tmp_path: Path) -> None:
+    made = finished(tmp_path).happened(Event(START + 400, "paused", {}))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("line 599")
+        await visitor.press("v")
+        await visitor.until(lambda: screen.moment is not None)
+        screen.query_one("#cpu", Chart).cursor = 100.5
+        shown = await visitor.shows("◂ 01:40 ▸", "early", "line 099")
+        assert "CPU time 50.0 s" in shown
+        assert "memory 100M · 600M peak" in shown
+        assert "line 100" not in shown
+        assert screen.query_one("#memory", Chart).cursor == 100.5
+        entry = screen.query_one(Timeline).cursor_row
+        assert entry is not None
+        assert entry.words == "started, pid 4711"
+        await visitor.press("right")
+        await visitor.until(lambda: screen.moment is not None and screen.moment > 100.5)
+
+    made.open(scene)
+
+
+def test_escape_leaves_the_past_first_and_then_the_screen(tmp_path: Path) -> None:
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("◂ 01:00 ▸")
+        await visitor.press("escape")
+        await visitor.shows("10:00   exit 0", "line 599")
+        assert [chart.cursor for chart in screen.query(Chart)] == [None] * len(screen.query(Chart))
+        await visitor.press("escape")
+        assert visitor.console.screen is visitor.console.pages["dashboard"]
+
+    finished(tmp_path).open(scene, moment=60.0)
+
+
+def test_enter_on_an_event_goes_to_its_moment(tmp_path: Path) -> None:
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("paused")
+        screen.open_pane("timeline")
+        await visitor.press("down", "down", "enter")
+        await visitor.until(lambda: screen.moment == 400.0)
+        await visitor.shows("◂ 06:40 ▸", "line 399")
+
+    finished(tmp_path).happened(Event(START + 400, "paused", {})).open(scene)
+
+
+def test_a_running_job_is_followed_and_what_one_reads_stays(tmp_path: Path) -> None:
+    made = Made(tmp_path, recent(), steady(20)).wrote(b"".join(b"line %d\n" % n for n in range(50)))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("● running", "memory 20.0M", "line 49", "● follows")
+        made.sample(steady(25)[20:])
+        made.wrote(b"line 50\n")
+        await visitor.shows("memory 25.0M", "line 50")
+        view = screen.query_one("#cpu", Chart).view
+        assert view.is_live
+        assert view.series[0].times[-1] == 25.0
+        screen.open_pane("output")
+        await visitor.press("up")
+        await visitor.until(lambda: not screen.query_one(OutputView).is_following)
+        made.wrote(b"line 51\n")
+        made.sample(steady(26)[25:])
+        shown = await visitor.shows("memory 26.0M")
+        assert "line 51" not in shown
+        await visitor.press("G")
+        await visitor.shows("line 51", "● follows")
+        made.jobs.change(made.job.id, lambda row: (made_job(id=row.id, seq=row.seq, name="renamed"), ()))
+        await visitor.shows("✓ success", "renamed")
+
+    made.open(scene)
+
+
+def test_a_job_that_is_deleted_meanwhile_is_told_and_nothing_breaks(tmp_path: Path) -> None:
+    made = Made(tmp_path, recent(), steady(20))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("● running")
+        made.jobs.delete(made.job)
+        await visitor.shows("not in the store any more")
+        await visitor.press("v", "left", "tab", "tab", "escape", "escape")
+        assert visitor.console.screen is visitor.console.pages["dashboard"]
+
+    made.open(scene)
+
+
+def test_a_job_that_never_was_is_told(tmp_path: Path) -> None:
+    made = Made(tmp_path, made_job())
+    made.jobs.delete(made.job)
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("not in the store any more")
+        assert screen.chosen_rows == []
+
+    made.open(scene)
+
+
+def test_a_job_that_was_never_sampled_says_so_in_every_pane(tmp_path: Path) -> None:
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("never sampled", "its processes were never looked at", "its output is not on this machine")
+
+    Made(tmp_path, made_job()).open(scene)
+
+
+def test_a_job_of_long_ago_that_the_feed_does_not_have_is_found_in_the_store(tmp_path: Path) -> None:
+    made = finished(tmp_path)
+    for number in range(40):
+        made.jobs.insert(made_job(name=f"later-{number}", end_time=START + 1000 + number))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("line 599")
+        assert screen.row is None
+        assert [row.job.id for row in screen.chosen_rows] == [made.job.id]
+
+    made.open(scene)
+
+
+@pytest.mark.parametrize("size", [(160, 42), (80, 24), (60, 15)], ids=str)
+def test_hostile_text_is_shown_and_not_obeyed(tmp_path: Path, size: tuple[int, int]) -> None:
+    texts = HOSTILE_TEXTS.values()
+    every = " ".join(texts)
+    named = dict.fromkeys(("name", "user", "cwd", "reason"), every)
+    made = Made(tmp_path, made_job(status=Status.FAILED, command=(*texts,), **named), steady(3))
+    kinds = [text for text in texts if "\udce9" not in text]  # which no store takes
+    made.happened(*(Event(START + 1, kind, {"reason": text}) for kind in kinds for text in texts))
+    written = "\n".join(texts).encode("utf-8", "surrogateescape")
+    made.wrote(written, written, f"1.0 {len(written)} {len(written)}\n")
+    made.had(1.0, *(process(number, number - 1, text) for number, text in enumerate(texts, 7)))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("failed")
+        for _ in screen.tab_names():
+            await visitor.press("tab")
+            shown = visitor.screen()
+            assert not holds_controls(shown)
+            assert max(map(cell_len, shown.split("\n"))) <= size[0]
+
+    made.open(scene, size)
+
+
+def test_the_processes_can_be_sorted_and_be_a_tree_again(tmp_path: Path) -> None:
+    made = Made(tmp_path, made_job(), steady(2))
+    made.had(1.0, process(7, 1, "/bin/sh"), process(8, 7, "small"), process(9, 7, "large", 5 << 20))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("└ small")
+        tree = screen.query_one(ProcessTree)
+        screen.open_pane("tree")
+        await visitor.press("s", "s", "s")
+        assert tree.sort is not None
+        assert tree.sort.key == "memory"
+        lines = await visitor.shows("MEM▼")
+        assert lines.index("large") < lines.index("small")
+        while tree.sort is not None:
+            await visitor.press("s")
+        await visitor.shows("└ small")
+
+    made.open(scene)
+
+
+def test_a_window_is_read_alone_and_the_rest_is_known_to_be_there(tmp_path: Path) -> None:
+    made = Made(tmp_path, made_job(duration_seconds=7200.0), steady(7199), sealed=True)
+    reading = JobReading(made.job.id, made.paths.store)
+    whole = reading.look(made.database, Wish(columns=100))
+    part = reading.look(made.database, Wish(TimeWindow(60.0, 600.0), 100))
+    assert whole is not None
+    assert part is not None
+    assert len(whole.curves["mem.used"].times) <= 400
+    assert part.whole == whole.whole == (0.0, 7200.0)
+    times = part.curves["mem.used"].times
+    assert (times[0], times[-1]) == (534.0, 606.0)
+    assert part.curves["cpu.percent"].values[0] == pytest.approx(50.0)
+
+
+def test_what_is_new_of_a_running_job_joins_what_was_read_before(tmp_path: Path) -> None:
+    made = Made(tmp_path, running_job(), steady(30))
+    curves, wish = Curves(made.database), Wish(columns=100)
+    grown, fresh = Book(), Book()
+    grown.read(curves, made.job, wish)
+    for count in (31, 40):
+        made.sample(steady(count)[30 if count == 31 else 31 :])
+        grown.read(curves, made.job, wish)
+    fresh.read(curves, made.job, wish)
+    assert grown.curves == fresh.curves
+    assert grown.whole == (0.0, 40.0)
+
+
+def test_a_book_that_has_grown_too_long_is_read_anew(tmp_path: Path) -> None:
+    made = Made(tmp_path, running_job(), steady(10))
+    curves, wish = Curves(made.database), Wish(columns=20)
+    book = Book()
+    book.read(curves, made.job, wish)
+    made.sample(steady(2000)[10:])
+    for _ in range(2):
+        book.read(curves, made.job, wish)
+    assert len(book.curves["mem.used"].times) <= 4 * 20
+    assert book.curves["mem.used"].times[-1] == 2000.0
+
+
+def test_the_processes_of_a_job_on_this_machine_are_seen_as_they_are(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        job = running_job(shim=identify(os.getpid()), host=HERE)
+        nearby = Nearby(tmp_path)
+        rows = wait_for(lambda: nearby.read(job))
+        assert child.pid in {row.pid for row in rows}
+        assert nearby.read(running_job(host="elsewhere", shim=job.shim)) is None
+        nearby.close()
+
+
+def test_the_store_is_not_touched_by_looking(tmp_path: Path) -> None:
+    made = finished(tmp_path)
+    before = made.paths.store.read_bytes()
+    database = open_to_read(made.paths.store)
+    JobReading(made.job.id, made.paths.store).look(database, Wish(moment=50.0))
+    database.close()
+    assert made.paths.store.read_bytes() == before
