@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from jobtop.tui.cells import Span
 from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
 from jobtop.tui.prose import BLANK, Paragraph, Prose, entitle, heading
@@ -25,14 +24,8 @@ TEXT = (
         Tone.GREY,
     ),
     BLANK,
-    Paragraph("Until then a container can be measured as a job, with what it starts on this machine:", Tone.GREY),
-    BLANK,
-    Paragraph("jobtop run -- podman run --rm IMAGE COMMAND", Tone.BLUE, [Span("    ")]),
-    BLANK,
     Paragraph(
-        "Podman runs a container below whoever calls it, so all of it counts. Docker runs it below its daemon: there "
-        "only the client is measured.",
-        Tone.GREY,
+        "Until then, jobtop run -- docker run … measures the client alone: the container is run by a daemon.", Tone.GREY
     ),
 )
 

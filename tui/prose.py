@@ -18,7 +18,7 @@ from jobtop.tui.cells import Span, aligned, fitted, tamed, width_of
 from jobtop.tui.painting import ASCII_CLASS, Inks, Painted
 from jobtop.tui.palette import Tone, ascii_only
 
-NARROWEST = 12  # for text beside a label
+NARROWEST, WIDEST = 12, 100  # of text beside a label; of any
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Paragraph:
             yield from Paragraph(self.text, self.tone, [Span("  ")], self.bold).lines(width)
             return
         first = list(self.label)
-        for part in wrapped(self.text, max(1, width - indent)):
+        for part in wrapped(self.text, min(WIDEST, max(1, width - indent))):
             yield aligned([*first, Span(part, self.tone, self.bold)], width)
             first = [Span(" " * indent)]
 
