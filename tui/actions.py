@@ -73,7 +73,9 @@ ACTIONS = (
     Action("log.search", "slash", "Search", "Look for words; small letters fit both", LOG, "search", in_footer=True),
     Action("log.next", "n", "Next", "The next match", LOG, "find(True)"),
     Action("log.previous", "N", "Previous", "The match before", LOG, "find(False)"),
-    Action("log.streams", "o", "Streams", "Output and errors, output alone, errors alone", LOG, "streams", in_footer=True),
+    Action(
+        "log.streams", "o", "Streams", "Output and errors, output alone, errors alone", LOG, "streams", in_footer=True
+    ),
     Action("search.leave", "escape", "Leave", "Back to the output", SEARCH, "leave", in_footer=True),
     Action(
         "jobs.filter", "slash", "Filter", "Show only jobs that fit: name:train* status:failed", JOBS, "filter", True
@@ -89,10 +91,14 @@ ACTIONS = (
     Action("jobs.export", "e", "Export", "Write the samples of the job to a file", JOBS, "export_job"),
     Action("jobs.copy", "y", "Copy id", "Copy the id of the job", JOBS, "copy_id"),
     Action("history.group", "b", "By name", "Group the jobs by name, and back", HISTORY, "group", in_footer=True),
-    Action("compare.align", "a", "Align", "By start, end or wall clock over each other", COMPARE, "align", in_footer=True),
+    Action(
+        "compare.align", "a", "Align", "By start, end or wall clock over each other", COMPARE, "align", in_footer=True
+    ),
     Action("filter.apply", "enter", "Apply", "Show the jobs that fit", FILTER, "submit", in_footer=True),
     Action("filter.take", "tab", "Complete", "Take the first of the words below", FILTER, "take", in_footer=True),
-    Action("filter.leave", "escape", "Leave", "Back to the jobs, the filter as it was", FILTER, "leave", in_footer=True),
+    Action(
+        "filter.leave", "escape", "Leave", "Back to the jobs, the filter as it was", FILTER, "leave", in_footer=True
+    ),
     Action("text.up", "up,k", "Up", "A line up", TEXT, "line_up"),
     Action("text.down", "down,j", "Down", "A line down", TEXT, "line_down"),
     Action("text.page_up", "pageup", "Page up", "A page up", TEXT, "screen_up"),
@@ -104,6 +110,8 @@ ACTIONS = (
     Action("confirm.no", "n,escape", "No", "Leave it as it is", CONFIRM, "answer(False)", in_footer=True),
     Action("form.submit", "ctrl+s", "Run", "Run the job, or write the file", FORM, "submit", in_footer=True),
     Action("form.leave", "escape", "Leave", "Leave; nothing is done", FORM, "leave", in_footer=True),
+    Action("form.next", "down", "Next", "To the next field", FORM, "app.focus_next"),
+    Action("form.previous", "up", "Previous", "To the field before", FORM, "app.focus_previous"),
     Action("form.tick", "space,enter", "Switch", "Switch it on or off", TICK, "switch"),
     Action("form.older", "up", "Older", "The command before, of those that begin like this", COMMAND, "older"),
     Action("form.newer", "down", "Newer", "The command after", COMMAND, "newer"),

@@ -1,0 +1,340 @@
+"""What the console does to jobs: to real ones, after a question, and to none it may not touch."""
+
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input
+
+from jobtop.core.config import load
+from jobtop.core.model import Identity, Job, Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.request import Request
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.reconcile import current
+from jobtop.store.starting import start_and_stay
+from jobtop.tui.app import Console, Options
+from jobtop.tui.confirm import Confirm
+from jobtop.tui.dashboard import Dashboard
+from jobtop.tui.export_form import default_path
+from jobtop.tui.fields import FormField
+from jobtop.tui.preferences import Preferences
+from jobtop.tui.table import Table
+from jobtop.tui.view import JobRow
+from records import (
+    HERE,
+    HOSTILE_TEXTS,
+    call,
+    holds_controls,
+    kept_jobs,
+    leave_started,
+    made_job,
+    running_job,
+    this_process,
+)
+from running import is_alive, nothing_is_left, pids_in, state
+from support import wait_for
+from visiting import Visitor, visit
+
+__all__ = ["nothing_is_left"]
+
+NOTING = "echo $$ >> pids; exec sleep 600"
+
+
+@pytest.fixture
+def paths(home: Path) -> StatePaths:
+    return StatePaths(home, HERE)
+
+
+def begun(paths: StatePaths, *command: str, **values: Any) -> Job:
+    """A job that runs, without a console."""
+    config = load((), os.environ, paths.root.parent)
+    return start_and_stay(paths, config, Request(command, str(paths.root.parent), **values), pytest.fail)
+
+
+def noting(paths: StatePaths, **values: Any) -> tuple[Job, int]:
+    """A job that lives until it is told to end, and the pid of its process."""
+    known = len(pids_in(paths.root.parent / "pids"))
+    job = begun(paths, "sh", "-c", NOTING, **values)
+    pids = wait_for(lambda: found if len(found := pids_in(paths.root.parent / "pids")) > known else None)
+    return job, pids[-1]
+
+
+def kept(paths: StatePaths, job: Job) -> Job:
+    """What the store says of the job now, whoever finishes its record."""
+    database = open_to_write(paths)
+    try:
+        return current(Jobs(database), paths, job)
+    finally:
+        database.close()
+
+
+def own(paths: StatePaths, **values: Any) -> Options:
+    return replace(Options([paths.store], own=paths), **values)
+
+
+class Said(list[str]):
+    """What was said in the corner of the screen so far."""
+
+    def count_of(self, words: str) -> int:
+        return sum(text.count(words) for text in self)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Said:
+    heard = Said()
+    notify = Console.notify
+
+    def listen(self: Console, message: str, **how: Any) -> None:
+        heard.append(message)
+        notify(self, message, **how)
+
+    monkeypatch.setattr(Console, "notify", listen)
+    return heard
+
+
+async def heard(visitor: Visitor, said: Said, words: str, count: int = 1) -> None:
+    """Wait until this was said so often."""
+    await visitor.until(lambda: said.count_of(words) == count, f"waited for {words} in {said}")
+
+
+async def confirmed(visitor: Visitor, key: str, words: str) -> None:
+    """Press a key that asks, see the question, say yes."""
+    await visitor.press(key)
+    await visitor.until(lambda: isinstance(visitor.console.screen, Confirm))
+    await visitor.shows(words)
+    await visitor.press("y")
+
+
+async def at(visitor: Visitor, job: Job) -> None:
+    """The dashboard, with the cursor on a job."""
+    page = visitor.console.screen
+    assert isinstance(page, Dashboard)
+    await visitor.until(lambda: page.query_one("#jobs", Table).select(job.id), "the job is not there")
+
+
+def test_a_job_is_paused_resumed_and_stopped_after_a_question_each(paths: StatePaths, said: Said) -> None:
+    job, pid = noting(paths, name="[/b]hostile[red]")
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, job)
+        await confirmed(visitor, "p", "Pause this job?")
+        await visitor.until(lambda: state(pid) == "T")
+        await visitor.shows("paused")
+        await confirmed(visitor, "p", "Resume this job?")
+        await visitor.until(lambda: state(pid) == "S")
+        await heard(visitor, said, "resumed")
+        await confirmed(visitor, "x", "Stop this job?")
+        await visitor.until(lambda: not is_alive(pid))
+        await heard(visitor, said, "stopped by jobtop console")
+        await visitor.shows("cancelled")
+        assert said.count_of(f"[/b]hostile[red] ({job.id[:8]})")
+
+    visit(paths.root, scene, options=own(paths))
+    done = kept(paths, job)
+    assert (done.status, done.reason) == (Status.CANCELLED, "stopped by jobtop console: killed by SIGTERM")
+
+
+def test_no_is_no_and_several_marked_jobs_are_killed_at_once(paths: StatePaths, said: Said) -> None:
+    jobs, pids = zip(*(noting(paths, grace_seconds=600.0) for _ in range(2)), strict=True)
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, jobs[0])
+        await visitor.press("g", "space", "space", "X")
+        await visitor.shows("Kill 2 jobs?", jobs[0].id[:8], jobs[1].id[:8])
+        await visitor.press("n")
+        await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
+        assert all(map(is_alive, pids))
+        await confirmed(visitor, "X", "Kill 2 jobs?")
+        await heard(visitor, said, "killed by SIGKILL", 2)
+
+    visit(paths.root, scene, options=own(paths))
+    assert not any(map(is_alive, pids))
+    assert {(kept(paths, job).status, kept(paths, job).signal) for job in jobs} == {(Status.CANCELLED, signal.SIGKILL)}
+
+
+def test_a_console_that_only_reads_changes_nothing(paths: StatePaths, said: Said) -> None:
+    job, pid = noting(paths)
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, job)
+        for count, key in enumerate(("x", "X", "p", "r", "n"), 1):
+            await visitor.press(key)
+            await heard(visitor, said, "--readonly", count)
+            assert isinstance(visitor.console.screen, Dashboard)
+
+    visit(paths.root, scene, options=own(paths, is_readonly=True))
+    assert state(pid) == "S"
+    call("kill", job.id)
+
+
+def test_what_cannot_be_acted_on_is_said_instead_of_asked(paths: StatePaths, said: Said) -> None:
+    expected = {
+        "runs on atlas: act on it there": running_job(host="atlas", shim=this_process()),
+        "is not running (success)": made_job(),
+        "is not running (lost)": running_job(shim=Identity("another boot", 1, 1)),
+    }
+    kept_jobs(paths.root, *expected.values())
+
+    async def scene(visitor: Visitor) -> None:
+        for words, job in expected.items():
+            await at(visitor, job)
+            for count, key in enumerate(("x", "X", "p"), 1):
+                await visitor.press(key)
+                await heard(visitor, said, words, count)
+                assert isinstance(visitor.console.screen, Dashboard)
+
+    leave_started(paths.job(expected["is not running (lost)"].id), "another boot", (1, 1))
+    visit(paths.root, scene, options=own(paths))
+
+
+def test_a_job_of_another_user_is_refused(paths: StatePaths, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: os.stat("/proc/self").st_uid + 1)
+    (job,) = kept_jobs(paths.root, running_job(shim=this_process(), recorder=this_process(), user="grace"))
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, job)
+        await visitor.press("x")
+        await heard(visitor, said, f"job {job.id[:8]} belongs to grace")
+        assert isinstance(visitor.console.screen, Dashboard)
+
+    visit(paths.root, scene, options=own(paths))
+
+
+def test_a_store_under_another_name_is_only_looked_at(paths: StatePaths, said: Said) -> None:
+    (job,) = kept_jobs(paths.root, running_job(shim=this_process(), recorder=this_process()))
+    copy = paths.store.rename(paths.root / "backup.db")
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, job)
+        await visitor.press("x")
+        await heard(visitor, said, "which is only looked at here")
+
+    visit(paths.root, scene, options=own(paths, stores=[copy]))
+    assert not paths.store.exists()
+
+
+def test_hostile_names_are_harmless_in_questions(paths: StatePaths) -> None:
+    names = [HOSTILE_TEXTS[kind] for kind in ("escapes", "markup", "bytes that are no UTF-8", "long")]
+    us = this_process()
+    jobs = kept_jobs(paths.root, *(running_job(name=name, shim=us, recorder=us) for name in names))
+
+    async def scene(visitor: Visitor) -> None:
+        for job in jobs:
+            await at(visitor, job)
+            await visitor.press("x")
+            assert not holds_controls(await visitor.shows("Stop this job?", job.id[:8]))
+            await visitor.press("escape")
+            await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
+
+    visit(paths.root, scene, size=(80, 24), options=own(paths))
+
+
+def ended(paths: StatePaths, job: Job) -> Job:
+    return wait_for(lambda: found if (found := kept(paths, job)).status.ended else None)
+
+
+def test_a_job_runs_again_and_is_selected(paths: StatePaths, said: Said) -> None:
+    job = ended(paths, begun(paths, "sh", "-c", "echo $WORD >> words", env={"WORD": "again"}))
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, job)
+        await visitor.press("r")
+        table = visitor.console.screen.query_one("#jobs", Table)
+        await visitor.until(lambda: table.cursor_key not in (None, job.id))
+        await heard(visitor, said, f"({str(table.cursor_key)[:8]}) runs")
+
+    visit(paths.root, scene, options=own(paths))
+    words = paths.root.parent / "words"
+    wait_for(lambda: words.read_text() == "again\nagain\n" or None)
+    call("history")
+
+
+def test_a_job_whose_order_is_gone_is_not_run_again(paths: StatePaths, said: Said) -> None:
+    (job,) = kept_jobs(paths.root, made_job())
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, job)
+        await visitor.press("r")
+        await heard(visitor, said, "cannot be run again")
+
+    visit(paths.root, scene, options=own(paths))
+
+
+def test_marked_jobs_are_compared_and_their_ids_copied(
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    one, other = kept_jobs(paths.root, made_job(), made_job())
+    compared: list[Sequence[str]] = []
+
+    async def open_compare(self: Console, job_ids: Sequence[str]) -> None:
+        compared.append(job_ids)
+
+    monkeypatch.setattr(Console, "open_compare", open_compare)
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, one)
+        await visitor.press("c", "y")
+        assert said.count_of("mark 2 to 6 jobs") == 1
+        assert visitor.console.clipboard == one.id
+        await visitor.press("g", "space", "space", "c", "y")
+        assert set(visitor.console.clipboard.split()) == {one.id, other.id}
+
+    visit(paths.root, scene, options=own(paths))
+    assert [set(ids) for ids in compared] == [{one.id, other.id}]
+
+
+def test_samples_are_written_as_export_writes_them_and_over_no_file(paths: StatePaths, said: Said) -> None:
+    job = ended(paths, begun(paths, "true"))
+    path = paths.root.parent / "samples.csv"
+
+    async def write(visitor: Visitor) -> None:
+        await visitor.press("e")
+        await visitor.shows("Export samples")
+        editor = visitor.console.screen.query_one(FormField).editor
+        assert isinstance(editor, Input)
+        editor.value = str(path)
+        await visitor.press("enter")
+
+    async def scene(visitor: Visitor) -> None:
+        await at(visitor, job)
+        await write(visitor)
+        await heard(visitor, said, f"{path}: 2 samples")
+        await write(visitor)
+        await visitor.shows("it is there already: choose another name")
+        await visitor.press("escape")
+        await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
+
+    visit(paths.root, scene, options=own(paths))
+    assert path.read_text() == call("export", job.id).stdout
+    assert [entry.name for entry in path.parent.glob("*.part")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a b/../c", "a-b-..-c-00000000.csv"), ("日本", "job-00000000.csv"), ("", "job-00000000.csv")],
+)
+def test_a_name_makes_a_file_name_that_can_be_typed(name: str, expected: str) -> None:
+    assert default_path([JobRow(made_job(id="0" * 36, name=name), Path("x.db"))]) == expected
+
+
+def test_hidden_columns_stay_hidden_until_they_are_wanted_again(paths: StatePaths) -> None:
+    kept_jobs(paths.root, made_job())
+    preferences = paths.root / "console.json"
+    Preferences(preferences).keep_hidden("dashboard.jobs", {"state", "time"})
+
+    async def scene(visitor: Visitor) -> None:
+        assert "STATE" not in await visitor.shows("NAME")
+        await visitor.press("o")
+        await visitor.shows("[ ] STATE", "[x] NAME")
+        await visitor.press("down", "space", "down", "enter", "escape")
+        await visitor.shows("STATE", "CPU%")
+        assert "NAME" not in visitor.screen()
+
+    visit(paths.root, scene, options=own(paths, preferences=preferences))
+    assert Preferences(preferences).hidden("dashboard.jobs") == {"name", "time"}

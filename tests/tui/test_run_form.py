@@ -1,0 +1,243 @@
+"""The form that runs jobs: what is typed is read as a shell would, wrong fields say so, and the job runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import TextArea
+
+from jobtop.core.model import Job, Limits
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import open_to_read
+from jobtop.store.jobs import Jobs, Query
+from jobtop.tui.app import Options
+from jobtop.tui.dashboard import Dashboard
+from jobtop.tui.fields import FormField, Tick
+from jobtop.tui.run_form import CommandLine, RunForm, past_commands, read_form
+from jobtop.tui.table import Table
+from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
+from running import nothing_is_left
+from support import wait_for
+from visiting import Visitor, visit
+
+__all__ = ["nothing_is_left"]
+
+EMPTY = dict.fromkeys("command name tool cwd env params tags cpus memory runtime timeout interval".split(), "")
+
+
+@pytest.fixture
+def paths(home: Path) -> StatePaths:
+    return StatePaths(home, HERE)
+
+
+def own(paths: StatePaths) -> Options:
+    return Options([paths.store], own=paths)
+
+
+def all_jobs(paths: StatePaths) -> list[Job]:
+    database = open_to_read(paths.store)
+    try:
+        return Jobs(database).select(Query(limit=None))
+    finally:
+        database.close()
+
+
+async def opened(visitor: Visitor) -> RunForm:
+    await visitor.press("n")
+    await visitor.until(lambda: isinstance(visitor.console.screen, RunForm))
+    form = visitor.console.screen
+    assert isinstance(form, RunForm)
+    return form
+
+
+def fill(form: RunForm, **texts: str) -> None:
+    for key, text in texts.items():
+        editor = form.query_one(f"#{key}", FormField).editor
+        if isinstance(editor, TextArea):
+            editor.text = text
+        else:
+            editor.value = text
+
+
+def problems(form: RunForm) -> dict[str, str]:
+    return {str(field.id): field.problem for field in form.query(FormField) if field.problem}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("python train.py --lr 0.1", ("python", "train.py", "--lr", "0.1")),
+        ("  echo 'a b' \"c d\" e\\ f  ", ("echo", "a b", "c d", "e f")),
+        ("echo 'a | b' \"x > y;\" 'z&'", ("echo", "a | b", "x > y;", "z&")),
+        ("echo # no comment", ("echo", "#", "no", "comment")),
+        ("echo [/b] *.txt $HOME", ("echo", "[/b]", "*.txt", "$HOME")),
+    ],
+)
+def test_a_command_line_is_split_as_a_shell_would(text: str, words: tuple[str, ...]) -> None:
+    asked, wrong = read_form(EMPTY | {"command": text}, is_shell=False)
+    assert (asked and asked.request.command, wrong) == (words, {})
+
+
+def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
+    texts = {
+        "command": "seq 3 | wc -l",
+        "name": " n ",
+        "tool": "t",
+        "cwd": str(tmp_path),
+        "env": "A=1\nB=x,y",
+        "params": "lr=0.1, on=true",
+        "tags": "project=ocr",
+        "cpus": "0.5",
+        "memory": "2G",
+        "runtime": "1h",
+        "timeout": "90",
+        "interval": "5s",
+    }
+    asked, wrong = read_form(texts, is_shell=True)
+    assert wrong == {}
+    assert asked is not None
+    request = asked.request
+    assert (request.command, request.is_shell, request.detached) == (("seq 3 | wc -l",), True, True)
+    assert (request.name, request.tool, request.cwd) == ("n", "t", str(tmp_path))
+    assert (request.env, request.tags) == ({"A": "1", "B": "x,y"}, {"project": "ocr"})
+    assert request.params == {"lr": 0.1, "on": True}
+    assert request.limits == Limits(cpus=0.5, memory_bytes=2 << 30, runtime_seconds=3600.0, timeout_seconds=90.0)
+    assert asked.interval == 5.0
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        ("command", " ", "what is to be run?"),
+        ("command", "echo 'a", "a quote in it is not closed"),
+        ("command", "echo a | wc", "| is for a shell"),
+        ("command", "sleep 9 &", "& is for a shell"),
+        ("command", "a && b", "&& is for a shell"),
+        ("cwd", "/no/such/place", "there is no such directory"),
+        ("cwd", "/dev/null", "there is no such directory"),
+        ("env", "A", "is not of the form KEY=VALUE"),
+        ("params", "=1", "is not of the form KEY=VALUE"),
+        ("cpus", "many", "is not a number of CPUs"),
+        ("memory", "8 bananas", "is not a size"),
+        ("runtime", "soon", "is not a duration"),
+        ("timeout", "-1", "is not a duration"),
+        ("interval", "1ms", "the shortest interval is"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(key: str, text: str, words: str) -> None:
+    asked, wrong = read_form(EMPTY | {"command": "true", key: text}, is_shell=False)
+    assert asked is None
+    assert list(wrong) == [key]
+    assert words in wrong[key]
+
+
+def test_past_commands_are_offered_once_the_newest_first_and_none_that_hides_something(paths: StatePaths) -> None:
+    commands: list[tuple[str, ...]] = [
+        ("echo", "a b"),
+        ("/bin/sh", "-c", "seq 3 | wc -l"),
+        ("train", "--token", "***"),
+        *(("echo", text) for text in HOSTILE_TEXTS.values()),
+        ("echo", "a b"),
+        ("sh", "-c", "true"),
+    ]
+    kept_jobs(paths.root, *(made_job(command=command) for command in commands))
+    database = open_to_read(paths.store)
+    past = past_commands(database)
+    database.close()
+    assert past[:2] == [("sh -c true", False), ("echo 'a b'", False)]
+    assert past[-1] == ("seq 3 | wc -l", True)
+    assert not any("***" in line or len(line) > 1000 or holds_controls(line) for line, _ in past)
+    assert len(past) == 5  # three, the markup and the quotes
+
+
+def test_a_job_runs_as_the_form_says_and_is_selected(paths: StatePaths, tmp_path: Path) -> None:
+    async def scene(visitor: Visitor) -> None:
+        form = await opened(visitor)
+        fill(form, command='sh -c "echo $WORD >> words"', name="[/b]n", cwd=str(tmp_path))
+        fill(form, env="WORD=here", tags="a=b", memory="1G", interval="5s")
+        await visitor.press("ctrl+s", "ctrl+s")  # the second is one too many
+        await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
+        await visitor.shows("[/b]n")
+        table = visitor.console.screen.query_one("#jobs", Table)
+        await visitor.until(lambda: table.cursor_key == all_jobs(paths)[0].id)
+
+    visit(paths.root, scene, size=(80, 24), options=own(paths))
+    wait_for(lambda: (tmp_path / "words").exists() or None)
+    assert (tmp_path / "words").read_text() == "here\n"
+    (job,) = all_jobs(paths)
+    assert call("wait", job.id).returncode == 0
+    record: dict[str, Any] = json.loads(call("show", job.id, "--json").stdout)
+    assert (record["name"], record["tags"], record["cwd"]) == ("[/b]n", {"a": "b"}, str(tmp_path))
+    assert record["limits"]["memory_bytes"] == 1 << 30
+    assert record["monitor"]["interval_seconds"] == 5.0
+
+
+def test_in_a_small_terminal_every_field_is_reached_and_problems_appear_at_their_fields(paths: StatePaths) -> None:
+    async def scene(visitor: Visitor) -> None:
+        form = await opened(visitor)
+        reached = []
+        for _ in range(13):
+            focused = form.focused
+            assert focused is not None
+            assert focused.region.bottom <= visitor.console.size.height - 2
+            assert focused.region.width >= 10
+            reached.append(focused)
+            form.focus_next()
+            await visitor.pilot.pause()
+        assert len(set(reached)) == 13
+        assert form.focused is reached[0]
+        fill(form, command="echo 'a", cwd="/no/such/place", memory="much")
+        await visitor.press("ctrl+s")
+        await visitor.until(lambda: set(problems(form)) == {"command", "cwd", "memory"})
+        screen = await visitor.shows("✗ a quote in it is not closed", "✗ there is no such directory", "esc Leave")
+        assert screen.index("a quote") < screen.index("shell:") < screen.index("no such directory")
+        assert isinstance(form.focused, CommandLine)
+        fill(form, command="no-such-program", cwd="/", memory="")
+        await visitor.until(lambda: not problems(form))
+        await visitor.press("ctrl+s")
+        await visitor.until(lambda: problems(form) == {"command": "no-such-program: command not found"})
+        await visitor.press("escape")
+        await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
+
+    visit(paths.root, scene, size=(60, 15), options=own(paths))
+    assert [job.status for job in all_jobs(paths)] == ["error"]
+
+
+def test_a_store_that_cannot_be_made_is_said_in_the_form(paths: StatePaths) -> None:
+    paths.root.parent.mkdir(exist_ok=True)
+    paths.root.write_text("a file where a directory should be")
+
+    async def scene(visitor: Visitor) -> None:
+        form = await opened(visitor)
+        fill(form, command="true")
+        await visitor.press("ctrl+s")
+        await visitor.until(lambda: "needs a place for its output" in problems(form).get("command", ""))
+
+    visit(paths.root, scene, options=own(paths))
+
+
+def test_what_was_run_before_is_completed_and_walked_through(paths: StatePaths) -> None:
+    kept_jobs(
+        paths.root,
+        made_job(command=("echo", "one")),
+        made_job(command=("/bin/sh", "-c", "echo two | wc")),
+        made_job(command=("train", "x")),
+    )
+
+    async def scene(visitor: Visitor) -> None:
+        form = await opened(visitor)
+        line, shell = form.query_one(CommandLine), form.query_one(Tick)
+        await visitor.until(lambda: line.past)
+        await visitor.press(*"echo")
+        await visitor.until(lambda: line._suggestion == "echo two | wc")
+        await visitor.press("up")
+        assert (line.value, shell.value) == ("echo two | wc", True)
+        await visitor.press("up", "up")
+        assert line.value == "echo one"
+        await visitor.press("down", "down")
+        assert line.value == "echo"
+        await visitor.press("right")
+        assert line.value == "echo two | wc"
+
+    visit(paths.root, scene, options=own(paths))

@@ -1,0 +1,165 @@
+"""What the console does to jobs. It runs in threads, each with the store open for itself, so that no key waits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobtop.core.config import Config, load
+from jobtop.core.errors import JobtopError, StoreUnavailable, UsageError
+from jobtop.core.model import Job
+from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.record import replace
+from jobtop.core.request import Request
+from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.starting import request_again, start_and_stay
+from jobtop.tui.view import JobRow
+
+if TYPE_CHECKING:
+    from jobtop.tui.app import Options
+
+BY = "jobtop console"
+STORE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One thing to do to jobs: its name, its name when it is done, what it means, and what does it."""
+
+    title: str
+    done: str
+    meaning: str
+    do: Callable[[Control, Job], None]
+    ends: bool = False
+    by_force: bool = False
+
+
+STOP = Deed(
+    "Stop",
+    "stopped",
+    "TERM to all its processes; what is left of them after its grace is killed.",
+    lambda control, job: control.stop(job, BY),
+    ends=True,
+)
+KILL = Deed(
+    "Kill",
+    "killed",
+    "KILL to all its processes, at once: nothing of its work can be saved.",
+    lambda control, job: control.kill(job, BY),
+    ends=True,
+    by_force=True,
+)
+PAUSE = Deed("Pause", "paused", "STOP to all its processes: it stands still until it is resumed.", Control.pause)
+RESUME = Deed("Resume", "resumed", "CONT to all its processes: it goes on.", Control.resume)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a deed: the job it was done to, or why it was not; what else there is to say."""
+
+    job: Job | None = None
+    refusal: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def refusal(row: JobRow, deed: Deed) -> str | None:
+    """Why it cannot be done to this job; None if it can."""
+    try:
+        with controlling(row, []) as (control, job):
+            return _refusal(control, job, deed)
+    except (JobtopError, OSError) as error:
+        return str(error)
+
+
+def carry_out(row: JobRow, deed: Deed) -> Outcome:
+    """Do it, if it can still be done."""
+    warnings: list[str] = []
+    try:
+        with controlling(row, warnings) as (control, job):
+            if (why := _refusal(control, job, deed)) is not None:
+                return Outcome(refusal=why)
+            if deed.ends and control.has_survivors(job):
+                control.end_survivors(job)
+            else:
+                deed.do(control, job)
+            return Outcome(job, warnings=tuple(warnings))
+    except (JobtopError, OSError) as error:
+        return Outcome(refusal=str(error), warnings=tuple(warnings))
+
+
+async def end_of(row: JobRow, job: Job, deed: Deed) -> Job | None:
+    """The job once nothing of it is left; None if it will not go."""
+    deadline = time.monotonic() + patience(job, deed.by_force)
+    while not is_gone(job):
+        if time.monotonic() > deadline:
+            return None
+        if deed.by_force:
+            kill_again(job)
+        await asyncio.sleep(POLL_SECONDS)
+    return await asyncio.to_thread(_settled, row, job)
+
+
+def start(options: Options, request: Request, interval: float | None = None) -> tuple[Job, list[str]]:
+    """Start a job in this host's store; it outlives the console."""
+    if options.own is None:
+        raise UsageError("this console has no store of its own to run jobs in")
+    config = settings(options)
+    if interval is not None:
+        config = replace(config, values={**config.values, "monitor.interval": interval})
+    warnings: list[str] = []
+    request = replace(request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
+    return start_and_stay(options.own, config, request, warnings.append), warnings
+
+
+def start_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
+    """Start what a job ran, as it ran."""
+    return start(options, request_again(StatePaths(row.store.parent, row.job.host), row.job))
+
+
+def settings(options: Options) -> Config:
+    return options.config or load((), os.environ, Path.cwd())
+
+
+@contextmanager
+def controlling(row: JobRow, warnings: list[str]) -> Iterator[tuple[Control, Job]]:
+    """What acts on the job of a row, in the store the row is from, and the job as it is now."""
+    paths = StatePaths(row.store.parent, hostname())
+    why = elsewhere(row.job, paths.host)
+    if why is None and row.store.name != paths.store.name:
+        why = f"job {row.job.id[:8]} is in {row.store}, which is only looked at here"
+    if why is not None:
+        raise UsageError(why)
+    database = _opened(paths)
+    try:
+        control = Control(Jobs(database), paths, warnings.append)
+        yield control, control.find(row.job.id)
+    finally:
+        database.close()
+
+
+def _opened(paths: StatePaths) -> Database:
+    """The store, if need be only to be read: what is done to a job never depends on it."""
+    try:
+        return open_to_write(paths, patience=STORE_SECONDS)
+    except StoreUnavailable:
+        return open_to_read(paths.store)
+
+
+def _refusal(control: Control, job: Job, deed: Deed) -> str | None:
+    return None if deed.ends and control.has_survivors(job) else control.refusal(job)
+
+
+def _settled(row: JobRow, job: Job) -> Job:
+    try:
+        with controlling(row, []) as (control, _):
+            return control.settle(job) or job
+    except (JobtopError, OSError):
+        return job
