@@ -14,7 +14,8 @@ from jobtop.store.series import SeriesStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from jobtop.store.database import Database
 
@@ -27,7 +28,7 @@ KEYS = (
 )
 KEPT_SECONDS = 75.0
 KEPT_SAMPLES = 75
-ROWS_AT_ONCE = 200_000
+ROWS_AT_ONCE, ROWS_IN_MEMORY = 200_000, 500
 FEW = 50
 
 
@@ -87,28 +88,31 @@ class LiveTails:
         wanted = set(wanted)
         for seq in self.tails.keys() - wanted:
             del self.tails[seq]
+        changed = self._begin(wanted - self.tails.keys())
         with self.database.reading() as connection:
             if not has_tables_of(connection, SINCE_VERSION):
                 return set()
             newest = head.last_id(connection, JOBS)
-            if self._last_id is None or newest < self._last_id:  # the first time, or another store by now
-                self.tails.clear()
+            if self._last_id is None:
                 self._last_id = newest if len(wanted) <= FEW else max(0, newest - KEPT_SAMPLES * len(wanted))
             names = ", ".join(head.column(key) for key in KEYS)
             cursor = connection.cursor()
             cursor.row_factory = None
-            rows = cursor.execute(
+            cursor.execute(
                 f"SELECT id, job_seq, elapsed, {names} FROM head WHERE id > ? ORDER BY id LIMIT ?",
                 (self._last_id, ROWS_AT_ONCE),
-            ).fetchall()
-        changed = self._begin(wanted - self.tails.keys())
+            )
+            while rows := cursor.fetchmany(ROWS_IN_MEMORY):  # memory that was once taken stays
+                self._take(rows, changed)
+        return changed
+
+    def _take(self, rows: Sequence[tuple[Any, ...]], changed: set[int]) -> None:
         for identifier, seq, elapsed, *values in rows:
             self._last_id = identifier
             tail = self.tails.get(seq)
             if tail is not None and (not tail.times or elapsed > tail.times[-1]):
                 tail.add(elapsed, tuple(values))
                 changed.add(seq)
-        return changed
 
     def _begin(self, fresh: set[int]) -> set[int]:
         """The last minute of jobs met for the first time."""

@@ -80,23 +80,25 @@ class Console(App[int]):
         self.feed = Feed(options.stores, self.take, options.refresh_seconds, options.own, options.machine)
         if options.is_ascii:
             self.add_class(ASCII_CLASS)
+        for theme in THEMES:
+            self.register_theme(theme)
+        wanted = options.theme or self.preferences.theme or THEMES[0].name
+        # Set later, the style sheets would be parsed a second time.
+        self.set_reactive(App.theme, wanted if wanted in self.available_themes else THEMES[0].name)
+        self.stylesheet.set_variables(self.get_css_variables())
 
     def take(self, view: View) -> None:
         """From the feed's thread."""
         self.post_message(Viewed(view))
 
     async def on_mount(self) -> None:
-        for theme in THEMES:
-            self.register_theme(theme)
-        wanted = self.options.theme or self.preferences.theme or THEMES[0].name
-        self.theme = wanted if wanted in self.available_themes else THEMES[0].name
+        self.feed.start()  # reads while the screen is laid out
         self.theme_changed_signal.subscribe(self, lambda theme: self.preferences.keep_theme(theme.name))
         if self.options.keys:
             self.set_keymap(dict(self.options.keys))
         for notice in (*self.options.notices, *filter(None, [self.preferences.problem])):
             self.notify(notice, severity="warning", markup=False)
         await self.action_go("dashboard")
-        self.feed.start()
         if self.options.job_id is not None:
             await self.open_job(self.options.job_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -47,6 +48,7 @@ class Dashboard(Page, JobActions):
         self.sort = Sort("cpu", descending=True)
         self.shown: list[JobRow] = []
         self.wanted: str | None = None
+        self.previewed: JobRow | None = None
 
     def panes(self) -> ComposeResult:
         yield HostStrip(id="strip")
@@ -87,8 +89,9 @@ class Dashboard(Page, JobActions):
         """The last minute of the job under the cursor."""
         chart = self.query_one("#preview", Chart)
         row = self.query_one("#jobs", Table).cursor_row
-        if chart.has_class("-hidden") or row is None:
+        if chart.has_class("-hidden") or row is None or row is self.previewed:
             return
+        self.previewed = row
         chart.view = preview_of(row)
 
     def on_table_selected(self) -> None:
@@ -120,12 +123,17 @@ class Dashboard(Page, JobActions):
 
 def sorted_rows(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
     """Live ones first; in each part by the column, what has no value last."""
+    live = [row for row in rows if not row.job.status.ended]
+    ended = [row for row in rows if row.job.status.ended]
+    return by_value(live, sort) + by_value(ended, sort)
+
+
+def by_value(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
     value = SORTS.get(sort.key, SORTS["cpu"])
-    ordered = sorted(rows, key=lambda row: row.job.start_time or 0.0, reverse=True)
-    known = [row for row in ordered if value(row) is not None]
-    known.sort(key=value, reverse=sort.descending)
-    ordered = known + [row for row in ordered if value(row) is None]
-    return [row for row in ordered if not row.job.status.ended] + [row for row in ordered if row.job.status.ended]
+    valued = [(value(row), row) for row in sorted(rows, key=lambda row: row.job.start_time or 0.0, reverse=True)]
+    known = [pair for pair in valued if pair[0] is not None]
+    known.sort(key=itemgetter(0), reverse=sort.descending)
+    return [row for _, row in known] + [row for asked, row in valued if asked is None]
 
 
 def preview_of(row: JobRow) -> ChartView:

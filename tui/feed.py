@@ -130,7 +130,7 @@ class Source:
         if tail is None or not tail.times:
             return JobRow(job, self.path, elapsed=elapsed)
         is_stale = elapsed is not None and elapsed - tail.times[-1] > STALE_SECONDS
-        return JobRow(job, self.path, tail.now, tuple(tail.cpu), tuple(tail.memory), elapsed, is_stale)
+        return JobRow(job, self.path, tail.now, tail, elapsed, is_stale)
 
 
 class Feed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil, log2
 from typing import Any
 
 from jobtop.core.units import printable
@@ -21,6 +22,7 @@ from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
 from jobtop.tui.view import JobRow
 
 ABSENT = Words("–", Tone.GREY)
+SHOWN_PERCENT = 0.5
 
 
 def live_columns() -> tuple[Column[JobRow], ...]:
@@ -50,7 +52,7 @@ def glyph(row: JobRow) -> Cell:
 
 
 def name(row: JobRow) -> Cell:
-    return Words(printable(row.job.name), Tone.TEXT)
+    return Words(printable(row.job.name), Tone.GREY if row.job.status.ended else Tone.TEXT)
 
 
 def state(row: JobRow) -> Cell:
@@ -65,14 +67,20 @@ def elapsed(row: JobRow) -> Cell:
 def cpu(row: JobRow) -> Cell:
     if row.now is None or row.now.cpu_percent is None or row.job.status.ended:
         return ABSENT
+    if row.now.cpu_percent < SHOWN_PERCENT:
+        return Words("0", Tone.GREY)
     allowed = row.job.limits.cpus or row.job.usage.cpus_allowed or 1.0
     return Words(f"{row.now.cpu_percent:.0f}", load_tone(row.now.cpu_percent / allowed), True)
 
 
 def cpu_line(row: JobRow) -> Cell:
-    allowed = row.job.limits.cpus or row.job.usage.cpus_allowed or 1.0
-    tone = Tone.GREY if row.job.status.ended else Tone.BLUE
-    return Sparkline(row.cpu_line[-60:], 100 * allowed, tone) if row.cpu_line else Words("")
+    """Up to the CPUs it declared, else to the next power of two above what it used."""
+    line = row.cpu_line[-60:]
+    if not line:
+        return Words("")
+    peak = max((value for value in line if value is not None), default=0.0)
+    top = 100 * (row.job.limits.cpus or 2 ** ceil(log2(max(1.0, peak / 100))))
+    return Sparkline(line, top, Tone.GREY if row.job.status.ended or peak < SHOWN_PERCENT else Tone.BLUE)
 
 
 def memory_bytes(row: JobRow) -> float | None:
@@ -106,7 +114,7 @@ def io_rate(row: JobRow) -> float | None:
 
 def traffic(row: JobRow) -> Cell:
     rate = io_rate(row)
-    return ABSENT if rate is None else Words(short_rate(rate))
+    return ABSENT if rate is None else Words(short_rate(rate), Tone.TEXT if rate else Tone.GREY)
 
 
 def gpu(row: JobRow) -> Cell:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobtop.core.model import Job
-from jobtop.store.live import Now
+from jobtop.store.live import Now, Tail
 
 Number = float | int
 
@@ -23,19 +23,27 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A live or recent job as a table shows it; the lines are its last minute."""
+    """A live or recent job as a table shows it; its tail is its last minute."""
 
     job: Job
     store: Path
     now: Now | None = None
-    cpu_line: tuple[Number | None, ...] = ()
-    memory_line: tuple[Number | None, ...] = ()
+    tail: Tail | None = None
     elapsed: float | None = None
     is_stale: bool = False
 
     @property
     def key(self) -> str:
         return self.job.id
+
+    @property
+    def cpu_line(self) -> tuple[Number | None, ...]:
+        """Of a thousand jobs twenty are in sight: only theirs are copied."""
+        return () if self.tail is None else tuple(self.tail.cpu)
+
+    @property
+    def memory_line(self) -> tuple[Number | None, ...]:
+        return () if self.tail is None else tuple(self.tail.memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,11 @@ from jobtop.tui import settings_page
 from jobtop.tui.alerts_page import Alerts
 from jobtop.tui.app import Options
 from jobtop.tui.keymap import read_keys
+from jobtop.tui.problem_line import ProblemLine
 from jobtop.tui.settings_page import Settings
+from jobtop.tui.view import StoreState
 from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
+from stage import Performance, play
 from visiting import Visitor, visit
 
 NARROW, SMALLEST, WIDE = (80, 24), (60, 15), (160, 42)
@@ -233,16 +236,18 @@ def test_containers_say_what_they_wait_for(home: Path) -> None:
     visit(home, scene, SMALLEST)
 
 
-@pytest.mark.parametrize("key", ["1", "4", "5", "6"])
-def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_right(home: Path, key: str) -> None:
+def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_right(home: Path) -> None:
     store = StatePaths(home, HERE).store
 
     async def scene(visitor: Visitor) -> None:
-        await visitor.press(key)
-        await visitor.shows("no such store (yet): jobtop run -- COMMAND")
+        for key in "123456":
+            await visitor.press(key)
+            await visitor.shows("no such store (yet): jobtop run -- COMMAND")
         store.write_bytes(b"this was a history once" * 400)
         await visitor.until(lambda: "no such store" not in visitor.screen())
-        await visitor.shows(" ! ", f"{store}: ")
+        for key in "123456":
+            await visitor.press(key)
+            await visitor.shows(f" ! {store}: ")
         store.unlink()
         kept_jobs(home, made_job(name="back again"))
         await visitor.until(lambda: f" ! {store}" not in visitor.screen())
@@ -251,3 +256,28 @@ def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_
 
     home.mkdir()
     visit(home, scene)
+
+
+def test_the_worst_of_several_stores_is_said_and_how_many_more_there_are() -> None:
+    line = ProblemLine()
+    read_only = StoreState(Path("/a/atlas.db"), None, "/a/atlas.db: reading only")
+    gone = StoreState(
+        Path("/a/very/long/path/to/rhea.db"), "/a/very/long/path/to/rhea.db: there is no such store (yet)"
+    )
+
+    async def scene(stage: Performance) -> None:
+        assert not line.display
+        line.stores = (read_only, StoreState(Path("/a/fine.db")))
+        await stage.settle()
+        assert stage.lines() == [" · /a/atlas.db: reading only".ljust(50)]
+        line.stores = (read_only, gone)
+        await stage.settle()
+        assert [text.rstrip() for text in stage.lines()] == [
+            " ! (1 more) rhea.db: there is no such store",
+            "            (yet)",
+        ]
+        line.stores = ()
+        await stage.settle()
+        assert not line.display
+
+    play(line, scene, (50, 6))
