@@ -90,7 +90,7 @@ def shown_charts(look: Look) -> list[Plotted]:
 def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL) -> ChartView:
     """What the chart shows of the job; its border says which part of the time that is."""
     job = look.job
-    part = "" if window.span is None else window.words if window.end is None else f"{window.words} of the past"
+    part = "" if window.span is None else window.words
     note = chart.note(look) if chart.note is not None else ""
     series = [
         Series(label, find_metric(key), *_spread(look.curves[key], look.whole), side)
@@ -103,7 +103,7 @@ def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL) -> ChartVie
         left=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.LEFT])),
         right=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.RIGHT])),
         events=event_marks(look),
-        is_live=not job.status.ended,
+        is_live=not job.status.ended and window.end is None,
         note=" · ".join(filter(None, (part, note))),
         empty=NO_SAMPLES if not job.status.ended else NEVER_SAMPLED if not look.is_sampled else "not known of this job",
     )

@@ -20,6 +20,7 @@ from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.procfs import HAS_PROC
 from jobtop.core.snapshot import ProcessRow
+from jobtop.core.thinning import kept_positions
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs
@@ -36,6 +37,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "net": ("net.rx_bytes", "net.tx_bytes"),
     "pressure": ("cpu.pressure", "mem.pressure", "io.pressure"),
 }
+KEYS = tuple(key for keys in GROUPS.values() for key in keys)
 MOST_KEYS = max(map(len, GROUPS.values()))
 MARGIN = 0.1  # of a window, read on either side of it
 ALL = TimeWindow()
@@ -141,23 +143,22 @@ class JobReading:
                 threads=usage.threads_peak,
             )
         until = float("inf") if moment is None else moment
-        frame = curves.frame_at(job, until)
         samples = curves.store.newest(job.seq, 1, until) if job.seq is not None else []
         held = dict(zip(JOB_COLUMNS, samples[-1].values, strict=True)) if samples else {}
-        values = frame.values if frame is not None else {}
         user, system = held.get("cpu.user"), held.get("cpu.system")
+        drawn = {key: value_at(curve, until) for key, curve in self.book.curves.items()}
         return Numbers(
             moment,
-            values.get("cpu.percent"),
+            drawn.get("cpu.percent"),
             None if user is None or system is None else user + system,
-            values.get("mem.used"),
+            held.get("mem.used"),
             self.peak,
             held.get("io.read_bytes"),
             held.get("io.write_bytes"),
-            values.get("io.read_bytes"),
-            values.get("io.write_bytes"),
-            values.get("proc.count"),
-            values.get("proc.threads"),
+            drawn.get("io.read_bytes"),
+            drawn.get("io.write_bytes"),
+            held.get("proc.count"),
+            held.get("proc.threads"),
         )
 
     def _processes(self, snapshots: Snapshots, job: Job, moment: float | None) -> Processes:
@@ -203,15 +204,13 @@ class Book:
         self._read, self._points, self.damaged = wanted, 0, 0
         self.whole = (0.0, _last_moment(curves, job))
         start, end = part_of(wish.window, self.whole[1])
-        for name, keys in GROUPS.items():
-            if name not in self._absent:
-                # A key has a least and a greatest value in every column.
-                series = curves.series(job, keys, start, end, 2 * len(keys) * wish.columns)
-                self._take(series.times, series.values)
-                self._points = max(self._points, len(series.times))
-                self.damaged = max(self.damaged, series.damaged)
-                if job.status.ended and start is None and not any(self.curves[key].known() for key in keys):
-                    self._absent.add(name)
+        keys = [key for key in KEYS if key not in self._absent]
+        series = curves.series(job, keys, start, end)
+        self.damaged = series.damaged
+        for group in GROUPS.values():
+            self._take(series.times, {key: series.values[key] for key in group if key in series.values}, wish.columns)
+        if job.status.ended and start is None:
+            self._absent |= {key for key in keys if not self.curves[key].known()}
 
     def _extend(self, curves: Curves, job: Job, wish: Wish) -> bool:
         """Whether what is new could be put behind what there is: not if nothing was there, or too much by now."""
@@ -221,7 +220,7 @@ class Book:
         if not self._points or self._points > 4 * MOST_KEYS * wish.columns:
             return False
         last = min(curve.times[-1] for curve in self.curves.values() if curve.times)
-        series = curves.series(job, [key for keys in GROUPS.values() for key in keys], last)
+        series = curves.series(job, KEYS, last)
         if series.times and series.times[-1] > last:
             self.whole = (0.0, series.times[-1])
             self._points += len(series.times) - 1
@@ -229,9 +228,14 @@ class Book:
                 self._go_on(key, series.times, values)
         return True
 
-    def _take(self, times: list[float], values: Mapping[str, list[Number | None]]) -> None:
+    def _take(self, times: list[float], values: Mapping[str, list[Number | None]], columns: int) -> None:
+        """Curves that are drawn together, with the least and the greatest of each in every column."""
+        most = 2 * len(values) * columns
+        kept = kept_positions(times, list(values.values()), most) if len(times) > most else range(len(times))
+        moments = [times[place] for place in kept]
         for key, column in values.items():
-            self.curves[key] = make_curve(find_metric(key), times, column)
+            self.curves[key] = make_curve(find_metric(key), moments, [column[place] for place in kept])
+        self._points = max(self._points, len(moments))
 
     def _go_on(self, key: str, times: list[float], column: list[Number | None]) -> None:
         """The curve with what came behind its last moment; a rate needs that moment too."""
@@ -240,10 +244,8 @@ class Book:
         if first < len(times):
             begin = max(0, first - 1)
             after = make_curve(before.metric, times[begin:], column[begin:])
-            news = slice(first - begin, None)
-            self.curves[key] = Curve(
-                before.metric, before.times + after.times[news], before.values + after.values[news]
-            )
+            values = before.values + after.values[first - begin :]
+            self.curves[key] = Curve(before.metric, before.times + times[first:], values)
 
 
 class Nearby:
@@ -298,6 +300,12 @@ def _last_moment(curves: Curves, job: Job) -> float:
     samples = curves.store.newest(job.seq, 1) if job.seq is not None else []
     ended = (job.duration_seconds or 0.0) if job.status.ended else 0.0
     return max(ended, samples[-1].elapsed if samples else 0.0)
+
+
+def value_at(curve: Curve, moment: float) -> Number | None:
+    """What a curve shows at a moment: the last value before it."""
+    place = bisect_right(curve.times, moment) - 1
+    return curve.values[place] if place >= 0 else None
 
 
 def _greatest(known: Number | None, curve: Curve | None) -> Number | None:

@@ -96,7 +96,7 @@ class JobScreen(Page, JobActions):
 
     def __init__(self, job_id: str, moment: float | None = None) -> None:
         super().__init__()
-        self.job_id, self.moment = job_id, moment
+        self.job_id, self.moment, self.look_seconds = job_id, moment, LOOK_SECONDS
         self.row: JobRow | None = None
         self.seen: Look | None = None
         self.problem: str | None = None
@@ -170,7 +170,7 @@ class JobScreen(Page, JobActions):
 
     def want(self, at_once: bool = True) -> None:
         """See to it that the job is looked at again: by and by, or because somebody has done something."""
-        if not at_once and time.monotonic() - self._looked_at < LOOK_SECONDS:
+        if not at_once and time.monotonic() - self._looked_at < self.look_seconds:
             return
         self._looked_at = time.monotonic()
         self._is_wanted = True
@@ -197,8 +197,9 @@ class JobScreen(Page, JobActions):
             chart = self.query_one("#cpu", Chart)
             wish = Wish(chart.window, max(20, self.size.width), self.moment)
             look = await self.console.reader.read(reading.store, lambda database: reading.look(database, wish))
-            self.problem = GONE if look is None else None
+            self.problem = GONE
             if look is not None:
+                self.problem = f"{look.damaged} damaged samples are left out" if look.damaged else None
                 self.show_look(look)
         self.show_header()
 

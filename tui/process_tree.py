@@ -9,7 +9,7 @@ from jobtop.core.snapshot import ProcessRow
 from jobtop.tui.cells import Align, Cell, Pieces, Span, Words, percent_words, short_bytes, short_duration
 from jobtop.tui.columns import Column, Sort
 from jobtop.tui.job_reading import Processes
-from jobtop.tui.palette import Tone, load_tone
+from jobtop.tui.palette import Tone
 from jobtop.tui.rows import ListRows
 from jobtop.tui.table import Table
 
@@ -41,7 +41,7 @@ def columns() -> tuple[Column[TreeRow], ...]:
 
 def cpu(shown: TreeRow) -> Cell:
     percent = shown.row.cpu_percent
-    return Words(percent_words(percent).rstrip("%"), load_tone(percent) if percent else Tone.GREY)
+    return Words(percent_words(percent).rstrip("%"), Tone.BLUE if percent and percent >= 0.5 else Tone.GREY)
 
 
 def age(shown: TreeRow) -> Cell:

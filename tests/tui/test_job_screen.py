@@ -27,7 +27,7 @@ from jobtop.tui.process_tree import ProcessTree
 from jobtop.tui.timeline import Timeline
 from jobtop.tui.window import TimeWindow
 from records import HERE, HOSTILE_TEXTS, holds_controls, made_job, running_job
-from sampled import steady
+from sampled import damage_samples, steady
 from support import wait_for
 from visiting import Visitor, visit
 
@@ -86,6 +86,7 @@ class Made:
 
         async def perform(visitor: Visitor) -> None:
             screen = JobScreen(self.job.id, moment)
+            screen.look_seconds = 0.1
             await visitor.console.push_screen(screen)
             await visitor.until(lambda: screen.seen is not None or screen.problem is not None)
             await visitor.pilot.pause()
@@ -275,6 +276,16 @@ def test_a_job_that_was_never_sampled_says_so_in_every_pane(tmp_path: Path) -> N
         await visitor.shows("never sampled", "its processes were never looked at", "its output is not on this machine")
 
     Made(tmp_path, made_job()).open(scene)
+
+
+def test_samples_that_are_damaged_are_told(tmp_path: Path) -> None:
+    made = Made(tmp_path, made_job(), steady(300), sealed=True)
+    damage_samples(tmp_path)
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("300 damaged samples are left out")
+
+    made.open(scene)
 
 
 def test_a_job_of_long_ago_that_the_feed_does_not_have_is_found_in_the_store(tmp_path: Path) -> None:
