@@ -18,7 +18,7 @@ from jobtop.tui.cells import Span, aligned, fitted, tamed, width_of
 from jobtop.tui.painting import ASCII_CLASS, Inks, Painted
 from jobtop.tui.palette import Tone, ascii_only
 
-NARROWEST, WIDEST = 12, 100  # of text beside a label; of any
+NARROWEST, WIDEST = 12, 110  # of text beside a label; of what is easy to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Paragraph:
             yield from Paragraph(self.text, self.tone, [Span("  ")], self.bold).lines(width)
             return
         first = list(self.label)
-        for part in wrapped(self.text, min(WIDEST, max(1, width - indent))):
+        for part in wrapped(self.text, max(1, width - indent)):
             yield aligned([*first, Span(part, self.tone, self.bold)], width)
             first = [Span(" " * indent)]
 
@@ -125,8 +125,10 @@ class Prose(ScrollView, Painted, inherit_bindings=False):
         return [inks.strip(line, width) for line in self.lines(width)[top : top + height]]
 
     def lines(self, width: int) -> list[list[Span]]:
-        """All of them."""
-        return [line for paragraph in self.text for line in paragraph.lines(width)]
+        """All of them, not wider than is easy to read."""
+        used = min(width, WIDEST)
+        rest = [Span(" " * (width - used))] if width > used else []
+        return [[*line, *rest] for paragraph in self.text for line in paragraph.lines(used)]
 
     def _measure(self) -> None:
         width = self.drawn_size.width

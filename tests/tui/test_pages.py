@@ -269,7 +269,7 @@ def test_the_worst_of_several_stores_is_said_and_how_many_more_there_are() -> No
         assert not line.display
         line.stores = (read_only, StoreState(Path("/a/fine.db")))
         await stage.settle()
-        assert stage.lines() == [" · /a/atlas.db: reading only".ljust(50)]
+        assert stage.lines() == [" · /a/atlas.db: reading only".ljust(46)]
         line.stores = (read_only, gone)
         await stage.settle()
         assert [text.rstrip() for text in stage.lines()] == [
@@ -280,4 +280,4 @@ def test_the_worst_of_several_stores_is_said_and_how_many_more_there_are() -> No
         await stage.settle()
         assert not line.display
 
-    play(line, scene, (50, 6))
+    play(line, scene, (46, 6))
