@@ -19,7 +19,14 @@ def can_be_opened() -> bool:
     return os.isatty(0) and is_screen()
 
 
-def open_console(app: App, store: Sequence[str], refresh: float, readonly: bool, ascii: bool) -> int:  # noqa: A002
+def open_console(
+    app: App,
+    store: Sequence[str],
+    refresh: float,
+    readonly: bool,
+    ascii: bool,  # noqa: A002
+    demo: bool,
+) -> int:
     """Show it until the user leaves; the exit code."""
     if refresh < SHORTEST_REFRESH_SECONDS:
         raise UsageError(f"--refresh has to be at least {SHORTEST_REFRESH_SECONDS:g}s")
@@ -30,6 +37,7 @@ def open_console(app: App, store: Sequence[str], refresh: float, readonly: bool,
     from jobtop.tui.app import Options
     from jobtop.tui.keymap import clashes, read_keys
     from jobtop.tui.opening import open_console as show
+    from jobtop.tui.opening import run_console
     from jobtop.tui.preferences import NAME
 
     keys = read_keys(config.keys)
@@ -44,7 +52,12 @@ def open_console(app: App, store: Sequence[str], refresh: float, readonly: bool,
         preferences=app.paths.root / NAME,
         notices=(*config.notices, *map(str, clashes(keys))),
     )
-    return show(options)
+    if not demo:
+        return show(options)
+    from jobtop.tui.demo import demo_console
+
+    with demo_console(options) as console:
+        return run_console(console)
 
 
 def store_files(word: str) -> list[Path]:

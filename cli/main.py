@@ -83,6 +83,7 @@ class Verbs(click.Group):
 )
 @click.option("--refresh", type=Duration(), default="1s", help="Console: between two pictures; 1s by default.")
 @click.option("--readonly", is_flag=True, help="Console: look at jobs, and do nothing to them.")
+@click.option("--demo", is_flag=True, help="Console: a lively machine that never was, to look around.")
 @click.option("--ascii", is_flag=True, help="Console: no characters but ASCII, for serial lines.")
 @click.version_option(__version__, message="jobtop %(version)s")
 @click.pass_context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import select
 import signal
@@ -27,9 +28,16 @@ RESET = "".join(f"\x1b[?{mode}l" for mode in (1000, 1003, 1015, 1006, 1016, 2004
 
 def open_console(options: Options) -> int:
     """Until the user leaves or a signal says so: the exit code. A mistake of ours is raised once all is clean."""
+    return run_console(Console(options))
+
+
+def run_console(console: Console) -> int:
+    """The same with a console that was made already."""
+    # A picture makes thousands of objects that live until the next one: looking through them each time is in vain.
+    gc.set_threshold(100_000, 50, 1000)
     if not os.isatty(2):  # Textual paints on standard error
         sys.__stderr__ = sys.__stdout__  # type: ignore[misc]
-    return Opened(Console(options)).run()
+    return Opened(console).run()
 
 
 class Opened:

@@ -162,11 +162,9 @@ class Page(Screen[None]):
         self.update_keys()
 
     def update_keys(self) -> None:
-        """Show the keys that work where the focus is, in the order of the registry."""
+        """Show the keys that work where the focus is: those of the pane, of the screen, and of the console."""
         active = {binding.binding.id: binding.binding.key for binding in self.active_bindings.values()}
-        shown = [
-            (key_words(active[action.id]), action.title)
-            for action in ACTIONS
-            if action.in_footer and action.id in active
-        ]
+        here = [action for action in ACTIONS if action.in_footer and action.id in active]
+        here.sort(key=lambda action: action.place == APP)
+        shown = [(key_words(active[action.id]), action.title) for action in here]
         self.query_one(KeyLine).keys = tuple(shown)
