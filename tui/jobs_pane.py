@@ -137,7 +137,7 @@ class JobActions(Screen[None]):
         if table is None:
             self.say("there is no table here", "warning")
             return
-        every = self.every_column[table.id]
+        every = self.every_column.setdefault(table.id, table.columns)
         hidden = {column.key for column in every} - {column.key for column in table.columns}
 
         def choose(hidden: frozenset[str]) -> None:
