@@ -30,7 +30,7 @@ class Visitor:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not condition():
             assert time.monotonic() < deadline, words + "\n" + self.screen()
-            await self.pilot.pause(0.01)
+            await self.pilot.pause(0.03)
 
     async def shows(self, *texts: str) -> str:
         """The screen, once it shows all of these."""
@@ -52,7 +52,7 @@ def visit(
     """Open a console on the store of a state directory and let the scene happen."""
     paths = StatePaths(root, HERE)
     chosen = options or Options([])
-    console = Console(replace(chosen, stores=chosen.stores or [paths.store], refresh_seconds=0.1))
+    console = Console(replace(chosen, stores=chosen.stores or [paths.store], refresh_seconds=0.2))
 
     async def perform() -> None:
         async with console.run_test(size=size) as pilot:

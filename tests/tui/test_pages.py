@@ -94,7 +94,11 @@ def test_the_doctor_shows_what_fails_with_its_remedy_and_looks_again(
     visit(home, scene, size, options(configured()))
 
 
-def test_every_setting_is_there_with_its_value_its_origin_and_what_it_is_for(home: Path) -> None:
+def test_every_setting_is_there_with_its_value_its_origin_and_what_it_is_for(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings_page, "examine", lambda *_: FOUND)
+
     async def scene(visitor: Visitor) -> None:
         await visitor.press("6")
         screen = await visitor.shows("run.grace")
@@ -111,7 +115,8 @@ def test_every_setting_is_there_with_its_value_its_origin_and_what_it_is_for(hom
     visit(home, scene, options=options(configured("run.grace=77s")))
 
 
-def test_keys_are_shown_as_remapped_and_a_clash_is_said(home: Path) -> None:
+def test_keys_are_shown_as_remapped_and_a_clash_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_page, "examine", lambda *_: FOUND)
     config = configured(text='[keys]\n"jobs.kill" = "K"\n"app.quit" = "s"\n')
 
     async def scene(visitor: Visitor) -> None:
