@@ -91,6 +91,7 @@ class JobScreen(Page, JobActions):
         &.-narrow #upper, &.-narrow #lower { height: 1fr; }
         &.-low JobHeader { height: 2; }
         .-hidden { display: none; }
+        .-maximized { width: 100% !important; height: 100% !important; }
     }
     """
 
@@ -345,6 +346,8 @@ class JobScreen(Page, JobActions):
         self.lay_out()
         self.draw_charts()
         pane = self.query_one(f"#{name}")
+        if self.maximized is not None:
+            self.maximize(pane)
         self.set_focus(pane)
         return pane
 

@@ -35,7 +35,7 @@ def columns() -> tuple[Column[TreeRow], ...]:
         Column("memory", "MEM", lambda shown: Words(short_bytes(shown.row.memory_bytes)), 5, align=Align.RIGHT),
         Column("threads", "THR", lambda shown: Words(str(shown.row.threads)), 4, align=Align.RIGHT, priority=2),
         Column("age", "AGE", age, 8, align=Align.RIGHT, priority=3),
-        Column("command", "COMMAND", command, 24, flex=1),
+        Column("command", "COMMAND", command, 20, flex=1),
     )
 
 
