@@ -25,7 +25,8 @@ from jobtop.tui.job_charts import BOTH, CHARTS, chart_view, shown_charts
 from jobtop.tui.job_header import HeaderView, JobHeader
 from jobtop.tui.job_reading import JobReading, Look, Wish
 from jobtop.tui.jobs_pane import JobActions
-from jobtop.tui.output_view import Logs, OutputPane, OutputView
+from jobtop.tui.output_page import Logs
+from jobtop.tui.output_view import OutputPane, OutputView
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.palette import Tone
 from jobtop.tui.process_tree import ProcessTree

@@ -11,19 +11,8 @@ import pytest
 from jobtop.core.paths import StatePaths
 from jobtop.store.output import LONGEST_ROW, Output, Row
 from jobtop.tui.cells import width_of
-from jobtop.tui.output_view import (
-    Follow,
-    Go,
-    Logs,
-    OutputPane,
-    OutputView,
-    Scroll,
-    SearchLine,
-    Until,
-    dropped,
-    page,
-    row_spans,
-)
+from jobtop.tui.output_page import Follow, Go, Logs, Scroll, Until, dropped, page, row_spans
+from jobtop.tui.output_view import OutputPane, OutputView, SearchLine
 from jobtop.tui.palette import Tone
 from jobtop.tui.reading import Reader
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
