@@ -129,13 +129,13 @@ class Painted(Widget):
     def set_title(self, pieces: Iterable[Span]) -> None:
         """Say something in the upper border, if it is not there already: a title costs a whole paint."""
         title = self._content(pieces)
-        if title != self._border_title:
+        if not is_same(title, self._border_title):
             self.border_title = title
 
     def set_subtitle(self, pieces: Iterable[Span]) -> None:
         """Say something in the lower border."""
         subtitle = self._content(pieces)
-        if subtitle != self._border_subtitle:
+        if not is_same(subtitle, self._border_subtitle):
             self.border_subtitle = subtitle
 
     def _content(self, pieces: Iterable[Span]) -> Content:
@@ -172,3 +172,8 @@ def changed_runs(before: Sequence[Strip], after: Sequence[Strip]) -> Iterator[tu
             start = y
     if start is not None:
         yield start, len(after)
+
+
+def is_same(one: Content, other: Content | None) -> bool:
+    """Also in colour, which the comparison of contents leaves out."""
+    return other is not None and one == other and one.spans == other.spans
