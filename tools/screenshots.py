@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
@@ -20,27 +19,17 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widgets import Input, TextArea
 
-from jobtop.tui.app import Console
-from jobtop.tui.demo import demo_console
+from jobtop.tui.app import Console, Options
+from jobtop.tui.demo import demo, of_demo
 from tools.picture import drawing
+from tools.scenes import DOCTOR, HOME, SCENES, config
 
 FOLDER = Path(__file__).resolve().parent.parent / "screenshots"
 MOMENT = 1_773_319_269.0  # 2026-03-12 12:41:09 UTC
 SIZES = {"": (160, 42), "-80": (80, 24)}
-QUIET_LOOKS, LOOK_SECONDS, DEADLINE_SECONDS = 4, 0.05, 20.0
-PNG_ZOOM = "1.5"
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A screen: the keys that lead to it from the dashboard, and those that lead back."""
-
-    name: str
-    keys: tuple[str, ...] = ()
-    back: tuple[str, ...] = ("escape", "1")
-
-
-SCENES = (Scene("dashboard", back=()),)
+HOME_SCREEN = "Dashboard"
+QUIET_LOOKS, LOOK_SECONDS, DEADLINE_SECONDS = 1, 0.05, 60.0
+PNG_ZOOM = "1"
 
 
 def main() -> int:
@@ -70,52 +59,63 @@ def kept(name: str) -> str:
 
 def pictures() -> dict[str, str]:
     """All of them by name, as SVG."""
-    with standing_still():
+    with standing_still(), demo(MOMENT) as made:
+        options = of_demo(made, Options((), config=config()))
         return {
             f"{name}{suffix}": picture
             for suffix, size in SIZES.items()
-            for name, picture in asyncio.run(performed(size)).items()
+            for name, picture in asyncio.run(performed(Console(options), size)).items()
         }
 
 
 @contextmanager
 def standing_still() -> Iterator[None]:
     """One moment, in one place."""
-    zone = {"TZ": "UTC"}
-    with patch.dict(os.environ, zone), patch("time.time", return_value=MOMENT):
+    try:
+        with (
+            patch.dict(os.environ, {"TZ": "UTC"}),
+            patch("time.time", return_value=MOMENT),
+            patch("os.getcwd", return_value=str(HOME / "vision")),
+            patch("jobtop.tui.settings_page.examine", return_value=DOCTOR),
+        ):
+            time.tzset()
+            yield
+    finally:
         time.tzset()
-        yield
-    time.tzset()
 
 
-async def performed(size: tuple[int, int]) -> dict[str, str]:
-    """The scenes of one console, one after the other."""
+async def performed(console: Console, size: tuple[int, int]) -> dict[str, str]:
+    """The scenes, one after the other."""
     taken = {}
-    with demo_console(now=MOMENT) as console:
-        console.animation_level = "none"
-        async with console.run_test(size=size) as pilot:
-            for scene in SCENES:
-                await pilot.press(*scene.keys)
-                taken[scene.name] = await picture_of(console, pilot)
-                await pilot.press(*scene.back)
+    console.animation_level = "none"
+    async with console.run_test(size=size) as pilot:
+        await come_to_rest(console, pilot, HOME_SCREEN)
+        for scene in SCENES:
+            await scene.way(console, pilot)
+            rows = await come_to_rest(console, pilot, scene.screen)
+            taken[scene.name] = drawing([list(row) for row in rows], size[0], f"jobtop: {scene.name}")
+            console.simulate_key(scene.back)
+            await come_to_rest(console, pilot, HOME_SCREEN, looks=0)
     return taken
 
 
-async def picture_of(console: Console, pilot: Pilot[int]) -> str:
-    """The screen, once it has come to rest."""
+async def come_to_rest(console: Console, pilot: Pilot[int], screen: str, looks: int = QUIET_LOOKS) -> list[Strip]:
+    """What the screen shows, once it is the one that is meant and the same so many times."""
     end = time.monotonic() + DEADLINE_SECONDS
     before: list[Strip] = []
-    quiet = 0
-    while quiet < QUIET_LOOKS:
+    quiet = -1
+    while quiet < looks:
         if time.monotonic() > end:
-            raise TimeoutError(f"{console.screen} does not come to rest")
+            raise TimeoutError(f"{screen} does not come to rest: {console.screen} is shown")
         await pilot.pause(LOOK_SECONDS)
         for field in (*console.screen.query(Input), *console.screen.query(TextArea)):
             field.cursor_blink = False
         rows = painted(console)
-        quiet = quiet + 1 if rows == before and console.view is not None else 0
+        is_there = type(console.screen).__name__ == screen and console.view is not None
+        is_busy = any(not work.is_finished for work in console.workers)
+        quiet = quiet + 1 if is_there and not is_busy and (rows == before or not looks) else -1
         before = rows
-    return drawing([list(row) for row in before], console.size.width, f"jobtop: {console.screen.name}")
+    return before
 
 
 def painted(console: Console) -> list[Strip]:

@@ -32,14 +32,13 @@ COARSE_SECONDS, MOST_COARSE = 15.0, 120
 SNAPSHOT_SECONDS = 10
 SHORT_EVERY, SHORT_SECONDS = 17, 11
 SHORT_ENDS = "ssfs"
-OUTPUTS_A_SECOND, SEALED_A_SECOND = 40, 8
+OUTPUTS_AT_ONCE, SEALED_AT_ONCE = 40, 8
 
 
 class Books:
-    """Where the demo is written down: the store, and the files beside it."""
+    """Where the demo is written down."""
 
     def __init__(self, paths: StatePaths, boot_time: float) -> None:
-        self.paths = paths
         self.database = open_to_write(paths)
         self.jobs, self.snapshots = Jobs(self.database), Snapshots(self.database)
         self.series, self.host = SeriesStore(self.database), SeriesStore(self.database, HOSTS)
@@ -59,21 +58,9 @@ class Books:
                 if run.job.status.ended:
                     self.jobs.keep_marks(run.job, run.marks)
 
-    def keep_output(self, runs: Iterable[Run]) -> None:
-        """Where shims would have put it."""
-        for run in runs:
-            directory = self.paths.job(run.job.id)
-            directory.mkdir(parents=True, exist_ok=True)
-            marks = [f"{elapsed:.3f} {stdout} {stderr}" for elapsed, stdout, stderr in run.marks]
-            for name, lines in (("stdout.log", run.output), ("stderr.log", run.errors), ("marks", marks)):
-                if lines:
-                    with (directory / name).open("a", encoding="utf-8") as file:
-                        file.writelines(f"{line}\n" for line in lines)
-            run.forget()
-
     def tidy(self) -> None:
         """As an engine does between two samples."""
-        self.series.seal_ended(SEALED_A_SECOND)
+        self.series.seal_ended(SEALED_AT_ONCE)
         while self.series.step() or self.host.step():
             pass
 
@@ -123,12 +110,12 @@ class Demo:
                 run.job = concluded(run.job, run.samples, now, run.load.elapsed, end)
                 run.events.append(Event(now, "exited", {"status": str(run.job.status), "reason": run.job.reason}))
         books.keep(self.live, [host])
-        books.keep_output(self.live)
+        keep_output(self.paths, self.live)
         self.live = [run for run in self.live if not run.job.status.ended]
 
-    def give_voices(self, books: Books, most: int) -> bool:
+    def give_voices(self, most: int) -> bool:
         """Keep the output of some that ran before, the newest first; whether there are more. Files are slow to make."""
-        books.keep_output(self._silent[-most:])
+        keep_output(self.paths, self._silent[-most:])
         del self._silent[-most:]
         return bool(self._silent)
 
@@ -144,7 +131,7 @@ class Demo:
         host = [self._advance(now + second) for second in range(1 - FINE_SECONDS, 1)]
         waiting = [begun(part, next(self._numbers), now - age, self.boot_time, None) for part, age in QUEUED]
         books.keep([*self.live, *waiting], host)
-        books.keep_output(self.live)
+        keep_output(self.paths, self.live)
         while books.series.seal_due(len(self.live)):
             pass
 
@@ -173,6 +160,19 @@ class Demo:
 
 
 SHORT_NAMES = frozenset(part.name for part in SHORT)
+
+
+def keep_output(paths: StatePaths, runs: Iterable[Run]) -> None:
+    """Where shims would have put it."""
+    for run in runs:
+        directory = paths.job(run.job.id)
+        directory.mkdir(parents=True, exist_ok=True)
+        marks = [f"{elapsed:.3f} {stdout} {stderr}" for elapsed, stdout, stderr in run.marks]
+        for name, lines in (("stdout.log", run.output), ("stderr.log", run.errors), ("marks", marks)):
+            if lines:
+                with (directory / name).open("a", encoding="utf-8") as file:
+                    file.writelines(f"{line}\n" for line in lines)
+        run.forget()
 
 
 def live_through(run: Run, until: float) -> None:
@@ -208,7 +208,7 @@ class Life(threading.Thread):
         books = Books(self.demo.paths, self.demo.boot_time)
         while not self._over.wait(1.0):
             self.demo.go_on(books, time.time())
-            self.demo.give_voices(books, OUTPUTS_A_SECOND)
+            self.demo.give_voices(OUTPUTS_AT_ONCE)
             books.tidy()
         books.close()
 
@@ -222,7 +222,9 @@ def demo(now: float | None = None) -> Iterator[Demo]:
     """The demo until the end of the block; at a given moment it stands still."""
     with TemporaryDirectory(prefix="jobtop-demo-", ignore_cleanup_errors=True) as root:
         if now is not None:
-            yield Demo(Path(root), now)
+            made = Demo(Path(root), now)
+            made.give_voices(OUTPUTS_AT_ONCE)
+            yield made
             return
         made = Demo(Path(root), time.time())
         life = Life(made)
@@ -234,9 +236,12 @@ def demo(now: float | None = None) -> Iterator[Demo]:
 
 
 @contextmanager
-def demo_console(options: Options | None = None, now: float | None = None) -> Iterator[Console]:
-    """The console on the demo; while that goes on, nothing can be run or stopped in it."""
-    with demo(now) as made:
-        given = options or Options(())
-        stores, is_live = (made.paths.store,), now is None
-        yield Console(replaced(given, stores=stores, own=made.paths, machine=made.machine, is_readonly=is_live))
+def demo_console(options: Options) -> Iterator[Console]:
+    """The console on a demo that goes on; nothing can be run or stopped in it."""
+    with demo() as made:
+        yield Console(replaced(of_demo(made, options), is_readonly=True))
+
+
+def of_demo(made: Demo, options: Options) -> Options:
+    """The options with which a console shows a demo."""
+    return replaced(options, stores=(made.paths.store,), own=made.paths, machine=made.machine)

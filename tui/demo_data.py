@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from jobtop.core.model import Limits
@@ -99,6 +99,15 @@ class Family:
     spread: float = 0.15
     trend: float = 0.0
     newest: float = HOUR
+    tried: dict[str, tuple[object, ...]] = field(default_factory=dict)  # params, one value after the other
+
+    def part_of(self, place: int) -> Part:
+        """The part as it was that many runs ago."""
+        chosen = {name: values[place % len(values)] for name, values in self.tried.items()}
+        command = self.part.command
+        for name, value in chosen.items():
+            command = command.replace(f"--{name} {self.part.params[name]}", f"--{name} {value}")
+        return replace(self.part, command=command, params=self.part.params | chosen)
 
 
 FINETUNE = Part(
@@ -107,7 +116,7 @@ FINETUNE = Part(
     "pytorch",
     cores=1.02,
     memory=6.6 * GIB,
-    busy=Curve("889888988888988861", 40),
+    busy=Curve("8898889888887888756", 40),
     holds=Curve("357788888999", 900, repeats=False),
     reads=9 * MIB,
     gpu=0,
@@ -485,7 +494,15 @@ FAMILIES: tuple[Family, ...] = (
     Family(RSYNC, 30, DAY, 2600, "fsssssssslsss", newest=1.2 * HOUR),
     Family(UNIT, 62, 9.1 * HOUR, 34, "sfsssssssfssss", newest=0.3 * HOUR),
     Family(PYTEST, 28, 21 * HOUR, 1150, "sssfsssstss", newest=5.2 * HOUR),
-    Family(RESNET, 14, 31 * HOUR, 5400, "sfssksss", newest=3.1 * HOUR),
+    Family(
+        RESNET,
+        14,
+        31 * HOUR,
+        5400,
+        "sfssksss",
+        newest=3.1 * HOUR,
+        tried={"lr": (0.1, 0.05, 0.2, 0.4), "batch": (256, 256, 128)},
+    ),
     Family(NUMPY, 6, 47 * HOUR, 410, "osos", newest=1.4 * HOUR),
     Family(SWEEP, 17, 13 * HOUR, 880, "tsssostss", newest=2.1 * HOUR),
     Family(BLAST, 13, 50 * HOUR, 6200, "essfss", newest=4.4 * HOUR),

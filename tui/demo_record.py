@@ -135,7 +135,7 @@ def family_runs(family: Family, now: float) -> Iterator[Run]:
         ended = now - family.newest - place * family.every * (0.96 + 0.08 * chance.random())
         size = 1.0 if end is End.OOM else age * (0.78 + 0.22 * chance.random())
         number = 1000 + len(family.part.command) * 31 + place * 997
-        yield past_run(family.part, number, ended, seconds, end, now - UPTIME_SECONDS, size)
+        yield past_run(family.part_of(place), number, ended, seconds, end, now - UPTIME_SECONDS, size)
 
 
 def past_run(part: Part, number: int, ended: float, seconds: float, end: End, boot_time: float, size: float) -> Run:

@@ -16,6 +16,7 @@ from jobtop.store.jobs import Jobs, Query
 from jobtop.store.reconcile import reconcile
 from jobtop.store.series import SeriesStore
 from jobtop.store.snapshots import Snapshots
+from jobtop.tui.app import Options
 from jobtop.tui.demo import SHORT_EVERY, SHORT_SECONDS, Books, Demo, demo, demo_console
 from jobtop.tui.demo_data import SHORT, Curve
 from jobtop.tui.demo_load import OTHERS_CORES
@@ -148,13 +149,13 @@ def test_no_verb_takes_the_demo_for_jobs_that_were_lost(still: Demo) -> None:
 
 def test_the_output_of_earlier_jobs_is_written_bit_by_bit_the_newest_first(tmp_path: Path) -> None:
     made = Demo(tmp_path, MOMENT)
-    books = Books(made.paths, made.boot_time)
-    ended = [job for job in Jobs(books.database).select(Query(limit=None)) if job.status.ended]
-    assert made.give_voices(books, 2)
+    database = open_to_read(made.paths.store)
+    ended = [job for job in Jobs(database).select(Query(limit=None)) if job.status.ended]
+    database.close()
+    assert made.give_voices(2)
     written = [job for job in ended if made.paths.job(job.id).exists()]
-    while made.give_voices(books, 100):
+    while made.give_voices(100):
         pass
-    books.close()
     assert written == ended[:2]
     assert all(made.paths.job(job.id).exists() for job in ended)
 
@@ -171,7 +172,7 @@ def test_a_demo_lives_by_itself_and_leaves_nothing() -> None:
 
 def test_the_console_shows_the_demo() -> None:
     async def look() -> None:
-        with demo_console() as console:
+        with demo_console(Options(())) as console:
             assert console.options.is_readonly
             async with console.run_test(size=(160, 42)) as pilot:
                 deadline = time.monotonic() + 20.0

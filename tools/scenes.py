@@ -1,0 +1,133 @@
+"""What the pictures of the console show: its screens, how each is reached, and the machine the doctor looks at."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from jobtop.core.checks import Finding, State
+from jobtop.core.config import Alert, Config, load
+from jobtop.core.record import replace
+from jobtop.store.jobs import Jobs, Query
+from jobtop.tui.app import Console
+
+HOME = Path("/home/ada")
+CONFIG_FILE = "~/.config/jobtop/config.toml"
+Way = Callable[[Console, Pilot[int]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A picture, the class of its screen, the way there from the dashboard, and the key that leads back."""
+
+    name: str
+    screen: str
+    way: Way
+    back: str = "escape"
+
+
+def keys(*names: str) -> Way:
+    """By keys alone."""
+
+    async def press(console: Console, pilot: Pilot[int]) -> None:
+        for name in names:
+            console.simulate_key(name)
+            await pilot.pause()
+
+    return press
+
+
+def job(name: str, status: str) -> Way:
+    """The screen of the newest such job."""
+
+    async def open_it(console: Console, _: Pilot[int]) -> None:
+        await console.open_job((await newest(console, name, status, 1))[0])
+
+    return open_it
+
+
+def compared(name: str, count: int) -> Way:
+    """The newest runs of a job side by side."""
+
+    async def open_them(console: Console, _: Pilot[int]) -> None:
+        await console.open_compare(await newest(console, name, "success", count))
+
+    return open_them
+
+
+async def newest(console: Console, name: str, status: str, count: int) -> list[str]:
+    """The ids of the newest jobs of a name and status."""
+    query = Query(name_glob=name, statuses=(status,), limit=count)
+    found = await console.reader.read(console.options.stores[0], lambda database: Jobs(database).select(query))
+    return [job.id for job in found]
+
+
+SCENES = (
+    Scene("dashboard", "Dashboard", keys()),
+    Scene("job", "JobScreen", job("llm-finetune", "running")),
+    Scene("job-oom", "JobScreen", job("numpy-bench", "failed")),
+    Scene("history", "History", keys("2"), "1"),
+    Scene("compare", "Compare", compared("train-resnet50", 3), "1"),
+    Scene("containers", "Containers", keys("4"), "1"),
+    Scene("alerts", "Alerts", keys("5"), "1"),
+    Scene("settings", "Settings", keys("6"), "1"),
+    Scene("run-form", "RunForm", keys("n")),
+    Scene("help", "HelpScreen", keys("question_mark")),
+    Scene("palette", "Palette", keys("ctrl+p")),
+    Scene("history-groups", "History", keys("2", "b"), "1"),
+)
+
+
+def config() -> Config:
+    """Of somebody who has set little, and three rules."""
+    given = load((), {"HOME": str(HOME)}, HOME, HOME)
+    return replace(given, alerts=RULES)
+
+
+RULES = (
+    Alert("nearly full", {"metric": "mem.used", "above": 4e9, "for": 30.0, "severity": "critical"}, CONFIG_FILE),
+    Alert("throttled", {"metric": "cpu.throttled", "above": 0.25, "for": 60.0, "clear": 0.1}, CONFIG_FILE),
+    Alert("idle GPU", {"metric": "gpu.util", "below": 5.0, "for": 300.0, "severity": "info"}, CONFIG_FILE),
+)
+WORKS, FAILS, ABSENT = State.WORKS, State.FAILS, State.ABSENT
+DOCTOR = {
+    "Running jobs": [
+        Finding("python", WORKS, "3.13.2 at /usr/bin/python3"),
+        Finding("/proc", WORKS, "who runs, below whom, since when"),
+        Finding("shim", WORKS, "a command runs after 21 ms; its supervisor holds 3.2 MiB"),
+        Finding("child subreaper", WORKS, "daemons and orphans stay members of their job"),
+        Finding(
+            "logout",
+            FAILS,
+            "systemd-logind ends your jobs when you log out",
+            "loginctl enable-linger ada",
+        ),
+    ],
+    "Sampling their processes": [
+        Finding("CPU clocks", WORKS, "CPU time of living processes in nanoseconds, of any user's"),
+        Finding("/proc/PID/io", WORKS, "bytes and calls that pass through the kernel, and storage traffic"),
+        Finding("smaps_rollup", WORKS, "memory that processes share counts once (PSS)"),
+        Finding("children files", WORKS, "the members of a job are found without a sweep over /proc"),
+        Finding("open files", WORKS, "20000, at most 20000: 5000 processes at the lowest cost"),
+    ],
+    "Sampling their cgroups": [
+        Finding("cgroups", WORKS, "version 2"),
+        Finding("own cgroup", WORKS, "every job gets one"),
+        Finding("cgroup memory", WORKS, "the peak of all processes together, and OOM kills"),
+        Finding("cgroup pressure", WORKS, "time the job lost waiting for cpu, memory, io (PSI)"),
+    ],
+    "Sampling the machine": [
+        Finding("host CPU", WORKS, "16 cores, each by itself"),
+        Finding("host memory", WORKS, "64.0 GiB"),
+        Finding("host disks", WORKS, "nvme0n1"),
+        Finding("host network", WORKS, "eth0, lo"),
+        Finding("host pressure", WORKS, "time lost waiting for cpu, memory, io (PSI)"),
+        Finding("temperature", ABSENT, "no sensor is readable"),
+    ],
+    "Keeping and showing them": [
+        Finding("state directory", WORKS, "/home/ada/.local/state/jobtop; 771.4 GiB free"),
+        Finding("history", WORKS, "410 jobs, 11.2 MiB; on a local disk"),
+        Finding("UTF-8", WORKS, "✓ ✗ – … can be shown"),
+    ],
+}
