@@ -85,7 +85,7 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_run_or_written(
         (("--bogus",), ["--bogus"]),
         (("--color", "pink", "history"), ["--color", "pink"]),
         (("history", "--bogus"), ["--bogus", "jobtop history --help"]),
-        (("history", "x"), ["x"]),
+        (("history", "statu:x"), ["statu", "status"]),
         (("history", "--limit", "0"), ["--limit"]),
         (("history", "--limit", "ten"), ["--limit", "ten"]),
         (("history", "--limit", "9" * 30), ["--limit"]),
