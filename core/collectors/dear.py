@@ -58,7 +58,7 @@ class DearFiles:
             return 0.0
         began = time.thread_time()
         if not tree.unlooked:
-            tree.begin_look()
+            tree.begin_look(time.clock_gettime(BOOTTIME))
         shares = len(tree.members) > 1 and "pss" not in without and tree.wants_pss
         cost = 0.0
         while tree.unlooked and cost < purse_seconds:
@@ -69,7 +69,7 @@ class DearFiles:
         tree.version += 1
         if not tree.unlooked:
             self._take(tree)
-            tree.end_look(self._looks, time.clock_gettime(BOOTTIME))
+            tree.end_look(self._looks)
         return cost
 
     def _read(self, tree: Tree, member: Member, shares: bool, without: frozenset[str]) -> None:

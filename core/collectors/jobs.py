@@ -76,12 +76,12 @@ def _held(tree: Tree) -> Number | None:
 
 
 def _estimate(tree: Tree, member: Member) -> int:
-    """What a newcomer adds: what it has beyond its parent; and the parent's share once more if it was born before that
-    was read, for then the parent's is smaller by it."""
+    """What a newcomer adds: what it has beyond its parent; and the parent's share once more if it was born before the
+    look at it began, for then the parent's is smaller by it."""
     parent = tree.members.get(member.parent)
     if parent is None:
         return member.rss
-    was_shared = parent.pss is not None and member.start * TICK_SECONDS <= tree.looked_boottime
+    was_shared = parent.pss is not None and (member.start + 1) * TICK_SECONDS <= tree.looked_boottime
     own = member.rss - parent.rss
     own = own if own > OWN_BYTES + OWN_SHARE * parent.rss else 0
     return own + (parent.pss or 0 if was_shared else 0)

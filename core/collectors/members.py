@@ -132,7 +132,7 @@ class Tree:
         self.risen = 0.0  # … and by how much the c-times of the others have grown
         self.changed = True  # members came or went since the last close look
         self.looked_at = -(1 << 30)  # the number of the look
-        self.looked_boottime = 0.0
+        self.look_began = self.looked_boottime = 0.0
         self.fresh_version = -1  # nobody has run, come or gone since a close look
         self.was_looked_at = False
         self.unlooked: list[Member] = []  # of the close look that goes on …
@@ -180,8 +180,9 @@ class Tree:
                 ordered[pid] = rest.pop(pid)
         self.members = ordered
 
-    def begin_look(self) -> None:
+    def begin_look(self, boottime: float) -> None:
         """All members, and their shares only if pages came or went: nobody gets or loses one without a fault."""
+        self.look_began = boottime if len(self.members) > 1 else 0.0  # one alone has no shares
         members = self.members.values()
         faults = sum(member.faults[0] for member in members)
         held = sum(member.rss for member in members)
@@ -191,10 +192,10 @@ class Tree:
             self.faults_at_look = faults
         self.unlooked, self.looked, self.changed = list(members), [], False
 
-    def end_look(self, number: int, boottime: float) -> None:
+    def end_look(self, number: int) -> None:
         self.looked, self.looked_at, self.was_looked_at = [], number, True
         if self.wants_pss:
-            self.looked_boottime = boottime
+            self.looked_boottime = self.look_began
         if not any(member.moved for member in self.members.values()):
             self.fresh_version = self.version
 

@@ -230,3 +230,18 @@ def test_who_was_born_before_its_parent_was_looked_at_has_a_share_of_its_own(tmp
     table.sweep()
     assert fold(tree)["mem.used"] == 300 * MIB
     table.close()
+
+
+def test_the_first_forks_of_one_that_was_alone_when_it_was_looked_at_share_all_of_it(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    fake.put(51, SHIM, rss=300 * MIB)
+    table = fake.table()
+    tree = table.add(SHIM)
+    table.sweep()
+    fake.put(52, 51, rss=300 * MIB)
+    table.look_closer(1.0)
+    table.sweep()
+    assert fold(tree)["mem.used"] == 300 * MIB
+    table.close()
