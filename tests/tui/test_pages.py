@@ -214,7 +214,7 @@ def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
-        screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90 for 30.0 s", "config.toml")
+        screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90 for 30.0 s")
         assert "watch them yet" in screen
 
     visit(home, scene, options=options(configured(text=text)))
@@ -247,15 +247,15 @@ def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_
     async def scene(visitor: Visitor) -> None:
         for key in "123456":
             await visitor.press(key)
-            await visitor.shows("no such store (yet): jobtop run -- COMMAND")
+            await visitor.shows(f"{store.name}: there is no such store (yet)")
         store.write_bytes(b"this was a history once" * 400)
         await visitor.until(lambda: "no such store" not in visitor.screen())
         for key in "123456":
             await visitor.press(key)
-            await visitor.shows(f" ! {store}: ")
+            await visitor.shows(f"{store.name}: it is damaged")
         store.unlink()
         kept_jobs(home, made_job(name="back again"))
-        await visitor.until(lambda: f" ! {store}" not in visitor.screen())
+        await visitor.until(lambda: "it is damaged" not in visitor.screen())
         await visitor.press("1")
         await visitor.shows("back again")
 
