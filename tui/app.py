@@ -86,6 +86,8 @@ class Console(App[int]):
         # Set later, the style sheets would be parsed a second time.
         self.set_reactive(App.theme, wanted if wanted in self.available_themes else THEMES[0].name)
         self.stylesheet.set_variables(self.get_css_variables())
+        self.set_class(self.current_theme.dark, "-dark-mode")
+        self.set_class(not self.current_theme.dark, "-light-mode")
 
     def take(self, view: View) -> None:
         """From the feed's thread."""
