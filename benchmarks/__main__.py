@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import breakdown
+from benchmarks.console import measure_console
 from benchmarks.installation import BUILD, Installation, installation
 from benchmarks.memory import measure_memory
 from benchmarks.output import measure_output
@@ -35,6 +36,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "storage": (measure_storage, 11),
     "ticks": (measure_ticks, 20),
     "watching": (measure_watching, 3),
+    "console": (measure_console, 9),
 }
 BREAKDOWN_ROUNDS = 11
 

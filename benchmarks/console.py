@@ -1,0 +1,207 @@
+"""What the console costs in a real terminal: at work, idle, until its first picture, and from a key to its answer."""
+
+import re
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from statistics import quantiles
+
+from benchmarks.display import Display, Screen, display
+from benchmarks.installation import Installation, environment
+from benchmarks.report import MeasurementError, Result
+from benchmarks.stopwatch import in_turns
+from jobtop.core.paths import hostname
+
+MIB = 2**20
+JOBS, FEW_JOBS = 1000, 14
+SETTLING_SECONDS, MEASURED_SECONDS = 8.0, 20.0
+LONGEST_SECONDS = 600
+PRESSES, LATE_PERCENT = 200, 95
+PAST_JOBS, PAGES = 100_000, 60
+PAGE_DOWN = "\x1b[6~"
+NAME = re.compile(r"job-\d+")
+CURSOR = "▌"
+FIRST_ROW = "job-"
+# What can hardly be less: a table with as many rows, in a program of its own.
+MINIMAL = """
+from textual.app import App
+from textual.widgets import DataTable
+
+class Minimal(App):
+    def compose(self):
+        yield DataTable()
+
+    def on_mount(self):
+        table = self.query_one(DataTable)
+        table.add_columns("id", "name", "state", "time", "cpu", "mem")
+        for number in range(14):
+            table.add_row(str(number), f"job-{number:04d}", "running", "05:00", "100", "1.0G")
+
+Minimal().run()
+"""
+
+
+def measure_console(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+    yield from measure_first_picture(tools, work, rounds)
+    yield measure_idle(tools, work)
+    yield from measure_crowd(tools, work)
+    yield from measure_history(tools, work)
+
+
+def measure_first_picture(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+    """From the start of the program until the first row of its table is on the screen."""
+    script = work / "minimal.py"
+    script.write_text(MINIMAL)
+    env = home(work, "few")
+    with crowd(tools, env, FEW_JOBS, 0):
+        turns = {
+            "ours": lambda: first_picture([tools.tool("jobtop")], env),
+            "minimal": lambda: first_picture([tools.tool("python"), str(script)], env),
+        }
+        samples = in_turns(turns, rounds)
+    rival = "a minimal Textual app"
+    yield Result("jobtop, until the first row is shown", "seconds", samples["ours"], samples["minimal"], rival, 1.3)
+
+
+def measure_idle(tools: Installation, work: Path) -> Result:
+    """With jobs to show that are all over."""
+    env = home(work, "idle")
+    with crowd(tools, env, FEW_JOBS, 0, "success"), display([tools.tool("jobtop")], env) as shown:
+        settle(shown)
+        return Result("jobtop, idle: CPU time a second", "seconds", [cpu_a_second(shown)], bound=0.01)
+
+
+def measure_crowd(tools: Installation, work: Path) -> Iterator[Result]:
+    """1,000 jobs of which every number changes each second."""
+    env = home(work, "many")
+    with crowd(tools, env, JOBS, LONGEST_SECONDS), display([tools.tool("jobtop")], env) as shown:
+        settle(shown)
+        what = f"jobtop, {JOBS:,} live jobs"
+        yield Result(f"{what}: CPU time a second", "seconds", [cpu_a_second(shown)], bound=0.06)
+        yield Result("  resident memory", "bytes", [shown.resident_bytes()], bound=70 * MIB)
+        yield Result("  written to the terminal a second", "bytes", [bytes_a_second(shown)])
+        times = key_times(shown)
+        late = quantiles(times, n=100)[LATE_PERCENT - 1]
+        yield Result(f"  a key answered, {LATE_PERCENT} % of {PRESSES}", "seconds", [late], bound=0.1)
+        yield Result("  usually", "seconds", times)
+        yield Result("  resident memory afterwards", "bytes", [shown.resident_bytes()], bound=70 * MIB)
+
+
+def measure_history(tools: Installation, work: Path) -> Iterator[Result]:
+    """From the key until there is another job in the first row, and one in every other."""
+    env = home(work, "past")
+    with crowd(tools, env, FEW_JOBS, 0, "success"):
+        multiply(Path(env["JOBTOP_HOME"]), PAST_JOBS)
+    with display([tools.tool("jobtop")], env) as shown:
+        settle(shown)
+        shown.press("2")
+        shown.until(lambda screen: len(names(screen)) > FEW_JOBS, "the history")
+        shown.watch(SETTLING_SECONDS)
+        times = []
+        for _ in range(PAGES):
+            before = names(shown.screen)
+            pressed = time.perf_counter()
+            shown.press(PAGE_DOWN)
+            times.append(shown.until(partial(has_others, before), "other jobs") - pressed)
+            shown.watch(0.1)
+        what = f"jobtop, a history of {PAST_JOBS:,} jobs: a page down"
+        late = quantiles(times, n=100)[LATE_PERCENT - 1]
+        yield Result(what, "seconds", times, bound=0.05)
+        yield Result(f"  {LATE_PERCENT} % of {PAGES}", "seconds", [late])
+        yield Result("  resident memory", "bytes", [shown.resident_bytes()])
+
+
+def multiply(state: Path, count: int) -> None:
+    """Copy the rows of a store until there are so many jobs, each with a name and a minute of its own."""
+    (store,) = state.glob("*.db")
+    with closing(sqlite3.connect(store)) as connection, connection:
+        own = ("seq", "id", "name", "start_time", "touched")
+        rest = [row[1] for row in connection.execute("PRAGMA table_info(jobs)") if row[1] not in own]
+        kept = ", ".join(rest)
+        connection.execute(
+            f"WITH RECURSIVE n(i) AS (SELECT {FEW_JOBS} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {count})"
+            f" INSERT INTO jobs (id, name, start_time, touched, {kept})"
+            " SELECT lower(hex(randomblob(16))), printf('job-%06d', i), start_time - 60 * i, i,"
+            f" {kept} FROM n JOIN jobs ON seq = 1 + i % {FEW_JOBS}"
+        )
+
+
+def names(screen: Screen) -> list[str]:
+    return NAME.findall(screen.text())
+
+
+def has_others(before: list[str], screen: Screen) -> bool:
+    """Whether as many jobs are shown as before, from another one on."""
+    now = names(screen)
+    return len(now) >= len(before) and now[0] != before[0]
+
+
+def home(work: Path, name: str) -> dict[str, str]:
+    return environment(work) | {"JOBTOP_HOME": str(work / f"console-{name}")}
+
+
+@contextmanager
+def crowd(
+    tools: Installation, env: dict[str, str], count: int, seconds: float, status: str = "running"
+) -> Iterator[None]:
+    """A store with so many jobs, sampled for so long by a process of its own."""
+    script = str(Path(__file__).with_name("crowd.py"))
+    command = [tools.tool("python"), "-P", script, env["JOBTOP_HOME"], hostname(), status, str(count), str(seconds)]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise MeasurementError("a store with live jobs could not be made")
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def first_picture(command: list[str], env: dict[str, str]) -> float:
+    with display(command, env) as shown:
+        return shown.until(lambda screen: FIRST_ROW in screen.text(), "a row") - shown.began
+
+
+def settle(shown: Display) -> None:
+    """Until it has read and painted everything a few times."""
+    shown.until(lambda screen: FIRST_ROW in screen.text(), "a row")
+    shown.watch(SETTLING_SECONDS)
+
+
+def cpu_a_second(shown: Display) -> float:
+    before, began = shown.cpu_seconds(), time.perf_counter()
+    shown.watch(MEASURED_SECONDS)
+    return (shown.cpu_seconds() - before) / (time.perf_counter() - began)
+
+
+def bytes_a_second(shown: Display) -> float:
+    before, began = shown.bytes_received, time.perf_counter()
+    shown.watch(MEASURED_SECONDS / 4)
+    return (shown.bytes_received - before) / (time.perf_counter() - began)
+
+
+def key_times(shown: Display) -> list[float]:
+    """From a key to the cursor in another row: down and up in turn, at moments that follow no beat."""
+    chance = Random(1)
+    times = []
+    for number in range(PRESSES):
+        before = cursor_row(shown.screen)
+        pressed = time.perf_counter()
+        shown.press("jk"[number % 2])
+        answered = shown.until(partial(is_elsewhere, before), "the cursor in another row")
+        times.append(answered - pressed)
+        shown.watch(0.05 + 0.1 * chance.random())
+    return times
+
+
+def is_elsewhere(row: int | None, screen: Screen) -> bool:
+    return cursor_row(screen) not in (None, row)
+
+
+def cursor_row(screen: Screen) -> int | None:
+    return next((number for number, row in enumerate(screen.rows) if CURSOR in row[:4]), None)

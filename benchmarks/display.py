@@ -1,0 +1,139 @@
+"""A program in a real pseudo-terminal: what its screen shows, how soon after a key, and what it costs meanwhile."""
+
+import codecs
+import fcntl
+import os
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.report import MeasurementError
+
+DEADLINE_SECONDS = 60.0
+END_SECONDS = 10.0
+CHUNK_BYTES = 65536
+TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+# Sequences with parameters, with a text, of two characters; the ends of lines; what is printed.
+TOKEN = re.compile(
+    r"\x1b\[[0-9;:?<>=]*[ -/]*[@-~]|\x1b[\]P_^][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[^\[\]P_^]|[\r\n]|[^\x1b\r\n]+"
+)
+MOVE = re.compile(r"\x1b\[(\d*)(?:;(\d*))?H")
+
+
+class Screen:
+    """The cells of a terminal, as far as a full-screen program needs one: it moves the cursor and prints."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.columns, self.lines = columns, lines
+        self.rows = [[" "] * columns for _ in range(lines)]
+        self._x = self._y = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def feed(self, data: bytes) -> None:
+        text = self._rest + self._decoder.decode(data)
+        end = 0
+        for match in TOKEN.finditer(text):
+            if match.start() != end:
+                break  # a sequence that is not complete yet
+            end = match.end()
+            self._take(match[0])
+        self._rest = text[end:]
+
+    def text(self) -> str:
+        return "\n".join("".join(row) for row in self.rows)
+
+    def _take(self, token: str) -> None:
+        if token == "\r":
+            self._x = 0
+        elif token == "\n":
+            self._y = min(self._y + 1, self.lines - 1)
+        elif token[0] != "\x1b":
+            row = self.rows[self._y]
+            row[self._x : self._x + len(token)] = token
+            del row[self.columns :]
+            self._x = min(self._x + len(token), self.columns)
+        elif (move := MOVE.fullmatch(token)) is not None:
+            self._y = min(int(move[1] or 1), self.lines) - 1
+            self._x = min(int(move[2] or 1), self.columns) - 1
+
+
+class Display:
+    """The program, its terminal and its screen."""
+
+    def __init__(self, process: subprocess.Popen[bytes], fd: int, screen: Screen, began: float) -> None:
+        self.process, self.fd, self.screen, self.began = process, fd, screen, began
+        self.bytes_received = 0
+
+    def press(self, keys: str) -> None:
+        os.write(self.fd, keys.encode())
+
+    def until(self, holds: Callable[[Screen], bool], words: str, seconds: float = DEADLINE_SECONDS) -> float:
+        """Read until this holds of the screen; the moment at which it came to."""
+        end = time.perf_counter() + seconds
+        while not holds(self.screen):
+            if not self._read(end - time.perf_counter()):
+                raise MeasurementError(f"the screen never showed {words}:\n{self.screen.text()}")
+        return time.perf_counter()
+
+    def watch(self, seconds: float) -> None:
+        """Take whatever comes for some time, as a terminal does."""
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            self._read(left)
+
+    def cpu_seconds(self) -> float:
+        """What the program has used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
+
+    def resident_bytes(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+
+    def _read(self, seconds: float) -> bool:
+        """Take what comes next; False if nothing does."""
+        if not select.select([self.fd], [], [], max(0.0, seconds))[0]:
+            return False
+        try:
+            data = os.read(self.fd, CHUNK_BYTES)
+        except OSError:  # EIO: the other end was closed
+            return False
+        self.bytes_received += len(data)
+        self.screen.feed(data)
+        return bool(data)
+
+
+@contextmanager
+def display(command: Sequence[str], env: Mapping[str, str], columns: int = 160, lines: int = 42) -> Iterator[Display]:
+    """A program on a terminal of this size; ended at the end of the block."""
+    settings = {**env, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
+    ours, its = os.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    began = time.perf_counter()
+    process = subprocess.Popen(command, env=settings, stdin=its, stdout=its, stderr=its, start_new_session=True)
+    os.close(its)
+    shown = Display(process, ours, Screen(columns, lines), began)
+    try:
+        yield shown
+    finally:
+        end(shown)
+
+
+def end(shown: Display) -> None:
+    """Ask it to go, and see to it."""
+    process = shown.process
+    process.terminate()
+    limit = time.monotonic() + END_SECONDS
+    while process.poll() is None:
+        shown.watch(0.02)
+        if time.monotonic() > limit:
+            process.kill()
+            process.wait()
+    os.close(shown.fd)
