@@ -90,6 +90,7 @@ class Demo:
         self.machine = Surroundings()
         self.live: list[Run] = []
         self._numbers = count(1)
+        self._seconds = 0
         books = Books(self.paths, self.boot_time)
         try:
             self._silent = past_runs(now)
@@ -100,7 +101,7 @@ class Demo:
 
     def go_on(self, books: Books, now: float) -> None:
         """What happens until a moment, and keep it."""
-        if int(now) % SHORT_EVERY == 0:
+        if self._seconds % SHORT_EVERY == 0:
             number = next(self._numbers)
             self.live.append(begun(SHORT[number % len(SHORT)], number, now - 1, self.boot_time, now - 1))
         host = self._advance(now)
@@ -153,8 +154,9 @@ class Demo:
         alive = [run for run in self.live if run.age(now) > 0]
         for run in alive:
             step_to(run, now)
-            if int(now) % SNAPSHOT_SECONDS == 0:
+            if self._seconds % SNAPSHOT_SECONDS == 0:
                 run.look()
+        self._seconds += 1
         self.machine.advance(now, now - self.boot_time, [run.load for run in alive])
         return Sample(round(now - self.boot_time, 3), tuple(map(self.machine.counted().get, HOSTS.keys)))
 
@@ -206,7 +208,9 @@ class Life(threading.Thread):
 
     def run(self) -> None:
         books = Books(self.demo.paths, self.demo.boot_time)
-        while not self._over.wait(1.0):
+        due = time.monotonic() + 1.0
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            due += 1.0
             self.demo.go_on(books, time.time())
             self.demo.give_voices(OUTPUTS_AT_ONCE)
             books.tidy()
