@@ -35,9 +35,8 @@ PNG_ZOOM = "1"
 def main() -> int:
     if "--check" in sys.argv[1:]:
         stale = stale_pictures()
-        print(
-            "\n".join(f"screenshots/{name}.svg is stale: python -m tools.screenshots makes it anew" for name in stale)
-        )
+        for name in stale:
+            print(f"stale: screenshots/{name}.svg; run python -m tools.screenshots", file=sys.stderr)
         return 1 if stale else 0
     FOLDER.mkdir(exist_ok=True)
     for name, picture in pictures().items():
@@ -71,9 +70,10 @@ def pictures() -> dict[str, str]:
 @contextmanager
 def standing_still() -> Iterator[None]:
     """One moment, in one place."""
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TZ": "UTC"}
     try:
         with (
-            patch.dict(os.environ, {"TZ": "UTC"}),
+            patch.dict(os.environ, environment, clear=True),
             patch("time.time", return_value=MOMENT),
             patch("os.getcwd", return_value=str(HOME / "vision")),
             patch("jobtop.tui.settings_page.examine", return_value=DOCTOR),
