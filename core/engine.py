@@ -101,7 +101,9 @@ class Engine:
         if watch is None or watched is None:
             return None
         rows = (
-            None if "snapshots" in self.settings.without else watch.heaviest.rows(self.sampler.table.proc, watch.tree)
+            None
+            if "snapshots" in self.settings.without
+            else watch.heaviest.rows(self.sampler.table.proc, watch.tree, is_last=True)
         )
         if rows:
             self._take(Batch(snapshots=[(key, watch.elapsed, rows)]))

@@ -35,9 +35,12 @@ class Heaviest:
             for member in tree.members.values():
                 self._command(proc, member)
 
-    def rows(self, proc: str, tree: Tree) -> list[ProcessRow] | None:
-        """The heaviest members, parents before children; None if nothing has happened since the last look."""
-        if tree.version == self._version:
+    def rows(self, proc: str, tree: Tree, is_last: bool = False) -> list[ProcessRow] | None:
+        """The heaviest members, parents before children; None if nothing has happened since the last look.
+
+        The last look counts anyway.
+        """
+        if tree.version == self._version and not is_last:
             return None
         now = tree.read_at
         seconds, before = now - self._looked_at, self._cpu

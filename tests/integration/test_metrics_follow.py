@@ -77,7 +77,8 @@ def test_a_reader_that_has_enough_ends_it_quietly(jobtop: Jobtop) -> None:
         follower.stdout.close()
         assert follower.wait(30) == -signal.SIGPIPE
         assert follower.stderr
-        assert follower.stderr.read() == b""
+        with follower.stderr as words:  # on a busy machine it may have come before the first sample
+            assert [line for line in words if b"no samples" not in line] == []
         follower.stderr.close()
         interrupted = jobtop.start("metrics", run.reference, "--format", "csv")
         assert interrupted.stdout
