@@ -78,7 +78,6 @@ class Engine:
         self._flushing = threading.Event()
         self._idle = threading.Event()
         self._closing = False
-        self._has_lost = False
         self.problem: str | None = None  # the first there was in keeping what was sampled
         self._finished: deque[str] = deque()
         self._host_checked = time.monotonic()  # a short job does not ask for it
@@ -177,7 +176,6 @@ class Engine:
         try:
             if batches and self.settings.keeps_series:
                 self.sink.keep(batches)
-                self.problem = self.problem if self._has_lost else None  # what had to wait is kept now
         except StoreBusy:
             return batches[-MOST_HELD:], True
         except StoreError as error:  # full, or read-only: with the next samples it is tried again
@@ -185,7 +183,6 @@ class Engine:
             return [] if self._closing else batches[-MOST_HELD:], False
         except Exception as error:  # noqa: BLE001 - a border: whatever the store does, the job goes on and its totals are kept
             self._note(error)
-            self._has_lost = True
         return [], False
 
     def _keep_house(self) -> None:

@@ -356,10 +356,8 @@ def test_a_disk_that_fills_while_a_job_is_sampled_harms_nothing_but_its_samples(
     root: None, runs: dict[str, Watched]
 ) -> None:
     full = runs["full"]
-    assert full.process.returncode == 3
+    check_unharmed(full, "full")
     assert full.notes["kept"] > 2
-    if len(full.stored()) < full.usage["samples"] - 2:  # else what had to wait has found room in the end
-        check_unharmed(full, "full")
 
 
 def test_a_store_that_may_not_be_written_harms_nothing_but_the_samples(runs: dict[str, Watched]) -> None:
