@@ -103,8 +103,8 @@ def against_psutil(share: float, bound: float, rounds: int) -> Iterator[Result]:
     dear = [mean(samples["dear"])]
     # Samples have PSS and swap: a pass with the same fields reads them too. Means: medians hide every tenth tick.
     yield Result(f"{what}, CPU time", "seconds", [mean(ours)], dear, rival, bound)
-    yield Result("  against a pass without PSS and swap", "seconds", [mean(ours)], [mean(theirs)], rival)
-    yield Result("  the same, the usual tick", "seconds", ours, theirs, rival)
+    yield Result("  against a pass without PSS and swap", "seconds", [mean(ours)], [mean(theirs)], rival, bound)
+    yield Result("  the same, the usual tick", "seconds", ours, theirs, rival, bound)
     yield Result("  without a budget", "seconds", [mean(samples["free"])], dear, rival)
     yield Result("  the first tick, which finds them all", "seconds", [first])
     yield completeness(watcher)
