@@ -8,31 +8,13 @@ from __future__ import annotations
 
 from jobtop.core.errors import BadValue
 from jobtop.core.record import record
+from jobtop.core.request import cpus, pair
 from jobtop.core.units import parse_duration, parse_size, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
-
-
-def pair(text: str) -> tuple[str, str]:
-    """KEY=VALUE."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise BadValue(f'"{printable(text)}" is not of the form KEY=VALUE')
-    return key, value
-
-
-def cpus(text: str) -> float:
-    """A number of CPUs; half a one is one too."""
-    try:
-        count = float(text)
-    except ValueError:
-        count = -1.0
-    if not 0 <= count <= 1_000_000:
-        raise BadValue(f'"{printable(text)}" is not a number of CPUs, such as 4 or 0.5')
-    return count
 
 
 def gpus(text: str) -> int:
