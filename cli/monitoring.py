@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 
+from jobtop.core import evidence
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +59,7 @@ class Monitoring:
         if not self.enabled or self.begun is None:
             return None
         if self.engine is None:
-            return over_at_once(self.interval or 1.0)
+            return evidence.over_at_once
         seen = self.engine.conclude(self.job_id, FLUSH_SECONDS)
         return seen.of if seen is not None else None
 
@@ -65,19 +67,6 @@ class Monitoring:
         if self.engine is not None:
             self.engine.finish(self.job_id)
             self.engine.close(CLOSE_SECONDS)
-
-
-def over_at_once(interval_seconds: float) -> Callable[[Job], Job]:
-    """For a job that ended before anybody looked: its start and its end are its samples, its mean is all there is."""
-
-    def seen(job: Job) -> Job:
-        from jobtop.core.record import replace
-
-        mean = job.usage.cpu_percent_mean
-        usage = replace(job.usage, samples=2, cpu_percent_min=mean, cpu_percent_peak=mean)
-        return replace(job, usage=usage, monitor=replace(job.monitor, interval_seconds=interval_seconds))
-
-    return seen
 
 
 def counted(number: float | None, one: str, many: str) -> str:

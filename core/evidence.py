@@ -107,6 +107,12 @@ def conclude(job: Job, facts: Facts) -> Job:
     return job if was_over else _judged(job, facts)
 
 
+def over_at_once(job: Job) -> Job:
+    """A job that ended before anybody looked: its start and its end are its samples, its mean is all there is."""
+    mean = job.usage.cpu_percent_mean
+    return replace(job, usage=replace(job.usage, samples=2, cpu_percent_min=mean, cpu_percent_peak=mean))
+
+
 def lost(job: Job, why: str, moment: float | None) -> Job:
     """A job whose end nobody kept."""
     return replace(job, status=Status.LOST, reason=why, end_time=moment, settled=True)
