@@ -26,23 +26,8 @@ class Member:
     """One process of a job as it was last read."""
 
     __slots__ = (
-        *(
-            "clock",
-            "cpu_ns",
-            "faults",
-            "fds",
-            "has_reaped",
-            "io",
-            "moved",
-            "name",
-            "parent",
-            "pid",
-            "pss",
-            "pss_rss",
-            "row",
-            "rss",
-        ),
-        *("slow", "start", "state", "threads", "times", "tree", "vms"),
+        *("clock", "cpu_ns", "faults", "fds", "has_reaped", "io", "moved", "name", "parent", "pid", "pss"),
+        *("pss_rss", "row", "rss", "slow", "start", "state", "threads", "times", "tree", "vms"),
     )
 
     def __init__(self, pid: int, start: int, tree: Tree, parent: int = 0) -> None:
