@@ -82,7 +82,7 @@ Make = Callable[..., Engine]
 @pytest.fixture
 def make() -> Iterator[Make]:
     """Engines that are closed at the end, and leave no thread and no descriptor."""
-    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    threads, descriptors = set(threading.enumerate()), len(os.listdir("/proc/self/fd"))
     made: list[Engine] = []
 
     def start(sink: FakeSink, settings: Settings | None = None) -> Engine:
@@ -94,7 +94,8 @@ def make() -> Iterator[Make]:
     yield start
     for engine in made:
         engine.close(PATIENCE)
-    wait_for(lambda: (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before)
+    wait_for(lambda: set(threading.enumerate()) <= threads)
+    wait_for(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
 
 
 def fail_first(times: int, error: Exception) -> Callable[[], None]:
