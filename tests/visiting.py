@@ -3,13 +3,13 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
 
 from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
 from jobtop.tui.app import Console, Options
 from records import HERE
 

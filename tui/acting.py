@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from jobtop.core.config import Config, load
 from jobtop.core.errors import JobtopError, StoreUnavailable, UsageError
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
-from jobtop.core.record import replace
+from jobtop.core.record import record, replace
 from jobtop.core.request import Request
 from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
 from jobtop.store.database import Database, open_to_read, open_to_write
@@ -30,7 +29,7 @@ BY = "jobtop console"
 STORE_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deed:
     """One thing to do to jobs: its name, its name when it is done, what it means, and what does it."""
 
@@ -61,7 +60,7 @@ PAUSE = Deed("Pause", "paused", "STOP to all its processes: it stands still unti
 RESUME = Deed("Resume", "resumed", "CONT to all its processes: it goes on.", Control.resume)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """What came of a deed: the job it was done to, or why it was not; what else there is to say."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from textual.binding import Binding
+
+from jobtop.core.record import record
 
 APP, TABLE, CHART, JOBS, JOB, LOG, HISTORY, COMPARE, ALERTS, FORM = (
     *("app", "table", "chart", "jobs", "job", "log", "history", "compare", "alerts", "form"),
@@ -13,7 +13,7 @@ TEXT, SETTINGS, HELP, FILTER, SEARCH = "text", "settings", "help", "filter", "se
 CONFIRM, TICK, COMMAND = "confirm", "tick", "command"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Action:
     """One thing to do: its id is what `[keys]` remaps; `place` is where the key works; `call` is Textual's action."""
 

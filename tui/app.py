@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from textual.message import Message
 
 from jobtop.core.config import Config
 from jobtop.core.paths import StatePaths
+from jobtop.core.record import fresh, record
 from jobtop.tui.feed import Feed, MachineSource
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.painting import ASCII_CLASS
@@ -33,7 +33,7 @@ PAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """How the console was called."""
 
@@ -43,7 +43,7 @@ class Options:
     is_ascii: bool = False
     is_readonly: bool = False
     theme: str | None = None
-    keys: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = fresh(default_factory=dict)
     config: Config | None = None
     preferences: Path | None = None
     machine: MachineSource | None = None

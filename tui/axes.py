@@ -1,18 +1,18 @@
 """The axes of a chart: round marks and what they are called. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 
 from jobtop.core.display import format_shown
 from jobtop.core.drawing import time_marks, value_marks
 from jobtop.core.metrics import Metric
+from jobtop.core.record import record
 
 ROWS_PER_MARK = 4
 COLUMNS_PER_LABEL = 14
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scale:
     """From 0 to `top`, with marks that have labels."""
 

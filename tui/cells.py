@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from rich.cells import cell_len, set_cell_size
 
 from jobtop.core.drawing import BARS
+from jobtop.core.record import record
 from jobtop.core.units import ABSENT, printable
 from jobtop.tui.palette import Tone, load_tone
 
@@ -40,7 +40,7 @@ class Cell(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Words:
     """Text from anywhere, cut with `…` where it is too long; numbers are words in a column aligned right."""
 
@@ -52,7 +52,7 @@ class Words:
         return (Span(fitted(self.text, width, align), self.tone, self.bold),)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pieces:
     """Several pieces of text beside each other, cut as one."""
 
@@ -62,7 +62,7 @@ class Pieces:
         return aligned(self.pieces, width, align)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sparkline:
     """The latest values, the newest at the right, on a scale from 0 to `top` that does not move; None is a gap."""
 
@@ -74,7 +74,7 @@ class Sparkline:
         return (Span(spark(self.values, self.top, width), self.tone),)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bar:
     """A bar with its percentage, or words in grey where there is none."""
 

@@ -1,9 +1,9 @@
 """The columns of a table, which of them fit into how many cells, and the lines they make. Pure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from jobtop.core.record import record
 from jobtop.tui.cells import Align, Cell, Span, fitted
 from jobtop.tui.palette import ASCENDING, DESCENDING, Tone
 
@@ -12,7 +12,7 @@ GAP = 1
 LEAST_FLEX = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Column(Generic[Row]):
     """What a column shows of a row, and how much room it wants.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.style import Style
 
+from jobtop.core.record import record
 from jobtop.tui.actions import ACTIONS, APP, Action
 from jobtop.tui.cells import tamed
 from jobtop.tui.keymap import PANES, shown_keys
@@ -28,7 +28,7 @@ NAME_WIDTH, KEYS_WIDTH = 22, 10
 KEYS, DIM, UNDERLINED = Style(bold=True), Style(dim=True), Style(underline=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """Something to choose: what it is called, its keys, a word on it, and what it does."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ from jobtop.core.analysis.comparison import Total
 from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.metrics import Metric, find_metric
 from jobtop.core.model import Job
+from jobtop.core.record import record
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
@@ -53,7 +53,7 @@ class Alignment(Enum):
         return every[(every.index(self) + 1) % len(every)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """A job with its samples."""
 

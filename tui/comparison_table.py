@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jobtop.core.analysis.comparison import Difference, Kind, Total, Verdict, differences, totals
 from jobtop.core.display import format_count
 from jobtop.core.model import Job
+from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.tui.cells import Align, Cell, Span, Words, aligned, fitted, short_bytes, short_duration
 from jobtop.tui.columns import Column
@@ -27,7 +27,7 @@ LEAST = VALUE + SHARE + 2
 Row = Total | Difference
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compared:
     """A number, by which share it differs, whether that is good, and where there is room by how much."""
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace as replaced
 from itertools import count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +16,7 @@ from tempfile import TemporaryDirectory
 from jobtop.core.model import Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
+from jobtop.core.record import replace as replaced
 from jobtop.store.database import open_to_write
 from jobtop.store.head import HOSTS
 from jobtop.store.jobs import Event, Jobs

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from jobtop.core.model import Limits
+from jobtop.core.record import fresh, record, replace
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 HOUR, DAY = 3600.0, 86400.0
 NO_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Curve:
     """Levels 0 to 9 over some seconds, over and over or once; between them it goes straight."""
 
@@ -30,7 +30,7 @@ class Curve:
         return (low + (high - low) * (place - left)) / 9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """A process of a job, or several alike: its depth in the tree, and its share of what the job uses."""
 
@@ -42,7 +42,7 @@ class Member:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """A kind of job: the cores and bytes it uses at the height of its curves, and what it says meanwhile."""
 
@@ -61,8 +61,8 @@ class Part:
     gpu_memory: float = 0.0
     limits: Limits = NO_LIMITS
     flags: tuple[str, ...] = ()
-    tags: dict[str, str] = field(default_factory=dict)
-    params: dict[str, object] = field(default_factory=dict)
+    tags: dict[str, str] = fresh(default_factory=dict)
+    params: dict[str, object] = fresh(default_factory=dict)
     members: tuple[Member, ...] = ()
     says: tuple[str, ...] = ()
     wails: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class End(StrEnum):
     ERROR = "e"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """The earlier runs of a part: how many, how far apart, how long, and how the newest ended, and those before."""
 
@@ -99,7 +99,7 @@ class Family:
     spread: float = 0.15
     trend: float = 0.0
     newest: float = HOUR
-    tried: dict[str, tuple[object, ...]] = field(default_factory=dict)  # params, one value after the other
+    tried: dict[str, tuple[object, ...]] = fresh(default_factory=dict)  # params, one value after the other
 
     def part_of(self, place: int) -> Part:
         """The part as it was that many runs ago."""

@@ -7,11 +7,11 @@ import signal
 import time
 from array import array
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobtop.core.errors import StoreError, UnknownJob
 from jobtop.core.model import Job
+from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.store.database import Database, open_to_read
 from jobtop.store.jobs import Jobs, Query
@@ -22,7 +22,7 @@ from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone
 from jobtop.tui.reading import Reader
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PastRow:
     """A line of the history, and for how long its job has run so far."""
 

@@ -1,13 +1,13 @@
 """The machine in a few lines: its cores, memory, disks, network, pressure and GPUs, for any width from 60 cells."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.tui.cells import (
     PERCENT_WIDTH,
@@ -36,7 +36,7 @@ GROUP = 8
 WARNING_PRESSURE, CRITICAL_PRESSURE = 10.0, 40.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GpuView:
     """One GPU; None is not known."""
 
@@ -46,7 +46,7 @@ class GpuView:
     temperature: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostView:
     """A machine at a moment: percents, bytes, bytes a second; None is not known."""
 
@@ -81,7 +81,7 @@ class HostView:
         return ("cpu", self.cpu_pressure), ("mem", self.memory_pressure), ("io", self.io_pressure)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Meter:
     """A row: a bar with a percentage and words beside it, or words alone."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from jobtop.core.drawing import Curve
 from jobtop.core.happenings import BAD, WARNING, gravity
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
+from jobtop.core.record import record
 from jobtop.core.units import format_bytes
 from jobtop.tui.job_reading import ALL, Look
 from jobtop.tui.palette import Tone
@@ -22,7 +22,7 @@ NO_SAMPLES = "no samples yet"
 NEVER_SAMPLED = "never sampled: only its totals are known"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plotted:
     """One chart: what it is called, its curves by key with their labels, and whether it is shown only with news."""
 

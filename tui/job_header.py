@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from textual.reactive import reactive
@@ -12,6 +11,7 @@ from textual.strip import Strip
 
 from jobtop.core.evidence import signal_name
 from jobtop.core.model import Job
+from jobtop.core.record import record
 from jobtop.core.units import ABSENT, format_duration, format_percent
 from jobtop.tui.cells import Span, aligned, short_bytes, short_duration, short_rate, tamed, width_of
 from jobtop.tui.job_charts import allowed_cores
@@ -29,7 +29,7 @@ FLAG_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HeaderView:
     """What the header shows; `problem` is why there is nothing new, `moment` the one that is looked at."""
 

@@ -6,7 +6,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobtop.core import evidence
@@ -19,6 +18,7 @@ from jobtop.core.metrics import JOB_COLUMNS, find_metric
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.procfs import HAS_PROC
+from jobtop.core.record import fresh, record
 from jobtop.core.snapshot import ProcessRow
 from jobtop.core.thinning import kept_positions
 from jobtop.store.curves import Curves
@@ -45,7 +45,7 @@ LAST_WORDS = 6
 MOST_SHARE = 0.05  # of a core, for looking at processes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wish:
     """What the screen shows: a part of the time, so many columns wide, and perhaps a moment of the past."""
 
@@ -54,7 +54,7 @@ class Wish:
     moment: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Numbers:
     """A job at a moment, or at its end; None is not known."""
 
@@ -71,7 +71,7 @@ class Numbers:
     threads: Number | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Processes:
     """Who was in the job; `at` is when, in seconds since its start, None: now."""
 
@@ -79,13 +79,13 @@ class Processes:
     at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Look:
     """A job as its screen shows it."""
 
     job: Job
     events: tuple[Event, ...] = ()
-    curves: Mapping[str, Curve] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = fresh(default_factory=dict)
     whole: Bounds = (0.0, 0.0)  # from the first moment of the job to the last that is known
     numbers: Numbers = Numbers()
     processes: Processes = Processes()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from rich.cells import cell_len
 
+from jobtop.core.record import record
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
@@ -24,19 +24,19 @@ _CONTROLS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Follow:
     """The last rows there are."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scroll:
     """So many rows further down, or up."""
 
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Go:
     """The row at a place, with some above it."""
 
@@ -44,7 +44,7 @@ class Go:
     above: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Until:
     """The last rows that had been written by a moment."""
 
@@ -54,7 +54,7 @@ class Until:
 Wish = Follow | Scroll | Go | Until
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shown:
     """Rows and when each was written, and how much there is."""
 

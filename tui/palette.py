@@ -1,10 +1,11 @@
 """Every colour and glyph of the console, and its themes: dark, light, and the terminal's own sixteen colours."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 from textual.theme import Theme
+
+from jobtop.core.record import record
 
 
 class Tone(IntEnum):
@@ -30,7 +31,7 @@ class Ground(IntEnum):
     HOVER = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Palette:
     """The colours of one theme; a ground without a colour is reverse video, or bold while it is not the focus."""
 

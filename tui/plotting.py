@@ -2,12 +2,12 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 
 from jobtop.core.display import format_shown
 from jobtop.core.drawing import gaps
 from jobtop.core.metrics import Metric
+from jobtop.core.record import fresh, record
 from jobtop.tui.axes import Scale, column_of, label_line, moments, scale_of
 from jobtop.tui.canvas import BRAILLE, SINGLE, Layer, Sheet, extents
 from jobtop.tui.cells import Span, fitted, width_of
@@ -29,7 +29,7 @@ class Side(Enum):
     RIGHT = "right"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Series:
     """A curve: moments in seconds, values with None where nothing is known."""
 
@@ -45,7 +45,7 @@ class Series:
         return self.values[position] if position >= 0 else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Axis:
     """How a side is scaled: up to a fixed top, or as high as it needs to be; and the line that must not be crossed."""
 
@@ -53,7 +53,7 @@ class Axis:
     limit: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """Something that happened, as a mark on the time axis."""
 
@@ -62,14 +62,14 @@ class Event:
     glyph: str = "▲"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChartView:
     """Everything a chart shows; `is_live` counts the time back from now, else it runs from the start."""
 
     title: str = ""
     series: Sequence[Series] = ()
-    left: Axis = field(default_factory=Axis)
-    right: Axis = field(default_factory=Axis)
+    left: Axis = fresh(default_factory=Axis)
+    right: Axis = fresh(default_factory=Axis)
     events: Sequence[Event] = ()
     is_live: bool = False
     note: str = ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jobtop.core.family import SORTS, family
+from jobtop.core.record import record
 from jobtop.core.snapshot import ProcessRow
 from jobtop.tui.cells import Align, Cell, Pieces, Span, Words, percent_words, short_bytes, short_duration
 from jobtop.tui.columns import Column, Sort
@@ -19,7 +18,7 @@ TREE = "command"  # the column whose order is the tree
 STOPPED = {"T": "stopped", "t": "traced", "Z": "zombie", "D": "waits for a disk", "X": "dead"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TreeRow:
     """A process and how deep it stands."""
 

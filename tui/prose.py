@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -13,6 +12,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from jobtop.core.record import record
 from jobtop.tui.actions import TEXT, bindings
 from jobtop.tui.cells import Span, aligned, fitted, tamed, width_of
 from jobtop.tui.painting import ASCII_CLASS, Inks, Painted
@@ -21,7 +21,7 @@ from jobtop.tui.palette import Tone, ascii_only
 NARROWEST, WIDEST = 12, 110  # of text beside a label; of what is easy to read
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Paragraph:
     """A label and the text behind it; lines that follow begin where the text does."""
 

@@ -7,7 +7,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
@@ -19,6 +18,7 @@ from textual.widgets import Input
 from jobtop.core.config import interval
 from jobtop.core.errors import BadValue, JobtopError, StoreError
 from jobtop.core.model import Limits, Status
+from jobtop.core.record import record
 from jobtop.core.redact import HIDDEN
 from jobtop.core.request import Request, cpus, pairs, typed
 from jobtop.core.units import parse_duration, parse_size
@@ -183,7 +183,7 @@ class RunForm(Dialog[None]):
         return {}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """What a form asks for; without an interval the settings have it."""
 

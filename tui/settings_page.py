@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ from textual.binding import BindingType
 from jobtop.core.checks import Finding, State
 from jobtop.core.config import BY_DEFAULT, SETTINGS, Config
 from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.record import record
 from jobtop.store.examination import Topics, examine, verdict
 from jobtop.tui.actions import ACTIONS, APP, bindings
 from jobtop.tui.actions import SETTINGS as SETTINGS_PLACE
@@ -31,7 +31,7 @@ NAME_WIDTH = 17
 DOCS = {setting.key: setting.doc for setting in SETTINGS}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SettingRow:
     """One setting."""
 
@@ -44,7 +44,7 @@ class SettingRow:
         return self.origin != BY_DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyRow:
     """One action, with the keys it has now and what else they do."""
 

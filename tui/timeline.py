@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual.message import Message
 
 from jobtop.core.happenings import BAD, GOOD, PLAIN, WARNING, event_words, gravity
 from jobtop.core.model import Job
+from jobtop.core.record import record
 from jobtop.store.jobs import Event
 from jobtop.tui.cells import Align, Cell, Pieces, Span, Words, short_duration
 from jobtop.tui.columns import Column
@@ -28,7 +28,7 @@ NARROWEST = 16
 LONGEST = 500  # characters of what happened
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """A line of the timeline: the first of an event has its time, those below it go on; `is_past` by the moment."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jobtop.core.model import Job
+from jobtop.core.record import fresh, record
 from jobtop.store.live import Now, Tail
 
 Number = float | int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoreState:
     """One opened store: what is wrong with it in words, if anything is; `notice` is worth a word and no more."""
 
@@ -21,7 +21,7 @@ class StoreState:
     notice: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobRow:
     """A live or recent job as a table shows it; its tail is its last minute."""
 
@@ -46,18 +46,18 @@ class JobRow:
         return () if self.tail is None else tuple(self.tail.memory)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """The host now: its catalogue values as they are shown (rates per second), and each core, disk and interface."""
 
     name: str
     at: float
-    values: dict[str, Number | None] = field(default_factory=dict)
-    detail: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Number | None] = fresh(default_factory=dict)
+    detail: dict[str, Any] = fresh(default_factory=dict)
     cpu_line: tuple[Number | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """Everything at one moment."""
 

@@ -1,7 +1,6 @@
 """Which part of the time a chart shows: a span that follows the newest moment, or stays where it was moved. Pure."""
 
-from dataclasses import dataclass, replace
-
+from jobtop.core.record import record, replace
 from jobtop.core.units import format_duration
 
 SPANS: tuple[float | None, ...] = (60.0, 300.0, 900.0, 3600.0, None)
@@ -14,7 +13,7 @@ ZOOM = 2.0
 Bounds = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimeWindow:
     """A span of seconds (None: everything) that ends at a moment (None: at the newest, and moves with it)."""
 

@@ -1,9 +1,8 @@
 """The machine fits any room, and what is not known of it is not 0."""
 
-from dataclasses import replace
-
 import pytest
 
+from jobtop.core.record import replace
 from jobtop.tui.cells import width_of
 from jobtop.tui.host import GpuView, HostStrip, HostView, heat_lines, host_lines, host_title, lines_wanted, uptime_words
 from jobtop.tui.palette import Tone

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from textual.widgets import Input
 from jobtop.core.config import load
 from jobtop.core.model import Identity, Job, Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
 from jobtop.core.request import Request
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
