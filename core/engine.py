@@ -92,7 +92,15 @@ class Engine:
     ) -> None:
         """Sample a job from now on."""
         self.watched[key] = Watched(Tally(), report, report_seconds)
-        self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, self.settings.interval)
+        self._sample(key, begun, self.settings.interval)
+
+    def adopt(self, key: str, begun: Started, interval: float | None) -> None:
+        """Sample a job that began without us, at an interval of its own."""
+        self.watched[key] = Watched(Tally(), None, 0.0)
+        self._sample(key, begun, interval)
+
+    def _sample(self, key: str, begun: Started, interval: float | None) -> None:
+        self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, interval)
 
     def conclude(self, key: str, patience_seconds: float) -> Observation | None:
         """Watch a job no longer, let what was sampled be kept, and say what it came to."""

@@ -81,9 +81,9 @@ def started(facts: Facts) -> Started:
 
 def begin(job: Job, begun: Started) -> Job:
     """The record of a job that now runs."""
-    return replace(
-        job, pid=begun.main.pid, shim=begun.shim, start_time=begun.start_time, start_boottime=begun.start_boottime
-    )
+    status = Status.RUNNING if job.status is Status.QUEUED else job.status
+    job = replace(job, status=status, pid=begun.main.pid, shim=begun.shim)
+    return replace(job, start_time=begun.start_time, start_boottime=begun.start_boottime)
 
 
 def conclude(job: Job, facts: Facts) -> Job:

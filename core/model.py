@@ -128,6 +128,25 @@ class StopRequest:
 
 
 @record
+class Queued:
+    """How a job waits, or waited, for its turn; `after` are the ids of jobs that have to succeed first."""
+
+    priority: int = 0
+    group: str | None = None
+    after: tuple[str, ...] = ()
+    not_before: float | None = None
+    retries: int = 0  # left
+    attempt: int = 1
+    retry_of: str | None = None
+    retried_by: str | None = None
+    is_forced: bool = False  # it may ask for more than this host has
+    gpus: tuple[str, ...] = ()  # given to it
+
+    def to_json(self) -> dict[str, Any]:
+        return as_dict(self) | {"after": list(self.after), "gpus": list(self.gpus), "not_before": iso(self.not_before)}
+
+
+@record
 class JobSpec:
     """Everything needed to run a job, and to run it again; holds secrets, so it is kept apart from the record."""
 
@@ -141,6 +160,8 @@ class JobSpec:
     timeout_seconds: float | None = None
     pty: bool = False
     detached: bool = False
+    is_watched: bool = True
+    interval_seconds: float | None = None  # between samples; None: by the age of the job
 
     def to_json(self) -> dict[str, Any]:
         return as_dict(self) | {"command": list(self.command), "schema_version": SCHEMA_VERSION}
@@ -182,6 +203,7 @@ class Job:
     monitor: Monitor = Monitor()
     metrics: dict[str, dict[str, float | None]] = fresh(default_factory=dict)
     start_boottime: float | None = None
+    queue: Queued | None = None
     grace_seconds: float = 10.0
     shim: Identity | None = None
     recorder: Identity | None = None
@@ -207,12 +229,13 @@ class Job:
             "incomplete": list(self.incomplete),
             "monitor": as_dict(self.monitor),
             "metrics": self.metrics,
+            "queue": None if self.queue is None else self.queue.to_json(),
         }
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> Self:
         """The inverse of `to_json`; keys this version does not know are left out."""
-        plain = set(fields(cls)) & shape.keys() - {"limits", "monitor", *MOMENTS}
+        plain = set(fields(cls)) & shape.keys() - {"limits", "monitor", "queue", *MOMENTS}
         values = {key: shape[key] for key in plain}
         values |= {key: tuple(shape[key]) for key in ("command", "flags", "incomplete")}
         values |= {key: from_iso(shape[key]) for key in MOMENTS}
@@ -221,8 +244,18 @@ class Job:
             "limits": known(Limits, shape["limits"]),
             "usage": known(Usage, shape["resource_usage"]),
             "monitor": known(Monitor, shape["monitor"]),
+            "queue": queued_from(shape.get("queue")),
         }
         return cls(**values)
+
+
+def queued_from(shape: dict[str, Any] | None) -> Queued | None:
+    """The inverse of `Queued.to_json`."""
+    if shape is None:
+        return None
+    moment = shape.get("not_before")
+    lists = {key: tuple(shape.get(key) or ()) for key in ("after", "gpus")}
+    return known(Queued, shape | lists | {"not_before": None if moment is None else from_iso(moment)})
 
 
 MOMENTS = ("submitted_at", "start_time", "end_time")

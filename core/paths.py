@@ -28,6 +28,11 @@ class StatePaths:
         return self.root / f"{self.host}.lock"
 
     @property
+    def agent(self) -> Path:
+        """What the agent of this host holds while it lives."""
+        return self.root / f"{self.host}.agent"
+
+    @property
     def jobs(self) -> Path:
         """What shims leave: a directory per job."""
         return self.root / "jobs"

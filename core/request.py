@@ -89,6 +89,8 @@ def prepare(request: Request, job_id: str, host: str, config: Config) -> tuple[J
         timeout_seconds=request.limits.timeout_seconds,
         pty=request.pty,
         detached=request.detached,
+        is_watched=config.boolean("monitor.enabled"),
+        interval_seconds=config.interval("monitor.interval"),
     )
     return job, spec
 

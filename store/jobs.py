@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
-from jobtop.core.model import LIVE, Identity, Job, Limits, Monitor, Status, StopRequest, Usage, known
+from jobtop.core.model import LIVE, Identity, Job, Limits, Monitor, Status, StopRequest, Usage, known, queued_from
 from jobtop.core.record import as_dict, fields, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
@@ -355,6 +355,7 @@ def _row(job: Job) -> dict[str, Any]:
         "stop_by": asked.by if asked else None,
         "stop_at": asked.at if asked else None,
         "settled": int(job.settled),
+        "queue": None if job.queue is None else json.dumps(job.queue.to_json()),
     }
 
 
@@ -376,6 +377,7 @@ def _job(row: sqlite3.Row) -> Job:
             "recorder": _identity(row, "recorder"),
             "stop_request": StopRequest(row["stop_by"], row["stop_at"]) if row["stop_by"] else None,
             "settled": bool(row["settled"]),
+            "queue": queued_from(json.loads(row["queue"])) if "queue" in there and row["queue"] else None,
         }
     )
 

@@ -107,6 +107,8 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
     if started is not None:
         return lose(jobs, job, started)
+    if job.queue is not None:  # its turn comes again
+        return job
     if time.time() - (job.submitted_at or 0) < START_SECONDS:
         return job
     cgroup.discard(cgroup.possible_directories(job.id))

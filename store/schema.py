@@ -225,7 +225,23 @@ CREATE TABLE leases (
 ) STRICT;
 """
 
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3)
+# Jobs that wait have in `queue`, as JSON, what they wait for and how they are chosen. Groups with slots limit how many
+# of theirs run at once. `agent` has one row while an agent serves the store.
+V4 = """
+ALTER TABLE jobs ADD COLUMN queue TEXT;
+CREATE TABLE groups (
+    name TEXT PRIMARY KEY,
+    slots INTEGER NOT NULL
+) STRICT;
+CREATE TABLE agent (
+    boot TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    start INTEGER,
+    since REAL NOT NULL
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4)
 VERSION = len(MIGRATIONS)
 
 

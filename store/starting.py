@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from _thread import allocate_lock
-from contextlib import suppress
+from _thread import allocate_lock, start_new_thread
 
 from jobtop.core import evidence
 from jobtop.core.collectors.proc import identify
@@ -15,6 +14,7 @@ from jobtop.core.model import JobSpec, known
 from jobtop.core.record import replace
 from jobtop.core.request import Request, prepare
 from jobtop.core.runner import Supervisor
+from jobtop.store.agency import bury
 from jobtop.store.recorder import Recorder
 
 TYPE_CHECKING = False
@@ -80,19 +80,12 @@ def start_detached(
 
 def start_and_stay(paths: StatePaths, config: Config, request: Request, warn: Callable[[str], None]) -> Job:
     """Start a detached job from a program that lives on, which is the parent of its shim and has to bury it."""
-    from threading import Thread
-
     supervisor = new_supervisor()
     try:
         return start_detached(supervisor, paths, config, request, warn)[0]
     finally:
         os.close(supervisor.status_read)
-        Thread(target=_bury, args=(supervisor.pid,), name="jobtop-shim", daemon=True).start()
-
-
-def _bury(pid: int) -> None:
-    with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
+        start_new_thread(bury, (supervisor.pid,))
 
 
 def request_again(paths: StatePaths, job: Job) -> Request:

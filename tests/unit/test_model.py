@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.model import ENDS, LIVE, Identity, Job, JobSpec, Limits, Monitor, Status, Usage, known
+from jobtop.core.model import ENDS, LIVE, Identity, Job, JobSpec, Limits, Monitor, Queued, Status, Usage, known
 from jobtop.core.record import as_dict, fields, fresh, record, replace
 
 RESOURCE_KEYS = (
@@ -16,7 +16,7 @@ RESOURCE_KEYS = (
 JOB_KEYS = (
     "schema_version id seq external_id parent_id name tool script command params tags note host user cwd pid status"
     " reason flags exit_code signal error submitted_at start_time end_time duration_seconds limits resource_usage"
-    " sources incomplete monitor metrics"
+    " sources incomplete monitor metrics queue"
 ).split()
 JOB = Job(
     id="0f8fad5b-d9cb-469f-a165-70867728950e",
@@ -39,6 +39,7 @@ JOB = Job(
     sources={"cpu": "rusage"},
     incomplete=("io_chars: 2 processes",),
     monitor=Monitor(cpu_seconds=0.1, rss_bytes=4096),
+    queue=Queued(priority=3, after=("a", "b"), not_before=1767323045.25, gpus=("0",)),
 )
 
 

@@ -1,0 +1,145 @@
+"""Who is the agent: one process per user, host and store, known by a lock that ends with it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from _thread import start_new_thread
+from contextlib import suppress
+from pathlib import Path
+
+from jobtop.core.collectors.proc import identify, is_alive
+from jobtop.core.errors import StoreUnavailable
+from jobtop.core.model import Identity
+from jobtop.core.record import record
+from jobtop.store.database import is_network
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.paths import StatePaths
+    from jobtop.store.database import Database
+
+LEAVING_SECONDS = 10.0  # how long one that has said good-bye may still hold the seat
+SCRATCH = "/tmp"
+
+
+@record
+class Registered:
+    """The agent a store knows of, and since when it serves."""
+
+    who: Identity
+    since: float
+
+
+def seat(paths: StatePaths, network: bool | None) -> Path:
+    """The file whose lock makes a process the agent; a lock on a network file system may hold for nobody else."""
+    shared = is_network(paths.store) if network is None else network
+    if not shared:
+        return paths.agent
+    folder = Path(SCRATCH) / f"jobtop-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = os.lstat(folder)
+    if found.st_uid != os.getuid() or found.st_mode & 0o777 != 0o700:
+        raise StoreUnavailable(f"{folder} is not this user's own: remove it, the agent's lock has to be there")
+    name = str(paths.store.resolve()).replace("%", "%25").replace("/", "%2F")
+    return folder / f"{name[-200:]}.agent"
+
+
+def take_seat(path: Path) -> int | None:
+    """Hold the lock for as long as this process lives; None if somebody else does."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def is_taken(path: Path) -> bool:
+    """Whether an agent holds the lock."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def registered(database: Database) -> Registered | None:
+    """The agent that will see whatever is written into the store from now on; None if there is none."""
+    with database.reading() as connection:
+        row = connection.execute("SELECT boot, pid, start, since FROM agent").fetchone()
+    if row is None:
+        return None
+    found = Registered(Identity(row["boot"], row["pid"], row["start"]), row["since"])
+    return found if is_alive(found.who) else None
+
+
+def register(database: Database, me: Identity) -> None:
+    """Say that this process serves the store."""
+    with database.writing() as connection:
+        connection.execute("DELETE FROM agent")
+        connection.execute(
+            "INSERT INTO agent (boot, pid, start, since) VALUES (?, ?, ?, ?)", (me.boot, me.pid, me.start, time.time())
+        )
+
+
+def unregister(database: Database, me: Identity, host: str, work: str) -> bool:
+    """Say good-bye, unless there is work by now: who adds some later finds no agent, and starts one."""
+    with database.writing() as connection:
+        if work and connection.execute(f"SELECT 1 FROM jobs WHERE host = ? AND ({work}) LIMIT 1", (host,)).fetchone():
+            return False
+        connection.execute("DELETE FROM agent WHERE boot = ? AND pid = ? AND start IS ?", (me.boot, me.pid, me.start))
+    return True
+
+
+def ensure_agent(database: Database, paths: StatePaths) -> bool:
+    """Have an agent for what was just written; whether one had to be started."""
+    if registered(database) is not None:
+        return False
+    start_agent(paths)
+    return True
+
+
+def start_agent(paths: StatePaths) -> None:
+    """Start one, in a session of its own, with nothing of ours but the environment."""
+    environment = {key: value for key, value in os.environ.items() if key != "JOBTOP_JOB_ID"}
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+    arguments = agent_command(paths)
+    try:
+        pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null, setsid=True)
+    except NotImplementedError:
+        pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null)
+    start_new_thread(bury, (pid,))
+
+
+def agent_command(paths: StatePaths) -> list[str]:
+    """The words that make a process the agent of a store."""
+    return [sys.executable, "-m", "jobtop", "--set", f"store.dir={paths.root}", "agent", "run"]
+
+
+def bury(pid: int) -> None:
+    """Wait for a child, so that nothing of it stays."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def wait_for_seat(path: Path, database: Database) -> int | None:
+    """The seat, once a leaving agent is gone; None if another agent serves the store."""
+    deadline = time.monotonic() + LEAVING_SECONDS
+    me = identify(os.getpid())
+    while (fd := take_seat(path)) is None:
+        there = registered(database)
+        if (there is not None and there.who != me) or time.monotonic() > deadline:
+            return None
+        time.sleep(0.02)
+    return fd
