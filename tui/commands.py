@@ -83,7 +83,8 @@ class Palette(CommandPalette):
         &:dark > Vertical { background: $panel; }
         #--input, #--input.--list-visible { border: none; padding: 1 0; }
         CommandInput, CommandInput:focus { border: none; height: 1; padding: 0 2; }
-        CommandList, CommandList:focus { border: none; border-bottom: blank; max-height: 60vh; text-wrap: nowrap; }
+        CommandList, CommandList:focus { border: none; border-bottom: blank; max-height: 60vh; }
+        CommandList { text-wrap: nowrap; text-overflow: ellipsis; }
         CommandList > .option-list--option { text-style: none; }
     }
     """

@@ -16,10 +16,12 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from jobtop.core.record import replace
 from jobtop.tui.app import Console, Options
+from jobtop.tui.palette import TERMINAL, Ascii, Colourless
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS, SETTLING_SECONDS = 3.0, 2.5
 # No mouse, no pasting in brackets, no reports of focus and size, wrapped lines, the shell's keys, screen and cursor.
 RESET = "".join(f"\x1b[?{mode}l" for mode in (1000, 1003, 1015, 1006, 1016, 2004, 1004, 2048)) + (
     "\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
@@ -28,16 +30,33 @@ RESET = "".join(f"\x1b[?{mode}l" for mode in (1000, 1003, 1015, 1006, 1016, 2004
 
 def open_console(options: Options) -> int:
     """Until the user leaves or a signal says so: the exit code. A mistake of ours is raised once all is clean."""
-    return run_console(Console(options))
+    return run_console(Console(fitted(options)))
+
+
+def fitted(options: Options) -> Options:
+    """What this terminal can show: without colours its own theme, which has reverse video; ASCII if it is not UTF-8."""
+    is_unicode = "utf" in (sys.stdout.encoding or "").lower()
+    theme = TERMINAL.name if "NO_COLOR" in os.environ else options.theme
+    return replace(options, theme=theme, is_ascii=options.is_ascii or not is_unicode)
 
 
 def run_console(console: Console) -> int:
     """The same with a console that was made already."""
-    # A picture makes thousands of objects that live until the next one: looking through them each time is in vain.
-    gc.set_threshold(100_000, 50, 1000)
     if not os.isatty(2):  # Textual paints on standard error
         sys.__stderr__ = sys.__stdout__  # type: ignore[misc]
+    # Instead of Textual's, which turn the terminal's own colours into others, and colours into greys.
+    console._filters = [
+        *([Colourless()] if console.no_color else []),
+        *([Ascii()] if console.options.is_ascii else []),
+    ]
     return Opened(console).run()
+
+
+def settle() -> None:
+    """What was made until now stays, and is looked through for garbage once; what pictures and keys leave, seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 class Opened:
@@ -57,6 +76,7 @@ class Opened:
 
     async def _main(self) -> int | None:
         self._loop = asyncio.get_running_loop()
+        self._loop.call_later(SETTLING_SECONDS, settle)
         return await self.console.run_async()
 
     @contextmanager

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from enum import IntEnum
 
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.theme import Theme
 
 from jobtop.core.record import record
@@ -133,7 +136,8 @@ ASCII = str.maketrans(
     {
         pair[0]: pair[1]
         for pair in "●* ◌o ‖= ✓+ ✗x ■# ◷T ▲^ △' ▼v ◆@ ○o ◇< ·. ≈~ …. –- ▌| ◂< ▸> "
-        "█# ▇% ▆* ▅+ ▄= ▃- ▂: ▁_ ━= ╸- ╍= ─- ╌- ┄. │| ┤| ├| └+ ┘+ ┴+ ┬+ ↑^ ↓v ←< →> ⏎& ×x °o".split()
+        "█# ▇% ▆* ▅+ ▄= ▃- ▂: ▁_ ━= ╸- ╍= ─- ╌- ┄. │| ┤| ├| └+ ┘+ ┴+ ┬+ "
+        "╭+ ╮+ ╰+ ╯+ ┏+ ┓+ ┗+ ┛+ ┃# ↑^ ↓v ←< →> ⏎& ×x °o".split()
     }
 )
 
@@ -202,3 +206,17 @@ def ascii_only(text: str) -> str:
     return "".join(
         character if character.isascii() else "?" * cell_len(character) for character in text.translate(ASCII)
     )
+
+
+class Colourless(LineFilter):
+    """Bold and reverse video stay; Textual's own takes grey for no colour."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(text, style.without_color if style else style, control) for text, style, control in segments]
+
+
+class Ascii(LineFilter):
+    """Whatever a widget paints, also one that is not ours: borders, bars to scroll with, notices."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(ascii_only(text), style, control) for text, style, control in segments]
