@@ -16,14 +16,21 @@ from jobtop.tui.actions import (
     APP,
     BY_ID,
     CHART,
+    COMMAND,
     COMPARE,
+    CONFIRM,
+    FILTER,
+    FORM,
+    HELP,
     HISTORY,
     JOB,
     JOBS,
     LOG,
+    SEARCH,
     SETTINGS,
     TABLE,
     TEXT,
+    TICK,
     Action,
     key_words,
 )
@@ -32,7 +39,20 @@ SIGNS = {"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", 
 ALIASES = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete", ",": "comma"}
 KNOWN = frozenset(key.value for key in Keys if not key.value.startswith("<"))
 PANES = frozenset({TABLE, CHART, LOG, TEXT})
-SCREENS = frozenset({JOBS, JOB, HISTORY, COMPARE, ALERTS, SETTINGS})
+TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND})
+# What is there for a key: a screen or a dialogue, and in it the pane or the field that has the focus.
+SCREENS = (
+    ({APP, JOBS, HISTORY}, (TABLE, CHART, FILTER)),  # the dashboard is part of it
+    ({APP, JOBS, JOB}, (TABLE, CHART, LOG, TEXT, SEARCH)),
+    ({APP, COMPARE}, (TABLE, CHART)),
+    ({APP, ALERTS}, (TABLE, TEXT)),
+    ({APP, SETTINGS}, (TABLE, TEXT)),
+    ({FORM}, (TICK, COMMAND)),
+    ({HELP}, (TEXT,)),
+    ({CONFIRM}, (CONFIRM,)),
+)
+TOGETHER = tuple(places | {pane} for places, panes in SCREENS for pane in panes)
+A_CHARACTER = "a character to type"
 
 
 class Clash(NamedTuple):
@@ -71,23 +91,31 @@ def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:
 
 
 def clashes(keymap: Mapping[str, str]) -> list[Clash]:
-    """What was given a key that does something else in the same place already."""
+    """What was given a key that does something else in the same place; what is so by design is none."""
     found = []
     for one, other in combinations(ACTIONS, 2):
         if (one.id in keymap or other.id in keymap) and meet(one.place, other.place):
-            shared = {_same(key) for key in keys_of(one, keymap)} & {_same(key) for key in keys_of(other, keymap)}
+            shared = _shared(one, other, keymap) - _shared(one, other, {})
             found += [Clash(shown_key(key), one.id, other.id) for key in sorted(shared)]
+    for action in (BY_ID[name] for name in keymap):
+        typed = [key for key in keys_of(action, keymap) if action.place in TYPED_IN and is_typed(key)]
+        found += [Clash(shown_key(key), action.id, A_CHARACTER) for key in typed]
     return found
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether two places can be there for the same key: a pane, the screen around it, jobs on it, and the console."""
-    if one == other:
-        return True
-    both = {one, other}
-    if not both <= PANES | SCREENS | {APP}:  # a dialogue, or a line to type in
-        return False
-    return not both <= PANES and (not both <= SCREENS or JOBS in both)
+    """Whether two places can be there for the same key."""
+    return one == other or any({one, other} <= places for places in TOGETHER)
+
+
+def is_typed(key: str) -> bool:
+    """Whether a field takes the key for itself."""
+    character = character_of(key)
+    return character is not None and character.isprintable()
+
+
+def _shared(one: Action, other: Action, keymap: Mapping[str, str]) -> set[str]:
+    return {_same(key) for key in keys_of(one, keymap)} & {_same(key) for key in keys_of(other, keymap)}
 
 
 def character_of(key: str) -> str | None:

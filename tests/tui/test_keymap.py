@@ -4,7 +4,7 @@ import pytest
 
 from jobtop.core.errors import ConfigError
 from jobtop.tui.actions import ACTIONS, BY_ID
-from jobtop.tui.keymap import clashes, keys_of, read_keys, shown_keys
+from jobtop.tui.keymap import TOGETHER, clashes, keys_of, read_keys, shown_keys
 
 
 def test_keys_are_written_as_people_do() -> None:
@@ -38,6 +38,24 @@ def test_keys_that_do_two_things_in_one_place_are_named() -> None:
 
 def test_a_key_may_do_something_else_in_another_pane_another_screen_or_a_dialogue() -> None:
     assert clashes(read_keys({"chart.left": ("space",), "settings.again": ("b",), "confirm.yes": ("q",)})) == []
+
+
+def test_what_meets_in_a_dialogue_clashes_and_what_meets_by_design_does_not() -> None:
+    assert "keys: ⏎ is both form.submit and form.tick" in map(str, clashes(read_keys({"form.submit": ("enter",)})))
+    assert "keys: j is both text.down and help.close" in map(str, clashes(read_keys({"help.close": ("j",)})))
+    assert "keys: n is both confirm.yes and confirm.no" in map(str, clashes(read_keys({"confirm.yes": ("n",)})))
+    assert clashes(read_keys({"app.back": ("esc", "h"), "log.next": ("n", ">"), "settings.again": ("x",)})) == []
+
+
+def test_a_key_that_a_field_takes_for_itself_is_named() -> None:
+    assert list(map(str, clashes(read_keys({"form.submit": ("!",)})))) == [
+        "keys: ! is both form.submit and a character to type"
+    ]
+    assert clashes(read_keys({"form.submit": ("f5",), "form.tick": ("!",)})) == []
+
+
+def test_every_place_of_the_registry_is_somewhere() -> None:
+    assert {action.place for action in ACTIONS} <= set().union(*TOGETHER)
 
 
 def test_two_keys_that_change_places_do_not_clash() -> None:
