@@ -20,7 +20,8 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 BUSY = 5
 APPLICATION_ID = 0x6A6F6274  # "jobt"
-DAMAGED = (11, 26)  # SQLite's primary result codes CORRUPT and NOTADB
+CORRUPT = 11
+DAMAGED = (CORRUPT, 26)  # SQLite's primary result codes CORRUPT and NOTADB
 # BUSY, READONLY, IOERR, FULL, CANTOPEN
 REMEDIES = {
     BUSY: "another program holds it; try again",
@@ -72,6 +73,11 @@ class Database:
         with errors_named(self.path):
             return tuple(self._connection.execute("PRAGMA data_version").fetchone())
 
+    def check(self) -> int:
+        """The version of what is in the file now; raises StoreTooNew and StoreForeign."""
+        with errors_named(self.path):
+            return _check_ours(self.path, self._connection)
+
     def wait_for_others(self) -> None:
         """From now on there is time to wait for other programs."""
         with errors_named(self.path):
@@ -103,17 +109,23 @@ def open_repaired(paths: StatePaths, network: bool | None = None) -> Database:
     return database
 
 
-def open_to_read(path: Path) -> Database:
+def open_to_read(path: Path, patience: float | None = None) -> Database:
     """Any store, read-only; where not even a reader's lock can be had, as an unchanging file, saying so."""
     if not path.exists():
         raise StoreUnavailable(f"{path}: there is no such store")
+    if not path.is_file():
+        kind = "a directory: name a store in it, HOST.db" if path.is_dir() else "no file"
+        raise StoreUnavailable(f"{path}: it is {kind}")
     with errors_named(path):
         # In a directory or beside a file that cannot be written SQLite fails, or makes a journal nobody can use later.
         if os.access(path, os.W_OK) or os.path.exists(f"{path}-wal"):
-            with suppress(sqlite3.OperationalError):
-                return Database(path, _connect_checked(path, "mode=ro"))
+            try:
+                return Database(path, _connect_checked(path, "mode=ro", patience))
+            except sqlite3.OperationalError as error:
+                if _code(error) == BUSY:
+                    raise
         notice = f"{path} can only be read, as it was last closed: it or its directory is not writable"
-        return Database(path, _connect_checked(path, "mode=ro&immutable=1"), notice)
+        return Database(path, _connect_checked(path, "mode=ro&immutable=1", patience), notice)
 
 
 def is_network(path: Path, mountinfo: str | None = None) -> bool:
@@ -144,8 +156,9 @@ def errors_named(path: Path) -> Iterator[None]:
 def _named(path: Path, error: sqlite3.Error) -> StoreError:
     code = _code(error)
     if code in DAMAGED:
-        with suppress(OSError):
-            os.close(os.open(_suspicion(path), os.O_CREAT | os.O_WRONLY, 0o600))
+        if code == CORRUPT:  # what is no database at all every writer notices, and may be no store
+            with suppress(OSError):
+                os.close(os.open(_suspicion(path), os.O_CREAT | os.O_WRONLY, 0o600))
         return StoreDamaged(f"{path}: it is damaged ({error}); the next call checks it and sets it aside if so")
     kind = StoreBusy if code == BUSY else StoreUnavailable
     return kind(f"{path}: {REMEDIES.get(code, str(error))}")
@@ -187,20 +200,35 @@ def _connect(path: Path, options: str, patience: float | None = None) -> sqlite3
     return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS if patience is None else patience, isolation_level=None)
 
 
-def _connect_checked(path: Path, options: str) -> sqlite3.Connection:
-    connection = _connect(path, options)
-    _check_version(path, connection)
+def _connect_checked(path: Path, options: str, patience: float | None) -> sqlite3.Connection:
+    connection = _connect(path, options, patience)
+    try:
+        _check_ours(path, connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _check_ours(path: Path, connection: sqlite3.Connection) -> int:
+    version = _check_version(path, connection)
+    _check_origin(path, connection, version)
+    return version
 
 
 def _check_version(path: Path, connection: sqlite3.Connection) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > VERSION:
-        connection.close()
+        _check_origin(path, connection, version)
         raise StoreTooNew(
             f"{path}: written by a newer jobtop (version {version}, this one knows {VERSION}); upgrade jobtop"
         )
     return version
+
+
+def _check_origin(path: Path, connection: sqlite3.Connection, version: int) -> None:
+    if _is_foreign(connection, version):
+        raise StoreForeign(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
 
 
 def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -> None:
@@ -208,8 +236,7 @@ def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -
     from jobtop.store.head import add_columns
 
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if _is_foreign(connection, version):
-        raise StoreForeign(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
+    _check_origin(path, connection, version)
     if version == 0:
         connection.execute("PRAGMA synchronous = OFF")  # 15 waits for the disk, and nothing in the file to lose yet
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

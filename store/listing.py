@@ -1,4 +1,7 @@
-"""The history as tables show it: any number of jobs in some order, read where somebody looks; or grouped by name."""
+"""The history as tables show it: any number of jobs in some order, read where somebody looks; or grouped by name.
+
+Jobs of several stores are put into one order by what they are sorted by, which is read with their numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,26 @@ from jobtop.core.analysis.statistics import statistics
 from jobtop.core.conditions import as_text
 from jobtop.core.model import LIVE, Status
 from jobtop.core.record import fields, fresh, record
-from jobtop.store.jobs import Jobs, Query, asking, order_of
+from jobtop.store.jobs import SORT_KEYS, Query, asking, order_of
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from jobtop.core.analysis.statistics import Summary
     from jobtop.core.conditions import Filter
     from jobtop.store.database import Database
 
+    Run = tuple[Any, ...]
+
 TOUCHED_SINCE_VERSION = 3
 TREND = 20
 REMOVED = "(removed)"
+SEQ_BITS = 48
+TEXT_KEYS = ("host", "user", "status")
 RECENT = 1000
 WORDS = ("name", "tool", "host", "user", "script")
 PAIRS = {"tag": "tags", "param": "params"}
@@ -68,11 +75,15 @@ class JobLine:
 
 @record
 class Order:
-    """The numbers of the jobs of a query in their order, as it was in some state of the store."""
+    """The numbers of the jobs of a query in their order, as it was in some state of the store.
+
+    `keys` are what they are sorted by, if that was asked for; those that have none are last.
+    """
 
     query: Query
     seqs: array[int]
     state: tuple[int, ...]
+    keys: list[Any] | None = None
 
 
 @record
@@ -84,53 +95,78 @@ class Group:
     trend: tuple[float, ...]
 
 
-class Listing:
-    """The lines of an order, of which one asks for those in sight; the database may be another than it was read by."""
-
-    def __init__(self, database: Database, order: Order) -> None:
-        self.database, self.order = database, order
-
-    def __len__(self) -> int:
-        return len(self.order.seqs)
-
-    def window(self, start: int, stop: int) -> list[JobLine]:
-        """The lines from one position to before another, as they are now; one whose job was removed says so."""
-        seqs = self.order.seqs[max(0, start) : max(0, stop)]
-        with self.database.reading() as connection:
-            cursor = connection.cursor()
-            cursor.row_factory = None
-            sql = f"SELECT {COLUMNS} FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
-            found = {row[0]: row for row in cursor.execute(sql, (json.dumps(seqs.tolist()),)).fetchall()}
-        return [_line(found[seq]) if seq in found else JobLine(seq, "", REMOVED, Status.UNKNOWN) for seq in seqs]
-
-    def key(self, line: JobLine) -> int:
-        """What a line is of, however it looks and wherever it stands."""
-        return line.seq
-
-    def index(self, key: Hashable) -> int | None:
-        """Where the line of a key is; None if it is not listed."""
-        try:
-            return self.order.seqs.index(key)  # type: ignore[arg-type]
-        except (ValueError, TypeError):
-            return None
+def read_lines(database: Database, seqs: Iterable[int]) -> list[JobLine]:
+    """The lines of some jobs as they are now; one whose job was removed says so."""
+    seqs = list(seqs)
+    with database.reading() as connection:
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        sql = f"SELECT {COLUMNS} FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
+        found = {row[0]: row for row in cursor.execute(sql, (json.dumps(seqs),)).fetchall()}
+    return [_line(found[seq]) if seq in found else JobLine(seq, "", REMOVED, Status.UNKNOWN) for seq in seqs]
 
 
-def read_order(database: Database, query: Query, before: Order | None = None) -> Order:
+def read_order(database: Database, query: Query, before: Order | None = None, with_keys: bool = False) -> Order:
     """The jobs of a query in their order; the one before again, and that soon, if it was of this and no job changed."""
     with asking(database, query) as (connection, where, values):
         state = _state(connection)
-        if before is not None and (before.query, before.state) == (query, state):
+        if before is not None and (before.query, before.state, before.keys is not None) == (query, state, with_keys):
             return before
         cursor = connection.cursor()
         cursor.row_factory = None
         limit = "" if query.limit is None else f"LIMIT {query.limit:d}"
-        rows = cursor.execute(f"SELECT seq FROM jobs {where} {order_of(query, where)} {limit}", values)
-        return Order(query, array("q", chain.from_iterable(rows)), state)
+        if not with_keys:
+            rows = cursor.execute(f"SELECT seq FROM jobs {where} {order_of(query, where)} {limit}", values)
+            return Order(query, array("q", chain.from_iterable(rows)), state)
+        direction = "ASC" if query.reverse else "DESC"
+        order = f"ORDER BY sorted_by {direction} NULLS LAST, seq {direction} {limit}"
+        cursor.execute(f"SELECT seq, {_merge_key(query.sort)} AS sorted_by FROM jobs {where} {order}", values)
+        found = cursor.fetchall()
+        seqs, keys = zip(*found, strict=True) if found else ((), ())
+        return Order(query, array("q", seqs), state, list(keys))
 
 
-def read_groups(database: Database, wanted: Filter | None = None) -> list[Group]:
-    """The jobs that are wanted by their names, the name that ran last first."""
-    figures = Jobs(database).figures(None, "name", wanted)
+def merged(orders: Sequence[Order | None]) -> array[int]:
+    """The jobs of several orders of one query in one, each by its `job_number`."""
+    present = [(place, order) for place, order in enumerate(orders) if order is not None]
+    if len(orders) == 1 and present:
+        return present[0][1].seqs
+    numbers, keys, keyless = [], [], []
+    for place, order in present:
+        assert order.keys is not None
+        known = len(order.keys) - order.keys.count(None)
+        keys += order.keys[:known]
+        numbers += [job_number(place, seq) for seq in order.seqs[:known]]
+        keyless += [job_number(place, seq) for seq in order.seqs[known:]]
+    is_descending = bool(present) and not present[0][1].query.reverse
+    # Parts that are in order already are merged in the time it takes to read them.
+    positions = sorted(range(len(keys)), key=keys.__getitem__, reverse=is_descending)
+    return array("q", [*map(numbers.__getitem__, positions), *keyless])
+
+
+def job_number(place: int, seq: int) -> int:
+    """One number for the job of a store that has a place among several; of the first it is the job's own."""
+    return place << SEQ_BITS | seq
+
+
+def place_and_seq(number: int) -> tuple[int, int]:
+    """What `job_number` was made of."""
+    return number >> SEQ_BITS, number & (1 << SEQ_BITS) - 1
+
+
+def read_runs(database: Database, wanted: Filter | None = None) -> list[Run]:
+    """What groups are made of: when each job that is wanted began, and its figures; the oldest first."""
+    columns = "start_time, name, status, duration_seconds, cpu_total_seconds, memory_peak_bytes"
+    with asking(database, Query(filter=wanted)) as (connection, where, values):
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        return cursor.execute(f"SELECT {columns} FROM jobs {where} ORDER BY start_time", values).fetchall()
+
+
+def grouped(stores: Sequence[list[Run]]) -> list[Group]:
+    """The jobs of some stores by their names, the name that ran last first."""
+    runs = stores[0] if len(stores) == 1 else sorted(chain.from_iterable(stores), key=lambda run: run[0] or 0.0)
+    figures = [run[1:] for run in runs]
     trends: dict[str | None, deque[float]] = {}
     for name, status, duration, _, _ in figures:
         trend = trends.pop(name, None) or deque(maxlen=TREND)
@@ -154,6 +190,15 @@ def vocabulary(database: Database) -> dict[str, list[str]]:
     return {key: list(words) for key, words in known.items()}
 
 
+def together(vocabularies: Iterable[dict[str, list[str]]]) -> dict[str, list[str]]:
+    """The words of several stores."""
+    words: dict[str, dict[str, None]] = {}
+    for known in vocabularies:
+        for key, found in known.items():
+            words.setdefault(key, {}).update(dict.fromkeys(found))
+    return {key: list(found) for key, found in words.items()}
+
+
 def _pairs(text: str) -> list[str]:
     """The keys of tags or parameters, and those with their values."""
     pairs = json.loads(text)
@@ -166,6 +211,15 @@ def _state(connection: sqlite3.Connection) -> tuple[int, ...]:
         return tuple(connection.execute("PRAGMA data_version").fetchone())
     sql = "SELECT * FROM (SELECT max(touched) FROM jobs), (SELECT max(seq) FROM jobs), (SELECT count(*) FROM jobs)"
     return tuple(connection.execute(sql).fetchone())
+
+
+def _merge_key(sort: str) -> str:
+    """What is compared with that of another store, whose own numbers say nothing; text as SQLite compares it."""
+    if sort == "seq":
+        return "coalesce(submitted_at, start_time)"
+    column, _, collation = SORT_KEYS[sort].partition(" COLLATE ")
+    text = f"lower({column})" if collation else column
+    return f"CAST({text} AS BLOB)" if collation or sort in TEXT_KEYS else column
 
 
 def _line(row: tuple[Any, ...]) -> JobLine:

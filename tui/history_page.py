@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
+from array import array
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from jobtop.core.conditions import Filter
-from jobtop.core.errors import StoreError
 from jobtop.core.filter import parse
 from jobtop.store.jobs import SORT_KEYS, Query
-from jobtop.store.listing import Group, Order, read_groups, vocabulary
+from jobtop.store.listing import Group, place_and_seq
 from jobtop.tui.actions import APP, HISTORY, JOBS, bindings
 from jobtop.tui.cells import Span
 from jobtop.tui.columns import Sort
@@ -30,8 +30,9 @@ from jobtop.tui.view import JobRow, View
 
 NO_JOBS = "No job has been recorded yet.\nPress n to run one, or type: jobtop run -- COMMAND"
 NONE_FITS = "No job fits the filter.\nPress / to change it; an empty one shows all."
+NO_STORE = "No store is open: jobtop run -- COMMAND makes one"
 READING = "reading …"
-READ_SECONDS = 1.0  # between two looks for jobs that are new
+READ_SECONDS = 0.5  # between two looks for jobs that are new
 FILTER_SECONDS = 60.0  # until `since:7d` is meant from a later now
 
 
@@ -48,21 +49,19 @@ class History(Page, JobActions):
         self.is_grouped = False
         self.text = ""
         self.filter: Filter | None = None
-        self.past: PastJobs | None = None
         self.groups: Sequence[Group] = ()
-        self.problem = ""
-        self._grouped_of: Order | None = None
+        self._grouped_of: array[int] | None = None
         self._is_asked = self._is_reading = False
         self._read_version, self._read_at = -1, -float("inf")
 
     def panes(self) -> ComposeResult:
+        stores = self.console.options.stores
+        self.past = PastJobs(self.console.reader, stores)
         yield FilterLine(id="filter")
-        yield Table(past_columns(), empty=READING, id="past")
+        yield Table(past_columns(len(stores) > 1), empty=READING, id="past")
         yield Table(group_columns(), empty=READING, id="groups", classes="-hidden")
 
     def on_mount(self) -> None:
-        if self.console.options.stores:
-            self.past = PastJobs(self.console.reader, self.store)
         kept = self.console.preferences.sort("history")
         self.sort = kept if kept is not None and kept.key in SORT_KEYS else self.sort
         self.lines.set_title([Span("History")])
@@ -73,14 +72,7 @@ class History(Page, JobActions):
         self.ask()
 
     def on_unmount(self) -> None:
-        if self.past is not None:
-            self.past.close()
-
-    @property
-    def store(self) -> Path:
-        """The one that is shown: of this host, if it is among those that are open."""
-        own, stores = self.console.options.own, self.console.options.stores
-        return own.store if own is not None and own.store in stores else stores[0]
+        self.past.close()
 
     @property
     def lines(self) -> Table[PastRow]:
@@ -100,7 +92,8 @@ class History(Page, JobActions):
             return  # a picture that comes while the console closes
         super().show(view)
         is_due = time.monotonic() - self._read_at >= READ_SECONDS
-        if view.version != self._read_version and is_due and not self.table.is_holding:
+        is_behind = view.version != self._read_version or self.past.is_behind
+        if is_behind and is_due and not self.table.is_holding:
             self._read_version = view.version
             self.ask()
         self.paint()
@@ -123,42 +116,32 @@ class History(Page, JobActions):
             self._is_reading = False
 
     async def _read(self) -> None:
-        past = self.past
-        if past is None:
-            self.problem = "No store is open: jobtop run -- COMMAND makes one"
-            return
         if self.filter is not None and time.time() - self.filter.now > FILTER_SECONDS:
             self.filter = parse(self.text, time.time())
-        wanted = self.filter
+        wanted, past = self.filter, self.past
         query = Query(filter=wanted, sort=self.sort.key, reverse=not self.sort.descending, limit=None)
-        try:
-            if await past.read(query):
-                self.lines.marks = ()
-            if self.is_grouped and self._grouped_of is not past.order:
-                self.groups = await self.console.reader.read(past.path, lambda database: read_groups(database, wanted))
-                self._grouped_of = past.order
-            self.problem = ""
-        except StoreError as error:
-            self.lose(str(error))
-        except FileNotFoundError:
-            self.lose("")
-        except OSError as error:
-            self.lose(f"{past.path}: {error.strerror}")
+        if others := await past.read(query):
+            self.lines.marks = [number for number in self.marked if place_and_seq(number)[0] not in others]
+        if self.is_grouped and self._grouped_of is not past.numbers:
+            self.groups, self._grouped_of = await past.groups(wanted), past.numbers
 
-    def lose(self, problem: str) -> None:
-        """The store cannot be read, or is not there yet."""
-        if self.past is not None:
-            self.past.close()
-        self.groups, self._grouped_of, self.problem = (), None, problem
+    def no_rows(self) -> str:
+        """Why there are none: what is wrong with the stores, or that nothing fits."""
+        if self.past.problems:
+            width = max(20, self.table.drawn_size.width - 4)
+            return "\n".join(textwrap.fill(problem, width) for problem in self.past.problems)
+        if not self.past.stores:
+            return NO_STORE
+        return NONE_FITS if self.filter is not None else NO_JOBS
 
     def paint(self) -> None:
         """What was read last, with the times of jobs that run as they are now."""
         table = self.table
-        table.empty = self.problem or (NONE_FITS if self.filter is not None else NO_JOBS)
+        table.empty = self.no_rows()
         if self.is_grouped:
             self.group_table.source = ListRows(sorted_groups(self.groups, self.group_sort), lambda group: group.name)
         else:
-            self.lines.source = self.past.rows(time.time()) if self.past is not None else None
+            self.lines.source = self.past.rows(time.time())
         table.set_subtitle([Span(self.words(), Tone.GREY)])
 
     def words(self) -> str:
@@ -168,8 +151,9 @@ class History(Page, JobActions):
         by = "newest" if sort.key in ("seq", NEWEST.key) else sort.key
         parts = [f"{count} {'names' if self.is_grouped else 'jobs'}", f"sort {by}{sort.arrow}"]
         parts += [f"{len(self.lines.marks)} marked, c compares"] if self.lines.marks else []
-        others = len(self.console.options.stores) - 1
-        parts += [f"{others} other store{'s' * (others > 1)} not shown"] if others > 0 else []
+        stores, unread = len(self.past.stores), len(self.past.problems)
+        parts += [f"{stores} stores"] if stores > 1 else []
+        parts += [f"{unread} of them cannot be read"] if unread and stores > 1 else []
         return " · ".join(parts)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -179,11 +163,7 @@ class History(Page, JobActions):
     async def action_filter(self) -> None:
         line = self.query_one(FilterLine)
         line.edit()
-        if self.past is not None:
-            try:
-                line.values = await self.console.reader.read(self.past.path, vocabulary)
-            except (StoreError, OSError):
-                line.values = {}
+        line.values = await self.past.vocabulary()
 
     def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
         self.apply(message.text)
@@ -220,13 +200,16 @@ class History(Page, JobActions):
             self.query_one(FilterLine).put(text)
             self.action_group()
             self.apply(text)
-        elif self.past is not None:
-            for job_id in self.past.ids([row.line.seq] if (row := self.lines.cursor_row) else []):
-                await self.console.open_job(job_id)
+        elif (row := self.lines.cursor_row) is not None and row.line.id:
+            await self.console.open_job(row.line.id)
 
     def on_table_marks_changed(self) -> None:
         self.group_table.marks = ()  # groups are not compared
         self.table.set_subtitle([Span(self.words(), Tone.GREY)])
+
+    @property
+    def marked(self) -> list[int]:
+        return [number for number in self.lines.marks if isinstance(number, int)]
 
     @property
     def chosen(self) -> list[int]:
@@ -234,10 +217,12 @@ class History(Page, JobActions):
         if self.is_grouped:
             return []
         row = self.lines.cursor_row
-        return sorted(seq for seq in self.lines.marks if isinstance(seq, int)) or ([row.line.seq] if row else [])
+        return self.marked or ([row.number] if row else [])
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
-        """The marked jobs, or the one under the cursor."""
-        jobs = self.past.jobs(self.chosen) if self.past is not None else []
-        return [self.console.row(job.id) or JobRow(job, self.store, elapsed=job.duration_seconds) for job in jobs]
+        """The marked jobs, or the one under the cursor, the oldest first."""
+        return [
+            self.console.row(job.id) or JobRow(job, store, elapsed=job.duration_seconds)
+            for store, job in self.past.jobs(self.chosen)
+        ]

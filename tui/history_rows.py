@@ -1,133 +1,215 @@
-"""Past jobs as a table shows them: read from one store where somebody looks, in an order of any length."""
+"""Past jobs as a table shows them: read from any number of stores where somebody looks, in an order of any length."""
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from array import array
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from jobtop.core.errors import StoreError, UnknownJob
-from jobtop.core.model import Job
+from jobtop.core.conditions import Filter
+from jobtop.core.errors import StoreBusy, StoreError, UnknownJob
+from jobtop.core.model import Job, Status
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
-from jobtop.store.database import Database, open_to_read
+from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.listing import JobLine, Listing, Order, read_order
+from jobtop.store.listing import (
+    Group,
+    JobLine,
+    Order,
+    grouped,
+    merged,
+    place_and_seq,
+    read_lines,
+    read_order,
+    read_runs,
+    together,
+    vocabulary,
+)
 from jobtop.tui.cells import Align, Cell, Words, short_bytes, short_duration
 from jobtop.tui.columns import Column
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone
-from jobtop.tui.reading import Reader
+from jobtop.tui.reading import Reader, StoreFile
+
+Answer = TypeVar("Answer")
+UNREADABLE = "(cannot be read)"
+KEY_PATIENCE_SECONDS = 0.05  # somebody waits for the lines in sight
 
 
 @record
 class PastRow:
-    """A line of the history, and for how long its job has run so far."""
+    """A line of the history, its number among the jobs of all stores, and for how long its job has run so far."""
 
+    number: int
     line: JobLine
     elapsed: float | None
 
 
 class PastRows:
-    """The lines of a listing at a moment; a store that cannot be read has none."""
+    """The jobs of an order at a moment."""
 
-    def __init__(self, listing: Listing, now: float) -> None:
-        self.listing, self.now = listing, now
+    def __init__(self, past: PastJobs, now: float) -> None:
+        self.past, self.numbers, self.now = past, past.numbers, now
 
     def __len__(self) -> int:
-        return len(self.listing)
+        return len(self.numbers)
 
     def window(self, start: int, stop: int) -> Sequence[PastRow]:
-        try:
-            lines = self.listing.window(start, stop)
-        except StoreError:  # which the feed meets too, and every screen then says
-            return ()
-        return [PastRow(line, _elapsed(line, self.now)) for line in lines]
+        numbers = self.numbers[max(0, start) : max(0, stop)]
+        lines = self.past.lines(numbers)
+        return [PastRow(number, line, _elapsed(line, self.now)) for number, line in zip(numbers, lines, strict=True)]
 
     def key(self, row: PastRow) -> int:
-        return row.line.seq
+        return row.number
 
     def index(self, key: Hashable) -> int | None:
-        return self.listing.index(key)
+        try:
+            return self.numbers.index(key)  # type: ignore[arg-type]
+        except (ValueError, TypeError):
+            return None
 
 
-class PastJobs:
-    """The jobs of one store. Their order is read in the reader's thread, the few lines in sight in the caller's."""
+class PastStore:
+    """The jobs of one store in their order. That is read in the reader's thread, the few lines in sight in ours."""
 
     def __init__(self, reader: Reader, path: Path) -> None:
         self.path = path
         self.order: Order | None = None
+        self.problem: str | None = None
+        self.is_behind = False
         self._reader = reader
-        self._database: Database | None = None
-        self._identity: tuple[int, int] | None = None
+        self._file = StoreFile(path, KEY_PATIENCE_SECONDS)
 
-    async def read(self, query: Query) -> bool:
-        """Read the order; whether the file is another than it was. Raises StoreError and OSError."""
+    async def read(self, query: Query, with_keys: bool) -> bool:
+        """Read the order, or note the problem; whether its numbers may be those of other jobs than before."""
         before = self.order
-        order = await self._reader.read(self.path, lambda database: read_order(database, query, before))
-        is_other = self._open()
-        self.order = order
+        try:
+            order = await self._reader.read(self.path, lambda database: read_order(database, query, before, with_keys))
+            is_other = self._file.look() and before is not None
+        except StoreBusy:
+            self.is_behind = True
+            return False
+        except StoreError as error:
+            self.close()
+            self.problem, self.is_behind = str(error), True
+            return before is not None
+        self.order, self.problem, self.is_behind = order, None, False
         return is_other
 
-    def rows(self, now: float) -> PastRows | None:
-        if self._database is None or self.order is None:
-            return None
-        return PastRows(Listing(self._database, self.order), now)
-
-    def ids(self, seqs: Collection[int]) -> list[str]:
-        """The ids of some jobs by their numbers, in the order of these; those that are gone are left out."""
-        if self._database is None or self.order is None:
-            return []
-        some = Order(self.order.query, array("q", sorted(seqs)), self.order.state)
+    async def answer(self, question: Callable[[Database], Answer]) -> Answer | None:
+        """None from a store that cannot be read."""
         try:
-            return [line.id for line in Listing(self._database, some).window(0, len(seqs)) if line.id]
+            return await self._reader.read(self.path, question) if self.order is not None else None
         except StoreError:
-            return []
+            return None
 
-    def jobs(self, seqs: Collection[int]) -> list[Job]:
-        """Whole records."""
-        if self._database is None:
-            return []
+    def lines(self, seqs: Sequence[int]) -> list[JobLine]:
+        """The lines in sight as they are now."""
         try:
-            return [Jobs(self._database).find(job_id) for job_id in self.ids(seqs)]
+            with self._file.asked() as database:
+                return read_lines(database, seqs)
+        except StoreError:  # which the feed meets too, and every screen then says
+            return [JobLine(seq, "", UNREADABLE, Status.UNKNOWN) for seq in seqs]
+
+    def job(self, seq: int) -> Job | None:
+        """A whole record."""
+        (line,) = self.lines([seq])
+        try:
+            with self._file.asked() as database:
+                return Jobs(database).find(line.id) if line.id else None
         except (StoreError, UnknownJob):
-            return []
+            return None
 
     def close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-        self._database = self.order = self._identity = None
-
-    def _open(self) -> bool:
-        found = os.stat(self.path)
-        identity = found.st_dev, found.st_ino
-        if identity == self._identity:
-            return False
-        is_other = self._identity is not None
-        self.close()
-        self._database, self._identity = open_to_read(self.path), identity
-        return is_other
+        self._file.close()
+        self.order = None
 
 
-def past_columns() -> tuple[Column[PastRow], ...]:
-    """Of the history; their keys are those that the store sorts by."""
+class PastJobs:
+    """The jobs of all stores in one order; a store that cannot be read is left out, and has a problem."""
+
+    def __init__(self, reader: Reader, paths: Sequence[Path]) -> None:
+        self.stores = [PastStore(reader, path) for path in paths]
+        self.numbers: array[int] = array("q")
+        self._merged_of: list[Order | None] = [None] * len(paths)
+
+    @property
+    def problems(self) -> list[str]:
+        return [store.problem for store in self.stores if store.problem is not None]
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a store could not be read the last time."""
+        return any(store.is_behind for store in self.stores)
+
+    async def read(self, query: Query) -> set[int]:
+        """Read the order; the places of stores whose numbers may be those of other jobs than before."""
+        with_keys = len(self.stores) > 1
+        others = {place for place, store in enumerate(self.stores) if await store.read(query, with_keys)}
+        orders = [store.order for store in self.stores]
+        if any(order is not before for order, before in zip(orders, self._merged_of, strict=True)):
+            self.numbers, self._merged_of = merged(orders), orders
+        return others
+
+    async def groups(self, wanted: Filter | None) -> list[Group]:
+        """The jobs that are wanted by their names."""
+        runs = [await store.answer(lambda database: read_runs(database, wanted)) for store in self.stores]
+        return grouped([found for found in runs if found is not None])
+
+    async def vocabulary(self) -> dict[str, list[str]]:
+        """What the words of a filter can be completed to."""
+        known = [await store.answer(vocabulary) for store in self.stores]
+        return together(words for words in known if words is not None)
+
+    def rows(self, now: float) -> PastRows:
+        return PastRows(self, now)
+
+    def lines(self, numbers: Sequence[int]) -> list[JobLine]:
+        """The lines of some jobs, of each store at once."""
+        wanted: dict[int, list[int]] = {}
+        for number in numbers:
+            place, seq = place_and_seq(number)
+            wanted.setdefault(place, []).append(seq)
+        found = {place: iter(self.stores[place].lines(seqs)) for place, seqs in wanted.items()}
+        return [next(found[place_and_seq(number)[0]]) for number in numbers]
+
+    def jobs(self, numbers: Collection[int]) -> list[tuple[Path, Job]]:
+        """Whole records and where they are, the oldest first; those that are gone are left out."""
+        found = []
+        for place, seq in map(place_and_seq, sorted(numbers)):
+            if (job := self.stores[place].job(seq)) is not None:
+                found.append((self.stores[place].path, job))
+        return sorted(found, key=lambda pair: pair[1].submitted_at or pair[1].start_time or 0.0)
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+
+def past_columns(has_hosts: bool = False) -> tuple[Column[PastRow], ...]:
+    """Of the history; their keys are those that the store sorts by. Of several hosts, each job's stands by its name."""
     right = Align.RIGHT
+    host: Column[PastRow] = Column(
+        "host", "HOST", lambda row: text(row.line.host), 8, flex=1, most=16, priority=1 if has_hosts else 8
+    )
     return (
         Column("glyph", "", glyph, 1, sortable=False),
         Column("seq", "ID", lambda row: Words(row.line.id[:8], Tone.GREY), 8),
         Column("name", "NAME", lambda row: Words(row.line.name), 14, flex=3, most=48),
+        *([host] if has_hosts else []),
         Column("tool", "TOOL", lambda row: text(row.line.tool), 8, flex=1, most=14, priority=9),
-        Column("status", "STATUS", status, 9, priority=3),
-        Column("start", "STARTED", started, 11, priority=1),
+        Column("status", "STATUS", status, 9, priority=4),
+        Column("start", "STARTED", started, 11, priority=2),
         Column("duration", "TIME", lambda row: number(short_duration(row.elapsed)), 8, align=right),
-        Column("cpu", "CPU TIME", cpu_time, 8, align=right, priority=4),
-        Column("efficiency", "EFF", efficiency, 5, align=right, priority=6),
+        Column("cpu", "CPU TIME", cpu_time, 8, align=right, priority=5),
+        Column("efficiency", "EFF", efficiency, 5, align=right, priority=7),
         Column("memory", "MEM PK", memory, 6, align=right),
-        Column("io", "I/O", lambda row: number(short_bytes(row.line.io_bytes)), 6, align=right, priority=5),
-        Column("exit", "EXIT", ended, 5, align=right, priority=2),
-        Column("host", "HOST", lambda row: text(row.line.host), 8, flex=1, most=16, priority=8),
+        Column("io", "I/O", lambda row: number(short_bytes(row.line.io_bytes)), 6, align=right, priority=6),
+        Column("exit", "EXIT", ended, 5, align=right, priority=3),
+        *([] if has_hosts else [host]),
     )
 
 

@@ -1,36 +1,108 @@
-"""Questions to the stores, answered in a thread of their own so that no key waits for a disk."""
+"""Stores that come and go: how the console opens them, and a thread that answers so that no key waits for a disk."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreUnavailable, UnknownJob
 from jobtop.store.database import Database, open_to_read
 
 Answer = TypeVar("Answer")
+PATIENCE_SECONDS = 1.0
+ABSENT = "there is no such store (yet): jobtop run -- COMMAND makes one"
+EMPTY = "nothing has been recorded in it yet: jobtop run -- COMMAND does"
+
+
+class StoreFile:
+    """What is at a path: open as long as it is the same file, and opened anew after any fault."""
+
+    def __init__(self, path: Path, patience: float = PATIENCE_SECONDS) -> None:
+        self.path, self.patience = path, patience
+        self.database: Database | None = None
+        self._file: tuple[int, int, bool] | None = None
+        self._written = 0
+
+    def look(self) -> bool:
+        """See to it that the store that is there now is open; whether it was opened just now. Raises StoreError."""
+        found = self._stat()
+        file = found.st_dev, found.st_ino, os.access(self.path, os.W_OK)
+        if self.database is not None and self.database.notice is not None and found.st_mtime_ns != self._written:
+            self.close()  # without locks nothing is heard of changes
+        if self.database is not None and file == self._file:
+            return False
+        self.close()
+        self.database = open_to_read(self.path, self.patience)
+        with self.asked() as database:
+            if database.check() == 0:
+                raise StoreUnavailable(f"{self.path}: {EMPTY}")
+        self._file, self._written = file, found.st_mtime_ns
+        return True
+
+    @contextmanager
+    def asked(self) -> Iterator[Database]:
+        """The open store; what cannot be read from it is a StoreError, after which it is closed."""
+        try:
+            if self.database is None:
+                raise StoreUnavailable(f"{self.path}: {ABSENT}")
+            yield self.database
+        except StoreBusy:
+            raise
+        except StoreError:
+            self.close()
+            raise
+        except (ValueError, TypeError, LookupError) as error:
+            self.close()
+            raise StoreDamaged(f"{self.path}: something in it makes no sense ({error}); is it damaged?") from error
+
+    def close(self) -> None:
+        if self.database is not None:
+            self.database.close()
+        self.database = self._file = None
+
+    def _stat(self) -> os.stat_result:
+        try:
+            return os.stat(self.path)
+        except OSError as error:
+            self.close()
+            is_absent = isinstance(error, FileNotFoundError | NotADirectoryError)
+            raise StoreUnavailable(f"{self.path}: {ABSENT if is_absent else error.strerror}") from error
 
 
 class Reader:
-    """One thread, one connection for each store; a store that was replaced is opened anew."""
+    """One thread, one connection for each store."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="jobtop-reader")
-        self._opened: dict[Path, tuple[tuple[int, int], Database]] = {}
+        self._files: dict[Path, StoreFile] = {}
 
     async def read(self, path: Path, question: Callable[[Database], Answer]) -> Answer:
-        """What the question makes of the store; raises what it raises (StoreError, …)."""
+        """What the question makes of the store; raises what it raises, and StoreError."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, path, question)
 
+    async def read_first(self, paths: Sequence[Path], question: Callable[[Database], Answer]) -> tuple[Path, Answer]:
+        """The answer of the first store that knows the job; else what is wrong with one, or UnknownJob."""
+        problem: StoreError | UnknownJob = UnknownJob("no store is open")
+        for path in paths:
+            try:
+                return path, await self.read(path, question)
+            except UnknownJob as error:
+                problem = problem if isinstance(problem, StoreError) else error
+            except StoreError as error:
+                problem = error
+        raise problem
+
     def close(self) -> None:
+        """Once what is being read is read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _answer(self, path: Path, question: Callable[[Database], Answer]) -> Answer:
-        found = os.stat(path)
-        identity = found.st_dev, found.st_ino
-        if path not in self._opened or self._opened[path][0] != identity:
-            self._opened[path] = identity, open_to_read(path)
-        return question(self._opened[path][1])
+        file = self._files.setdefault(path, StoreFile(path))
+        file.look()
+        with file.asked() as database:
+            return question(database)

@@ -418,10 +418,10 @@ def test_a_reader_who_gets_no_lock_reads_the_file_as_it_is_and_says_so(
     filled(paths, 1)
     connect = database_module._connect
 
-    def refuse_locks(path: Path, options: str) -> sqlite3.Connection:
+    def refuse_locks(path: Path, options: str, patience: float | None) -> sqlite3.Connection:
         if options == "mode=ro":
             raise sqlite3.OperationalError("unable to open database file")
-        return connect(path, options)
+        return connect(path, options, patience)
 
     monkeypatch.setattr(database_module, "_connect", refuse_locks)
     database = open_to_read(paths.store)

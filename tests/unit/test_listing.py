@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobtop.core.conditions import Filter
 from jobtop.core.errors import StoreError
 from jobtop.core.filter import parse, quoted
 from jobtop.core.model import Job, Status, Usage
@@ -15,7 +16,19 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import SORT_KEYS, Jobs, Query
-from jobtop.store.listing import TREND, Listing, read_groups, read_order, vocabulary
+from jobtop.store.listing import (
+    TREND,
+    Group,
+    grouped,
+    job_number,
+    merged,
+    place_and_seq,
+    read_lines,
+    read_order,
+    read_runs,
+    together,
+    vocabulary,
+)
 from jobtop.store.schema import V3
 from records import HERE, HOSTILE_TEXTS, made_job, running_job
 
@@ -50,6 +63,23 @@ def kept(database: Database) -> list[Job]:
         for _ in range(120):
             jobs.insert(made_up(chance))
     return jobs.select(Query(limit=None, reverse=True))
+
+
+@pytest.fixture(scope="module")
+def parts(kept: list[Job], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Database]]:
+    """The same jobs in three stores."""
+    root = tmp_path_factory.mktemp("parts")
+    databases = [open_to_write(StatePaths(root, f"host-{place}")) for place in range(3)]
+    chance = random.Random(13)
+    for job in kept:
+        Jobs(chance.choice(databases)).insert(job)
+    yield databases
+    for database in databases:
+        database.close()
+
+
+def groups_of(database: Database, wanted: Filter | None = None) -> list[Group]:
+    return grouped([read_runs(database, wanted)])
 
 
 def made_up(chance: random.Random) -> Job:
@@ -191,9 +221,8 @@ def test_a_filter_adds_to_the_other_conditions_of_a_query(database: Database, ke
 
 
 def test_lines_are_what_the_jobs_are(database: Database, kept: list[Job]) -> None:
-    listing = Listing(database, read_order(database, Query(limit=None, reverse=True)))
-    assert len(listing) == len(kept)
-    for line, job in zip(listing.window(0, len(kept)), kept, strict=True):
+    order = read_order(database, Query(limit=None, reverse=True))
+    for line, job in zip(read_lines(database, order.seqs), kept, strict=True):
         for name in ("seq", "id", "name", "status", "host", "user", "tool", "flags", "tags", "start_time", "settled"):
             assert getattr(line, name) == getattr(job, name)
         for name in ("cpu_total_seconds", "cpu_efficiency", "memory_peak_bytes", "io_read_bytes", "io_write_bytes"):
@@ -205,18 +234,51 @@ def test_lines_are_what_the_jobs_are(database: Database, kept: list[Job]) -> Non
 def test_a_line_says_that_a_peak_is_only_a_bound(empty: Database) -> None:
     for source in ("pss", "rusage_floor"):
         Jobs(empty).insert(made_job(sources={"memory_peak": source}))
-    lines = Listing(empty, read_order(empty, Query(limit=None))).window(0, 2)
+    lines = read_lines(empty, [2, 1])
     assert [line.memory_is_bound for line in lines] == [True, False]
 
 
-def test_any_window_has_the_lines_of_its_positions(database: Database, kept: list[Job]) -> None:
-    listing = Listing(database, read_order(database, Query(limit=None, sort="name")))
-    whole = listing.window(0, len(listing))
-    for start, stop in ((0, 0), (0, 7), (50, 60), (118, 200), (120, 130), (300, 310), (-5, 3)):
-        assert listing.window(start, stop) == whole[max(0, start) : stop]
-    for position in (0, 60, 119):
-        assert listing.index(listing.key(whole[position])) == position
-    assert listing.index(10**6) is listing.index("x") is None
+@pytest.mark.parametrize("sort", SORT_KEYS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_jobs_of_several_stores_are_in_the_order_they_would_have_in_one(
+    database: Database, kept: list[Job], parts: list[Database], sort: str, reverse: bool
+) -> None:
+    query = Query(sort=sort, reverse=reverse, limit=None)
+    orders = [read_order(part, query, with_keys=True) for part in parts]
+    ids = [{job.seq: job.id for job in Jobs(part).select(Query(limit=None))} for part in parts]
+    found = [ids[place][seq] for place, seq in map(place_and_seq, merged(orders))]
+    assert len(found) == len(kept)
+    whole = read_order(database, query, with_keys=True)
+    assert whole.keys is not None
+    by_number = {job.seq: job.id for job in kept}
+    keys = {by_number[seq]: key for seq, key in zip(whole.seqs, whole.keys, strict=True)}
+    assert [keys[job_id] for job_id in found] == whole.keys
+    assert set(found) == set(keys)
+
+
+def test_of_one_store_the_numbers_are_those_of_its_jobs(empty: Database) -> None:
+    Jobs(empty).insert(made_job())
+    order = read_order(empty, Query(limit=None))
+    assert merged([order]) is order.seqs
+    assert place_and_seq(job_number(3, 2**40)) == (3, 2**40)
+    assert job_number(0, 7) == 7
+
+
+def test_a_store_that_could_not_be_read_is_left_out_of_the_order(parts: list[Database]) -> None:
+    orders = [None, *(read_order(part, Query(limit=None), with_keys=True) for part in parts[1:])]
+    places = {place for place, _ in map(place_and_seq, merged(orders))}
+    assert places == set(range(1, len(parts)))
+    assert not merged([None, None])
+
+
+def test_the_groups_and_words_of_several_stores_are_of_all_their_jobs(
+    database: Database, kept: list[Job], parts: list[Database]
+) -> None:
+    assert together(map(vocabulary, parts)).keys() == vocabulary(database).keys()
+    for key, words in together(map(vocabulary, parts)).items():
+        assert set(words) == set(vocabulary(database)[key])
+    apart = {group.name: group.summary for group in grouped([read_runs(part) for part in parts])}
+    assert apart == {group.name: group.summary for group in groups_of(database)}
 
 
 def test_an_order_is_read_again_only_after_a_change(empty: Database, tmp_path: Path) -> None:
@@ -244,10 +306,10 @@ def test_an_order_is_read_again_only_after_a_change(empty: Database, tmp_path: P
 def test_a_job_that_was_removed_leaves_its_line_until_the_order_is_read_again(empty: Database) -> None:
     jobs = Jobs(empty)
     kept = [jobs.insert(made_job(name=name)) for name in "abc"]
-    listing = Listing(empty, read_order(empty, Query(limit=None)))
+    seqs = read_order(empty, Query(limit=None)).seqs
     jobs.delete(kept[1])
-    assert [line.name for line in listing.window(0, 3)] == ["c", "(removed)", "a"]
-    assert [line.seq for line in listing.window(0, 3)] == [3, 2, 1]
+    assert [line.name for line in read_lines(empty, seqs)] == ["c", "(removed)", "a"]
+    assert [line.seq for line in read_lines(empty, seqs)] == [3, 2, 1]
 
 
 def test_a_store_of_an_older_version_is_listed_too(empty: Database) -> None:
@@ -263,7 +325,7 @@ def test_a_store_of_an_older_version_is_listed_too(empty: Database) -> None:
     older = open_to_read(empty.path)
     query = Query(filter=parse("old", NOW), limit=None)
     order = read_order(older, query)
-    assert [line.name for line in Listing(older, order).window(0, 5)] == ["old"]
+    assert [line.name for line in read_lines(older, order.seqs)] == ["old"]
     assert read_order(older, query, order) is order
     older.close()
 
@@ -309,7 +371,7 @@ def test_groups_have_the_numbers_and_the_trend_of_their_jobs(empty: Database) ->
             )
         )
     jobs.insert(running_job(name="train", start_time=2000.0))
-    train, evaluation = read_groups(empty)
+    train, evaluation = groups_of(empty)
     assert (train.name, evaluation.name) == ("train", "eval")
     assert (train.summary.jobs, train.summary.running, evaluation.summary.jobs) == (21, 1, 10)
     assert evaluation.summary.success_rate == 0.5
@@ -324,7 +386,7 @@ def test_a_trend_has_the_newest_runs_only(empty: Database) -> None:
     jobs = Jobs(empty)
     for number in range(TREND + 5):
         jobs.insert(made_job(start_time=float(number), duration_seconds=float(number)))
-    (group,) = read_groups(empty)
+    (group,) = groups_of(empty)
     assert group.trend == tuple(float(number) for number in range(5, TREND + 5))
 
 
@@ -332,9 +394,9 @@ def test_groups_are_of_the_jobs_that_are_wanted(empty: Database) -> None:
     jobs = Jobs(empty)
     for name, status in (("a", Status.FAILED), ("a", Status.SUCCESS), ("b", Status.SUCCESS)):
         jobs.insert(made_job(name=name, status=status))
-    groups = read_groups(empty, parse("status:failed", NOW))
+    groups = groups_of(empty, parse("status:failed", NOW))
     assert [(group.name, group.summary.jobs) for group in groups] == [("a", 1)]
-    assert read_groups(empty, parse("name:zzz", NOW)) == []
+    assert groups_of(empty, parse("name:zzz", NOW)) == []
 
 
 def test_the_words_of_jobs_are_known_the_newest_first(empty: Database) -> None:
