@@ -6,7 +6,7 @@ import fcntl
 import os
 import sys
 import time
-from _thread import start_new_thread
+from _thread import allocate_lock, start_new_thread
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LEAVING_SECONDS = 10.0  # how long one that has said good-bye may still hold the seat
 SCRATCH = "/tmp"
+# While a shim is made its pipes can be inherited: whatever another thread executes meanwhile must not have them.
+SPAWNING = allocate_lock()
 
 
 @record
@@ -115,10 +117,11 @@ def start_agent(paths: StatePaths) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "JOBTOP_JOB_ID"}
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     arguments = agent_command(paths)
-    try:
-        pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null, setsid=True)
-    except NotImplementedError:
-        pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null)
+    with SPAWNING:
+        try:
+            pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null, setsid=True)
+        except NotImplementedError:
+            pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null)
     start_new_thread(bury, (pid,))
 
 

@@ -23,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from jobtop.core.observation import Observation
+
 VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
 RECORDER_SECONDS = 5.0
 DAY_SECONDS = 86400.0
@@ -100,7 +102,7 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         settled = ended.integer("final") == 1 or not alive
         if job.status.ended and not settled:
             return job
-        return finish(jobs, paths, job, ended, settled, None if job.status.ended else sampled(jobs, job))
+        return finish(jobs, paths, job, ended, settled, None if job.status.ended else seen_by_others(jobs, job))
     if alive:
         return job
     if job.status in ENDS - {Status.LOST}:
@@ -138,8 +140,14 @@ def finish(
     return done
 
 
-def sampled(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
-    """What the samples say of a job whose recorder was killed; None if there are none."""
+def seen_by_others(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
+    """What the record of a job gets from having been watched by somebody who is gone; None: nothing."""
+    seen = sampled(jobs, job)
+    return None if seen is None else seen.of
+
+
+def sampled(jobs: Jobs, job: Job) -> Observation | None:
+    """What stored samples say of a job; None if there are none."""
     with jobs.database.reading() as connection:
         row = connection.execute("SELECT 1 FROM series WHERE job_seq = ?", (job.seq,)).fetchone()
     if row is None or job.seq is None:
@@ -147,7 +155,7 @@ def sampled(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
     from jobtop.core.observation import seen_in
     from jobtop.store.series import SeriesStore
 
-    return seen_in(SeriesStore(jobs.database).samples(job.seq)).of
+    return seen_in(SeriesStore(jobs.database).samples(job.seq))
 
 
 def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:
@@ -157,7 +165,7 @@ def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:
         for names in cgroup.EVIDENCE.values():
             texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
     over = cgroup.discard(started.cgroups)
-    why, seen = VANISHED, sampled(jobs, job)
+    why, seen = VANISHED, seen_by_others(jobs, job)
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         known = evidence.lost_with(evidence.begin(row, started), why, cgroup.reading(texts))

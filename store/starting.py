@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from _thread import allocate_lock, start_new_thread
+from _thread import start_new_thread
 
 from jobtop.core import evidence
 from jobtop.core.collectors.proc import identify
@@ -14,7 +14,7 @@ from jobtop.core.model import JobSpec, known
 from jobtop.core.record import replace
 from jobtop.core.request import Request, prepare
 from jobtop.core.runner import Supervisor
-from jobtop.store.agency import bury
+from jobtop.store.agency import SPAWNING, bury, ensure_agent
 from jobtop.store.recorder import Recorder
 
 TYPE_CHECKING = False
@@ -27,14 +27,11 @@ if TYPE_CHECKING:
     from jobtop.core.paths import StatePaths
     from jobtop.core.runner import Terminal
 
-# While a shim is made its pipes can be inherited; one that is made by another thread meanwhile must not.
-ONE_AT_A_TIME = allocate_lock()
-
 
 def new_supervisor(terminal: Terminal | None = None) -> Supervisor:
     """A shim that waits to be told its job."""
     try:
-        with ONE_AT_A_TIME:
+        with SPAWNING:
             return Supervisor(terminal)
     except OSError as error:
         raise StartError(f"cannot start {sys.executable}: {os.strerror(error.errno or 0)}") from error
@@ -72,6 +69,9 @@ def start_detached(
         recorder.started(evidence.started(heard))
         recorder.detached()
         job = recorder.job
+        if spec.is_watched and recorder.jobs is not None and job.parent_id is None:
+            # Inside of another job it would become a part of that.
+            ensure_agent(recorder.jobs.database, paths)
     recorder.close()
     for problem in problems:
         warn(problem)
@@ -88,14 +88,21 @@ def start_and_stay(paths: StatePaths, config: Config, request: Request, warn: Ca
         start_new_thread(bury, (supervisor.pid,))
 
 
+def kept_spec(paths: StatePaths, job_id: str) -> JobSpec | None:
+    """How a job was to be run; None if that is not kept any more."""
+    try:
+        shape = json.loads(paths.spec(job_id).read_text())
+        return known(JobSpec, shape | {"command": tuple(shape["command"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def request_again(paths: StatePaths, job: Job) -> Request:
     """What it takes to run the same command in the same place and environment once more."""
-    try:
-        shape = json.loads(paths.spec(job.id).read_text())
-        spec = known(JobSpec, shape | {"command": tuple(shape["command"])})
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    spec = kept_spec(paths, job.id)
+    if spec is None:
         why = "its command and environment are not kept any more (store.spec_days)"
-        raise UsageError(f"job {job.id[:8]} cannot be run again: {why}") from error
+        raise UsageError(f"job {job.id[:8]} cannot be run again: {why}")
     return Request(
         command=spec.command,
         cwd=spec.cwd,

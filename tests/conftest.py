@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import unprivileged as unprivileged_user
-from support import ROOT, Jobtop, clean_environment, require
+from support import AGENT_LEAVES, ROOT, Jobtop, clean_environment, require
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -19,6 +19,12 @@ def default_signals() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def agents_leave_with_the_last_job() -> None:
+    """Those too that a test starts in its own process."""
+    os.environ |= AGENT_LEAVES
 
 
 @pytest.fixture

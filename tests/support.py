@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "store", "tui", "cli")
 PACKAGES = ("jobtop", *ROOMS)
 
+AGENT_LEAVES = {"JOBTOP_AGENT_IDLE": "0s"}
+
 T = TypeVar("T")
 
 
@@ -39,7 +41,8 @@ def wait_for(condition: Callable[[], T | None], deadline: float = 10.0) -> T:
 def clean_environment(home: Path) -> dict[str, str]:
     """This environment without anybody's settings, with the home directory and jobtop's state below `home`."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("JOBTOP_", "XDG_", "PYTHON"))}
-    return kept | {"HOME": str(home), "JOBTOP_HOME": str(home / "state")}
+    own = {"HOME": str(home), "JOBTOP_HOME": str(home / "state")}
+    return kept | own | AGENT_LEAVES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,150 @@
+"""`jobtop agent`: the process that watches jobs nobody stays with; it comes by itself, and can be kept by systemd."""
+
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from typing import Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.output import format_options, print_shapes
+from jobtop.core.clock import iso
+from jobtop.core.collectors.proc import is_alive, send
+from jobtop.core.errors import ExitCode, UsageError
+from jobtop.core.model import LIVE, SCHEMA_VERSION
+from jobtop.core.units import format_duration
+from jobtop.store.agency import Registered, agent_command, registered, start_agent
+from jobtop.store.database import Database, open_to_write
+
+START_SECONDS, STOP_SECONDS = 10.0, 15.0
+POLL_SECONDS = 0.02
+UNIT = """\
+[Unit]
+Description=jobtop's agent: watches jobs, and starts those that wait
+
+[Service]
+ExecStart={command}
+KillMode=process
+Restart=on-failure
+
+[Install]
+WantedBy=default.target
+"""
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def agent(ctx: click.Context) -> int:
+    """The process that watches jobs nobody stays with, and starts those that wait.
+
+    It is started when it is needed and leaves when there has been nothing to do for a while (agent.idle). Without a
+    word more: its status.
+    """
+    return ExitCode.OK if ctx.invoked_subcommand is not None else ctx.invoke(status, style="table")
+
+
+@agent.command()
+@click.pass_obj
+def start(app: App) -> int:
+    """Start it now, if there is none."""
+    with_store = opened(app)
+    there = registered(with_store)
+    if there is None:
+        start_agent(app.paths)
+        there = awaited(with_store)
+    print(f"agent {there.who.pid} serves {app.paths.store}")
+    return ExitCode.OK
+
+
+@agent.command()
+@click.pass_obj
+def stop(app: App) -> int:
+    """Let it leave; jobs run on, and what waits goes on waiting until an agent is there again."""
+    there = registered(opened(app)) if app.has_store() else None
+    if there is None:
+        app.warn("there is no agent")
+        return ExitCode.OK
+    send(there.who, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while is_alive(there.who):
+        if time.monotonic() > deadline:
+            app.warn(f"agent {there.who.pid} does not leave")
+            return ExitCode.BAD_ANSWER
+        time.sleep(POLL_SECONDS)
+    return ExitCode.OK
+
+
+@agent.command()
+@format_options
+@click.pass_obj
+def status(app: App, style: str) -> int:
+    """Whether there is one, and what it has to do. Exit code 1 if there is none."""
+    database = opened(app) if app.has_store() else None
+    there = registered(database) if database is not None else None
+    counts = {str(name): count for name, count in counted(database, app.paths.host)} if database is not None else {}
+    running = counts.get("running", 0) + counts.get("paused", 0)
+    if style != "table":
+        shape: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "pid": None if there is None else there.who.pid,
+            "running": running,
+            "queued": counts.get("queued", 0),
+            "since": None if there is None else iso(there.since),
+        }
+        print(json.dumps(shape, indent=2)) if style == "json" else print_shapes(style, [shape])
+    elif there is None:
+        print(f"no agent; {running} running, {counts.get('queued', 0)} queued")
+    else:
+        age = format_duration(max(0.0, time.time() - there.since))
+        print(f"agent {there.who.pid} for {age}; {running} running, {counts.get('queued', 0)} queued")
+    return ExitCode.OK if there is not None else ExitCode.BAD_ANSWER
+
+
+@agent.command()
+@click.pass_obj
+def run(app: App) -> int:
+    """Be the agent, in the foreground: for systemd and other supervisors."""
+    if "JOBTOP_JOB_ID" in app.environ:
+        raise UsageError("an agent cannot be a part of a job: start it outside")
+    os.chdir("/")  # it serves jobs of all projects
+    from jobtop.store.agent import Agent
+
+    if not Agent(app.paths, app.config).serve():
+        app.warn(f"another agent serves {app.paths.store} (jobtop agent status)")
+        return ExitCode.BAD_ANSWER
+    return ExitCode.OK
+
+
+@agent.command()
+@click.pass_obj
+def unit(app: App) -> int:
+    """Print a unit for systemd that keeps one: save it as ~/.config/systemd/user/jobtop.service."""
+    command = " ".join(shlex.quote(word).replace("%", "%%") for word in agent_command(app.paths))
+    sys.stdout.write(UNIT.format(command=command))
+    return ExitCode.OK
+
+
+def opened(app: App) -> Database:
+    return open_to_write(app.paths, app.config.switch("store.network"))
+
+
+def awaited(database: Database) -> Registered:
+    """The agent that was just started."""
+    deadline = time.monotonic() + START_SECONDS
+    while (there := registered(database)) is None:
+        if time.monotonic() > deadline:
+            raise UsageError("the agent did not come up: jobtop agent run says why")
+        time.sleep(POLL_SECONDS)
+    return there
+
+
+def counted(database: Database, host: str) -> list[tuple[str, int]]:
+    """How many jobs of a host are in each state that is no end."""
+    live = ", ".join(f"'{name}'" for name in sorted(LIVE))
+    sql = f"SELECT status, count(*) FROM jobs WHERE settled = 0 AND host = ? AND status IN ({live}) GROUP BY status"
+    with database.reading() as connection:
+        return [tuple(row) for row in connection.execute(sql, (host,)).fetchall()]

@@ -1,0 +1,321 @@
+"""The agent: watches every job of its host that nobody else does, and keeps how each ended."""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+
+from jobtop.core import evidence, journal
+from jobtop.core.collectors.proc import identify, is_alive
+from jobtop.core.engine import Engine, Settings
+from jobtop.core.errors import JobtopError, StoreBusy
+from jobtop.core.model import Job, JobSpec
+from jobtop.core.procfs import status_value
+from jobtop.core.record import replace
+from jobtop.core.sharing import SharedCost
+from jobtop.core.shim import BOOTTIME
+from jobtop.store import agency
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Event, Jobs, event
+from jobtop.store.reconcile import finish, has_a_recorder, read_facts, reconcile, reconcile_one, sampled, with_shim
+from jobtop.store.series import SeriesStore
+from jobtop.store.sink import StoreSink
+from jobtop.store.starting import kept_spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+
+    from jobtop.core.config import Config
+    from jobtop.core.evidence import Started
+    from jobtop.core.paths import StatePaths
+
+LOOK_SECONDS = 0.2  # between two looks at a store that says nothing
+ADOPT_SECONDS = 1.0  # between two looks for jobs whose recorder died without a word
+RECONCILE_SECONDS = 5.0
+FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
+GAP_SECONDS = 3.0
+END_SECONDS = 0.5
+# What keeps an agent from leaving: jobs that wait, and jobs that nobody records.
+WORK = "status = 'queued' OR (settled = 0 AND status IN ('running', 'paused') AND recorder_pid IS NULL)"
+
+
+class Held:
+    """A job the agent records: `fd` says when its shim is gone; `has_past`: others have sampled it before."""
+
+    def __init__(
+        self, job: Job, begun: Started, fd: int | None, end_file: str, is_watched: bool, has_past: bool
+    ) -> None:
+        self.job, self.begun, self.fd, self.end_file = job, begun, fd, end_file
+        self.is_watched, self.has_past = is_watched, has_past
+
+
+class Agent:
+    """Serves one store until there has been nothing to do for a while, or until it is told to end."""
+
+    def __init__(self, paths: StatePaths, config: Config) -> None:
+        self.paths, self.config = paths, config
+        self.network = config.switch("store.network")
+        self.me = identify(os.getpid())
+        self.live: dict[str, Job] = {}
+        self.held: dict[str, Held] = {}
+        self.engine: Engine | None = None
+        self.cost = SharedCost()
+        self._poll = select.poll()
+        self._wake_read, self._wake_write = os.pipe()
+        self._is_told = False
+        self._seen: tuple[object, ...] | None = None
+        self._touch = 0
+        self._due: dict[str, float] = {}
+        self._ready: set[int] = set()
+        self._busy_at = time.monotonic()
+        self._problem: str | None = None
+
+    def serve(self) -> bool:
+        """Until the end; False if another agent serves this store."""
+        self.database = open_to_write(self.paths, self.network)
+        self.jobs = Jobs(self.database)
+        held = agency.wait_for_seat(agency.seat(self.paths, self.network), self.database)
+        if held is None:
+            return False
+        self._file = self._file_identity()
+        agency.register(self.database, self.me)
+        self._listen()
+        self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
+        while not self._guarded_round():
+            self._sleep()
+        self._leave()
+        return True
+
+    def _guarded_round(self) -> bool:
+        """One round of work; whether it was the last. A store in trouble is tried again, nothing ends for it."""
+        try:
+            return self._round()
+        except (JobtopError, OSError) as error:
+            if not isinstance(error, StoreBusy) and str(error) != self._problem:
+                self._problem = str(error)
+                self._log("ERROR", f"agent: {error}")
+            time.sleep(LOOK_SECONDS)
+            return self._is_told or self._file != self._file_identity()
+
+    def _round(self) -> bool:
+        if self._is_told or self._file != self._file_identity():  # a store that was replaced is another agent's
+            return True
+        self._look()
+        self._attend()
+        if self.held or self._waiting():
+            self._busy_at = time.monotonic()
+        if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
+            return False
+        return agency.unregister(self.database, self.me, self.paths.host, WORK)
+
+    # -- what there is
+
+    def _look(self) -> None:
+        """Take in what changed in the store, and whoever lost their recorder."""
+        seen = self.database.version_seen()
+        is_news = seen != self._seen
+        if is_news:
+            self._take_in(self._news())
+            self._seen = seen
+        if self._is_due("adopt", ADOPT_SECONDS):
+            self._adopt(self.live.values())
+        if self._is_due("reconcile", RECONCILE_SECONDS):
+            reconcile(self.jobs, self.paths)
+
+    def _news(self) -> list[Job]:
+        """The jobs that came or changed since we looked."""
+        is_first = self._seen is None
+        jobs, self._touch = self.jobs.live_and_recent(0) if is_first else self.jobs.touched_since(self._touch)
+        return [job for job in jobs if job.host == self.paths.host]
+
+    def _take_in(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if job.status.ended:
+                self.live.pop(job.id, None)
+            else:
+                self.live[job.id] = job
+        self._adopt(job for job in jobs if not job.status.ended and job.recorder is None)
+
+    def _waiting(self) -> list[Job]:
+        return [job for job in self.live.values() if job.status == "queued"]
+
+    def _adopt(self, jobs: Iterable[Job]) -> None:
+        """Record those that nobody records."""
+        for job in list(jobs):
+            if job.id not in self.held and job.status != "queued" and not has_a_recorder(self.paths, job):
+                self._adopt_one(with_shim(self.paths, job))
+
+    def _adopt_one(self, job: Job) -> None:
+        """Record a job from now on, and sample it; one that is over is finished."""
+        facts = read_facts(self.paths.job(job.id) / "started", "subreaper")
+        if facts is None or job.shim is None or not is_alive(job.shim):
+            reconcile_one(self.jobs, self.paths, job)
+            return
+        begun = evidence.started(facts)
+        try:
+            fd = os.pidfd_open(begun.shim.pid)
+        except ProcessLookupError:
+            return
+        except (AttributeError, OSError):
+            fd = None
+        job = self.jobs.change(job.id, self._claimed)
+        if job.recorder != self.me:
+            if fd is not None:
+                os.close(fd)
+            return
+        self._hold(job, begun, fd)
+
+    def _claimed(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
+        if row.status.ended or has_a_recorder(self.paths, row):
+            return row, ()
+        return replace(row, recorder=self.me), ()
+
+    def _hold(self, job: Job, begun: Started, fd: int | None) -> None:
+        spec = kept_spec(self.paths, job.id) or JobSpec(job.id, job.command, job.cwd, {})
+        past = self._last_sample(job)
+        held = Held(job, begun, fd, str(self.paths.job(job.id) / "ended"), spec.is_watched, past is not None)
+        self.held[job.id] = held
+        if fd is not None:
+            self._poll.register(fd, select.POLLIN)
+        self.cost.join(job.id)
+        if not spec.is_watched:
+            return
+        elapsed = time.clock_gettime(BOOTTIME) - begun.start_boottime
+        if elapsed - (past or 0.0) > GAP_SECONDS:
+            unsampled = event("unsampled", since=past or 0.0, until=elapsed)
+            self.jobs.change(job.id, lambda row: (row, (unsampled,)))
+        self._engine().adopt(job.id, begun, spec.interval_seconds)
+
+    def _last_sample(self, job: Job) -> float | None:
+        """How old the job was when it was sampled last."""
+        assert job.seq is not None
+        newest = SeriesStore(self.database).newest(job.seq, 1)
+        return newest[-1].elapsed if newest else None
+
+    def _engine(self) -> Engine:
+        if self.engine is None:
+            from jobtop.core.collectors.processes import raise_descriptor_limit
+
+            raise_descriptor_limit()
+            config = self.config
+            settings = Settings(
+                None,
+                config.number("monitor.budget"),
+                frozenset(config.texts("monitor.without")),
+                config.text("monitor.granularity") == "time_series",
+                config.texts("run.redact"),
+            )
+            self.engine = Engine(StoreSink(self.paths, self.network), settings)
+            self.engine.start()
+            gc.freeze()
+        return self.engine
+
+    # -- ends
+
+    def _attend(self) -> None:
+        """Finish the records of jobs that have ended, or whose supervisors are gone."""
+        gone = [held for held in self.held.values() if held.fd in self._ready]
+        if self._is_due("ends", END_SECONDS):
+            gone = [held for held in self.held.values() if held in gone or self._has_ended(held)]
+        self._ready.clear()
+        for held in gone:
+            self._finish(held)
+
+    def _has_ended(self, held: Held) -> bool:
+        """A job that leaves processes behind ends before its supervisor does."""
+        is_gone = held.fd is None and not is_alive(held.begun.shim)
+        return is_gone or os.path.exists(held.end_file)
+
+    def _finish(self, held: Held) -> None:
+        job, seen = held.job, self._observed(held)
+        ended = read_facts(held.end_file, "own_rss")
+        if ended is None:
+            done = reconcile_one(self.jobs, self.paths, job)
+        else:
+            ended.note("recorder_cpu", self.cost.leave(job.id) or 0.0)
+            ended.note("recorder_rss", status_value(os.getpid(), "VmHWM:") * 1024)
+            done = finish(self.jobs, self.paths, job, ended, seen=seen)
+        self._release(held)
+        self.live.pop(job.id, None)
+        if done.status.ended:
+            self._log(*journal.outcome(done))
+
+    def _observed(self, held: Held) -> Callable[[Job], Job] | None:
+        """What the record gets from having watched, by us and by whoever did before."""
+        if not held.is_watched or self.engine is None:
+            return None
+        observed = self.engine.conclude(held.job.id, FLUSH_SECONDS)
+        stored = sampled(self.jobs, held.job) if observed is None or held.has_past else None
+        if observed is None or stored is None:
+            return stored.of if stored is not None else observed.of if observed is not None else None
+        return replace(observed, tally=stored.tally).of
+
+    def _release(self, held: Held) -> None:
+        """Watch it no longer."""
+        del self.held[held.job.id]
+        self.cost.leave(held.job.id)
+        if held.fd is not None:
+            self._poll.unregister(held.fd)
+            os.close(held.fd)
+        if self.engine is not None and held.is_watched:
+            self.engine.finish(held.job.id)
+
+    def _leave(self) -> None:
+        """Give back what is held, so that whoever comes next can take it."""
+        for held in list(self.held.values()):
+            with suppress(JobtopError):
+                if self.engine is not None:
+                    self.engine.conclude(held.job.id, FLUSH_SECONDS)
+                self.jobs.change(held.job.id, self._given_back)
+            self._release(held)
+        with suppress(JobtopError):
+            agency.unregister(self.database, self.me, self.paths.host, "")
+        if self.engine is not None:
+            self.engine.close(CLOSE_SECONDS)
+        self._log("INFO", f"agent {os.getpid()} leaves")
+        self.database.close()
+
+    def _given_back(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
+        return (replace(row, recorder=None) if row.recorder == self.me else row), ()
+
+    # -- time and signals
+
+    def _listen(self) -> None:
+        os.set_blocking(self._wake_write, False)
+        self._poll.register(self._wake_read, select.POLLIN)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._told)
+        signal.signal(signal.SIGUSR1, lambda *_: None)  # look at once
+
+    def _told(self, _: int, __: FrameType | None) -> None:
+        self._is_told = True
+
+    def _sleep(self) -> None:
+        self._ready = {fd for fd, _ in self._poll.poll(LOOK_SECONDS * 1000)}
+        if self._wake_read in self._ready:
+            os.read(self._wake_read, 4096)
+
+    def _is_due(self, name: str, seconds: float) -> bool:
+        now = time.monotonic()
+        if now < self._due.get(name, -float("inf")):
+            return False
+        self._due[name] = now + seconds
+        return True
+
+    def _file_identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.paths.store)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _log(self, level: str, text: str) -> None:
+        with suppress(OSError):
+            journal.write(self.paths.log, level, text)
