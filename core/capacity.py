@@ -1,0 +1,110 @@
+"""What this host has for its jobs: CPUs, memory, and GPUs by name; and how a job is told which are its own."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from jobtop.core.collectors.cgroup import all_hierarchies
+from jobtop.core.collectors.nvidia import device_count
+from jobtop.core.collectors.proc import cpus_allowed
+from jobtop.core.procfs import read_text, value_in
+from jobtop.core.scheduling import Capacity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+MEMORY_LIMITS = {"v2": "memory.max", "memory": "memory.limit_in_bytes"}
+INTEL = "0x8086"
+MASKS = {
+    "nvidia": ("CUDA_VISIBLE_DEVICES",),
+    "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    "intel": ("ZE_AFFINITY_MASK",),
+}
+
+
+def capacity(with_gpus: bool) -> Capacity:
+    """What jobs on this host can be given together; GPUs are only looked for where somebody asks for some."""
+    return Capacity(cpus_allowed(), memory_bytes(), gpus(os.environ) if with_gpus else ())
+
+
+def memory_bytes(proc: str = "/proc") -> int | None:
+    """What the cgroups around us allow, at most what the machine has."""
+    limits = []
+    if total := value_in(read_text(f"{proc}/meminfo"), "MemTotal:"):
+        limits.append(total * 1024)
+    for tree in all_hierarchies(f"{proc}/self"):
+        here, name = tree.own, MEMORY_LIMITS.get(tree.kind)
+        while name is not None:
+            text = read_text(f"{tree.mount}{here}/{name}").strip()
+            if text.isdigit():
+                limits.append(int(text))
+            if not here:
+                break
+            here = here.rpartition("/")[0]
+    return min(limits, default=None)
+
+
+def gpus(
+    environ: Mapping[str, str], sys: str = "/sys", count_nvidia: Callable[[], int] = device_count
+) -> tuple[str, ...]:
+    """The GPUs of this host, of one vendor: beside a card for computing the one for the screen does not count."""
+    for vendor, found in (
+        ("nvidia", count_nvidia),
+        ("amd", lambda: amd_count(sys)),
+        ("intel", lambda: intel_count(sys)),
+    ):
+        if count := found():
+            return tuple(f"{vendor}:{name}" for name in visible(environ.get(MASKS[vendor][0]), count))
+    return ()
+
+
+def amd_count(sys: str) -> int:
+    """Nodes of the kernel's compute driver that have processors for it; CPUs are nodes too."""
+    nodes = f"{sys}/class/kfd/kfd/topology/nodes"
+    return sum(value_in(read_text(f"{nodes}/{name}/properties"), "simd_count") > 0 for name in _names(nodes))
+
+
+def intel_count(sys: str) -> int:
+    cards = [name for name in _names(f"{sys}/class/drm") if re.fullmatch(r"card\d+", name)]
+    return sum(read_text(f"{sys}/class/drm/{card}/device/vendor").strip() == INTEL for card in cards)
+
+
+def visible(mask: str | None, count: int) -> list[str]:
+    """The devices a mask lets through, by number or by the name it has for them; as CUDA does, up to a wrong one."""
+    if mask is None:
+        return list(map(str, range(count)))
+    names: list[str] = []
+    for name in map(str.strip, mask.split(",")):
+        if not name or name in names or (name.lstrip("-").isdigit() and not 0 <= int(name) < count):
+            break
+        names.append(name)
+    return names
+
+
+def gpu_environment(given: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which a job sees only the GPUs it was given; `environ` is ours, by which they were named."""
+    variables: dict[str, str] = {}
+    by_vendor: dict[str, list[str]] = {}
+    for gpu in given:
+        vendor, _, name = gpu.partition(":")
+        by_vendor.setdefault(vendor, []).append(name)
+    for vendor, names in by_vendor.items():
+        variables |= {mask: ",".join(names) for mask in MASKS.get(vendor, ())}
+    if "nvidia" in by_vendor:
+        # NVML numbers by bus; CUDA by speed unless it is told otherwise.
+        order = None if "CUDA_VISIBLE_DEVICES" in environ else "PCI_BUS_ID"
+        if (order := environ.get("CUDA_DEVICE_ORDER", order)) is not None:
+            variables["CUDA_DEVICE_ORDER"] = order
+    if "amd" in by_vendor:
+        # ROCR hides the others first: HIP counts what is left from 0.
+        variables["HIP_VISIBLE_DEVICES"] = ",".join(map(str, range(len(by_vendor["amd"]))))
+    return variables
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []

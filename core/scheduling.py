@@ -1,0 +1,336 @@
+"""Whose turn it is: which waiting jobs start now, and why the others do not. Pure; moments are passed in."""
+
+from __future__ import annotations
+
+import math
+import time
+from operator import attrgetter
+
+from jobtop.core.model import LIVE, Limits, Queued, Status
+from jobtop.core.record import record
+from jobtop.core.units import format_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from jobtop.core.model import Job
+
+    Amounts = tuple[float, float, float]  # CPUs, bytes of memory, GPUs
+
+SLACK = 1e-9  # sums of tenths of CPUs
+LONGEST_RETRY_SECONDS = 300.0
+RETRIED = frozenset({Status.FAILED, Status.TIMEOUT, Status.LOST})
+ENDED = {
+    Status.FAILED: "failed",
+    Status.TIMEOUT: "timed out",
+    Status.CANCELLED: "was cancelled",
+    Status.ERROR: "could not be started",
+    Status.LOST: "was lost",
+    Status.UNKNOWN: "ended nobody knows how",
+    None: "is not in the history any more",
+}
+
+
+@record
+class Waiting:
+    """What there is to know of a job that waits; `turn` orders them, the smallest first."""
+
+    id: str
+    turn: tuple[int, int]
+    group: str | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    runtime_seconds: float | None = None
+    after: tuple[str, ...] = ()
+    not_before: float | None = None
+    attempt: int = 1
+    is_paused: bool = False
+
+
+@record
+class Running:
+    """What there is to know of a job that takes room: it runs, or is just being started."""
+
+    id: str
+    group: str | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    given: tuple[str, ...] = ()
+    ends_at: float | None = None
+    parent_id: str | None = None
+
+
+@record
+class Capacity:
+    """What a host has for its jobs; None: not known, and so never lacking."""
+
+    cpus: float
+    memory_bytes: int | None = None
+    gpus: tuple[str, ...] = ()
+
+
+@record
+class Start:
+    """A job whose turn it is, and the GPUs it gets."""
+
+    id: str
+    gpus: tuple[str, ...] = ()
+
+
+@record
+class Plan:
+    """What is to be done now, and in words why the rest waits; at `next_moment` a clock will have changed that."""
+
+    start: tuple[Start, ...]
+    waits: dict[str, str]
+    cancel: dict[str, str]
+    next_moment: float | None
+
+
+def plan(
+    waiting: Iterable[Waiting],
+    running: Iterable[Running],
+    capacity: Capacity,
+    groups: Mapping[str, int],
+    outcomes: Mapping[str, Status | None],
+    now: float,
+) -> Plan:
+    """Higher priority first, then age; the first that lacks room has it kept for it, so that nothing starves."""
+    room = Room(capacity, groups, list(running), now)
+    start: list[Start] = []
+    waits: dict[str, str] = {}
+    cancel: dict[str, str] = {}
+    moments: set[float] = set()
+    # Ten thousand jobs wait for a few things. Room only gets scarcer: what was refused once is refused again.
+    refused: dict[object, str] = {}
+    clocks: dict[tuple[float, int], str] = {}
+    dependencies: dict[tuple[str, ...], tuple[str | None, str | None]] = {(): (None, None)}
+    for job in sorted(waiting, key=attrgetter("turn")):
+        if job.is_paused:
+            waits[job.id] = "paused"
+            continue
+        if (verdict := dependencies.get(job.after)) is None:
+            verdict = dependencies[job.after] = (failure(job.after, outcomes), pending(job.after, outcomes))
+        if verdict[0] is not None:
+            cancel[job.id] = verdict[0]
+        elif verdict[1] is not None:
+            waits[job.id] = verdict[1]
+        elif job.not_before is not None and job.not_before > now:
+            moment = (job.not_before, job.attempt)
+            waits[job.id] = clocks.get(moment) or clocks.setdefault(moment, until(*moment, now))
+            moments.add(job.not_before)
+        else:
+            asked = (job.group, job.cpus, job.memory_bytes, job.gpus, job.runtime_seconds)
+            refusal = refused.get(asked) or room.refusal(job)
+            if refusal is None:
+                start.append(Start(job.id, room.take(job)))
+            else:
+                waits[job.id] = refused[asked] = refusal
+    return Plan(tuple(start), waits, cancel, min(moments, default=None))
+
+
+class Room:
+    """What is left of a host; and once a job lacks some of it, what is kept for that job."""
+
+    def __init__(self, capacity: Capacity, groups: Mapping[str, int], running: list[Running], now: float) -> None:
+        self.capacity, self.groups, self.now = capacity, groups, now
+        memory = math.inf if capacity.memory_bytes is None else capacity.memory_bytes
+        self.total: Amounts = (capacity.cpus, memory, len(capacity.gpus))
+        self.free: Amounts = self.total
+        self.slots = dict(groups)
+        self.kept_for: Waiting | None = None
+        self.kept: Amounts = (0.0, 0.0, 0.0)
+        self.kept_from = math.inf  # when, by what was declared, the job it is kept for can start
+        self._ends: list[tuple[float, Amounts]] = []
+        ids = {job.id for job in running}
+        counted = [job for job in running if job.parent_id not in ids]  # an outer job includes those inside it
+        given = {gpu for job in counted for gpu in job.given}
+        self.gpus = [gpu for gpu in capacity.gpus if gpu not in given]
+        for job in counted:
+            self._take(job, job.ends_at)
+            # Which GPUs a job has that nobody gave it any is not known; most programs use the first ones.
+            del self.gpus[: max(0, (job.gpus or 0) - len(job.given))]
+
+    def needs(self, job: Waiting | Running) -> Amounts:
+        """Of what was not declared one CPU, unless slots of its group decide."""
+        cpus = job.cpus
+        if cpus is None:
+            cpus = 0.0 if job.group in self.groups else min(1.0, self.capacity.cpus)
+        return cpus, job.memory_bytes or 0, job.gpus or 0
+
+    def refusal(self, job: Waiting) -> str | None:
+        """Why a job cannot start now; None if it can."""
+        needs = self.needs(job)
+        if (why := beyond(needs, self.total)) is not None:
+            return f"it {why}"
+        if job.group is not None and (left := self.slots.get(job.group)) is not None and left < 1:
+            return self._slots_taken(job.group)
+        if (scarce := lacking(needs, self.free)) is not None:
+            if self.kept_for is None:
+                self._keep(job, needs)
+            have, there = max(0.0, self.free[scarce]), amount_words(scarce, self.total[scarce], with_unit=scarce == 1)
+            return f"waits for {amount_words(scarce, needs[scarce])}: {_of(scarce, have, there)} free"
+        if self.kept_for is None or self._ends_in_time(job):
+            return None
+        spare = [free - kept for free, kept in zip(self.free, self.kept, strict=True)]
+        if (scarce := lacking(needs, spare)) is None:
+            return None
+        words = amount_words(scarce, self.kept[scarce])
+        verb = "is" if scarce != 1 and self.kept[scarce] == 1 else "are"
+        return f"behind job {self.kept_for.id[:8]}, for which {words} {verb} being kept"
+
+    def take(self, job: Waiting) -> tuple[str, ...]:
+        """Give a job its room; the GPUs that are now its own."""
+        self._take(job, None if job.runtime_seconds is None else self.now + job.runtime_seconds)
+        count = job.gpus or 0
+        given, self.gpus = tuple(self.gpus[:count]), self.gpus[count:]
+        return given
+
+    def _take(self, job: Waiting | Running, ends_at: float | None) -> None:
+        needs = self.needs(job)
+        self.free = _less(self.free, needs)
+        if job.group in self.slots:
+            self.slots[job.group] -= 1
+        if ends_at is not None and ends_at > self.now:
+            self._ends.append((ends_at, needs))
+
+    def _keep(self, job: Waiting, needs: Amounts) -> None:
+        """Let nobody who comes later take what this job waits for."""
+        self.kept_for, self.kept = job, needs
+        if job.group in self.slots:
+            self.slots[job.group] -= 1
+        free: Amounts = self.free
+        for moment, amounts in sorted(self._ends):
+            free = _less(free, (-amounts[0], -amounts[1], -amounts[2]))
+            if lacking(needs, free) is None:
+                self.kept_from = moment
+                return
+
+    def _ends_in_time(self, job: Waiting) -> bool:
+        return job.runtime_seconds is not None and self.now + job.runtime_seconds <= self.kept_from
+
+    def _slots_taken(self, group: str) -> str:
+        slots = self.groups[group]
+        if self.kept_for is not None and self.kept_for.group == group:
+            return f"group {group}: its last free slot is being kept for job {self.kept_for.id[:8]}"
+        if slots < 1:
+            return f"group {group}: it has no slots"
+        return f"group {group}: {'its slot is' if slots == 1 else f'all {slots} slots are'} taken"
+
+
+def waiting_from(job: Job) -> Waiting:
+    """A job that has not begun, as the plan knows it."""
+    queued, limits = job.queue or Queued(), job.limits
+    return Waiting(
+        job.id,
+        (-queued.priority, job.seq or 0),
+        queued.group,
+        limits.cpus,
+        limits.memory_bytes,
+        limits.gpus,
+        longest(limits),
+        queued.after,
+        queued.not_before,
+        queued.attempt,
+        job.status is Status.PAUSED,
+    )
+
+
+def running_from(job: Job) -> Running:
+    """A job that has begun, or is about to, as the plan knows it."""
+    queued, limits, seconds = job.queue or Queued(), job.limits, longest(job.limits)
+    known = job.start_time is not None and seconds is not None and job.status is not Status.PAUSED
+    ends_at = (job.start_time or 0.0) + (seconds or 0.0) if known else None
+    return Running(
+        job.id, queued.group, limits.cpus, limits.memory_bytes, limits.gpus, queued.gpus, ends_at, job.parent_id
+    )
+
+
+def longest(limits: Limits) -> float | None:
+    """How long a job takes at most, by what was declared."""
+    declared = [seconds for seconds in (limits.runtime_seconds, limits.timeout_seconds) if seconds is not None]
+    return min(declared, default=None)
+
+
+def impossible(limits: Limits, capacity: Capacity) -> str | None:
+    """What a job asks for that the host will never have; None if it has all."""
+    memory = math.inf if capacity.memory_bytes is None else capacity.memory_bytes
+    needs = (limits.cpus or 0.0, limits.memory_bytes or 0, limits.gpus or 0)
+    return beyond(needs, (capacity.cpus, memory, len(capacity.gpus)))
+
+
+def beyond(needs: Amounts, total: Amounts) -> str | None:
+    """That more is asked for than there is, in words."""
+    scarce = lacking(needs, total)
+    if scarce is None:
+        return None
+    there = amount_words(scarce, total[scarce], with_unit=scarce == 1)
+    return f"asks for {amount_words(scarce, needs[scarce])}: this host has {'none' if there == '0' else there}"
+
+
+def retry_seconds(attempt: int) -> float:
+    """How long to wait after an attempt that failed."""
+    return float(min(LONGEST_RETRY_SECONDS, 2 ** min(attempt - 1, 20)))
+
+
+def will_be_retried(status: Status, queued: Queued | None) -> bool:
+    """Whether a job that ended like this gets another attempt and has not yet."""
+    return queued is not None and queued.retries > 0 and queued.retried_by is None and status in RETRIED
+
+
+def failure(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
+    """Which of the jobs that had to succeed first did not, and never will."""
+    for job_id in after:
+        status = outcomes.get(job_id)
+        if status is not Status.SUCCESS and status not in LIVE:
+            return f"job {job_id[:8]}, after which it was to run, {ENDED[status]}"
+    return None
+
+
+def pending(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
+    """Which jobs have yet to succeed."""
+    left = [job_id[:8] for job_id in after if outcomes.get(job_id) is not Status.SUCCESS]
+    if not left:
+        return None
+    if len(left) == 1:
+        return f"job {left[0]} has to succeed first"
+    shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+    return f"jobs {shown} have to succeed first"
+
+
+def until(moment: float, attempt: int, now: float) -> str:
+    """When a job may begin, as a clock here shows it."""
+    there, here = time.localtime(moment), time.localtime(now)
+    words = time.strftime("%H:%M:%S" if there.tm_sec else "%H:%M", there)
+    if there[:3] != here[:3]:
+        words = f"{time.strftime('%Y-%m-%d', there)} {words}"
+    return f"attempt {attempt} is due at {words}" if attempt > 1 else f"until {words}"
+
+
+def lacking(needs: Iterable[float], there: Iterable[float]) -> int | None:
+    """The first resource of which there is too little; what nobody asks for is never lacking."""
+    for index, (need, have) in enumerate(zip(needs, there, strict=True)):
+        if need > 0 and need > have + SLACK:
+            return index
+    return None
+
+
+def amount_words(resource: int, amount: float, with_unit: bool = True) -> str:
+    """2 CPUs, 8.0 GiB of memory, 1 GPU."""
+    if resource == 1:
+        return f"{format_bytes(amount)}{' of memory' if with_unit else ''}"
+    number = f"{round(amount, 3):g}"
+    return f"{number} {('CPU', '', 'GPU')[resource]}{'' if number == '1' else 's'}" if with_unit else number
+
+
+def _of(resource: int, have: float, there: str) -> str:
+    """1.5 of 4 are."""
+    words = amount_words(resource, have, with_unit=False)
+    return f"{words} of {there.removesuffix(' of memory')} {'is' if words == '1' else 'are'}"
+
+
+def _less(amounts: Amounts, taken: Amounts) -> Amounts:
+    return amounts[0] - taken[0], amounts[1] - taken[1], amounts[2] - taken[2]

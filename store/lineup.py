@@ -1,0 +1,161 @@
+"""Who waits and who runs, kept up to date at the cost of what changed, and the plan made of it."""
+
+from __future__ import annotations
+
+import json
+
+from jobtop.core.clock import from_iso
+from jobtop.core.collectors.proc import is_alive
+from jobtop.core.errors import UnknownJob, UsageError
+from jobtop.core.model import LIVE, Identity, Status
+from jobtop.core.scheduling import RETRIED, Running, Waiting, plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sqlite3 import Row
+    from typing import Any
+
+    from jobtop.core.model import Job
+    from jobtop.core.scheduling import Capacity, Plan
+    from jobtop.store.queue import Queue
+
+COLUMNS = (
+    "seq, id, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds, limit_timeout_seconds,"
+    " start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled, touched"
+)
+FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
+TO_RETRY = (
+    f"queue IS NOT NULL AND status IN ({FAILED})"
+    " AND json_extract(queue, '$.retries') > 0 AND json_extract(queue, '$.retried_by') IS NULL"
+)
+
+
+class Lineup:
+    """The jobs of one host that wait, that take room, and that have to be tried again."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.waiting: dict[str, Waiting] = {}
+        self.running: dict[str, Running] = {}
+        self.to_retry: set[str] = set()
+        self.groups: dict[str, int] = {}
+        self._unsettled: set[str] = set()
+        self._succeeded: set[str] = set()
+        self._touch: int | None = None
+
+    def refresh(self) -> bool:
+        """Take in what came, changed or went; whether anything did."""
+        if self._touch is None:
+            self._read_all()
+            return True
+        host, groups = self.queue.paths.host, self.queue.groups()
+        with self.queue.jobs.database.reading() as connection:
+            sql = f"SELECT {COLUMNS} FROM jobs WHERE touched > ? AND host = ? ORDER BY touched"
+            rows = connection.execute(sql, (self._touch, host)).fetchall()
+            counted = connection.execute("SELECT count(*) FROM jobs WHERE settled = 0 AND host = ?", (host,)).fetchone()
+        for row in rows:
+            self._take_in(row)
+        changed = bool(rows) or groups != self.groups
+        self.groups = groups
+        if counted[0] != len(self._unsettled):  # one was deleted
+            self._read_all()
+            return True
+        return changed
+
+    def plan(self, capacity: Capacity, now: float) -> Plan:
+        """Whose turn it is."""
+        asked = {job_id for job in self.waiting.values() for job_id in job.after}
+        unknown = asked - self.waiting.keys() - self.running.keys() - self._succeeded
+        outcomes: dict[str, Status | None] = dict.fromkeys(asked, Status.QUEUED)
+        outcomes |= dict.fromkeys(asked & self._succeeded, Status.SUCCESS)
+        if unknown:
+            outcomes |= self.queue.outcomes(unknown)
+            self._succeeded |= {job_id for job_id in unknown if outcomes[job_id] is Status.SUCCESS}
+        return plan(self.waiting.values(), self.running.values(), capacity, self.groups, outcomes, now)
+
+    @property
+    def needs_gpus(self) -> bool:
+        """Whether anybody who waits asks for GPUs."""
+        return any(job.gpus for job in self.waiting.values())
+
+    def retry_failed(self, now: float) -> list[Job]:
+        """Queue anew what is to be tried again."""
+        made = []
+        for job_id in sorted(self.to_retry):
+            self.to_retry.discard(job_id)
+            try:
+                made.append(self.queue.retry(self.queue.jobs.find(job_id), now))
+            except UnknownJob:
+                continue
+            except UsageError as error:
+                self.queue.give_up(job_id, str(error))
+        return made
+
+    def _read_all(self) -> None:
+        for known in (self.waiting, self.running, self.to_retry, self._unsettled):
+            known.clear()
+        self.groups = self.queue.groups()
+        with self.queue.jobs.database.reading() as connection:
+            self._touch = int(connection.execute("SELECT coalesce(max(touched), 0) FROM jobs").fetchone()[0])
+            sql = f"SELECT {COLUMNS} FROM jobs WHERE host = ? AND (settled = 0 OR {TO_RETRY})"
+            rows = connection.execute(sql, (self.queue.paths.host,)).fetchall()
+        for row in rows:
+            self._take_in(row)
+
+    def _take_in(self, row: Row) -> None:
+        """Put a job where it belongs now."""
+        job_id, status = row["id"], Status(row["status"])
+        self._touch = max(self._touch or 0, row["touched"])
+        self.waiting.pop(job_id, None)
+        self.running.pop(job_id, None)
+        (self._unsettled.discard if row["settled"] else self._unsettled.add)(job_id)
+        queued = json.loads(row["queue"]) if row["queue"] else {}
+        if status not in LIVE:
+            again = status in RETRIED and queued.get("retries", 0) > 0 and queued.get("retried_by") is None
+            (self.to_retry.add if again else self.to_retry.discard)(job_id)
+        elif queued and status is not Status.RUNNING and row["shim_pid"] is None and not is_claimed(row):
+            self.waiting[job_id] = waiting_row(row, queued)
+        else:
+            self.running[job_id] = running_row(row, queued)
+
+
+def is_claimed(row: Row) -> bool:
+    """Whether somebody is about to start the job."""
+    who = row["recorder_pid"] and Identity(row["recorder_boot"], row["recorder_pid"], row["recorder_start"])
+    return bool(who) and is_alive(who)
+
+
+def waiting_row(row: Row, queued: dict[str, Any]) -> Waiting:
+    return Waiting(
+        row["id"],
+        (-queued["priority"], row["seq"]),
+        queued["group"],
+        row["limit_cpus"],
+        row["limit_memory_bytes"],
+        row["limit_gpus"],
+        declared_seconds(row),
+        tuple(queued["after"]),
+        from_iso(queued["not_before"]),
+        queued["attempt"],
+        row["status"] == Status.PAUSED,
+    )
+
+
+def running_row(row: Row, queued: dict[str, Any]) -> Running:
+    seconds, start = declared_seconds(row), row["start_time"]
+    known = seconds is not None and start is not None and row["status"] != Status.PAUSED
+    return Running(
+        row["id"],
+        queued.get("group"),
+        row["limit_cpus"],
+        row["limit_memory_bytes"],
+        row["limit_gpus"],
+        tuple(queued.get("gpus", ())),
+        start + seconds if known else None,
+        row["parent_id"],
+    )
+
+
+def declared_seconds(row: Row) -> float | None:
+    declared = [row[key] for key in ("limit_runtime_seconds", "limit_timeout_seconds") if row[key] is not None]
+    return min(declared, default=None)

@@ -1,0 +1,249 @@
+"""The queue: jobs that wait are rows of the store, with how to run them kept beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+
+from jobtop.core.collectors.proc import is_alive
+from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
+from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage, queued_from
+from jobtop.core.paths import make_private_dir
+from jobtop.core.record import replace
+from jobtop.core.runner import new_id
+from jobtop.core.scheduling import retry_seconds, will_be_retried
+from jobtop.store.jobs import NEXT_TOUCH, event
+from jobtop.store.recorder import write_private
+from jobtop.store.starting import kept_spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from sqlite3 import Connection
+
+    from jobtop.core.model import Identity, JobSpec
+    from jobtop.core.paths import StatePaths
+    from jobtop.store.jobs import Event, Jobs
+
+WAITING = frozenset({Status.QUEUED, Status.PAUSED})
+CARRIED = ("name", "command", "host", "user", "cwd", "external_id", "tool", "script", "params", "tags", "note")
+AT_ONCE = 500  # ids asked for in one statement
+NOT_KEPT = "its command and environment are not kept any more (store.spec_days)"
+
+
+class Queue:
+    """What can be done with the jobs of a store that wait for their turn."""
+
+    def __init__(self, jobs: Jobs, paths: StatePaths) -> None:
+        self.jobs, self.paths = jobs, paths
+
+    def submit(self, job: Job, spec: JobSpec, queued: Queued) -> Job:
+        """Keep a job until its turn comes; how to run it is there before the job is."""
+        self._keep_spec(spec)
+        try:
+            waiting = replace(job, status=Status.QUEUED, queue=queued, recorder=None, settled=False)
+            return self.jobs.insert(waiting, event("submitted"))
+        except BaseException:
+            self.paths.spec(spec.id).unlink(missing_ok=True)
+            raise
+
+    def claim(self, job_id: str, me: Identity, gpus: Iterable[str] = ()) -> Job | None:
+        """Make a waiting job this process's own to start; None if it does not wait any more."""
+        try:
+            seen = self.jobs.find(job_id)
+        except UnknownJob:
+            return None
+        if not self.waits(seen):
+            return None
+        with self.jobs.database.writing() as connection:
+            row = connection.execute(
+                "UPDATE jobs SET recorder_boot = ?, recorder_pid = ?, recorder_start = ?,"
+                f" queue = json_set(queue, '$.gpus', json(?)), touched = {NEXT_TOUCH}"
+                " WHERE id = ? AND status = 'queued' AND shim_pid IS NULL"
+                " AND recorder_boot IS ? AND recorder_pid IS ? AND recorder_start IS ? RETURNING queue",
+                (*_columns(me), json.dumps(list(gpus)), job_id, *_columns(seen.recorder)),
+            ).fetchone()
+        return None if row is None else replace(seen, recorder=me, queue=_queued(row["queue"]))
+
+    def release(self, job_id: str, me: Identity) -> None:
+        """Let a job wait again that was claimed and not started."""
+        with suppress(UnknownJob):
+            self.jobs.change(job_id, lambda row: (released(row) if row.recorder == me else row, ()))
+
+    def waits(self, job: Job) -> bool:
+        """Whether nobody runs this job, nor is about to, whatever became of who once was."""
+        if job.status not in WAITING or job.queue is None or job.shim is not None:
+            return False
+        if job.recorder is None:
+            return True
+        return not is_alive(job.recorder) and not os.path.exists(self.paths.job(job.id) / "started")
+
+    def cancel(self, job_id: str, why: str, by: str | None = None) -> Job | None:
+        """End a job before it begins; None if it has begun, or is just about to."""
+        asked = None if by is None else StopRequest(by, time.time())
+
+        def cancelled(row: Job) -> tuple[Job, tuple[Event, ...]]:
+            if not self.waits(row) or not self._is_forestalled(row):
+                return row, ()
+            said = event("exited", status="cancelled", reason=why)
+            ended = replace(row, status=Status.CANCELLED, reason=why, end_time=said.at, stop_request=asked)
+            return replace(ended, recorder=None, settled=True), (said,)
+
+        job = self.jobs.change(job_id, cancelled)
+        return job if job.status is Status.CANCELLED else None
+
+    def hold(self, job_id: str, held: bool) -> bool:
+        """Pass over a waiting job until it is let go, or let it go; False if it does not wait any more."""
+        before, after = (Status.QUEUED, Status.PAUSED) if held else (Status.PAUSED, Status.QUEUED)
+
+        def changed(row: Job) -> tuple[Job, tuple[Event, ...]]:
+            if not self.waits(row) or row.status is not before:
+                return row, ()
+            return replace(released(row), status=after), (event("paused" if held else "resumed"),)
+
+        job = self.jobs.change(job_id, changed)
+        return job.status is after and self.waits(job)
+
+    def retry(self, job: Job, now: float, by_hand: bool = False) -> Job:
+        """Queue an ended job anew: a new job, the old one says by which; once, whoever else tries."""
+        spec = kept_spec(self.paths, job.id)
+        if spec is None:
+            raise UsageError(f"job {job.id[:8]} cannot be run again: {NOT_KEPT}")
+        job_id = new_id()
+
+        def retried(row: Job) -> tuple[Job, tuple[Event, ...]]:
+            check_retry(row, by_hand)
+            return replace(row, queue=replace(row.queue or Queued(), retried_by=job_id)), (event("retried", by=job_id),)
+
+        self._keep_spec(replace(spec, id=job_id, env=spec.env | {"JOBTOP_JOB_ID": job_id}, detached=True, pty=False))
+        try:
+            with self.jobs.database.writing():
+                before = self.jobs.change(job.id, retried)
+                return self.jobs.insert(made_again(before, job_id, now, by_hand), event("submitted", retry_of=job.id))
+        except BaseException:
+            self.paths.spec(job_id).unlink(missing_ok=True)
+            raise
+
+    def give_up(self, job_id: str, why: str) -> None:
+        """Try a job no more that was to be tried again."""
+
+        def given_up(row: Job) -> tuple[Job, tuple[Event, ...]]:
+            return replace(row, queue=replace(row.queue or Queued(), retries=0)), (event("not_retried", reason=why),)
+
+        self.jobs.change(job_id, given_up)
+
+    def groups(self) -> dict[str, int]:
+        """The groups that have slots, and how many."""
+        with self.jobs.database.reading() as connection:
+            return dict(map(tuple, connection.execute("SELECT name, slots FROM groups ORDER BY name").fetchall()))
+
+    def set_slots(self, name: str, slots: int | None) -> None:
+        """Let so many jobs of a group run at once; None: as many as there is room for."""
+        with self.jobs.database.writing() as connection:
+            connection.execute("DELETE FROM groups WHERE name = ?", (name,))
+            if slots is not None:
+                connection.execute("INSERT INTO groups (name, slots) VALUES (?, ?)", (name, slots))
+
+    def outcomes(self, ids: Iterable[str]) -> dict[str, Status | None]:
+        """How the last attempts at jobs stand; one that will be tried again waits. None: it is not there."""
+        found: dict[str, Status | None] = {}
+        with self.jobs.database.reading() as connection:
+            rows = _standings(connection, {job_id: job_id for job_id in ids})
+            while rows:
+                later = {}
+                for asked, (status, queued) in rows.items():
+                    found[asked] = Status.QUEUED if status and will_be_retried(status, queued) else status
+                    if queued is not None and queued.retried_by is not None:
+                        later[asked] = queued.retried_by
+                rows = _standings(connection, later)
+        return found
+
+    def last_attempt(self, job: Job) -> Job:
+        """The job itself, or what it was retried by in the end."""
+        while job.queue is not None and job.queue.retried_by is not None:
+            try:
+                job = self.jobs.find(job.queue.retried_by)
+            except UnknownJob:
+                break
+        return job
+
+    def _keep_spec(self, spec: JobSpec) -> None:
+        try:
+            for parent in (self.paths.root, self.paths.jobs, self.paths.specs):
+                make_private_dir(parent)
+            write_private(str(self.paths.spec(spec.id)), json.dumps(spec.to_json()))
+        except OSError as error:
+            why = f"{self.paths.specs}: {os.strerror(error.errno or 0)}"
+            raise StoreUnavailable(f"{why}; set JOBTOP_HOME to a directory that can be written") from error
+
+    def _is_forestalled(self, job: Job) -> bool:
+        """See to it that a shim of an agent that was killed cannot begin it any more: who makes this file decides."""
+        if job.recorder is None:
+            return True
+        directory = make_private_dir(self.paths.job(job.id))
+        try:
+            os.close(os.open(directory / "started", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
+
+def released(job: Job) -> Job:
+    """A job that nobody has claimed."""
+    return replace(job, recorder=None, queue=replace(job.queue or Queued(), gpus=()))
+
+
+def check_retry(job: Job, by_hand: bool) -> None:
+    """Say why a job cannot be queued anew."""
+    if not job.status.ended:
+        raise UsageError(f"job {job.id[:8]} has not ended ({job.status}): there is nothing to retry")
+    if job.queue is not None and job.queue.retried_by is not None:
+        later = job.queue.retried_by[:8]
+        raise UsageError(f"job {job.id[:8]} was retried already, by {later}: jobtop retry {later}")
+    if not by_hand and not will_be_retried(job.status, job.queue):
+        raise UsageError(f"job {job.id[:8]} has no attempt left")
+
+
+def made_again(job: Job, job_id: str, now: float, by_hand: bool) -> Job:
+    """The next attempt at a job: after a while and one less by itself, at once and with all of them by hand."""
+    before = job.queue or Queued()
+    queued = replace(before, retry_of=job.id, retried_by=None, gpus=(), not_before=None)
+    if by_hand:
+        queued = replace(queued, retries=before.retries + before.attempt - 1, attempt=1)
+    else:
+        delay = retry_seconds(before.attempt)
+        queued = replace(queued, retries=before.retries - 1, attempt=before.attempt + 1, not_before=now + delay)
+    if job.start_time is not None:  # what it had to wait for is long over
+        queued = replace(queued, after=())
+    return Job(
+        id=job_id,
+        **{name: getattr(job, name) for name in CARRIED},
+        status=Status.QUEUED,
+        submitted_at=now,
+        limits=job.limits,
+        usage=Usage(cpus_allowed=job.usage.cpus_allowed),
+        monitor=Monitor(interval_seconds=job.monitor.interval_seconds),
+        queue=queued,
+        grace_seconds=job.grace_seconds,
+    )
+
+
+def _columns(who: Identity | None) -> tuple[str | None, int | None, int | None]:
+    return (None, None, None) if who is None else (who.boot, who.pid, who.start)
+
+
+def _standings(connection: Connection, ids: dict[str, str]) -> dict[str, tuple[Status | None, Queued | None]]:
+    """How jobs stand by the ids they were asked for under; those that are gone too."""
+    wanted = sorted(set(ids.values()))
+    rows: dict[str, tuple[Status | None, Queued | None]] = {}
+    for start in range(0, len(wanted), AT_ONCE):
+        part = wanted[start : start + AT_ONCE]
+        sql = f"SELECT id, status, queue FROM jobs WHERE id IN ({', '.join('?' * len(part))})"
+        rows |= {row["id"]: (Status(row["status"]), _queued(row["queue"])) for row in connection.execute(sql, part)}
+    return {asked: rows.get(job_id, (None, None)) for asked, job_id in ids.items()}
+
+
+def _queued(text: str | None) -> Queued | None:
+    return None if text is None else queued_from(json.loads(text))
