@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from jobtop.core.collectors.proc import is_alive
+from jobtop.core.derive import derive
 from jobtop.core.model import Identity, Job, Sample
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record, replace
 from jobtop.core.shim import BOOTTIME
+from jobtop.store import head
 from jobtop.store.database import Database
 from jobtop.store.head import HOSTS
 from jobtop.store.joined import Joined, Number, Series
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 LEASE = "host"
 LEASE_SECONDS = 10.0
 DETAIL_SECONDS = 10.0
+FRESH_SECONDS = 3.0  # what comes more seldom, or is older, is no picture of now
+KEPT_READINGS = 75
 
 
 @record
@@ -155,6 +160,67 @@ class HostRecord:
                 return None
             row = connection.execute("SELECT seq FROM hosts WHERE boot = ?", (job.shim.boot,)).fetchone()
         return None if row is None else int(row[0])
+
+
+@record
+class HostNow:
+    """This machine as an engine on it has just recorded it: counters as rates, the percents of all cores until now."""
+
+    age_seconds: float
+    values: dict[str, Number | None]
+    detail: dict[str, Any]
+    cpu: tuple[Number | None, ...]
+
+
+class HostTail:
+    """Follows what is recorded of this machine, as long as whoever has the lease lives and keeps up."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._boot = boot_id()
+        self._holder: Identity | None = None
+        self._held_until = -float("inf")
+        self._readings: deque[Sample] = deque(maxlen=KEPT_READINGS)
+        self._last_id = 0
+        self._detail: Detail | None = None
+
+    def poll(self) -> None:
+        """Take in what is new."""
+        with self.database.reading() as connection:
+            if not has_tables_of(connection, HOSTS.since_version):
+                return
+            sql = "SELECT boot, pid, start, until FROM leases WHERE name = ? AND boot = ?"
+            lease = connection.execute(sql, (LEASE, self._boot)).fetchone()
+            self._holder = None if lease is None else Identity(lease["boot"], lease["pid"], lease["start"])
+            if lease is None:
+                self._readings.clear()
+                return
+            self._held_until = lease["until"]
+            host = connection.execute("SELECT seq FROM hosts WHERE boot = ?", (self._boot,)).fetchone()
+            if host is None:
+                return
+            rows = head.select(connection, HOSTS, host[0], self._last_id, HOSTS.keys, newest=KEPT_READINGS)
+            if rows:
+                self._readings.extend(sample for _, sample in rows)
+                self._last_id = rows[-1][0]
+                self._detail = _detail(connection, "WHERE boot = ?", (self._boot,))
+
+    def now(self) -> HostNow | None:
+        """The machine now; None if nobody records it, or too seldom."""
+        if self._holder is None or self._detail is None or len(self._readings) < 2:
+            return None
+        before, after = self._readings[-2], self._readings[-1]
+        now = now_since_boot()
+        is_fresh = now - after.elapsed < FRESH_SECONDS and after.elapsed - before.elapsed < FRESH_SECONDS
+        if not is_fresh or now >= self._held_until or not is_alive(self._holder):
+            return None
+        place = HOSTS.keys.index("cpu.percent")
+        return HostNow(
+            now - after.elapsed,
+            derive(before, after, HOSTS.scope).values,
+            self._detail.values,
+            tuple(reading.values[place] for reading in self._readings),
+        )
 
 
 def now_since_boot() -> float:

@@ -15,6 +15,7 @@ from jobtop.core.conditions import as_text
 from jobtop.core.model import LIVE, Status
 from jobtop.core.record import fields, fresh, record
 from jobtop.store.jobs import SORT_KEYS, Query, asking, order_of
+from jobtop.store.live import TOUCHED_SINCE_VERSION
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     Run = tuple[Any, ...]
 
-TOUCHED_SINCE_VERSION = 3
 TREND = 20
 REMOVED = "(removed)"
 SEQ_BITS = 48

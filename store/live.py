@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 
 from jobtop.core.derive import rate
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     Number = float | int
 
 SINCE_VERSION = 2
+TOUCHED_SINCE_VERSION = 3  # jobs say when they were changed
 KEYS = (
     *("cpu.user", "cpu.system", "mem.used", "io.read_bytes", "io.write_bytes", "proc.count", "proc.threads"),
     *("gpu.util", "gpu.mem_used", "limit.memory"),
@@ -75,6 +77,13 @@ class Tail:
         self.now = Now(elapsed, cpu, memory, read_rate, write_rate, processes, threads, gpu)
 
 
+def still_there(database: Database, seqs: Iterable[int]) -> set[int]:
+    """Those of some jobs that nobody has removed."""
+    with database.reading() as connection:
+        sql = "SELECT seq FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
+        return {row[0] for row in connection.execute(sql, (json.dumps(list(seqs)),))}
+
+
 class LiveTails:
     """Follows the head of a store; tails of jobs that nobody asks for any more are dropped."""
 
@@ -95,7 +104,8 @@ class LiveTails:
             newest = head.last_id(connection, JOBS)
             if self._last_id is None:
                 self._last_id = newest if len(wanted) <= FEW else max(0, newest - KEPT_SAMPLES * len(wanted))
-            names = ", ".join(head.column(key) for key in KEYS)
+            missing = head.missing_columns(connection, JOBS)  # of a store that is older and can only be read
+            names = ", ".join("NULL" if key in missing else head.column(key) for key in KEYS)
             cursor = connection.cursor()
             cursor.row_factory = None
             cursor.execute(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import ClassVar
 
@@ -94,7 +95,7 @@ class Compare(Page):
         self.problems: list[str] = []
         self.alignment = Alignment.START
         self._is_asked = self._is_reading = False
-        self._read_at = -float("inf")
+        self._version, self._read_at = -1, -float("inf")
 
     def panes(self) -> ComposeResult:
         with Horizontal(id="charts"):
@@ -114,15 +115,17 @@ class Compare(Page):
         if not self.query(TopLine):
             return  # a picture that comes while the console closes
         super().show(view)
-        is_live = any(not run.job.status.ended for run in self.runs)
-        if is_live and time.monotonic() - self._read_at >= READ_SECONDS:
+        is_behind = bool(self.problems) or any(not run.job.status.ended for run in self.runs)
+        is_due = time.monotonic() - self._read_at >= READ_SECONDS
+        if is_behind and is_due and (view.version != self._version or self.problems):
+            self._version = view.version
             self.ask()
 
     def compare(self, job_ids: Sequence[str]) -> None:
         """Show these, the first of which the others are compared with."""
         if len(job_ids) > MOST:
             self.notify(f"the first {MOST} of {len(job_ids)} marked jobs", markup=False)
-        self.ids, self.runs = tuple(job_ids[:MOST]), ()
+        self.ids, self.runs, self.problems = tuple(job_ids[:MOST]), (), []
         self.ask()
 
     def ask(self) -> None:
@@ -136,33 +139,32 @@ class Compare(Page):
         try:
             while self._is_asked:
                 self._is_asked = False
-                ids = self.ids
-                found = [await self._read(job_id) for job_id in ids]
-                self.problems = [answer for answer in found if isinstance(answer, str)]
-                self.runs = tuple(answer for answer in found if isinstance(answer, Run))
+                ids, known = self.ids, {run.job.id: run for run in self.runs}
+                found = [await self._read(job_id, known) for job_id in ids]
+                self.problems = [problem for _, problem in found if problem]
+                self.runs = tuple(run for run, _ in found if run is not None)
                 self._read_at = time.monotonic()
                 self.paint()
         finally:
             self._is_reading = False
 
-    async def _read(self, job_id: str) -> Run | str:
-        """A job from the first store that has it, or why there is none."""
-        problem = f"no job {job_id[:8]}"
-        for store in self.console.options.stores:
-            try:
-                return await self.console.reader.read(store, lambda database: read_run(database, job_id))
-            except (StoreError, UsageError) as error:
-                problem = str(error)
-            except OSError as error:
-                problem = f"{store}: {error.strerror}"
-        return problem
+    async def _read(self, job_id: str, known: Mapping[str, Run]) -> tuple[Run | None, str]:
+        """A job from the store that has it, and what is wrong; what was read stays while its store cannot be."""
+        stores, reader = self.console.options.stores, self.console.reader
+        try:
+            _, run = await reader.read_first(stores, lambda database: read_run(database, job_id))
+        except StoreError as error:
+            return known.get(job_id), str(error)
+        except UsageError as error:
+            return None, str(error)
+        return run, ""
 
     def paint(self) -> None:
         """The charts and the table of what was read."""
         is_enough = len(self.runs) >= FEWEST
         self.set_class(not is_enough, "-empty")
         table, jobs = self.table, [run.job for run in self.runs]
-        table.empty = "\n".join([*self.problems, missing_words(len(self.runs), len(self.ids))])
+        table.empty = "\n".join(self.missing())
         if [column.key for column in table.columns[1:]] != [job.id for job in jobs]:
             table.source = None  # rows have as many values as there were columns
             table.columns = columns(jobs) if is_enough else ()
@@ -178,12 +180,19 @@ class Compare(Page):
                 empty="no samples",
             )
 
+    def missing(self) -> list[str]:
+        """Why nothing is compared."""
+        if not self.problems:
+            return [missing_words(len(self.runs), len(self.ids)), HOW]
+        width = max(20, self.table.drawn_size.width - 4)
+        return [*(textwrap.fill(problem, width) for problem in dict.fromkeys(self.problems)), HOW]
+
     def words(self) -> str:
         """What the signs mean, and which jobs there is no room for."""
         table = self.table
         hidden = len(table.columns) - len(placed(table.columns, table.drawn_size.width - GUTTER))
         narrow = f" · {hidden} more need a wider screen" if hidden and table.drawn_size.width > GUTTER else ""
-        gone = f" · {len(self.problems)} not found" if self.problems else ""
+        gone = f" · {len(self.problems)} missing" if self.problems else ""
         return f"against the first: {BETTER} better {WORSE} worse{narrow}{gone}"
 
     def on_resize(self) -> None:
@@ -203,10 +212,10 @@ def read_run(database: Database, job_id: str) -> Run:
 
 
 def missing_words(found: int, wanted: int) -> str:
-    """Why nothing is compared."""
-    if found == 0 and wanted == 0:
-        return f"Nothing to compare yet.\n{HOW}"
-    return f"One job alone has nothing to be compared with.\n{HOW}" if found == 1 else f"reading …\n{HOW}"
+    """What there is to wait for, or to do."""
+    if found == 0:
+        return "reading …" if wanted else "Nothing to compare yet."
+    return "One job alone has nothing to be compared with."
 
 
 def overlaid(runs: Sequence[Run], metric: Metric, alignment: Alignment, width: int) -> list[Series]:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from jobtop.core.collectors.host import HostSample, host_detail, host_frame, open_host
-from jobtop.core.errors import JobtopError, StoreError
-from jobtop.core.model import Job
+from jobtop.core.errors import JobtopError, StoreBusy, StoreError
+from jobtop.core.model import LIVE, Job
 from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, is_network, open_to_read, open_to_write
-from jobtop.store.jobs import Jobs
-from jobtop.store.live import KEPT_SAMPLES, LiveTails
+from jobtop.store.database import Database, is_network, open_to_write
+from jobtop.store.hosts import HostNow, HostTail
+from jobtop.store.jobs import Jobs, Query
+from jobtop.store.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, still_there
+from jobtop.tui.reading import StoreFile
 from jobtop.tui.view import JobRow, Machine, StoreState, View
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ RECENT = 30
 RECONCILE_SECONDS = 5.0
 LOCAL_POLL_SECONDS, NETWORK_POLL_SECONDS = 0.25, 5.0
 STALE_SECONDS = 60.0
+BUSY_SECONDS = 15.0  # until it is worth a word
 
 
 class MachineSource(Protocol):
@@ -38,80 +41,79 @@ class MachineSource(Protocol):
 class Source:
     """One store file, opened, lost and opened again as it comes and goes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, network: bool | None = None) -> None:
         self.path = path
-        self.poll_seconds = NETWORK_POLL_SECONDS if is_network(path) else LOCAL_POLL_SECONDS
+        self.is_network = is_network(path) if network is None else network
         self.state = StoreState(path)
         self.jobs: dict[int, Job] = {}
         self.tails: LiveTails | None = None
-        self._database: Database | None = None
-        self._identity: tuple[int, int] | None = None
-        self._seen: tuple[object, ...] | None = None
+        self.host: HostTail | None = None
+        self._file = StoreFile(path)
+        self._seen: object = None
         self._touch = 0
         self._polled_at = -float("inf")
+        self._read_at = time.monotonic()
 
-    def poll(self) -> bool:
+    def poll(self, at_once: bool = False) -> bool:
         """Take in what is new; True if anything is. What goes wrong is said in `state`, and tried again."""
-        now = time.monotonic()
-        if now - self._polled_at < self.poll_seconds:
+        now, before = time.monotonic(), self.state
+        pace = NETWORK_POLL_SECONDS if self.is_network else LOCAL_POLL_SECONDS
+        if now - self._polled_at < pace and not at_once:
             return False
         self._polled_at = now
-        before = self.state
         try:
             changed = self._poll()
-        except (StoreError, OSError) as error:
-            self._lose(str(error) if isinstance(error, StoreError) else f"{self.path}: {error}")
-            changed = False
+            self._read_at = now
+            self.state = StoreState(self.path, None, self._notice)
+        except StoreBusy as error:  # by and by it is not
+            changed, self._seen = False, None
+            if now - self._read_at > BUSY_SECONDS:
+                self.state = StoreState(self.path, str(error), self._notice)
+        except StoreError as error:
+            changed = bool(self.jobs)
+            self._lose()
+            self.state = StoreState(self.path, str(error))
         return changed or self.state != before
 
     def close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-        self._database = None
+        self._file.close()
+
+    @property
+    def _notice(self) -> str | None:
+        return self._file.database.notice if self._file.database is not None else None
 
     def _poll(self) -> bool:
-        identity = self._file_identity()
-        if identity is None:
-            self._lose(f"{self.path}: there is no such store (yet): jobtop run -- COMMAND makes one")
-            return False
-        if identity != self._identity or self._database is None:
-            self._open(identity)
-        assert self._database is not None
-        seen = self._database.version_seen()
-        if seen == self._seen:
-            return False
-        self._seen = seen
-        jobs = Jobs(self._database)
-        changed, self._touch = jobs.touched_since(self._touch)
-        for job in changed:
-            assert job.seq is not None
-            self.jobs[job.seq] = job
-        self._forget_old()
-        assert self.tails is not None
-        self.tails.poll(seq for seq, job in self.jobs.items() if not job.status.ended)
+        if self._file.look():
+            self._lose(keep_file=True)
+        with self._file.asked() as database:
+            seen = file_times(self.path) if self.is_network else database.version_seen()
+            if seen == self._seen:
+                return False
+            self._read(database)
+            self._seen = seen
         return True
 
-    def _open(self, identity: tuple[int, int]) -> None:
-        self.close()
-        self._database = open_to_read(self.path)
-        self._identity, self._seen = identity, None
-        self.state = StoreState(self.path, None, self._database.notice)
-        jobs = Jobs(self._database)
-        found, self._touch = jobs.live_and_recent(RECENT)
-        self.jobs = {job.seq: job for job in found if job.seq is not None}
-        self.tails = LiveTails(self._database)
+    def _read(self, database: Database) -> None:
+        """All that is new; the first time all that is live or recent."""
+        jobs, version = Jobs(database), database.check()
+        if self.tails is None or self.host is None or version < TOUCHED_SINCE_VERSION:
+            found, self._touch = jobs.live_and_recent(RECENT) if version >= TOUCHED_SINCE_VERSION else (older(jobs), 0)
+            self.jobs = {}
+            self.tails, self.host = self.tails or LiveTails(database), self.host or HostTail(database)
+        else:
+            found, self._touch = jobs.touched_since(self._touch)
+        there = still_there(database, self.jobs)
+        self.jobs = {seq: job for seq, job in self.jobs.items() if seq in there}
+        self.jobs |= {job.seq: job for job in found if job.seq is not None}
+        self._forget_old()
+        self.tails.poll(seq for seq, job in self.jobs.items() if not job.status.ended)
+        self.host.poll()
 
-    def _lose(self, problem: str) -> None:
-        self.close()
-        self._identity = self._seen = None
-        self.state = StoreState(self.path, problem)
-
-    def _file_identity(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+    def _lose(self, keep_file: bool = False) -> None:
+        """Forget what was read."""
+        if not keep_file:
+            self._file.close()
+        self.jobs, self.tails, self.host, self._seen = {}, None, None, None
 
     def _forget_old(self) -> None:
         """Of those that have ended only the newest stay."""
@@ -143,14 +145,16 @@ class Feed:
         refresh_seconds: float = 1.0,
         own: StatePaths | None = None,
         machine: MachineSource | None = None,
+        network: bool | None = None,
     ) -> None:
-        self.sources = [Source(path) for path in stores]
-        self.on_view, self.refresh_seconds, self.own = on_view, refresh_seconds, own
+        self.sources = [Source(path, network) for path in stores]
+        self.on_view, self.refresh_seconds, self.own, self.network = on_view, refresh_seconds, own, network
         self._stop = threading.Event()
         self._hurry = threading.Event()
         self._version = 0
         self._reconciled_at = -float("inf")
-        self._machine = machine or MachineReader()
+        self._own_eyes = MachineReader()
+        self._machine = machine.read if machine is not None else self._machine_now
         self._thread = threading.Thread(target=self._run, name="jobtop-feed", daemon=True)
 
     def start(self) -> None:
@@ -169,20 +173,29 @@ class Feed:
     def _run(self) -> None:
         while not self._stop.is_set():
             began = time.monotonic()
+            is_hurried = self._hurry.is_set()
             self._hurry.clear()
-            self.on_view(self.look())
+            self.on_view(self.look(is_hurried))
             self._look_after_jobs()
             self._hurry.wait(max(0.02, self.refresh_seconds - (time.monotonic() - began)))
         for source in self.sources:
             source.close()
 
-    def look(self) -> View:
-        """The picture now."""
+    def look(self, at_once: bool = False) -> View:
+        """The picture now; stores that were looked at just before are looked at again only if it has to be at once."""
         now = time.time()
-        changed = [source.poll() for source in self.sources]
+        changed = [source.poll(at_once) for source in self.sources]
         self._version += any(changed)
         rows = tuple(row for source in self.sources for row in source.rows(now))
-        return View(now, rows, self._machine.read(), tuple(source.state for source in self.sources), self._version)
+        return View(now, rows, self._machine(), tuple(source.state for source in self.sources), self._version)
+
+    def _machine_now(self) -> Machine | None:
+        """As an engine on it records it; where none does, as we see it ourselves."""
+        for source in self.sources:
+            recorded = source.host.now() if source.host is not None else None
+            if recorded is not None:
+                return self._own_eyes.rest(machine_of(recorded))
+        return self._own_eyes.read()
 
     def _look_after_jobs(self) -> None:
         """Finish the records of jobs of this host whose recorder is gone, as every verb does."""
@@ -191,10 +204,10 @@ class Feed:
         self._reconciled_at = time.monotonic()
         from jobtop.store.reconcile import reconcile
 
-        with suppress(JobtopError, OSError):
+        with suppress(JobtopError, OSError, ValueError, TypeError, LookupError):  # the last of damage nobody has seen
             if not self.own.store.exists():
                 return
-            database = open_to_write(self.own, patience=0.5)
+            database = open_to_write(self.own, self.network, patience=0.5)
             try:
                 reconcile(Jobs(database), self.own)
             finally:
@@ -207,22 +220,62 @@ class MachineReader:
     def __init__(self, source: HostSource | None = None) -> None:
         self._source = source
         self._last: HostSample | None = None
-        self._cpu: deque[float | None] = deque(maxlen=KEPT_SAMPLES)
+        self._cpu: deque[float | int | None] = deque(maxlen=KEPT_SAMPLES)
         self._shown: Machine | None = None
 
     def read(self) -> Machine | None:
-        """The machine since the last look; None at the first."""
+        """The machine since the last look; at the first what was shown before, if anything was."""
         if self._source is None:
             self._source = open_host()
         before, self._last = self._last, self._source.collect()
         if before is None:
-            return None
+            return self._shown
         if self._last.monotonic - before.monotonic < 0.2:
             self._last = before
             return self._shown
         frame = host_frame(before, self._last)
-        percent = frame.cpu.percent
-        self._cpu.append(None if percent is None or not frame.cores else percent / len(frame.cores))
+        self._cpu.append(share(frame.cpu.percent, len(frame.cores)))
         detail = host_detail(frame, self._last.uptime_seconds)
-        self._shown = Machine(os.uname().nodename.split(".")[0], time.time(), frame.values, detail, tuple(self._cpu))
+        self._shown = Machine(machine_name(), time.time(), frame.values, detail, tuple(self._cpu))
         return self._shown
+
+    def rest(self, machine: Machine) -> Machine:
+        """Somebody else has looked: go on from that when they stop."""
+        self._last, self._shown = None, machine
+        self._cpu = deque(machine.cpu_line, maxlen=KEPT_SAMPLES)
+        return machine
+
+
+def machine_of(recorded: HostNow) -> Machine:
+    """The machine as it is recorded, as we would show it ourselves."""
+    cores = len(recorded.detail.get("cores", ()))
+    line = tuple(share(percent, cores) for percent in recorded.cpu)
+    return Machine(machine_name(), time.time() - recorded.age_seconds, recorded.values, recorded.detail, line)
+
+
+def machine_name() -> str:
+    return os.uname().nodename.split(".")[0]
+
+
+def share(percent: float | int | None, cores: int) -> float | None:
+    """Of all cores."""
+    return None if percent is None or not cores else percent / cores
+
+
+def older(jobs: Jobs) -> list[Job]:
+    """What is live or recent in a store of a version that does not say what has changed."""
+    live = jobs.select(Query(statuses=tuple(LIVE), limit=None))
+    return live + [job for job in jobs.select(Query(limit=RECENT + len(live))) if job.status not in LIVE]
+
+
+def file_times(path: Path) -> list[tuple[int, int] | None]:
+    """When a store and its journals were written, and how long they are: what can be asked of a file elsewhere."""
+    found: list[tuple[int, int] | None] = []
+    for suffix in ("", "-wal", "-journal"):
+        try:
+            status = os.stat(f"{path}{suffix}")
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_mtime_ns, status.st_size))
+    return found

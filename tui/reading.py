@@ -22,8 +22,8 @@ EMPTY = "nothing has been recorded in it yet: jobtop run -- COMMAND does"
 class StoreFile:
     """What is at a path: open as long as it is the same file, and opened anew after any fault."""
 
-    def __init__(self, path: Path, patience: float = PATIENCE_SECONDS) -> None:
-        self.path, self.patience = path, patience
+    def __init__(self, path: Path, patience: float | None = None) -> None:
+        self.path, self.patience = path, PATIENCE_SECONDS if patience is None else patience
         self.database: Database | None = None
         self._file: tuple[int, int, bool] | None = None
         self._written = 0

@@ -149,7 +149,7 @@ def test_a_job_that_is_gone_is_said_and_the_others_stay(tmp_path: Path) -> None:
     async def scene(guest: Visit) -> None:
         await guest.compare([*jobs, made_job()])
         assert len(guest.page.runs) == 2
-        assert "1 not found" in guest.page.words()
+        assert "1 missing" in guest.page.words()
         await guest.compare([jobs[0], made_job(id="0123456789")])
         assert any('no job "0123456789"' in line for line in guest.lines())
 

@@ -1,30 +1,45 @@
 """The feed: what anyone runs into the opened stores is shown, whatever happens to their files."""
 
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from jobtop.core.metrics import JOB_COLUMNS
-from jobtop.core.model import Sample, Status
+from jobtop.core.model import Identity, Sample, Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
-from jobtop.store.database import open_to_write
+from jobtop.store.database import Database, open_to_write
+from jobtop.store.hosts import HostRecord, now_since_boot
 from jobtop.store.jobs import Jobs
 from jobtop.store.series import SeriesStore
-from jobtop.tui import feed
+from jobtop.tui import feed, reading
 from jobtop.tui.feed import Feed
-from jobtop.tui.view import View
-from records import HERE, made_job, running_job
+from jobtop.tui.view import Machine, View
+from records import HERE, NO_PROCESS, made_job, running_job, this_process
+from support import ROOT, wait_for
 
 
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StatePaths:
     monkeypatch.setattr(feed, "LOCAL_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(feed, "NETWORK_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.01)
     return StatePaths(tmp_path / "state", HERE)
 
 
-def looking_at(paths: StatePaths) -> Feed:
-    return Feed([paths.store], lambda _: None)
+@pytest.fixture
+def database(paths: StatePaths) -> Iterator[Database]:
+    with closing(open_to_write(paths)) as database:
+        yield database
+
+
+def looking_at(paths: StatePaths, network: bool | None = None) -> Feed:
+    return Feed([paths.store], lambda _: None, network=network)
 
 
 def names(view: View) -> list[str]:
@@ -91,3 +106,180 @@ def test_a_store_deleted_replaced_or_damaged_while_open_is_said_and_recovers(pat
     view = looking.look()
     assert (names(view), view.stores[0].problem) == (["new"], None)
     database.close()
+
+
+def test_a_job_that_is_removed_is_shown_no_more(paths: StatePaths, database: Database) -> None:
+    kept = [Jobs(database).insert(made_job(name=name)) for name in "ab"]
+    looking = looking_at(paths)
+    assert names(looking.look()) == ["a", "b"]
+    Jobs(database).delete(kept[0])
+    assert names(looking.look()) == ["b"]
+
+
+def test_a_store_of_the_first_version_is_followed_too(paths: StatePaths) -> None:
+    paths.root.mkdir()
+    paths.store.write_bytes((ROOT / "tests/data/store-v1.db").read_bytes())
+    looking = looking_at(paths)
+    before = names(looking.look())
+    assert before
+    with closing(sqlite3.connect(paths.store)) as connection, connection:
+        connection.execute("UPDATE jobs SET name = 'renamed' WHERE seq = 1")
+    assert "renamed" in names(looking.look())
+    assert len(before) == len(looking.look().rows)
+
+
+def test_a_store_that_a_newer_jobtop_upgrades_while_open_is_said(paths: StatePaths, database: Database) -> None:
+    Jobs(database).insert(made_job())
+    looking = looking_at(paths)
+    assert looking.look().stores[0].problem is None
+    with database.writing() as connection:
+        connection.execute("PRAGMA user_version = 99")
+    assert "upgrade jobtop" in str(looking.look().stores[0].problem)
+
+
+def test_values_that_make_no_sense_are_said_until_they_do(paths: StatePaths, database: Database) -> None:
+    Jobs(database).insert(made_job(name="odd"))
+    looking = looking_at(paths)
+    for status, problem in (("nonsense", "makes no sense"), ("success", "None")):
+        with database.writing() as connection:
+            connection.execute("UPDATE jobs SET status = ?, touched = touched + 1", (status,))
+        assert problem in str(looking.look().stores[0].problem)
+    assert names(looking.look()) == ["odd"]
+
+
+def test_a_store_on_the_network_is_read_again_when_its_file_was_written(paths: StatePaths) -> None:
+    with closing(open_to_write(paths, network=True)) as database:
+        job = Jobs(database).insert(running_job(name="a"))
+        looking = looking_at(paths, network=True)
+        before = looking.look()
+        assert names(before) == ["a"]
+        times = os.stat(paths.store)
+        Jobs(database).change(job.id, lambda row: (replace(row, name="b"), ()))
+        assert os.stat(paths.store).st_size == times.st_size
+        os.utime(paths.store, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert names(looking.look()) == ["a"]
+        os.utime(paths.store)
+        assert names(looking.look()) == ["b"]
+
+
+def test_stores_are_polled_at_their_own_pace_unless_somebody_hurries(
+    paths: StatePaths, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "LOCAL_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(feed, "NETWORK_POLL_SECONDS", 3600.0)
+    views: list[View] = []
+    for network in (False, True):
+        looking = Feed([paths.store], views.append, refresh_seconds=3600.0, network=network)
+        looking.start()
+        wait_for(lambda: bool(views))
+        Jobs(database).insert(made_job(name="new"))
+        assert names(looking.look()) == names(views[-1])
+        looking.hurry()
+        wait_for(lambda: len(views[-1].rows) > len(views[0].rows))
+        looking.stop()
+        views.clear()
+
+
+def test_a_busy_store_keeps_its_rows_and_is_said_only_when_it_lasts(
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_to_write(paths, network=True)) as database:
+        job = Jobs(database).insert(running_job(name="a"))
+        looking = looking_at(paths, network=True)
+        assert names(looking.look()) == ["a"]
+        Jobs(database).change(job.id, lambda row: (replace(row, name="b"), ()))
+        with closing(sqlite3.connect(paths.store, isolation_level=None)) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            view = looking.look()
+            assert (names(view), view.stores[0].problem) == (["a"], None)
+            monkeypatch.setattr(feed, "BUSY_SECONDS", 0.0)
+            view = looking.look()
+            assert names(view) == ["a"]
+            assert "another program" in str(view.stores[0].problem)
+        view = looking.look()
+        assert (names(view), view.stores[0].problem) == (["b"], None)
+
+
+def test_a_store_that_cannot_be_written_is_read_and_its_changes_are_seen(
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = os.access
+    with closing(open_to_write(paths)) as database:
+        Jobs(database).insert(made_job(name="a"))
+    with monkeypatch.context() as only_read:
+        only_read.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+        looking = looking_at(paths)
+        view = looking.look()
+        assert (names(view), view.stores[0].problem) == (["a"], None)
+        assert "can only be read" in str(view.stores[0].notice)
+    with closing(open_to_write(paths)) as database:
+        Jobs(database).insert(made_job(name="b"))
+    view = looking.look()
+    assert (names(view), view.stores[0].notice) == (["a", "b"], None)
+
+
+def record_machine(host: HostRecord, *moments: float) -> None:
+    """Readings of the last seconds; memory says which."""
+    now = now_since_boot()
+    for ago in moments:
+        reading = {"mem.used": int(100 * ago), "cpu.percent": 60.0, "disk.read_bytes": int(1000 * (10 - ago))}
+        assert host.append([(now - ago, reading)])
+        assert host.keep_detail(now - ago, {"cores": {"0": [60.0, 0.0, 0.0], "1": [0.0, 0.0, 0.0]}})
+
+
+def shown(looking: Feed) -> tuple[object, ...]:
+    machine = looking.look().machine
+    return () if machine is None else (machine.values["mem.used"], machine.cpu_line)
+
+
+def test_the_machine_is_shown_as_an_engine_records_it(paths: StatePaths, database: Database) -> None:
+    host = HostRecord(database)
+    assert host.lease(this_process())
+    looking = looking_at(paths)
+    record_machine(host, 2.0, 1.0)
+    machine = looking.look().machine
+    assert machine is not None
+    assert machine.name == os.uname().nodename.split(".")[0]
+    assert machine.values["mem.used"] == 100
+    assert machine.values["disk.read_bytes"] == pytest.approx(1000.0)
+    assert (machine.cpu_line, list(machine.detail["cores"])) == ((30.0, 30.0), ["0", "1"])
+    record_machine(host, 0.5)
+    assert shown(looking) == (50, (30.0, 30.0, 30.0))
+
+
+@pytest.mark.parametrize("case", ["released", "dead", "of another boot", "stale", "seldom", "ran out"])
+def test_a_machine_that_no_engine_records_is_looked_at_by_ourselves(
+    paths: StatePaths, database: Database, case: str
+) -> None:
+    me, host = this_process(), HostRecord(database)
+    holders = {"dead": Identity(boot_id(), NO_PROCESS, 1), "of another boot": replace(me, boot="another")}
+    assert host.lease(holders.get(case, me))
+    record_machine(host, *{"stale": (9.0, 8.0), "seldom": (9.0, 1.0)}.get(case, (2.0, 1.0)))
+    if case == "released":
+        host.release(me)
+    elif case == "ran out":
+        with database.writing() as connection:
+            connection.execute("UPDATE leases SET until = ?", (now_since_boot(),))
+    looking = looking_at(paths)
+    wait_for(lambda: looking.look().machine is not None)
+    assert shown(looking)[0] not in (100, 800)
+
+
+def test_when_the_engine_goes_away_our_own_eyes_go_on_from_what_it_saw(paths: StatePaths, database: Database) -> None:
+    host = HostRecord(database)
+    assert host.lease(this_process())
+    looking = looking_at(paths)
+    record_machine(host, 2.0, 1.0)
+    assert shown(looking) == (100, (30.0, 30.0))
+    host.release(this_process())
+    first = looking.look().machine
+    assert first is not None
+    assert first.values["mem.used"] == 100
+
+    def seen_by_ourselves() -> Machine | None:
+        machine = looking.look().machine
+        return machine if machine is not None and len(machine.cpu_line) > 2 else None
+
+    ours = wait_for(seen_by_ourselves)
+    assert ours.cpu_line[:2] == (30.0, 30.0)
+    assert ours.values["mem.used"] != 100
