@@ -31,6 +31,20 @@ def after_exit(text: str) -> str:
     return text
 
 
+def nice(text: str) -> int:
+    """A niceness this user may set."""
+    from jobtop.core.priority import niceness
+
+    return niceness(text)
+
+
+def ionice(text: str) -> str:
+    """A priority of I/O this user may set."""
+    from jobtop.core.priority import io_class
+
+    return io_class(text)
+
+
 def setting(key: str) -> Callable[[str], str]:
     """The text of a setting, checked as if it were set elsewhere."""
 
@@ -82,6 +96,9 @@ RUN = (
     Option("--memory", "Declare how much memory it asks for, such as 8G.", "SIZE", parse_size),
     Option("--runtime", "Declare how long it should take, such as 1h30m.", "D", parse_duration),
     Option("--gpus", "Declare how many GPUs it asks for.", "N", gpus),
+    Option("--enforce", "Make --memory and --cpus hold: by a cgroup where one can be made, else by looking often."),
+    Option("--nice", "Its niceness, from -20 (first) to 19 (last).", "N", nice),
+    Option("--ionice", "Its turn at the disk: idle, best-effort or realtime.", "CLASS[:0-7]", ionice),
     Option("--timeout", "Stop it after this time; exit code 124.", "D", parse_duration),
     Option("--grace", "How long it may take to end after TERM before it is killed (default 10s).", "D", parse_duration),
     Option(
@@ -110,11 +127,10 @@ RUN = (
 MONITOR_SETTINGS = {name: f"monitor.{name}" for name in ("interval", "granularity", "without")}
 
 
-def read_run(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+def read_words(rows: Sequence[Option], words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """The options and the command; None for what click has to explain. A value that does not parse is said here."""
-    by_name = {name: option for option in RUN for name in (option.name, option.short)}
-    values: dict[str, Any] = {option.key: () if option.repeated else None for option in RUN}
-    values |= {option.key: False for option in RUN if option.metavar is None}
+    by_name = {name: option for option in rows for name in (option.name, option.short)}
+    values = {option.key: nothing_said(option) for option in rows}
     index = 0
     while index < len(words) and words[index].startswith("-"):
         word = words[index]
@@ -136,6 +152,11 @@ def read_run(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | N
         value = read_value(option, text)
         values[option.key] = (*values[option.key], value) if option.repeated else value
     return values, tuple(words[index:])
+
+
+def nothing_said(option: Option) -> Any:
+    """The value of an option nobody gave."""
+    return () if option.repeated else False if option.metavar is None else None
 
 
 def read_value(option: Option, text: str) -> Any:

@@ -108,7 +108,9 @@ def limit_words(job: Job) -> str:
         f"{limits.gpus} GPUs" if limits.gpus is not None else "",
         f"timeout after {format_duration(limits.timeout_seconds)}" if limits.timeout_seconds is not None else "",
     ]
-    return ", ".join(filter(None, words))
+    held = job.sources.get("limits", "").replace("+", " and ")
+    enforced = f"; enforced{f' by {held}' if held else ''}" if limits.enforced else ""
+    return ", ".join(filter(None, words)) + enforced
 
 
 def pairs(mapping: dict[str, Any]) -> str:

@@ -73,4 +73,5 @@ def memory_words(job: Job) -> str:
     words = f"{memory_peak(job)} peak{'' if is_of_all(job) else ' in one process'}" if peak is not None else "–"
     if peak is not None and asked:
         words += f", {format_percent(peak / asked)} of {format_bytes(asked)} declared"
+        words += f", over its limit by {format_bytes(peak - asked)}" if peak > asked else ""
     return words

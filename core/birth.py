@@ -10,7 +10,7 @@ import os
 import sys
 
 from jobtop.core.procfs import status_value
-from jobtop.core.pump import write_all
+from jobtop.core.pump import c_call, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ def become_job(spec: "dict[str, Any]", go_read: int, answer_write: int, outputs:
         write_all(answer_write, b"r" + b"".join(joined))
         if os.read(go_read, 1) != b"g":
             os._exit(0)
+        stage = "priority"
+        take_priority(spec["nice"], spec["ionice"])
+        if spec["affinity"] is not None:
+            os.sched_setaffinity(0, some_cpus(spec["affinity"]))
         stage = "cwd"
         os.chdir(spec["cwd"])
         stage = "exec"
@@ -57,6 +61,28 @@ def become_job(spec: "dict[str, Any]", go_read: int, answer_write: int, outputs:
         write_all(answer_write, f"{prefix}{stage} {error.errno or 0}".encode())
     finally:
         os._exit(127)
+
+
+def take_priority(nice: int | None, ionice: "tuple[int, ...] | None") -> None:
+    """Before the exec, so that all of the job inherits it and its shim does not."""
+    if nice is not None:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+        try:
+            # Where sessions are scheduled against each other, a niceness counts only within its own: see sched(7).
+            fd = os.open("/proc/self/autogroup", os.O_WRONLY | os.O_CLOEXEC)
+            write_all(fd, str(nice).encode())
+            os.close(fd)
+        except OSError:  # they are not
+            pass
+    if ionice is not None and c_call("syscall", *ionice) != 0:
+        raise PermissionError(errno.EPERM, "ioprio_set")
+
+
+def some_cpus(count: int) -> "list[int]":
+    """So many of the CPUs we may use; whoever starts next takes others."""
+    allowed = sorted(os.sched_getaffinity(0))
+    start = os.getpid() % max(1, len(allowed) // count) * count
+    return allowed[start : start + count]
 
 
 def join_cgroup(procs: str) -> bool:

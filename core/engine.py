@@ -100,7 +100,12 @@ class Engine:
         self._sample(key, begun, interval)
 
     def _sample(self, key: str, begun: Started, interval: float | None) -> None:
-        self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, interval)
+        guard = None
+        if begun.memory_limit is not None:
+            from jobtop.core.enforcing import Guard
+
+            guard = Guard(begun.shim, begun.memory_limit)
+        self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, interval, guard)
 
     def conclude(self, key: str, patience_seconds: float) -> Observation | None:
         """Watch a job no longer, let what was sampled be kept, and say what it came to."""
@@ -118,7 +123,9 @@ class Engine:
         interval = watch.interval_at(watch.elapsed)
         longest = interval * watch.longest_stretch
         problem = self.problem or self.sampler.problem
-        return Observation(watched.tally, interval, longest, self.sampler.thinned, watch.impossible_seconds, problem)
+        over = watch.guard.over_bytes if watch.guard is not None else None
+        doubts = watch.impossible_seconds, problem
+        return Observation(watched.tally, interval, longest, self.sampler.thinned, *doubts, over)
 
     def finish(self, key: str) -> None:
         """Nothing more will come of a job: its samples can be packed."""

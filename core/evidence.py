@@ -9,13 +9,16 @@ from jobtop.core.collectors import cgroup
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import ENDS, Identity, Job, Limits, Monitor, Status, StopRequest, Usage
 from jobtop.core.record import record, replace
-from jobtop.core.units import format_duration
+from jobtop.core.units import format_bytes, format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
 KEY_SECONDS = 0.5
 POSSIBLE_SLACK, POSSIBLE_SLACK_SECONDS = 0.02, 0.1  # clocks are read one after the other
 CTRL_C = "Ctrl-C"  # typed into a terminal of the job's own, which it may read as a key
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
+REACHED_SHARE = 0.95  # of a limit: the kernel charges in steps, and gives up on large ones first
+NOT_SAMPLED = "limits: nobody sampled the job, so that its memory limit did not hold"
+OVER_LIMIT = "over_limit"
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
 
 
@@ -66,6 +69,7 @@ class Started:
     start_time: float
     start_boottime: float
     cgroups: tuple[str, ...]
+    memory_limit: int | None = None  # for whoever samples it to hold
 
 
 def started(facts: Facts) -> Started:
@@ -76,6 +80,7 @@ def started(facts: Facts) -> Started:
         Identity(facts["boot"], int(main_pid), _ticks(main_start)),
         *facts.moment("start"),
         tuple(facts.every("cgroup")),
+        facts.integer("memory_limit") if "memory_limit" in facts else None,
     )
 
 
@@ -102,7 +107,7 @@ def conclude(job: Job, facts: Facts) -> Job:
         return _not_started(job, facts)
     before = job
     job = replace(job, usage=_usage(job.usage, job.limits, facts, last[1] - start[1]), monitor=_monitor(job, facts))
-    job = replace(job, sources=_sources(facts), incomplete=_incomplete(facts), flags=_flags(job, facts))
+    job = replace(job, sources=_sources(facts), incomplete=_incomplete(job, facts), flags=_flags(job, facts))
     job = _doubted(_with_sampled_peak(job, before), last[1] - start[1])
     return job if was_over else _judged(job, facts)
 
@@ -110,7 +115,16 @@ def conclude(job: Job, facts: Facts) -> Job:
 def over_at_once(job: Job) -> Job:
     """A job that ended before anybody looked: its start and its end are its samples, its mean is all there is."""
     mean = job.usage.cpu_percent_mean
-    return replace(job, usage=replace(job.usage, samples=2, cpu_percent_min=mean, cpu_percent_peak=mean))
+    job = replace(job, usage=replace(job.usage, samples=2, cpu_percent_min=mean, cpu_percent_peak=mean))
+    return watched(job)
+
+
+def watched(job: Job, over_bytes: int | None = None) -> Job:
+    """The record of a job that somebody sampled; `over_bytes` it held when it was stopped for that."""
+    job = replace(job, incomplete=tuple(entry for entry in job.incomplete if entry != NOT_SAMPLED))
+    if OVER_LIMIT not in job.flags:
+        return job
+    return replace(job, reason=_over_words(job, max(over_bytes or 0, job.usage.memory_peak_bytes or 0)))
 
 
 def lost(job: Job, why: str, moment: float | None) -> Job:
@@ -158,6 +172,8 @@ def _not_started(job: Job, facts: Facts) -> Job:
     why, code = os.strerror(int(number)), ExitCode.NOT_EXECUTABLE
     if stage == "cwd":
         error, code = f"cannot enter {job.cwd}: {why}", ExitCode.FAILED
+    elif stage == "priority":
+        error, code = f"its --nice, --ionice or --cpus cannot be set: {why}", ExitCode.FAILED
     elif stage == "start":
         error, code = f"cannot start a process: {why}", ExitCode.FAILED
     elif stage == "interpreter":
@@ -194,7 +210,9 @@ def _judged(job: Job, facts: Facts) -> Job:
         return replace(job, status=Status.TIMEOUT, reason=f"stopped after its timeout of {limit}{killed}")
     if (request := _request(job, cause)) is not None:
         return replace(job, status=Status.CANCELLED, reason=f"{request}: {ended}{killed}")
-    oom = _oom_words(job.usage.oom_kills, number, facts)
+    if OVER_LIMIT in job.flags:
+        return replace(job, status=Status.FAILED, reason=_over_words(job, job.usage.memory_peak_bytes or 0))
+    oom = _oom_words(job, number, facts)
     if code == 0 and not oom:
         return replace(job, status=Status.SUCCESS, reason=None)
     return replace(job, status=Status.SUCCESS if code == 0 else Status.FAILED, reason=f"{ended}{oom}")
@@ -226,15 +244,38 @@ def _killed_words(facts: Facts) -> str:
     return f"; had to be killed: {shown}"
 
 
-def _oom_words(kills: int | None, number: int | None, facts: Facts) -> str:
+def _over_words(job: Job, used: int) -> str:
+    limit = job.limits.memory_bytes or 0
+    held = f"{format_bytes(used)} used, " if used > limit else ""
+    return f"stopped: {held}over its memory limit of {format_bytes(limit)} (enforced by sampling)"
+
+
+def _oom_words(job: Job, number: int | None, facts: Facts) -> str:
+    kills = job.usage.oom_kills
     if kills:
+        limit = (
+            f"over its memory limit of {format_bytes(job.limits.memory_bytes)}" if _reached_limit(job, facts) else ""
+        )
         if number == signals.SIGKILL:
-            return f": the kernel's OOM killer, oom_kill +{kills}"
-        return f"; the kernel's OOM killer ended {kills} of its processes"
+            return f": {limit} (oom_kill +{kills})" if limit else f": the kernel's OOM killer, oom_kill +{kills}"
+        return f"; the kernel's OOM killer ended {kills} of its processes" + (f", {limit}" if limit else "")
     around = _ambient_oom(facts)
     if kills is None and around and number == signals.SIGKILL:
         return f"; the kernel's OOM killer was at work around it meanwhile, oom_kill +{around}"
     return ""
+
+
+def _reached_limit(job: Job, facts: Facts) -> bool:
+    """Whether it was the job's own limit that its cgroup ran into, and not one around it or the end of all memory."""
+    limit, peak = job.limits.memory_bytes, job.usage.memory_cgroup_peak_bytes or 0
+    if limit is None or not _limits(facts).get("memory", "").startswith("cgroup"):
+        return False
+    return peak >= REACHED_SHARE * limit or cgroup.pairs(facts.get("cgroup.memory.events", "")).get("oom", 0) > 0
+
+
+def _limits(facts: Facts) -> dict[str, str]:
+    """What is made to hold, and by what; `nothing: why` is not."""
+    return dict(entry.split(" ", 1) for entry in facts.every("limit"))
 
 
 def _ambient_oom(facts: Facts) -> int | None:
@@ -320,12 +361,17 @@ def _sources(facts: Facts) -> dict[str, str]:
     }
     if own.oom_kills is not None:
         sources["oom_kills"] = "cgroup"
+    if held := dict.fromkeys(how for how in _limits(facts).values() if not how.startswith("nothing")):
+        sources["limits"] = "+".join(held)
     return sources
 
 
-def _incomplete(facts: Facts) -> tuple[str, ...]:
-    """What the kernel could not know, and why."""
-    missing = []
+def _incomplete(job: Job, facts: Facts) -> tuple[str, ...]:
+    """What the kernel could not know or hold, and why."""
+    limits = _limits(facts)
+    missing = [f"limits: {why}" for how in limits.values() if (why := how.partition("nothing: ")[2])]
+    if limits.get("memory") == "sampling" and job.usage.samples is None:
+        missing.append(NOT_SAMPLED)
     counted = _cgroup(facts).cpu_user_seconds is not None
     if "discarding" in facts:
         why = f"{facts['discarding']} does not wait for its children (SIGCHLD), so the kernel discards what they used"
@@ -353,6 +399,8 @@ def _flags(job: Job, facts: Facts) -> tuple[str, ...]:
         flags.add("oom_killed")
     if facts.every("killed"):
         flags.add("had_to_be_killed")
+    if facts.get("stop") == "limit" and os.WIFSIGNALED(facts.integer("status")):
+        flags.add(OVER_LIMIT)
     return tuple(sorted(flags))
 
 

@@ -162,6 +162,10 @@ class JobSpec:
     detached: bool = False
     is_watched: bool = True
     interval_seconds: float | None = None  # between samples; None: by the age of the job
+    hold_memory_bytes: int | None = None  # what is to be made to hold
+    hold_cpus: float | None = None
+    nice: int | None = None
+    ionice: str | None = None  # CLASS[:LEVEL]
 
     def to_json(self) -> dict[str, Any]:
         return as_dict(self) | {"command": list(self.command), "schema_version": SCHEMA_VERSION}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.endpoints import last_after
+from jobtop.core.evidence import watched
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
@@ -25,6 +26,7 @@ class Observation:
     thinned: bool | None = None
     impossible_seconds: float = 0.0
     problem: str | None = None
+    over_bytes: int | None = None  # held when it was stopped for that
 
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""
@@ -43,7 +45,8 @@ class Observation:
         )
         metrics = {key: shape(key, spread) for key, spread in spreads.items()}
         job = replace(job, usage=replace(job.usage, samples=self.tally.samples), monitor=monitor, metrics=metrics)
-        return self._doubted(_with_processes(_with_memory(_with_cpu(job, spreads), spreads), spreads))
+        job = _with_processes(_with_memory(_with_cpu(job, spreads), spreads), spreads)
+        return self._doubted(watched(job, self.over_bytes))
 
     def _doubted(self, job: Job) -> Job:
         if self.problem is not None:

@@ -45,6 +45,8 @@ class Request:
     after_exit: str | None = None
     pty: bool = False
     detached: bool = True
+    nice: int | None = None
+    ionice: str | None = None  # CLASS[:LEVEL]
 
 
 def prepare(request: Request, job_id: str, host: str, config: Config) -> tuple[Job, JobSpec]:
@@ -91,6 +93,10 @@ def prepare(request: Request, job_id: str, host: str, config: Config) -> tuple[J
         detached=request.detached,
         is_watched=config.boolean("monitor.enabled"),
         interval_seconds=config.interval("monitor.interval"),
+        hold_memory_bytes=(request.limits.memory_bytes or None) if request.limits.enforced else None,
+        hold_cpus=(request.limits.cpus or None) if request.limits.enforced else None,
+        nice=request.nice,
+        ionice=request.ionice,
     )
     return job, spec
 

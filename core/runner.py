@@ -67,8 +67,16 @@ class Supervisor:
 
     def begin(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> "Facts | None":
         """Say what to run and wait until it does; None if the shim is gone."""
-        own = cgroup.make(spec.id) if with_cgroup else cgroup.JobCgroup()
+        own = cgroup.make(spec.id, with_cpu=spec.hold_cpus is not None) if with_cgroup else cgroup.JobCgroup()
         order = self._order(spec, directory, own)
+        if spec.hold_memory_bytes is not None or spec.hold_cpus is not None:
+            from jobtop.core.enforcing import hold
+
+            order |= hold(spec, own)
+        if spec.ionice is not None:
+            from jobtop.core.priority import io_call
+
+            order["ionice"] = io_call(spec.ionice)
         order["stdin"] = "inherit" if with_stdin and not spec.detached else "null"
         self._say(marshal.dumps(order))
         self.close()
@@ -138,6 +146,11 @@ class Supervisor:
             "cgroup_dirs": list(own.directories),
             "evidence": evidence,
             "oom_before": cgroup.oom_count(read_text(around)) if around else None,
+            "limits": [],
+            "memory_limit": None,
+            "affinity": None,
+            "nice": spec.nice,
+            "ionice": None,
         }
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jobtop.core.collectors.host import HostSample, HostSource
     from jobtop.core.collectors.jobs import Number
     from jobtop.core.collectors.members import Tree
+    from jobtop.core.enforcing import Guard
     from jobtop.core.snapshot import ProcessRow
 
 COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
@@ -60,7 +61,9 @@ class Watch:
         interval: float | None,
         cgroup: JobCgroup | None = None,
         secret: Sequence[str] = (),
+        guard: Guard | None = None,
     ) -> None:
+        self.guard = guard
         self.key, self.tree, self.start, self.cgroup, self.interval = key, tree, start_boottime, cgroup, interval
         self.values: dict[str, Number] = {}
         self.row: tuple[Number | None, ...] = ()
@@ -140,6 +143,7 @@ class Sampler:
         self.sink, self.budget, self.without, self.secret, self.monotonic = sink, budget, without, secret, monotonic
         self.table = ProcessTable(proc)
         self.watches: dict[str, Watch] = {}
+        self._guarded: dict[str, tuple[Watch, Guard]] = {}
         self._rhythms: dict[float, Rhythm] = {}
         self._fresh: list[Watch] = []
         self.host: HostSource | None = None
@@ -161,13 +165,21 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def watch(
-        self, key: str, shim_pid: int, start_boottime: float, cgroups: Sequence[str] = (), interval: float | None = None
+        self,
+        key: str,
+        shim_pid: int,
+        start_boottime: float,
+        cgroups: Sequence[str] = (),
+        interval: float | None = None,
+        guard: Guard | None = None,
     ) -> None:
-        """Sample this job at once, and then on the grid."""
+        """Sample this job at once, and then on the grid; with a guard, look at its memory as often as that wants."""
         cgroup = JobCgroup(cgroups, "pressure" not in self.without) if cgroups else None
         with self._lock:
-            watch = Watch(key, self.table.add(shim_pid), start_boottime, interval, cgroup, self.secret)
+            watch = Watch(key, self.table.add(shim_pid), start_boottime, interval, cgroup, self.secret, guard)
             self.watches[key] = watch
+            if guard is not None:
+                self._guarded[key] = watch, guard
             self._fresh.append(watch)
         self._wake.set()
 
@@ -176,6 +188,7 @@ class Sampler:
         with self._lock:
             watch = self.watches.pop(key, None)
             if watch is not None:
+                self._guarded.pop(key, None)
                 self._fresh = [other for other in self._fresh if other is not watch]
                 for rhythm in self._rhythms.values():
                     rhythm.watches.pop(key, None)
@@ -201,14 +214,17 @@ class Sampler:
     def tick(self) -> Batch:
         """One pass over everything that is due; its cost is kept, and what it means for the next."""
         with self._lock:
-            began, now, boottime = time.thread_time(), self.monotonic(), time.clock_gettime(BOOTTIME)
+            now, boottime = self.monotonic(), time.clock_gettime(BOOTTIME)
+            over = self._enforce(now) if self._guarded else []
+            began = time.thread_time()
             host = self._sample_host(now)
             beating = [rhythm for rhythm in self._rhythms.values() if now >= rhythm.next_due and rhythm.watches]
             due = [watch for rhythm in beating for watch in rhythm.watches.values()] + self._fresh
+            due += [watch for watch in over if watch not in due]
             if not due:
                 return Batch(host=host)
             beating += self._placed(beating, boottime)
-            step = min(rhythm.interval for rhythm in beating) * self.stretch
+            step = min((rhythm.interval for rhythm in beating), default=1.0) * self.stretch
             self.table.sweep([watch.tree for watch in due])
             self.table.look_closer(self.budget * self.closer_share * step, self.without)
             moved = [watch for watch in due if watch.tree.version != watch.version]
@@ -217,10 +233,21 @@ class Sampler:
             cost, self.charged_seconds = time.thread_time() - began + self.charged_seconds, 0.0
             self.cpu_seconds += cost
             self._adapt(cost / step)
-            events = self._events(due, now, boottime)
+            events = self._events(due, now, boottime) + [over_event(watch) for watch in over]
             for rhythm in beating:
                 rhythm.next_due = self._next_on_grid(now, rhythm.interval * self.stretch)
         return Batch(samples, snapshots, host, events)
+
+    def _enforce(self, now: float) -> list[Watch]:
+        """Look at the memory of jobs that have to stay below a limit, whatever it costs; who is killed for it."""
+        near = [(watch, guard) for watch, guard in self._guarded.values() if now >= guard.due]
+        if not near:
+            return []
+        began = time.thread_time()
+        self.table.sweep([watch.tree for watch, _ in near])
+        over = [watch for watch, guard in near if guard.look(watch.tree.members.values(), now)]
+        self.cpu_seconds += time.thread_time() - began
+        return over
 
     def _placed(self, beating: list[Rhythm], boottime: float) -> list[Rhythm]:
         """Put new jobs, and those that are old enough for another interval, where they belong; whose grid begins."""
@@ -286,7 +313,9 @@ class Sampler:
 
     def next_due(self) -> float | None:
         """When there is something to look at again, on the monotonic clock; None: never."""
-        return min((rhythm.next_due for rhythm in self._rhythms.values() if rhythm.watches), default=None)
+        due = [rhythm.next_due for rhythm in self._rhythms.values() if rhythm.watches]
+        due += [guard.due for _, guard in self._guarded.values() if guard.over_bytes is None]
+        return min(due, default=None)
 
     def _hand_over(self, batch: Batch) -> None:
         try:
@@ -314,3 +343,10 @@ class Sampler:
             self.load *= 2
         elif self.load < (CALM_SHARE - CLOSER_SHARE) * self.budget:
             self.closer_share = CLOSER_SHARE
+
+
+def over_event(watch: Watch) -> tuple[str, float, str, dict[str, object]]:
+    """That a job is killed for what it holds."""
+    assert watch.guard is not None
+    detail: dict[str, object] = {"used_bytes": watch.guard.over_bytes, "limit_bytes": watch.guard.limit_bytes}
+    return watch.key, time.time(), "limit_reached", detail

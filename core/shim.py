@@ -39,6 +39,7 @@ F_SETPIPE_SZ = 1031
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 INTERRUPTING = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
+OVER_LIMIT = getattr(_signal, "SIGRTMIN", _signal.SIGXCPU)  # whoever samples the job says so: it is killed at once
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
 CENSUS_COST_RATIO = 40  # a look may cost 1/40 of the time while there is news …
 CENSUS_STABLE_COST_RATIO = 200  # … and 1/200 while there is none
@@ -110,6 +111,7 @@ class Shim:
             if answer == "n":  # what the job never entered is no evidence
                 evidence = self.spec["evidence"]
                 self.spec["evidence"] = [row for row in evidence if not row[1].startswith(directory)]
+                self.spec["limits"] = without_cgroup(self.spec["limits"], directory)
         self.ledger.main = self.main
         self.ledger.hold_io(self.main)
         self.start = now()
@@ -169,6 +171,7 @@ class Shim:
             ("shim", f"{self.pid} {start_ticks(self.pid)}"),
             ("main", f"{self.main} {start_ticks(self.main)}"),
             ("start", f"{self.start[0]:.6f} {self.start[1]:.6f}"),
+            *self.limits(),
             ("subreaper", int(self.spec["subreaper"])),
             *(("cgroup", directory) for directory in self.spec["cgroup_dirs"]),
         )
@@ -233,6 +236,9 @@ class Shim:
         """TERM stops the job in order; the others are passed on."""
         if number == _signal.SIGTERM:
             self.stop("signal")
+        elif number == OVER_LIMIT:
+            self.stop_cause = self.stop_cause or "limit"
+            self.kill_at = time.monotonic()
         elif number in TO_MAIN_ONLY and self.main_status is None:
             os.kill(self.main, number)
         elif number in FORWARDED:
@@ -309,7 +315,8 @@ class Shim:
             self.ask_again_at = None
             reached = signal_descendants(self.pid, _signal.SIGKILL)
             known = {pid for pid, _ in self.killed}
-            self.killed.extend(item for item in reached if item[0] not in known and len(self.killed) < 100)
+            if self.stop_cause != "limit":  # else nobody was asked to end before
+                self.killed.extend(item for item in reached if item[0] not in known and len(self.killed) < 100)
             self.kill_seconds = min(self.kill_seconds * 2, 1.0)
             self.kill_at = moment + self.kill_seconds
         if moment >= self.next_census:
@@ -391,6 +398,12 @@ class Shim:
         if final:
             remove_cgroups(self.spec["cgroup_dirs"])
 
+    def limits(self) -> "Iterator[tuple[str, object]]":
+        """What is made to hold, and how."""
+        for what, how, where in self.spec["limits"]:
+            yield "limit", f"{what} {how}{f': {where}' if how == 'nothing' else ''}"
+            yield "memory_limit", self.spec["memory_limit"] if how == "sampling" else None
+
     def facts(self, final: bool) -> "Iterator[tuple[str, object]]":
         """How it ended, and all evidence of what it used."""
         yield "version", 1
@@ -405,6 +418,7 @@ class Shim:
         yield "discarding", self.ledger.discarding
         yield "subreaper", int(self.spec["subreaper"])
         yield "stop", self.stop_cause
+        yield from self.limits()
         for pid, name in self.killed:
             yield "killed", f"{pid} {name}"
         for log in self.logs:
@@ -419,6 +433,12 @@ class Shim:
             yield f"cgroup.{label}", "\n".join(kept)
         yield "own_cpu", f"{time.process_time():.6f}"
         yield "own_rss", status_value(self.pid, "VmHWM:") * 1024
+
+
+def without_cgroup(limits: "list[tuple[str, str, str]]", directory: str) -> "list[tuple[str, str, str]]":
+    """What a cgroup was to hold that the job could not enter: memory is left to whoever samples it, CPUs to nobody."""
+    lost = {"memory": ("memory", "sampling", ""), "cpus": ("cpus", "nothing", "it could not enter its cgroup")}
+    return [lost[row[0]] if row[2] == directory else row for row in limits]
 
 
 def exec_kib(spec: "dict[str, Any]") -> int:
@@ -535,7 +555,7 @@ def catch_signals() -> int:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (_signal.SIGTERM, _signal.SIGCHLD, *FORWARDED):
+    for number in (_signal.SIGTERM, _signal.SIGCHLD, OVER_LIMIT, *FORWARDED):
         if number == _signal.SIGCHLD or _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, lambda *_: None)
     return reader

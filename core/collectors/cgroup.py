@@ -1,7 +1,7 @@
 """A cgroup of the job's own, where one can be made without asking anyone, and what it tells in the end.
 
 It counts what the kernel forgets elsewhere: the times of children whose parent ignores SIGCHLD, and OOM kills.
-It sets no limit and is never required.
+Without a limit that is to hold (see enforcing.py) it changes nothing for the job, and it is never required.
 """
 
 import errno
@@ -17,6 +17,7 @@ EVIDENCE = {
     "v2": ("cpu.stat", "memory.peak", "memory.events"),
     "memory": ("memory.max_usage_in_bytes", "memory.oom_control"),
     "cpuacct": ("cpuacct.usage", "cpuacct.usage_user"),
+    "cpu": ("cpuacct.usage", "cpuacct.usage_user"),  # where both are mounted together
 }
 
 
@@ -52,15 +53,17 @@ class Reading:
     oom_kills: int | None = None
 
 
-def hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
+def hierarchies(proc: str = "/proc/self", with_cpu: bool = False) -> list[Hierarchy]:
     """The trees whose counters are useful to a job of its own: v2, v1 memory, and v1 cpuacct without `cpu` beside it.
 
-    A new cgroup in a `cpu` hierarchy would change how the job is scheduled against everything else.
+    A new cgroup in a `cpu` hierarchy would change how the job is scheduled against everything else: only if it has to.
+    Its `cpu.stat` has no times, so it comes last.
     """
     found = {tree.kind: tree for tree in all_hierarchies(proc) if tree.kind in EVIDENCE}
     if "v2" in found:
         found.pop("cpuacct", None)
-    return list(found.values())
+    scheduling = found.pop("cpu", None)
+    return [*found.values(), *([scheduling] if scheduling and with_cpu else [])]
 
 
 def all_hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
@@ -101,10 +104,10 @@ def cpu_quota(proc: str = "/proc/self") -> float | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def make(job_id: str, proc: str = "/proc/self") -> JobCgroup:
+def make(job_id: str, proc: str = "/proc/self", with_cpu: bool = False) -> JobCgroup:
     """Make the job's cgroups; what could not be made, and why, is in `problems`."""
     directories, files, problems = [], [], []
-    for tree in hierarchies(proc):
+    for tree in hierarchies(proc, with_cpu):
         directory, problem = _make_in(tree, PREFIX + job_id)
         if problem:
             problems.append(problem)
@@ -137,7 +140,7 @@ def discard(directories: Iterable[str]) -> bool:
 
 def possible_directories(job_id: str, proc: str = "/proc/self") -> list[str]:
     """Where `make`, called from here, may have put the cgroups of a job."""
-    return [f"{place}/{PREFIX}{job_id}" for tree in hierarchies(proc) for place in _places(tree)]
+    return [f"{place}/{PREFIX}{job_id}" for tree in hierarchies(proc, True) for place in _places(tree)]
 
 
 def reading(evidence: Mapping[str, str]) -> Reading:
