@@ -149,6 +149,8 @@ def check(command: tuple[str, ...], options: dict[str, Any]) -> None:
         raise BadValue("what is to be run? jobtop run [OPTIONS] -- COMMAND [ARGUMENT…]")
     if not os.path.isdir(working_directory(options["cwd"])):
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
+    if options["enforce"] and not (options["memory"] or options["cpus"]):
+        raise BadValue("--enforce: there is nothing to enforce; say --memory SIZE, --cpus N or both")
     check_record_path(options["record"])
     for name in ("record", "pty", "report"):
         if options["detach"] and options[name]:
@@ -179,10 +181,13 @@ def asked(app: App, command: tuple[str, ...], options: dict[str, Any]) -> Reques
             runtime_seconds=options["runtime"],
             gpus=options["gpus"],
             timeout_seconds=options["timeout"] or None,
+            enforced=options["enforce"],
         ),
         grace_seconds=options["grace"],
         pty=options["pty"] and not options["detach"],
         detached=options["detach"],
+        nice=options["nice"],
+        ionice=options["ionice"],
     )
 
 

@@ -115,4 +115,6 @@ def request_again(paths: StatePaths, job: Job) -> Request:
         limits=job.limits,
         grace_seconds=spec.grace_seconds,
         after_exit=spec.after_exit,
+        nice=spec.nice,
+        ionice=spec.ionice,
     )
