@@ -14,7 +14,7 @@ CHECKED := $(wildcard tests benchmarks docs/examples tools/*.py)
 ROOMS := core store tui cli
 
 help:
-	@echo "make run     run a small lively job and show what it cost"
+	@echo "make run     run a small lively job, show what it cost, and open the console"
 	@echo "make test    run the tests"
 	@echo "make check   everything that has to pass: format, ruff, mypy, tests"
 	@echo "make format  format the code    make lint   ruff only    make types  mypy only"
@@ -31,11 +31,13 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 run: $(VENV)/.installed
 	@mkdir -p build
-	@echo '$$ jobtop run --name hello-jobtop -- python docs/examples/lively.py'
-	@$(BIN)/jobtop run --name hello-jobtop --record build/hello-jobtop.json -- $(BIN)/python docs/examples/lively.py
+	@echo '$$ jobtop run --no-ui --name hello-jobtop -- python docs/examples/lively.py'
+	@$(BIN)/jobtop run --no-ui --name hello-jobtop --record build/hello-jobtop.json -- $(BIN)/python docs/examples/lively.py
 	@id=$$(sed -n 's/^  "id": "\(.\{8\}\).*/\1/p' build/hello-jobtop.json); \
 		printf '\n$$ jobtop show %s\n' $$id; $(BIN)/jobtop show $$id
 	@printf '\n$$ jobtop history\n'; $(BIN)/jobtop history
+	@if [ -t 0 ] && [ -t 1 ]; then \
+		printf '\n$$ jobtop\n'; sleep 2; $(BIN)/jobtop; else printf '\nOn a terminal, jobtop alone opens the console.\n'; fi
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jobtop.cli.app import App
 from jobtop.cli.screen import is_screen
 from jobtop.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from jobtop.tui.app import Options
 
 SHORTEST_REFRESH_SECONDS = 0.2
 STORE_SUFFIX = ".db"
@@ -30,34 +34,41 @@ def open_console(
     """Show it until the user leaves; the exit code."""
     if refresh < SHORTEST_REFRESH_SECONDS:
         raise UsageError(f"--refresh has to be at least {SHORTEST_REFRESH_SECONDS:g}s")
-    stores = [file for path in store for file in store_files(path)] or [app.paths.store]
-    config = app.config
-    if app.color == "never":
-        os.environ["NO_COLOR"] = "1"
-    from jobtop.tui.app import Options
-    from jobtop.tui.keymap import clashes, read_keys
-    from jobtop.tui.opening import open_console as show
-    from jobtop.tui.opening import run_console
-    from jobtop.tui.preferences import NAME
+    stores = [file for path in store for file in store_files(path)]
+    options = console_options(app, stores, refresh_seconds=refresh, is_ascii=ascii, is_readonly=readonly)
+    from jobtop.tui.app import Console
+    from jobtop.tui.opening import fitted, run_console
 
-    keys = read_keys(config.keys)
-    options = Options(
-        stores=stores,
-        own=app.paths if app.paths.store in stores else None,
-        refresh_seconds=refresh,
-        is_ascii=ascii,
-        is_readonly=readonly,
-        keys=keys,
-        config=config,
-        preferences=app.paths.root / NAME,
-        notices=(*config.notices, *map(str, clashes(keys))),
-    )
+    options = fitted(options)
     if not demo:
-        return show(options)
+        return run_console(Console(options))
     from jobtop.tui.demo import demo_console
 
     with demo_console(options) as console:
         return run_console(console)
+
+
+def console_options(app: App, stores: Sequence[Path] = (), **how: Any) -> Options:
+    """What the console needs to know; without stores it shows this host's."""
+    stores, config = stores or [app.paths.store], app.config
+    if app.colored(1):  # Textual looks only whether the name is there
+        os.environ.pop("NO_COLOR", None)
+    else:
+        os.environ["NO_COLOR"] = "1"
+    from jobtop.tui.app import Options
+    from jobtop.tui.keymap import clashes, read_keys
+    from jobtop.tui.preferences import NAME
+
+    keys = read_keys(config.keys)
+    return Options(
+        stores=stores,
+        own=app.paths if app.paths.store in stores else None,
+        keys=keys,
+        config=config,
+        preferences=app.paths.root / NAME,
+        notices=(*config.notices, *map(str, clashes(keys))),
+        **how,
+    )
 
 
 def store_files(word: str) -> list[Path]:

@@ -48,6 +48,10 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     request = asked(app, command, options)
     if request.detached:
         return detach(app, supervisor, request)
+    if os.isatty(0) and os.isatty(1) and wants_console(app, options):
+        from jobtop.cli.attended import run_attended
+
+        return run_attended(app, supervisor, request, options)
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
     monitoring = Monitoring(app, job.id, options["report"])
     from jobtop.store.reconcile import sweep_specs
@@ -77,6 +81,15 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         signal.signal(told, signal.SIG_DFL)
         os.kill(os.getpid(), told)
     return 128 + told if told is not None else exit_code(job, heard)
+
+
+def wants_console(app: App, options: dict[str, Any]) -> bool:
+    """Whether the console is to show this job: if somebody sits there, and the job does not need the terminal."""
+    wish = "never" if options["no_ui"] else app.config.text("run.ui")
+    if wish == "never" or options["pty"] or options["report"] is not None:
+        return False
+    is_inside = "JOBTOP_JOB_ID" in app.environ
+    return app.environ.get("TERM", "dumb") != "dumb" and not in_background() and (wish == "always" or not is_inside)
 
 
 def monitor_sets(options: dict[str, Any]) -> list[str]:
@@ -114,16 +127,22 @@ def exit_code(job: Job, ended: Facts | None) -> int:
 
 def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:
     """The summary, the record if one was asked for, and a line in the log."""
-    from jobtop.cli.summary import summary
     from jobtop.core import journal
 
-    if record is not None:
-        write_record(app, job, record)
     level, line = journal.outcome(job)
     with suppress(OSError):  # said already by the recorder
         journal.write(app.paths.log, level, line)
     if app.verbose:
         app.warn(f"{level} {line}")
+    tell(app, job, record, quiet)
+
+
+def tell(app: App, job: Job, record: str | None, quiet: bool) -> None:
+    """The summary, and the record if one was asked for."""
+    from jobtop.cli.summary import summary
+
+    if record is not None:
+        write_record(app, job, record)
     if job.status in (Status.ERROR, Status.LOST):
         app.warn(f"{job.reason}" + (f" (job {job.id[:8]})" if job.status is Status.LOST else ""))
     elif not quiet:

@@ -69,7 +69,7 @@ def start_detached(
         recorder.started(evidence.started(heard))
         recorder.detached()
         job = recorder.job
-        if spec.is_watched and recorder.jobs is not None and job.parent_id is None:
+        if recorder.jobs is not None and job.parent_id is None:
             # Inside of another job it would become a part of that.
             ensure_agent(recorder.jobs.database, paths)
     recorder.close()
@@ -78,11 +78,17 @@ def start_detached(
     return job, heard
 
 
-def start_and_stay(paths: StatePaths, config: Config, request: Request, warn: Callable[[str], None]) -> Job:
+def start_and_stay(
+    paths: StatePaths,
+    config: Config,
+    request: Request,
+    warn: Callable[[str], None],
+    supervisor: Supervisor | None = None,
+) -> tuple[Job, Facts | None]:
     """Start a detached job from a program that lives on, which is the parent of its shim and has to bury it."""
-    supervisor = new_supervisor()
+    supervisor = supervisor or new_supervisor()
     try:
-        return start_detached(supervisor, paths, config, request, warn)[0]
+        return start_detached(supervisor, paths, config, request, warn)
     finally:
         os.close(supervisor.status_read)
         start_new_thread(bury, (supervisor.pid,))

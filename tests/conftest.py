@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import unprivileged as unprivileged_user
-from support import AGENT_LEAVES, ROOT, Jobtop, clean_environment, require
+from support import ALONE, ROOT, Jobtop, clean_environment, require
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -22,9 +22,9 @@ def default_signals() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def agents_leave_with_the_last_job() -> None:
-    """Those too that a test starts in its own process."""
-    os.environ |= AGENT_LEAVES
+def jobs_are_alone() -> None:
+    """Those too that a test starts in its own process: their agents leave with them."""
+    os.environ |= ALONE
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "store", "tui", "cli")
 PACKAGES = ("jobtop", *ROOMS)
 
-AGENT_LEAVES = {"JOBTOP_AGENT_IDLE": "0s"}
+ALONE = {"JOBTOP_AGENT_IDLE": "0s", "JOBTOP_RUN_UI": "never"}  # agents leave with the last job, no console opens
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def clean_environment(home: Path) -> dict[str, str]:
     """This environment without anybody's settings, with the home directory and jobtop's state below `home`."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("JOBTOP_", "XDG_", "PYTHON"))}
     own = {"HOME": str(home), "JOBTOP_HOME": str(home / "state")}
-    return kept | own | AGENT_LEAVES
+    return kept | own | ALONE
 
 
 @dataclass(frozen=True, slots=True)

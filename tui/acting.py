@@ -115,7 +115,7 @@ def start(options: Options, request: Request, interval: float | None = None) -> 
         config = replace(config, values={**config.values, "monitor.interval": interval})
     warnings: list[str] = []
     request = replace(request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
-    return start_and_stay(options.own, config, request, warnings.append), warnings
+    return start_and_stay(options.own, config, request, warnings.append)[0], warnings
 
 
 def start_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:

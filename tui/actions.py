@@ -10,7 +10,7 @@ APP, TABLE, CHART, JOBS, JOB, LOG, HISTORY, COMPARE, ALERTS, FORM = (
     *("app", "table", "chart", "jobs", "job", "log", "history", "compare", "alerts", "form"),
 )
 TEXT, SETTINGS, HELP, FILTER, SEARCH = "text", "settings", "help", "filter", "search"
-CONFIRM, TICK, COMMAND = "confirm", "tick", "command"
+CONFIRM, TICK, COMMAND, LEAVING = "confirm", "tick", "command", "leaving"
 
 
 @record
@@ -108,6 +108,17 @@ ACTIONS = (
     Action("settings.again", "r", "Look again", "Ask the doctor again", SETTINGS, "look_again", in_footer=True),
     Action("confirm.yes", "y,enter", "Yes", "Do it", CONFIRM, "answer(True)", in_footer=True),
     Action("confirm.no", "n,escape", "No", "Leave it as it is", CONFIRM, "answer(False)", in_footer=True),
+    Action(
+        "leaving.detach",
+        "d,enter",
+        "Detach",
+        "Leave, and let the job go on",
+        LEAVING,
+        "answer('detach')",
+        in_footer=True,
+    ),
+    Action("leaving.stop", "s", "Stop", "Stop the job and leave", LEAVING, "answer('stop')", in_footer=True),
+    Action("leaving.stay", "escape,n", "Stay", "Stay here", LEAVING, "leave", in_footer=True),
     Action("form.submit", "ctrl+s", "Run", "Run the job, or write the file", FORM, "submit", in_footer=True),
     Action("form.leave", "escape", "Leave", "Leave; nothing is done", FORM, "leave", in_footer=True),
     Action("form.next", "down", "Next", "To the next field", FORM, "app.focus_next"),

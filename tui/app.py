@@ -47,7 +47,8 @@ class Options:
     config: Config | None = None
     preferences: Path | None = None
     machine: MachineSource | None = None
-    job_id: str | None = None
+    job_id: str | None = None  # to be shown first
+    is_attended: bool = False  # whoever leaves is asked what becomes of it
     notices: Sequence[str] = ()
 
 
@@ -67,12 +68,14 @@ class Console(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = []
     CSS = """
     #body { height: 1fr; }
+    Table:nocolor:focus, Chart:nocolor:focus, Prose:nocolor:focus, OutputView:nocolor:focus { border: heavy $border; }
     """
 
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.options = options
         self.view: View | None = None
+        self.wish: str | None = None  # what is to become of the job the console was opened for
         self.is_frozen = False
         self.pages: dict[str, Page] = {}
         self.preferences = Preferences(options.preferences)
@@ -155,9 +158,23 @@ class Console(App[int]):
         elif self.screen.focused is not None:
             self.screen.maximize(self.screen.focused)
 
+    async def action_quit(self) -> None:
+        """Leave; jobs go on, but who has just started one with `run` is asked."""
+        attended = self.options.job_id if self.options.is_attended else None
+        row = self.row(attended) if attended is not None else None
+        if row is None or row.job.status.ended:
+            self.exit()
+        elif not isinstance(self.screen, imported("jobtop.tui.leaving:Leaving")):
+            await self.push_screen(imported("jobtop.tui.leaving:Leaving")(row.job.name), self._leave)
+
+    def _leave(self, wish: str | None) -> None:
+        if wish is not None:
+            self.wish = wish
+            self.exit()
+
     def action_help_quit(self) -> None:
         """Ctrl-C, wherever it is pressed."""
-        self.exit()
+        self.call_later(self.action_quit)
 
     async def action_help(self) -> None:
         await self.push_screen(imported("jobtop.tui.help_screen:HelpScreen")(self.screen))

@@ -61,7 +61,7 @@ def pipes() -> set[str]:
 def test_a_job_that_is_started_runs_is_kept_and_leaves_nothing_with_us(paths: StatePaths, config: Config) -> None:
     before, opened, warned = children(), pipes(), list[str]()
     request = Request(("sh", "-c", 'echo "$WORD in $PWD"; exit 3'), str(paths.root.parent), env={"WORD": "here"})
-    job = start_and_stay(paths, config, request, warned.append)
+    job = start_and_stay(paths, config, request, warned.append)[0]
     assert (job.status, job.recorder, warned) == (Status.RUNNING, None, [])
     done = ended(paths, job)
     assert (done.status, done.exit_code) == (Status.FAILED, 3)
@@ -72,7 +72,7 @@ def test_a_job_that_is_started_runs_is_kept_and_leaves_nothing_with_us(paths: St
 
 def test_what_cannot_be_executed_is_an_error_with_its_reason(paths: StatePaths, config: Config) -> None:
     before, opened = children(), pipes()
-    job = start_and_stay(paths, config, Request(("no-such-program",), "/"), print)
+    job = start_and_stay(paths, config, Request(("no-such-program",), "/"), print)[0]
     assert (job.status, job.reason) == (Status.ERROR, "no-such-program: command not found")
     wait_for(lambda: children() == before or None)
     assert pipes() <= opened
@@ -90,10 +90,10 @@ def test_jobs_that_several_threads_start_at_once_inherit_nothing_of_each_other(
     paths: StatePaths, config: Config
 ) -> None:
     request = Request(("sh", "-c", "ls /proc/self/fd | wc -l"), "/")
-    alone = start_and_stay(paths, config, request, print)
+    alone = start_and_stay(paths, config, request, print)[0]
     together: list[Job] = []
     threads = [
-        threading.Thread(target=lambda: together.append(start_and_stay(paths, config, request, print)))
+        threading.Thread(target=lambda: together.append(start_and_stay(paths, config, request, print)[0]))
         for _ in range(8)
     ]
     for thread in threads:
@@ -110,8 +110,8 @@ def test_a_job_is_run_again_as_it_ran(paths: StatePaths, config: Config) -> None
     first_request = Request(
         ("sh", "-c", script, "sh", "--token=s3cret"), "/tmp", name="n", tool="t", env={"TEXT": text}, tags={"a": "b"}
     )
-    first = ended(paths, start_and_stay(paths, config, first_request, print))
-    second = ended(paths, start_and_stay(paths, config, request_again(paths, first), print))
+    first = ended(paths, start_and_stay(paths, config, first_request, print)[0])
+    second = ended(paths, start_and_stay(paths, config, request_again(paths, first), print)[0])
     assert first.id != second.id
     for name in ("status", "name", "tool", "tags", "cwd", "command", "limits", "grace_seconds"):
         assert getattr(first, name) == getattr(second, name), name

@@ -54,7 +54,7 @@ def paths(home: Path) -> StatePaths:
 def begun(paths: StatePaths, *command: str, **values: Any) -> Job:
     """A job that runs, without a console."""
     config = load((), os.environ, paths.root.parent)
-    return start_and_stay(paths, config, Request(command, str(paths.root.parent), **values), pytest.fail)
+    return start_and_stay(paths, config, Request(command, str(paths.root.parent), **values), pytest.fail)[0]
 
 
 def noting(paths: StatePaths, **values: Any) -> tuple[Job, int]:

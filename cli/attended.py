@@ -1,0 +1,90 @@
+"""`jobtop run` at a terminal: the job runs by itself, as a detached one does, and the console shows it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+
+from jobtop.cli.app import App
+from jobtop.cli.console import console_options
+from jobtop.cli.control import end
+from jobtop.cli.launch import conclude, exit_code, say, tell
+from jobtop.core import evidence
+from jobtop.core.record import replace
+from jobtop.store.reconcile import current
+from jobtop.store.starting import start_and_stay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from jobtop.core.model import Job
+    from jobtop.core.request import Request
+    from jobtop.core.runner import Supervisor
+
+RECORD_SECONDS = 6.0
+POLL_SECONDS = 0.02
+
+
+def run_attended(app: App, supervisor: Supervisor, request: Request, options: dict[str, Any]) -> int:
+    """Start the job, show it until the user leaves, and say how it went; the exit code."""
+    job, heard = start_and_stay(app.paths, app.config, replace(request, detached=True), app.warn, supervisor)
+    if heard is None or "exec_error" in heard:
+        conclude(app, job, options["record"], options["quiet"])
+        return exit_code(job, heard)
+    from jobtop.tui.app import Console
+    from jobtop.tui.leaving import STOP
+    from jobtop.tui.opening import fitted, run_console
+
+    code, wish = 0, None
+    if not has_ended(app, job):
+        console = Console(fitted(console_options(app, job_id=job.id, is_attended=True)))
+        code = run_console(console)
+        wish = STOP if code == 128 + signal.SIGTERM else console.wish
+    elif not options["quiet"]:
+        print_output(app, job)  # it was over before there was anything to see
+    if wish == STOP:
+        stop(app, job)
+    elif not has_ended(app, job):
+        say(job.id)
+        return code
+    done = finished(app, job)
+    tell(app, done, options["record"], options["quiet"])
+    return code or evidence.exit_code(done)
+
+
+def has_ended(app: App, job: Job) -> bool:
+    """Whether its supervisor has told its end."""
+    return os.path.exists(app.paths.job(job.id) / "ended")
+
+
+def stop(app: App, job: Job) -> None:
+    """TERM and its grace; another Ctrl-C kills."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    app.warn(f"stopping job {job.id[:8]} (Ctrl-C kills it)")
+    try:
+        end(app, (job.id,), by_force=False)
+    except KeyboardInterrupt:
+        end(app, (job.id,), by_force=True)
+
+
+def finished(app: App, job: Job) -> Job:
+    """The record, as soon as whoever keeps it has."""
+    jobs, deadline = app.jobs(), time.monotonic() + RECORD_SECONDS
+    while not (now := current(jobs, app.paths, job)).status.ended and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return now
+
+
+def print_output(app: App, job: Job) -> None:
+    """What it wrote, where it would have gone without the console."""
+    for name, stream in (("stdout.log", sys.stdout), ("stderr.log", sys.stderr)):
+        try:
+            with open(app.paths.job(job.id) / name, "rb") as log:
+                shutil.copyfileobj(log, stream.buffer)
+                stream.flush()
+        except OSError:
+            continue
