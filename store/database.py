@@ -159,7 +159,8 @@ def _named(path: Path, error: sqlite3.Error) -> StoreError:
         if code == CORRUPT:  # what is no database at all every writer notices, and may be no store
             with suppress(OSError):
                 os.close(os.open(_suspicion(path), os.O_CREAT | os.O_WRONLY, 0o600))
-        return StoreDamaged(f"{path}: it is damaged ({error}); the next call checks it and sets it aside if so")
+        what = "it is damaged" if code == CORRUPT else "it is damaged, or no store at all"
+        return StoreDamaged(f"{path}: {what} ({error}); the next call on its host checks it and sets it aside if so")
     kind = StoreBusy if code == BUSY else StoreUnavailable
     return kind(f"{path}: {REMEDIES.get(code, str(error))}")
 

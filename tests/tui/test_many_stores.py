@@ -1,0 +1,127 @@
+"""A console on the stores of several hosts shows the jobs of all of them, wherever one looks."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Job, Sample, Status, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.series import SeriesStore
+from jobtop.tui.app import Options
+from jobtop.tui.compare_page import Compare
+from jobtop.tui.filter_line import Field, FilterLine
+from jobtop.tui.history_page import History
+from jobtop.tui.job_screen import JobScreen
+from records import made_job
+from visiting import Visitor, visit
+
+START = 1_700_000_000.0
+
+
+def keep(root: Path, host: str, *jobs: Job) -> list[Job]:
+    """Jobs in the store of a host, each with two samples."""
+    with closing(open_to_write(StatePaths(root, host))) as database:
+        kept = [Jobs(database).insert(job) for job in jobs]
+        values = {"cpu.user": 1.0, "cpu.system": 0.0, "mem.used": 7 << 20}
+        sample = tuple(map(values.get, JOB_COLUMNS))
+        SeriesStore(database).append([(job.seq or 0, Sample(at, sample)) for job in kept for at in (0.0, 1.0)])
+        return kept
+
+
+def job_at(moment: float, host: str, name: str, **values: object) -> Job:
+    return made_job(name=name, host=host, submitted_at=START + moment, start_time=START + moment, **values)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> list[Path]:
+    """Three hosts whose jobs took turns, and a file that is no store."""
+    failed = {"status": Status.FAILED, "exit_code": 1, "duration_seconds": 8.0}
+    keep(tmp_path, "alpha", job_at(1, "alpha", "train"), job_at(4, "alpha", "etl", usage=Usage(memory_peak_bytes=5)))
+    keep(tmp_path, "beta", job_at(2, "beta", "train", **failed), job_at(5, "beta", "Dump"))
+    keep(tmp_path, "gamma", job_at(3, "gamma", "beta-test", usage=Usage(memory_peak_bytes=9)))
+    (tmp_path / "notes.db").write_text("no database " * 100)
+    return sorted(tmp_path.glob("*.db"))
+
+
+def names(visitor: Visitor) -> list[str]:
+    page = visitor.console.pages["history"]
+    assert isinstance(page, History)
+    source = page.lines.source
+    return [f"{row.line.host[0]}:{row.line.name}" for row in source.window(0, len(source))] if source else []
+
+
+async def filter_by(visitor: Visitor, text: str) -> None:
+    await visitor.press("slash")
+    visitor.console.screen.query_one(Field).value = text
+    await visitor.press("enter")
+
+
+def test_the_history_is_one_list_of_all_hosts(tmp_path: Path, stores: list[Path]) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("2")
+        newest = ["b:Dump", "a:etl", "g:beta-test", "b:train", "a:train"]
+        await visitor.until(lambda: names(visitor) == newest)
+        screen = await visitor.shows("HOST", "4 stores · 1 of them cannot be read", "notes.db")
+        assert [line for line in screen.splitlines() if "gamma" in line and "beta-test" in line]
+        await filter_by(visitor, "host:beta")
+        await visitor.until(lambda: names(visitor) == ["b:Dump", "b:train"])
+        await filter_by(visitor, "name:train")
+        await visitor.until(lambda: names(visitor) == ["b:train", "a:train"])
+        await filter_by(visitor, "")
+        await visitor.press("s")
+        await visitor.until(lambda: names(visitor) == ["g:beta-test", "b:Dump", "a:etl", "a:train", "b:train"])
+        keep(tmp_path, "gamma", job_at(6, "gamma", "aaa"))
+        await visitor.until(lambda: names(visitor)[:1] == ["g:aaa"])
+        await visitor.press("slash")
+        await visitor.until(lambda: bool(visitor.console.screen.query_one(FilterLine).values))
+        values = visitor.console.screen.query_one(FilterLine).values
+        assert set(values["host"]) == {"alpha", "beta", "gamma"}
+
+    visit(tmp_path, scene, (110, 24), Options(stores))
+
+
+def test_groups_count_the_runs_of_all_hosts(tmp_path: Path, stores: list[Path]) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("2", "b")
+        page = visitor.console.pages["history"]
+        assert isinstance(page, History)
+        await visitor.until(lambda: len(page.groups) == 4)
+        train = next(group for group in page.groups if group.name == "train")
+        assert (train.summary.jobs, train.summary.success_rate, train.trend) == (2, 0.5, (2.0, 8.0))
+
+    visit(tmp_path, scene, (110, 24), Options(stores))
+
+
+def test_jobs_of_two_hosts_are_marked_compared_and_opened(tmp_path: Path, stores: list[Path]) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("2")
+        await filter_by(visitor, "name:train")
+        await visitor.until(lambda: names(visitor) == ["b:train", "a:train"])
+        await visitor.press("space", "space", "c")
+        page = visitor.console.pages["compare"]
+        assert isinstance(page, Compare)
+        await visitor.until(lambda: len(page.runs) == 2)
+        assert [run.job.host for run in page.runs] == ["alpha", "beta"]
+        assert all(7 << 20 in run.samples.values["mem.used"] for run in page.runs)
+        await visitor.shows("alpha", "beta")
+        await visitor.press("2", "g", "enter")
+        await visitor.until(lambda: isinstance(visitor.console.screen, JobScreen))
+        screen = visitor.console.screen
+        assert isinstance(screen, JobScreen)
+        await visitor.until(lambda: screen.seen is not None)
+        assert screen.seen is not None
+        assert screen.seen.job.host == "beta"
+        assert 7 << 20 in screen.seen.curves["mem.used"].values
+
+    visit(tmp_path, scene, (120, 36), Options(stores))
+
+
+def test_the_dashboard_shows_all_hosts_and_names_what_it_cannot_read(tmp_path: Path, stores: list[Path]) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await visitor.shows("beta-test", "etl", "Dump", "5 jobs", "notes.db", "file is not a database")
+
+    visit(tmp_path, scene, (120, 36), Options(stores))
