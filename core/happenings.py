@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobtop.core.units import format_duration, printable
+from jobtop.core.units import format_bytes, format_duration, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def event_words(kind: str, detail: Mapping[str, Any]) -> str:
             return known["text"]
         case "suspended":
             return f"the machine slept for {_seconds(detail.get('seconds'))}"
+        case "limit_reached" if "used_bytes" in known:
+            return f"over its memory limit: {format_bytes(float(known['used_bytes']))} used"
         case "sampling_slowed":
             return f"sampled {_times(detail.get('factor'))} less often: sampling cost too much"
     return WORDS.get(kind, printable(kind).replace("_", " ")) + because

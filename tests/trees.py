@@ -16,6 +16,7 @@ V2_MEMORY_FILES = {"memory.peak": "0\n", "memory.events": "oom 0\noom_kill 0\n",
 V1_FILES = {
     "memory": {"memory.max_usage_in_bytes": "0\n", "memory.oom_control": "oom_kill_disable 0\noom_kill 0\n"},
     "cpuacct": {"cpuacct.usage": "0\n", "cpuacct.usage_user": "0\n"},
+    "cpu": {"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"},
 }
 
 

@@ -21,6 +21,7 @@ FILES = (
     *("cpu.stat", "cpuacct.usage", "cpuacct.usage_user", "memory.stat"),
     *("memory.current", "memory.usage_in_bytes", "memory.events", "memory.oom_control"),
 )
+QUOTA_STAT = "cpu.stat of version 1"
 MOST_READINGS = 3
 
 
@@ -33,6 +34,8 @@ class JobCgroup:
         # In hybrid systems cpu.stat is in more than one hierarchy: the first that has a file tells.
         for directory in reversed(directories):
             paths |= {name: path for name in names if os.path.exists(path := f"{directory}/{name}")}
+        scheduling = (f"{directory}/cpu.stat" for directory in directories if _has_quota(directory))
+        paths[QUOTA_STAT] = next(scheduling, "")
         self._files = {name: KeptFile(path) for name, path in paths.items() if os.path.exists(path)}
 
     def read(self) -> tuple[dict[str, Number], float | None]:
@@ -45,7 +48,7 @@ class JobCgroup:
             took = time.clock_gettime(BOOTTIME) - began
             if took < LONGEST_READ_SECONDS:  # else we were kept waiting between the clock and the counter
                 break
-        return cpu | self._memory() | self._pressure(), began + took / 2 if cpu else None
+        return cpu | self._throttled() | self._memory() | self._pressure(), began + took / 2 if cpu else None
 
     def close(self) -> None:
         for file in self._files.values():
@@ -71,6 +74,11 @@ class JobCgroup:
         in_user_mode = min(int(user) / 1e9, seconds)
         return {"cpu.user": in_user_mode, "cpu.system": seconds - in_user_mode}
 
+    def _throttled(self) -> dict[str, Number]:
+        """Version 1, where the job has a quota: a tree of its own counts it."""
+        stat = cgroup.pairs(self._text(QUOTA_STAT))
+        return {"cpu.throttled": stat["throttled_time"] / 1e9} if "throttled_time" in stat else {}
+
     def _memory(self) -> dict[str, Number]:
         stat = cgroup.pairs(self._text("memory.stat"))
         if not stat:
@@ -92,3 +100,7 @@ class JobCgroup:
             if words and words[0].isdigit():
                 values[key] = int(words[0]) / 1e6
         return values
+
+
+def _has_quota(directory: str) -> bool:
+    return os.path.exists(f"{directory}/cpu.cfs_quota_us")

@@ -98,6 +98,20 @@ def test_on_a_hybrid_machine_the_job_gets_one_in_each_useful_tree(
     assert made.problems == ()
 
 
+def test_a_tree_that_schedules_is_joined_last_and_only_where_cpus_are_to_hold(
+    tmp_path: Path, cgroups: Path, kernel: Kernel
+) -> None:
+    proc = str(capture("hybrid", tmp_path))
+    assert [tree.kind for tree in hierarchies(proc)] == ["memory", "v2"]
+    assert [tree.kind for tree in hierarchies(proc, with_cpu=True)] == ["memory", "v2", "cpu"]
+    kernel.grow(cgroups / "memory/box/shell", "memory")
+    kernel.grow(cgroups / "unified")
+    kernel.grow(cgroups / "cpu", "cpu")
+    made = make("7", proc, with_cpu=True)
+    assert made.directories[-1] == f"{cgroups}/cpu/jobtop-7"
+    assert set(made.directories) <= set(possible_directories("7", proc))
+
+
 def test_on_v2_the_job_goes_as_far_up_as_it_takes_to_count_memory(
     tmp_path: Path, cgroups: Path, kernel: Kernel
 ) -> None:

@@ -423,3 +423,75 @@ def test_a_log_that_could_not_be_kept_is_told() -> None:
 def test_every_signal_has_a_name_or_a_number() -> None:
     assert evidence.signal_name(signal.SIGUSR1) == "SIGUSR1"
     assert evidence.signal_name(signal.SIGRTMIN + 3) == f"signal {signal.SIGRTMIN + 3}"
+
+
+LIMITED = replace(JOB, limits=Limits(memory_bytes=200 * MEBIBYTE, enforced=True))
+KILLED = int(signal.SIGKILL)
+BY_CGROUP = {"limit": "memory cgroup v1", "cgroup__memory.max_usage_in_bytes": 200 * MEBIBYTE}
+
+
+def oom(count: int) -> dict[str, object]:
+    return {"cgroup__memory.oom_control": f"oom_kill_disable 0\noom_kill {count}\n"}
+
+
+def test_an_oom_kill_at_its_own_limit_names_the_limit() -> None:
+    job = conclude(LIMITED, facts(status=KILLED, **BY_CGROUP, **oom(1)))
+    assert job.status is Status.FAILED
+    assert job.reason == "killed by SIGKILL: over its memory limit of 200.0 MiB (oom_kill +1)"
+    assert (job.flags, job.sources["limits"], job.incomplete) == (("oom_killed",), "cgroup v1", ())
+
+
+def test_an_oom_kill_of_a_child_at_the_job_s_limit_names_both() -> None:
+    job = conclude(LIMITED, facts(status=3 << 8, **BY_CGROUP, **oom(2)))
+    ended = "exit code 3; the kernel's OOM killer ended 2 of its processes"
+    assert job.reason == f"{ended}, over its memory limit of 200.0 MiB"
+
+
+@pytest.mark.parametrize("peak", [100 * MEBIBYTE, None], ids=["below", "unknown"])
+def test_an_oom_kill_below_the_limit_is_not_blamed_on_it(peak: int | None) -> None:
+    changes = BY_CGROUP | {"cgroup__memory.max_usage_in_bytes": peak}
+    job = conclude(LIMITED, facts(status=KILLED, **changes, **oom(1)))
+    assert job.reason == "killed by SIGKILL: the kernel's OOM killer, oom_kill +1"
+
+
+def test_version_2_says_itself_that_the_limit_was_reached() -> None:
+    events = {"cgroup__memory.events": "max 12\noom 1\noom_kill 2\n"}
+    job = conclude(LIMITED, facts(status=KILLED, limit="memory cgroup v2", **events))
+    assert job.reason == "killed by SIGKILL: over its memory limit of 200.0 MiB (oom_kill +2)"
+
+
+def test_a_job_stopped_by_who_sampled_it_has_failed_and_says_how_much_it_held() -> None:
+    told = facts(status=KILLED, stop="limit", limit="memory sampling", memory_limit=200 * MEBIBYTE)
+    job = conclude(LIMITED, told)
+    assert (job.status, job.signal, job.flags) == (Status.FAILED, signal.SIGKILL, ("over_limit",))
+    assert job.reason == "stopped: over its memory limit of 200.0 MiB (enforced by sampling)"
+    assert evidence.exit_code(job) == 137
+    job = evidence.watched(job, over_bytes=253 * MEBIBYTE)
+    assert job.reason == "stopped: 253.0 MiB used, over its memory limit of 200.0 MiB (enforced by sampling)"
+    assert (job.sources["limits"], job.incomplete) == ("sampling", ())
+
+
+def test_a_job_that_ended_by_itself_before_the_kill_is_judged_by_its_end() -> None:
+    job = conclude(LIMITED, facts(stop="limit", limit="memory sampling"))
+    assert (evidence.watched(job).status, job.reason, job.flags) == (Status.SUCCESS, None, ())
+
+
+def test_a_limit_that_nobody_looked_after_did_not_hold() -> None:
+    job = conclude(LIMITED, facts(limit="memory sampling"))
+    assert job.incomplete == ("limits: nobody sampled the job, so that its memory limit did not hold",)
+    assert evidence.over_at_once(job).incomplete == ()
+    seen = replace(LIMITED, usage=replace(JOB.usage, samples=9), status=Status.SUCCESS)
+    assert conclude(seen, facts(limit="memory sampling")).incomplete == ()
+
+
+def test_what_could_not_be_made_to_hold_is_said() -> None:
+    job = conclude(LIMITED, facts(limit=["memory cgroup v2", "cpus nothing: only whole ones"]))
+    assert (job.sources["limits"], job.incomplete) == ("cgroup v2", ("limits: only whole ones",))
+    job = conclude(LIMITED, facts(limit=["memory cgroup v1", "cpus affinity"]))
+    assert job.sources["limits"] == "cgroup v1+affinity"
+
+
+def test_who_samples_a_job_learns_from_its_start_what_to_hold() -> None:
+    begun = {"boot": "b", "shim": "50 100", "main": "51 101", "start": f"{START} 100.0"}
+    told = Facts("".join(f"{key} {value}\n" for key, value in begun.items()) + "memory_limit 4096\n")
+    assert evidence.started(told).memory_limit == 4096

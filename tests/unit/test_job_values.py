@@ -183,6 +183,17 @@ def test_cgroups_of_version_1(tmp_path: Path) -> None:
     }
 
 
+def test_time_throttled_by_a_quota_of_version_1_is_told_beside_the_times_of_version_2(tmp_path: Path) -> None:
+    unified, cpu = tmp_path / "unified", tmp_path / "cpu"
+    for directory in (unified, cpu):
+        directory.mkdir()
+    (unified / "cpu.stat").write_text("usage_usec 3000000\nuser_usec 1000000\nsystem_usec 2000000\n")
+    (cpu / "cpu.stat").write_text("nr_periods 4\nnr_throttled 2\nthrottled_time 500000000\n")
+    (cpu / "cpu.cfs_quota_us").write_text("50000\n")
+    values = JobCgroup([str(unified), str(cpu)]).read()[0]
+    assert values == {"cpu.user": 1.0, "cpu.system": 2.0, "cpu.throttled": 0.5}
+
+
 def test_a_cgroup_that_is_gone_says_nothing(tmp_path: Path) -> None:
     assert JobCgroup([str(tmp_path / "gone")]).read() == ({}, None)
 

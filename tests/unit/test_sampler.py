@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.collectors.members import Tree
+from jobtop.core.enforcing import Guard
 from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Identity
 from jobtop.core.sampler import CLOSER_SHARE, LARGEST_STRETCH, Batch, Sampler, Watch
 from jobtop.core.shim import BOOTTIME
-from processes import FakeProc
+from processes import MIB, FakeProc
 from support import wait_for
 
 SHIM = 50
@@ -189,3 +191,27 @@ def test_a_sink_that_fails_ends_nothing_and_is_told_of() -> None:
     wait_for(lambda: len(calls) > 2)
     sampler.stop()
     assert sampler.problem == "OSError: disk full"
+
+
+def test_a_guarded_job_is_looked_at_between_samples_and_stopped_when_it_is_over(fake: FakeProc) -> None:
+    clock, told = Clock(), []
+    sampler = sampler_of(fake, clock, budget=0.0)
+    guard = Guard(
+        Identity("b", SHIM, 100), 200 * MIB, str(fake.root), lambda who, _: bool(told.append(who.pid)) or True
+    )
+    sampler.watch("1", SHIM, boottime(), interval=10.0, guard=guard)
+    looks, used = [clock.now], 0
+    while not told and len(looks) < 1000:
+        used = 10 + round(200 * (clock.now - looks[0]))
+        fake.put(51, SHIM, cpu=clock.now, rss=used * MIB)
+        batch = sampler.tick()
+        next_due = sampler.next_due()
+        assert next_due is not None
+        clock.now = next_due
+        looks.append(clock.now)
+    assert told == [SHIM]
+    assert 200 < used < 215
+    assert len(looks) < 40
+    assert [kind for _, _, kind, _ in batch.events] == ["limit_reached"]
+    assert len(batch.samples) == 1, "the curve ends with what it was stopped for"
+    assert clock.now >= 1010.0, "and then only on the grid"
