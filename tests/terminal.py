@@ -1,20 +1,24 @@
-"""A real terminal with a shell in it, driven as a person would: tmux on a socket of its own."""
+"""A real terminal with a shell in it, driven as a person would: tmux on a socket of its own. And the bytes of one."""
 
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
-from support import Jobtop, require
+from benchmarks.display import Display, Screen, display
+from support import Jobtop, require, wait_for
 
 PROMPT = "ready>"
 DEADLINE = 20.0
+BOXES = ("╭╮╰╯│", "┏┓┗┛┃")
+CORNERS = frozenset("╭╮╰╯┏┓┗┛")
 
 
 class Terminal:
@@ -45,6 +49,10 @@ class Terminal:
     def press(self, *keys: str) -> None:
         """Keys by tmux's names: C-c, Enter, Space."""
         self.tmux("send-keys", *keys)
+
+    def click(self, x: int, y: int, times: int = 1) -> None:
+        """The left button on a cell, counted from 0, as a terminal reports it (SGR)."""
+        self.type(f"\x1b[<0;{x + 1};{y + 1}M\x1b[<0;{x + 1};{y + 1}m" * times)
 
     def screen(self) -> str:
         return self.tmux("capture-pane", "-p")
@@ -99,3 +107,66 @@ def terminal(jobtop: Jobtop) -> Iterator[Terminal]:
             yield Terminal(socket, env, jobtop.home)
         finally:
             subprocess.run(["tmux", "-S", socket, "kill-server"], env=env, capture_output=True)
+
+
+class Recorder(Screen):
+    """A screen that also keeps every byte."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__(columns, lines)
+        self.written = b""
+
+    def feed(self, data: bytes) -> None:
+        self.written += data
+        super().feed(data)
+
+
+@contextmanager
+def recorded(
+    command: Sequence[str], env: Mapping[str, str], size: tuple[int, int] = (100, 30)
+) -> Iterator[tuple[Display, Recorder]]:
+    """A program on a bare pseudo-terminal, and all it writes there."""
+    with display(command, env, *size) as shown:
+        shown.screen = recorder = Recorder(*size)
+        yield shown, recorder
+
+
+def ended(shown: Display) -> int:
+    """The exit code, once it has ended and all it wrote was taken."""
+
+    def is_over() -> bool:
+        shown.watch(0.01)
+        return shown.process.poll() is not None
+
+    wait_for(is_over)
+    shown.watch(0.01)
+    return shown.process.returncode
+
+
+def broken_boxes(screen: str) -> list[str]:
+    """Corners of panes whose box does not close: something lies over it, or a line is too long or too short."""
+    rows = [cells(line) for line in screen.splitlines()]
+    width = max(map(len, rows), default=0)
+    rows = [row + [" "] * (width - len(row)) for row in rows]
+    corners = {(x, y) for y, row in enumerate(rows) for x, character in enumerate(row) if character in CORNERS}
+    whole = {corner for x, y in corners for corner in box_at(rows, x, y)}
+    return [f"{rows[y][x]} in line {y + 1}, column {x + 1}" for x, y in sorted(corners - whole)]
+
+
+def box_at(rows: list[list[str]], x: int, y: int) -> list[tuple[int, int]]:
+    """The corners of the box whose upper left one is here; none if it is not whole."""
+    for upper_left, upper_right, lower_left, lower_right, side in BOXES:
+        if rows[y][x] != upper_left:
+            continue
+        right = next((other for other in range(x + 1, len(rows[y])) if rows[y][other] in CORNERS), x)
+        bottom = next((other for other in range(y + 1, len(rows)) if rows[other][x] != side), y)
+        found = rows[y][right], rows[bottom][x], rows[bottom][right]
+        is_closed = all(rows[other][right] == side for other in range(y + 1, bottom))
+        if found == (upper_right, lower_left, lower_right) and is_closed:
+            return [(x, y), (right, y), (x, bottom), (right, bottom)]
+    return []
+
+
+def cells(line: str) -> list[str]:
+    """One entry a cell: a wide character is followed by an empty one."""
+    return [part for character in line for part in (character, *[""] * (cell_len(character) - 1))]
