@@ -9,8 +9,11 @@ from jobtop.cli.completion import job_ids
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
+from jobtop.core.scheduling import will_be_retried
 from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left
 from jobtop.store.jobs import Jobs
+from jobtop.store.lineup import Lineup
+from jobtop.store.queue import Queue
 from jobtop.store.reconcile import RECORDER_SECONDS, START_SECONDS, current, forget, survivors, with_shim
 
 references = click.argument("references", metavar="ID…", nargs=-1, required=True, shell_complete=job_ids)
@@ -20,7 +23,10 @@ references = click.argument("references", metavar="ID…", nargs=-1, required=Tr
 @references
 @click.pass_obj
 def stop(app: App, references: tuple[str, ...]) -> int:
-    """Stop jobs: TERM to all their processes, their grace, then KILL. Waits until they are gone."""
+    """Stop jobs: TERM to all their processes, their grace, then KILL. Waits until they are gone.
+
+    A job that waits for its turn is cancelled; one that was to be tried again is not.
+    """
     return end(app, references, by_force=False)
 
 
@@ -36,12 +42,13 @@ def end(app: App, references: tuple[str, ...], by_force: bool) -> int:
     """Ask every job, then wait for every one; 1 if one is still there."""
     control, targets = controlled(app, references)
     orphaned = [job for job in targets if end_survivors(control, job)]
-    left = targets = [job for job in targets if job not in orphaned and is_here(control, job)]
+    targets = [job for job in targets if job not in orphaned and not give_up(control, job) and is_here(control, job)]
     for job in targets:
         if by_force:
             control.kill(job, "jobtop kill")
         else:
             control.stop(job, "jobtop stop")
+    left = targets = [job if job.shim is not None else control.find(job.id) for job in targets]
     deadline = time.monotonic() + max((patience(job, by_force) for job in targets), default=0)
     while left := [job for job in left if not is_gone(job)]:
         if time.monotonic() > deadline:
@@ -55,6 +62,14 @@ def end(app: App, references: tuple[str, ...], by_force: bool) -> int:
         control.settle(job)
         app.warn(f"job {job.id[:8]} still has {processes_left(job)} processes that cannot be ended")
     return 1 if left else 0
+
+
+def give_up(control: Control, job: Job) -> bool:
+    """Let a job that ended be tried no more; False if it was not to be."""
+    if not will_be_retried(job.status, job.queue):
+        return False
+    control.queue.give_up(job.id, "stopped by jobtop stop")
+    return True
 
 
 def wait_for_records(control: Control, gone: list[Job]) -> None:
@@ -81,7 +96,7 @@ def end_survivors(control: Control, job: Job) -> bool:
 @references
 @click.pass_obj
 def pause(app: App, references: tuple[str, ...]) -> int:
-    """Make jobs stand still: STOP to all their processes."""
+    """Make jobs stand still: STOP to all their processes. One that waits for its turn is passed over."""
     return set_paused(app, references, True)
 
 
@@ -89,7 +104,7 @@ def pause(app: App, references: tuple[str, ...]) -> int:
 @references
 @click.pass_obj
 def resume(app: App, references: tuple[str, ...]) -> int:
-    """Let paused jobs go on: CONT to all their processes."""
+    """Let paused jobs go on: CONT to all their processes. One that waited for its turn does so again."""
     return set_paused(app, references, False)
 
 
@@ -105,36 +120,55 @@ def set_paused(app: App, references: tuple[str, ...], paused: bool) -> int:
 @references
 @click.pass_obj
 def wait(app: App, references: tuple[str, ...]) -> int:
-    """Wait until jobs have ended; exit code 1 if one of them did not succeed."""
+    """Wait until jobs have ended, the last attempts at them; exit code 1 if one of them did not succeed."""
     jobs, targets = resolved(app, references)
     if any(job.id == app.environ.get("JOBTOP_JOB_ID") for job in targets):
         raise UsageError("a job cannot wait for itself")
+    queue = Queue(jobs, app.paths)
     while True:
-        targets = [job if job.status.ended else current(jobs, app.paths, job) for job in targets]
-        if all(job.status.ended for job in targets):
+        targets = [job if is_over(job) else queue.last_attempt(current(jobs, app.paths, job)) for job in targets]
+        if all(map(is_over, targets)):
             return 0 if all(job.status == "success" for job in targets) else 1
         time.sleep(POLL_SECONDS * 2)
+
+
+def is_over(job: Job) -> bool:
+    """Whether there will be no other attempt."""
+    return job.status.ended and not will_be_retried(job.status, job.queue)
 
 
 @click.command()
 @references
 @click.pass_obj
 def rm(app: App, references: tuple[str, ...]) -> int:
-    """Forget ended jobs: their records, output, and what would be needed to run them again."""
-    jobs, targets = resolved(app, references)
+    """Forget jobs that ended or wait: their records, output, and what would be needed to run them again."""
+    jobs, targets = resolved(app, references, last=False)
+    queue = Queue(jobs, app.paths)
+    needed = Lineup(queue).needed()
     for job in targets:
-        if not job.status.ended or (job.shim is not None and is_alive(job.shim)) or survivors(app.paths, job):
-            raise UsageError(f"job {job.id[:8]} still runs, or left processes that do: jobtop stop {job.id[:8]} first")
+        short = job.id[:8]
+        runs = not job.status.ended and not queue.waits(job)
+        if runs or (job.shim is not None and is_alive(job.shim)) or survivors(app.paths, job):
+            raise UsageError(f"job {short} still runs, or left processes that do: jobtop stop {short} first")
+        if waiting := needed.get(job.id, set()) - {other.id for other in targets}:
+            raise UsageError(f"job {short} has to stay: job {min(waiting)[:8]} waits for it")
     for job in targets:
+        if not job.status.ended and queue.cancel(job.id, "removed before it began", "jobtop rm") is None:
+            raise UsageError(f"job {job.id[:8]} has just begun: jobtop stop {job.id[:8]} first")
         jobs.delete(job)
         forget(app.paths, job)
     return 0
 
 
-def resolved(app: App, references: tuple[str, ...]) -> tuple[Jobs, list[Job]]:
-    """Every job that was named, or an error before anything is done to any; one that just starts is waited for."""
+def resolved(app: App, references: tuple[str, ...], last: bool = True) -> tuple[Jobs, list[Job]]:
+    """Every job that was named, or an error before anything is done to any; one that just starts is waited for.
+
+    `last`: what is meant is the last attempt at each.
+    """
     jobs = app.jobs()
-    found = list({job.id: job for job in map(jobs.find, references)}.values())
+    named = map(jobs.find, references)
+    latest = map(Queue(jobs, app.paths).last_attempt, named) if last else named
+    found = list({job.id: job for job in latest}.values())
     deadline = time.monotonic() + START_SECONDS
     while True:
         found = [with_shim(app.paths, job) for job in found]

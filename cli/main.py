@@ -16,6 +16,10 @@ from jobtop.core.runner import Supervisor
 
 VERBS = {
     "run": ("jobtop.cli.run:run", "Run a command and record exactly what it cost."),
+    "submit": ("jobtop.cli.submit:submit", "Queue a command; it starts when its turn has come."),
+    "queue": ("jobtop.cli.queue:queue", "List the jobs that wait, in order, and why."),
+    "retry": ("jobtop.cli.queue:retry", "Queue ended jobs once more."),
+    "group": ("jobtop.cli.queue:group", "Say how many jobs of a group run at once."),
     "history": ("jobtop.cli.history:history", "List past and present jobs, the newest first."),
     "show": ("jobtop.cli.show:show", "Show one job: how it went, why it ended, what it used."),
     "logs": ("jobtop.cli.logs:logs", "Print the output a job wrote."),

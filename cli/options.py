@@ -127,6 +127,11 @@ RUN = (
 MONITOR_SETTINGS = {name: f"monitor.{name}" for name in ("interval", "granularity", "without")}
 
 
+def read_run(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """The options and the command of `run`."""
+    return read_words(RUN, words)
+
+
 def read_words(rows: Sequence[Option], words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """The options and the command; None for what click has to explain. A value that does not parse is said here."""
     by_name = {name: option for option in rows for name in (option.name, option.short)}

@@ -58,6 +58,12 @@ def main() -> int:
         code, supervisor = quick(sys.argv[2:])
         if code is not None:
             return leave(code)
+    if sys.argv[1:2] == ["submit"]:
+        from jobtop.cli.submission import quick_submit
+
+        code = quick_submit(sys.argv[2:])
+        if code is not None:
+            return leave(code)
     if not sys.argv[1:] or sys.argv[1].startswith("-"):
         # The console makes 150,000 objects until its first picture, and lives on all of them: no need to look through.
         gc.set_threshold(200_000, 50, 1000)

@@ -1,4 +1,7 @@
-"""Acts on jobs of this host: stop, kill, pause, resume. Every process is meant by its identity, never by its pid."""
+"""Acts on jobs of this host: stop, kill, pause, resume. Every process is meant by its identity, never by its pid.
+
+A job that waits for its turn has no process yet: it is acted on in the store.
+"""
 
 import os
 import signal
@@ -13,7 +16,8 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import descendants, freeze_descendants
 from jobtop.core.record import replace
 from jobtop.store.jobs import Event, Jobs, event
-from jobtop.store.reconcile import current, paused_or_running, survivors, with_shim
+from jobtop.store.queue import Queue
+from jobtop.store.reconcile import START_SECONDS, current, paused_or_running, survivors, with_shim
 
 POLL_SECONDS = 0.05
 KILL_SECONDS = 10.0  # how long the kernel may take to end what was killed
@@ -27,6 +31,7 @@ class Control:
 
     def __init__(self, jobs: Jobs, paths: StatePaths, warn: Callable[[str], None]) -> None:
         self.jobs, self.paths, self.warn = jobs, paths, warn
+        self.queue = Queue(jobs, paths)
 
     def find(self, job_id: str) -> Job:
         """The job as it is now, with its shim as soon as that has begun."""
@@ -45,6 +50,8 @@ class Control:
         """Why nothing can be done to this job; None if something can."""
         if (why := self.forbids(job)) is not None:
             return why
+        if self.queue.waits(job):
+            return None
         if job.shim is None or is_gone(job):
             begun = "it ended just now" if job.shim is not None else "it has not begun"
             state = str(job.status) if job.status.ended else begun
@@ -53,22 +60,33 @@ class Control:
 
     def stop(self, job: Job, by: str) -> None:
         """TERM to all its processes, and after its grace KILL: its shim sees to both."""
+        if self._is_cancelled(job, by) or (job := self._begun(job)).shim is None:
+            return
         self._ask(job, by)
         if not send(_shim(job), signal.SIGTERM):
             self.warn(f"job {job.id[:8]} ended by itself just now")
 
     def kill(self, job: Job, by: str) -> None:
         """KILL to all its processes; whoever is forked meanwhile needs `kill_again`."""
+        if self._is_cancelled(job, by) or (job := self._begun(job)).shim is None:
+            return
         self._ask(job, by)
         kill_again(job)
 
     def pause(self, job: Job) -> None:
-        """STOP to all its processes, until all of them stand still."""
+        """STOP to all its processes, until all of them stand still; one that waits is passed over."""
+        if self._is_held(job, True) or (job := self._begun(job)).shim is None:
+            return
         freeze_descendants(_shim(job).pid)
         self._tell(job, lambda row: paused_or_running(row, True))
 
     def resume(self, job: Job) -> None:
-        """CONT to all its processes."""
+        """CONT to all its processes; one that waits gets its turn again."""
+        if self._is_held(job, False):
+            self.queue.call_agent(os.environ)
+            return
+        if (job := self._begun(job)).shim is None:
+            return
         send_to_members(_shim(job), signal.SIGCONT)
         self._tell(job, lambda row: paused_or_running(row, False))
 
@@ -94,6 +112,24 @@ class Control:
                 for who in left:
                     send(who, signal.SIGKILL)
             time.sleep(POLL_SECONDS)
+
+    def _is_cancelled(self, job: Job, by: str) -> bool:
+        """Whether it never began, and now never will."""
+        return self.queue.waits(job) and self.queue.cancel(job.id, f"cancelled before it began by {by}", by) is not None
+
+    def _is_held(self, job: Job, held: bool) -> bool:
+        """Whether it waits, and from now on is passed over, or is not."""
+        return self.queue.waits(job) and self.queue.hold(job.id, held)
+
+    def _begun(self, job: Job) -> Job:
+        """A job whose turn came just now, with its shim as soon as that is there; without one if it never was."""
+        deadline = time.monotonic() + START_SECONDS
+        while job.shim is None and not job.status.ended and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            job = self.find(job.id)
+        if job.shim is None:
+            self.warn(f"job {job.id[:8]} is not running ({job.status})")
+        return job
 
     def _ask(self, job: Job, by: str) -> None:
         """Say who asked before it is done, so that the end is read right whatever happens to us."""

@@ -73,6 +73,16 @@ class Lineup:
             self._succeeded |= {job_id for job_id in unknown if outcomes[job_id] is Status.SUCCESS}
         return plan(self.waiting.values(), self.running.values(), capacity, self.groups, outcomes, now)
 
+    def needed(self) -> dict[str, set[str]]:
+        """The jobs that somebody waits for, every attempt at them, and who waits."""
+        self.refresh()
+        found: dict[str, set[str]] = {}
+        for job in self.waiting.values():
+            for job_id in job.after:
+                for attempt in self.queue.attempts(job_id):
+                    found.setdefault(attempt, set()).add(job.id)
+        return found
+
     @property
     def needs_gpus(self) -> bool:
         """Whether anybody who waits asks for GPUs."""

@@ -14,13 +14,14 @@ from jobtop.core.paths import make_private_dir
 from jobtop.core.record import replace
 from jobtop.core.runner import new_id
 from jobtop.core.scheduling import retry_seconds, will_be_retried
+from jobtop.store.agency import ensure_agent, registered
 from jobtop.store.jobs import NEXT_TOUCH, event
 from jobtop.store.recorder import write_private
 from jobtop.store.starting import kept_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from sqlite3 import Connection
 
     from jobtop.core.model import Identity, JobSpec
@@ -96,15 +97,14 @@ class Queue:
 
     def hold(self, job_id: str, held: bool) -> bool:
         """Pass over a waiting job until it is let go, or let it go; False if it does not wait any more."""
-        before, after = (Status.QUEUED, Status.PAUSED) if held else (Status.PAUSED, Status.QUEUED)
+        wanted = Status.PAUSED if held else Status.QUEUED
 
         def changed(row: Job) -> tuple[Job, tuple[Event, ...]]:
-            if not self.waits(row) or row.status is not before:
+            if not self.waits(row) or row.status is wanted:
                 return row, ()
-            return replace(released(row), status=after), (event("paused" if held else "resumed"),)
+            return replace(released(row), status=wanted), (event("paused" if held else "resumed"),)
 
-        job = self.jobs.change(job_id, changed)
-        return job.status is after and self.waits(job)
+        return self.waits(self.jobs.change(job_id, changed))
 
     def retry(self, job: Job, now: float, by_hand: bool = False) -> Job:
         """Queue an ended job anew: a new job, the old one says by which; once, whoever else tries."""
@@ -133,6 +133,13 @@ class Queue:
             return replace(row, queue=replace(row.queue or Queued(), retries=0)), (event("not_retried", reason=why),)
 
         self.jobs.change(job_id, given_up)
+
+    def call_agent(self, environ: Mapping[str, str]) -> bool:
+        """Have an agent for what waits; False from inside of a job: one started there would be a part of it."""
+        if "JOBTOP_JOB_ID" not in environ:
+            ensure_agent(self.jobs.database, self.paths)
+            return True
+        return registered(self.jobs.database) is not None
 
     def groups(self) -> dict[str, int]:
         """The groups that have slots, and how many."""
@@ -168,6 +175,16 @@ class Queue:
             except UnknownJob:
                 break
         return job
+
+    def attempts(self, job_id: str | None) -> list[str]:
+        """The ids of a job and of what it was retried by."""
+        found: list[str] = []
+        with self.jobs.database.reading() as connection:
+            while job_id is not None:
+                found.append(job_id)
+                queued = _standings(connection, {job_id: job_id})[job_id][1]
+                job_id = None if queued is None else queued.retried_by
+        return found
 
     def _keep_spec(self, spec: JobSpec) -> None:
         try:

@@ -1,0 +1,167 @@
+"""queue, retry, group: what waits and why, ended jobs once more, how many of a group run at once."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.control import references
+from jobtop.cli.output import Column, format_options, print_shapes, table
+from jobtop.cli.submission import call_agent, group_name, opened
+from jobtop.core.capacity import capacity
+from jobtop.core.errors import BadValue, ExitCode, UsageError
+from jobtop.core.model import SCHEMA_VERSION, Job, Limits, Queued, Status
+from jobtop.core.scheduling import amount_words, failure
+from jobtop.core.units import ABSENT, format_duration
+from jobtop.store.agency import registered
+from jobtop.store.control import elsewhere
+from jobtop.store.jobs import Query
+from jobtop.store.lineup import Lineup
+from jobtop.store.queue import Queue, check_retry
+
+QUEUE_COLUMNS = (
+    Column("#", right=True),
+    Column("ID"),
+    Column("NAME", widest=24),
+    Column("PRIORITY", right=True),
+    Column("GROUP", widest=16),
+    Column("ASKS FOR", widest=40),
+    Column("WAITING", right=True),
+    Column("WHY", widest=100),
+)
+GROUP_COLUMNS = (
+    Column("GROUP", widest=40),
+    Column("SLOTS", right=True),
+    Column("RUNNING", right=True),
+    Column("WAITING", right=True),
+)
+NO_JOB = Job("", "", (), "", "", "", Status.QUEUED, queue=Queued())
+NO_GROUP = {"schema_version": SCHEMA_VERSION, "name": "", "slots": None, "running": 0, "waiting": 0}
+
+
+@click.command()
+@format_options
+@click.pass_obj
+def queue(app: App, /, style: str) -> int:
+    """List the jobs that wait for their turn, in order, and why each of them does."""
+    waiting = list(in_order(app)) if app.has_store() else []
+    if style != "table":
+        shapes = [job.to_json() | {"position": place, "waits_for": why} for place, job, why in waiting]
+        print_shapes(style, shapes, empty=NO_JOB.to_json() | {"position": 0, "waits_for": ""})
+    elif waiting:
+        print(table(QUEUE_COLUMNS, (row(*item) for item in waiting)))
+    else:
+        print("No job waits. To queue one: jobtop submit -- COMMAND")
+    return ExitCode.OK
+
+
+def in_order(app: App) -> Iterator[tuple[int, Job, str]]:
+    """Every job that waits: its place, and why it does."""
+    line = Queue(app.jobs(), app.paths)
+    lineup = Lineup(line)
+    lineup.refresh()
+    plan = lineup.plan(capacity(lineup.needs_gpus), time.time())
+    served = registered(line.jobs.database) is not None
+    turn = "its turn has come" if served else "its turn has come, but there is no agent: jobtop agent start"
+    why = plan.waits | dict.fromkeys((start.id for start in plan.start), turn)
+    why |= {job_id: f"it will be cancelled: {reason}" for job_id, reason in plan.cancel.items()}
+    live = line.jobs.select(Query(statuses=(Status.QUEUED, Status.PAUSED), limit=None))
+    jobs = sorted((job for job in live if job.id in why), key=lambda job: lineup.waiting[job.id].turn)
+    for place, job in enumerate(jobs, 1):
+        yield place, job, why[job.id]
+
+
+def row(place: int, job: Job, why: str) -> tuple[str, ...]:
+    queued = job.queue or Queued()
+    waited = None if job.submitted_at is None else max(0.0, time.time() - job.submitted_at)
+    return (
+        str(place),
+        job.id[:8],
+        job.name,
+        str(queued.priority),
+        queued.group or ABSENT,
+        asked_words(job.limits),
+        format_duration(waited),
+        why,
+    )
+
+
+def asked_words(limits: Limits) -> str:
+    """2 CPUs, 8.0 GiB, 1 GPU."""
+    amounts = (limits.cpus, limits.memory_bytes, limits.gpus)
+    said = [amount_words(index, amount) for index, amount in enumerate(amounts) if amount is not None]
+    return ", ".join(said).replace(" of memory", "") or ABSENT
+
+
+@click.command()
+@references
+@click.pass_obj
+def retry(app: App, references: tuple[str, ...]) -> int:
+    """Queue ended jobs once more, each as it was: a new job, whose id is printed."""
+    line = Queue(app.jobs(), app.paths)
+    targets = sorted({job.id: job for job in map(line.jobs.find, references)}.values(), key=lambda job: job.seq or 0)
+    for job in targets:
+        check_again(line, job, {other.id for other in targets})
+    for job in targets:
+        print(line.retry(job, time.time(), by_hand=True).id, flush=True)
+    call_agent(app, line)
+    return ExitCode.OK
+
+
+def check_again(line: Queue, job: Job, others: set[str]) -> None:
+    """Say before anything is done why a job cannot be queued anew."""
+    if (why := elsewhere(job, line.paths.host)) is not None:
+        raise UsageError(why)
+    check_retry(job, by_hand=True)
+    after = job.queue.after if job.queue is not None and job.start_time is None else ()
+    outcomes = line.outcomes(after) | dict.fromkeys(others, Status.QUEUED)
+    if (why := failure(after, outcomes)) is not None:
+        raise UsageError(f"job {job.id[:8]} cannot be retried alone: {why}; retry that too")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--slots", type=click.IntRange(0, 1_000_000), metavar="N", help="Let at most N of its jobs run at once.")
+@click.option("--unlimited", is_flag=True, help="Let as many of its jobs run as there is room for.")
+@format_options
+@click.pass_obj
+def group(app: App, /, style: str, name: str | None, slots: int | None, unlimited: bool) -> int:
+    """Give the group NAME slots: that many of its jobs run at once, whatever CPUs are free. Or list groups.
+
+    In a group with slots a job that does not declare --cpus counts as none: the slots decide.
+    """
+    if slots is not None and unlimited:
+        raise BadValue("--slots and --unlimited: one of them")
+    if slots is not None or unlimited:
+        if name is None:
+            raise BadValue("which group? jobtop group NAME --slots N")
+        opened(app).set_slots(group_name(name), slots)
+        return ExitCode.OK
+    shapes = list(groups(app)) if app.has_store() else []
+    if name is not None and not (shapes := [shape for shape in shapes if shape["name"] == name]):
+        raise UsageError(f'no group "{name}" has slots or live jobs: jobtop group {name} --slots N gives it some')
+    if style != "table":
+        print_shapes(style, shapes, empty=NO_GROUP)
+    elif shapes:
+        print(table(GROUP_COLUMNS, map(group_row, shapes)))
+    else:
+        print("No group has slots. To give one some: jobtop group NAME --slots N")
+    return ExitCode.OK
+
+
+def groups(app: App) -> Iterator[dict[str, Any]]:
+    """Every group with slots or jobs that have not ended."""
+    lineup = Lineup(Queue(app.jobs(), app.paths))
+    lineup.refresh()
+    running = [job.group for job in lineup.running.values()]
+    waiting = [job.group for job in lineup.waiting.values()]
+    for name in sorted({*lineup.groups, *running, *waiting} - {None}, key=str):
+        counts = {"running": running.count(name), "waiting": waiting.count(name)}
+        yield NO_GROUP | {"name": name, "slots": lineup.groups.get(name or "")} | counts
+
+
+def group_row(shape: Mapping[str, Any]) -> tuple[str, ...]:
+    slots = ABSENT if shape["slots"] is None else str(shape["slots"])
+    return shape["name"], slots, str(shape["running"]), str(shape["waiting"])

@@ -1,0 +1,180 @@
+"""What `jobtop submit` does: a job into the queue, and an agent to start it. Without click: see options.py."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+
+from jobtop.cli.app import App
+from jobtop.cli.failure import guarded
+from jobtop.cli.launch import asked, check, monitor_sets, say
+from jobtop.cli.options import RUN, Option, nothing_said, read_words
+from jobtop.core import evidence
+from jobtop.core.errors import BadValue, ExitCode, UsageError
+from jobtop.core.model import Queued
+from jobtop.core.record import replace
+from jobtop.core.request import prepare
+from jobtop.core.runner import new_id
+from jobtop.core.units import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from jobtop.core.model import Job, Limits
+    from jobtop.store.queue import Queue
+
+POLL_SECONDS = 0.1
+MOST = 1_000_000
+NO_ATTENDANT = ("--no-ui", "--detach", "--pty", "--report", "--quiet", "--record", "--verbose")
+
+
+def whole_number(text: str) -> int:
+    """A number that may be below zero."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = MOST + 1
+    if not -MOST <= number <= MOST:
+        raise BadValue(f'"{printable(text[:40])}" is not a whole number, such as 10 or -5')
+    return number
+
+
+def count(text: str) -> int:
+    """A number that may be zero."""
+    number = whole_number(text)
+    if number < 0:
+        raise BadValue(f'"{printable(text)}" is not a number of times, such as 3')
+    return number
+
+
+def group_name(text: str) -> str:
+    """What a group may be called."""
+    if not text.strip() or not text.isprintable() or len(text) > 100:
+        raise BadValue(f'"{printable(text[:40])}" is no name for a group: letters, digits, up to 100 of them')
+    return text.strip()
+
+
+def moment(text: str) -> float:
+    """When a job may begin."""
+    from jobtop.core.moments import parse_moment
+
+    return parse_moment(text, time.time())
+
+
+SUBMIT = (
+    *(option for option in RUN if option.name not in NO_ATTENDANT),
+    Option("--after", "Only once this job has succeeded; may be repeated.", "ID", repeated=True),
+    Option("--priority", "The higher the sooner; 0 by default, may be below.", "N", whole_number),
+    Option("--group", "Which group it is of: jobtop group gives one slots.", "G", group_name),
+    Option("--at", "Not before then: 14:30, or ISO 8601.", "TIME", moment),
+    Option("--retries", "Try that often again if it fails, after 1s, 2s, 4s … 5m.", "N", count),
+    Option("--force", "Queue it even if this host will never have what it asks for."),
+    Option("--wait", "Wait until its last attempt has ended; exit as run would."),
+)
+
+
+def quick_submit(words: Sequence[str]) -> int | None:
+    """The exit code of `submit` with these words; None if click has to explain something."""
+    gc.disable()
+    return guarded(lambda: submit_words(words))
+
+
+def submit_words(words: Sequence[str]) -> int | None:
+    read = read_words(SUBMIT, words)
+    return None if read is None else submit(App((), False, "auto", os.environ), read[1], read[0])
+
+
+def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
+    """Queue the command and say its id; with --wait, its exit code."""
+    if not command:
+        raise BadValue("what is to be run? jobtop submit [OPTIONS] -- COMMAND [ARGUMENT…]")
+    options = {option.key: nothing_said(option) for option in RUN} | options
+    check(command, options)
+    app.sets = (*app.sets, *monitor_sets(options))
+    # A job that is submitted from inside another one is not below it.
+    request = replace(asked(app, command, options), detached=True, parent_id=None)
+    if not options["force"]:
+        refuse_impossible(request.limits)
+    queue = opened(app)
+    queued = Queued(
+        priority=options["priority"] or 0,
+        group=options["group"],
+        after=dependencies(queue, options["after"]),
+        not_before=options["at"],
+        retries=options["retries"] or 0,
+        is_forced=options["force"],
+    )
+    job, spec = prepare(request, new_id(), app.paths.host, app.config)
+    job = queue.submit(job, spec, queued)
+    say(job.id)
+    call_agent(app, queue)
+    return wait_for(app, queue, job) if options["wait"] else ExitCode.OK
+
+
+def refuse_impossible(limits: Limits) -> None:
+    """Say what this host will never have."""
+    if not (limits.cpus or limits.memory_bytes or limits.gpus):
+        return
+    from jobtop.core.capacity import capacity
+    from jobtop.core.scheduling import impossible
+
+    why = impossible(limits, capacity(with_gpus=bool(limits.gpus)))
+    if why is not None:
+        raise UsageError(f"the job {why}, so its turn would never come (--force queues it all the same)")
+
+
+def opened(app: App) -> Queue:
+    from jobtop.store.database import open_to_write
+    from jobtop.store.jobs import Jobs
+    from jobtop.store.queue import Queue
+
+    return Queue(Jobs(open_to_write(app.paths, app.config.switch("store.network"))), app.paths)
+
+
+def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:
+    """The ids of the jobs that have to succeed first; one that did not, and never will, is refused."""
+    if not references:
+        return ()
+    from jobtop.core.scheduling import failure
+
+    found = {job.id: reference for reference in references for job in (queue.jobs.find(reference),)}
+    outcomes = queue.outcomes(found)
+    for job_id, reference in found.items():
+        if (why := failure((job_id,), outcomes)) is not None:
+            raise UsageError(f"--after {printable(reference)}: {why}, so its turn would never come")
+    return tuple(found)
+
+
+def call_agent(app: App, queue: Queue) -> None:
+    """See to it that somebody starts what waits."""
+    if not queue.call_agent(app.environ):
+        app.warn("nobody starts it yet: this is inside of a job, and there is no agent (outside: jobtop agent start)")
+
+
+def wait_for(app: App, queue: Queue, job: Job) -> int:
+    """Until the last attempt at a job has ended; the exit code `run` would have."""
+    gc.enable()
+    job = ended(queue, job)
+    if job.start_time is None:
+        app.warn(f"job {job.id[:8]} was not run: {job.reason}")
+    return evidence.exit_code(job)
+
+
+def ended(queue: Queue, job: Job) -> Job:
+    """The last attempt at a job, once there will be no other."""
+    from jobtop.core.scheduling import will_be_retried
+    from jobtop.store.reconcile import current
+
+    database = queue.jobs.database
+    seen: tuple[object, ...] | None = None
+    while True:
+        version = database.version_seen()
+        if version != seen or job.shim is not None:
+            seen = version
+            job = queue.last_attempt(current(queue.jobs, queue.paths, job))
+            if job.status.ended and not will_be_retried(job.status, job.queue):
+                return job
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,34 @@
+"""Moments as a person writes them."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+
+from jobtop.core.errors import BadValue
+from jobtop.core.units import printable
+
+PAST_SECONDS = 60.0  # a script may take a moment from its clock to us
+
+
+def parse_moment(text: str, now: float) -> float:
+    """Seconds since the epoch of ISO 8601, local unless it says otherwise, or of the next time it is HH:MM."""
+    clock = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text.strip(), re.ASCII)
+    if clock is not None:
+        today, tomorrow = (_local(now, days, int(clock[1]), int(clock[2])) for days in (0, 1))
+        return today if today > now else tomorrow
+    try:
+        moment = datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        shown = printable(text[:40])
+        raise BadValue(f'"{shown}" is not a time (use 14:30, 2026-01-02T14:30 or 2026-01-02T14:30+02:00)') from None
+    if moment < now - PAST_SECONDS:
+        raise BadValue(f'"{printable(text)}" is over')
+    return moment
+
+
+def _local(now: float, days: int, hour: int, minute: int) -> float:
+    """A time of the day so many days after today; those that a change of the clocks leaves out come later."""
+    today = time.localtime(now)
+    return time.mktime((today.tm_year, today.tm_mon, today.tm_mday + days, hour, minute, 0, 0, 0, -1))
