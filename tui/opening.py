@@ -28,11 +28,6 @@ RESET = "".join(f"\x1b[?{mode}l" for mode in (1000, 1003, 1015, 1006, 1016, 2004
 )
 
 
-def open_console(options: Options) -> int:
-    """Until the user leaves or a signal says so: the exit code. A mistake of ours is raised once all is clean."""
-    return run_console(Console(fitted(options)))
-
-
 def fitted(options: Options) -> Options:
     """What this terminal can show: without colours its own theme, which has reverse video; ASCII if it is not UTF-8."""
     is_unicode = "utf" in (sys.stdout.encoding or "").lower()
@@ -41,7 +36,7 @@ def fitted(options: Options) -> Options:
 
 
 def run_console(console: Console) -> int:
-    """The same with a console that was made already."""
+    """Until the user leaves or a signal says so: the exit code. A mistake of ours is raised once all is clean."""
     if not os.isatty(2):  # Textual paints on standard error
         sys.__stderr__ = sys.__stdout__  # type: ignore[misc]
     # Instead of Textual's, which turn the terminal's own colours into others, and colours into greys.
@@ -57,6 +52,7 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 class Opened:
@@ -71,7 +67,8 @@ class Opened:
         with self._kept_terminal(), self._heard_signals():
             code = asyncio.run(self._main())
         if self.console._exception is not None:
-            raise self.console._exception
+            # A mistake of a worker comes wrapped in another, which does not tell where it was made.
+            raise getattr(self.console._exception, "error", self.console._exception)
         return code or 0
 
     async def _main(self) -> int | None:
