@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Amounts = tuple[float, float, float]  # CPUs, bytes of memory, GPUs
 
+CPUS, MEMORY = 0, 1  # GPUs are the third
 SLACK = 1e-9  # sums of tenths of CPUs
 LONGEST_RETRY_SECONDS = 300.0
 RETRIED = frozenset({Status.FAILED, Status.TIMEOUT, Status.LOST})
@@ -143,7 +144,7 @@ class Room:
         self.slots = dict(groups)
         self.kept_for: Waiting | None = None
         self.kept: Amounts = (0.0, 0.0, 0.0)
-        self.kept_from = math.inf  # when, by what was declared, the job it is kept for can start
+        self.can_start_at = -math.inf  # who it is kept for, by what was declared
         self._ends: list[tuple[float, Amounts]] = []
         ids = {job.id for job in running}
         counted = [job for job in running if job.parent_id not in ids]  # an outer job includes those inside it
@@ -171,15 +172,16 @@ class Room:
         if (scarce := lacking(needs, self.free)) is not None:
             if self.kept_for is None:
                 self._keep(job, needs)
-            have, there = max(0.0, self.free[scarce]), amount_words(scarce, self.total[scarce], with_unit=scarce == 1)
-            return f"waits for {amount_words(scarce, needs[scarce])}: {_of(scarce, have, there)} free"
+            free, total = (amount(scarce, max(0.0, have[scarce])) for have in (self.free, self.total))
+            verb = "is" if free == "1" else "are"
+            return f"waits for {amount_words(scarce, needs[scarce])}: {free} of {total} {verb} free"
         if self.kept_for is None or self._ends_in_time(job):
             return None
         spare = [free - kept for free, kept in zip(self.free, self.kept, strict=True)]
         if (scarce := lacking(needs, spare)) is None:
             return None
         words = amount_words(scarce, self.kept[scarce])
-        verb = "is" if scarce != 1 and self.kept[scarce] == 1 else "are"
+        verb = "is" if amount(scarce, self.kept[scarce]) == "1" else "are"
         return f"behind job {self.kept_for.id[:8]}, for which {words} {verb} being kept"
 
     def take(self, job: Waiting) -> tuple[str, ...]:
@@ -206,11 +208,11 @@ class Room:
         for moment, amounts in sorted(self._ends):
             free = _less(free, (-amounts[0], -amounts[1], -amounts[2]))
             if lacking(needs, free) is None:
-                self.kept_from = moment
+                self.can_start_at = moment
                 return
 
     def _ends_in_time(self, job: Waiting) -> bool:
-        return job.runtime_seconds is not None and self.now + job.runtime_seconds <= self.kept_from
+        return job.runtime_seconds is not None and self.now + job.runtime_seconds <= self.can_start_at
 
     def _slots_taken(self, group: str) -> str:
         slots = self.groups[group]
@@ -267,7 +269,7 @@ def beyond(needs: Amounts, total: Amounts) -> str | None:
     scarce = lacking(needs, total)
     if scarce is None:
         return None
-    there = amount_words(scarce, total[scarce], with_unit=scarce == 1)
+    there = amount(scarce, total[scarce])
     return f"asks for {amount_words(scarce, needs[scarce])}: this host has {'none' if there == '0' else there}"
 
 
@@ -318,18 +320,16 @@ def lacking(needs: Iterable[float], there: Iterable[float]) -> int | None:
     return None
 
 
-def amount_words(resource: int, amount: float, with_unit: bool = True) -> str:
+def amount(resource: int, number: float) -> str:
+    return format_bytes(number) if resource == MEMORY else f"{round(number, 3):g}"
+
+
+def amount_words(resource: int, number: float) -> str:
     """2 CPUs, 8.0 GiB of memory, 1 GPU."""
-    if resource == 1:
-        return f"{format_bytes(amount)}{' of memory' if with_unit else ''}"
-    number = f"{round(amount, 3):g}"
-    return f"{number} {('CPU', '', 'GPU')[resource]}{'' if number == '1' else 's'}" if with_unit else number
-
-
-def _of(resource: int, have: float, there: str) -> str:
-    """1.5 of 4 are."""
-    words = amount_words(resource, have, with_unit=False)
-    return f"{words} of {there.removesuffix(' of memory')} {'is' if words == '1' else 'are'}"
+    words = amount(resource, number)
+    if resource == MEMORY:
+        return f"{words} of memory"
+    return f"{words} {'CPU' if resource == CPUS else 'GPU'}{'' if words == '1' else 's'}"
 
 
 def _less(amounts: Amounts, taken: Amounts) -> Amounts:
