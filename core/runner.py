@@ -38,10 +38,17 @@ class Terminal:
         self.master, self.slave = master, slave
 
 
+class Keeper:
+    """How a shim sees to it that there is an agent: whose lock that holds, and how one is started."""
+
+    def __init__(self, seat: str, command: list[str], environment: dict[str, str]) -> None:
+        self.seat, self.command, self.environment = seat, command, environment
+
+
 class Supervisor:
     """A shim that was executed and waits to be told its job; closed without a word it goes away."""
 
-    def __init__(self, terminal: Terminal | None = None) -> None:
+    def __init__(self, terminal: Terminal | None = None, keeper: Keeper | None = None) -> None:
         self.terminal = terminal
         self.job_id = new_id()
         spec_read, self._spec_write = os.pipe()
@@ -52,7 +59,8 @@ class Supervisor:
             os.set_inheritable(fd, True)
         code = shim_code()
         # A cgroup made by a `run` that is killed before it can say more is the shim's to remove.
-        prelude = marshal.dumps((cgroup.own_procs(), cgroup.possible_directories(self.job_id)))
+        kept = None if keeper is None else (keeper.seat, keeper.command, keeper.environment)
+        prelude = marshal.dumps((cgroup.own_procs(), cgroup.possible_directories(self.job_id), kept))
         numbers = (spec_read, status_write, len(code), len(prelude))
         arguments = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *map(str, numbers)]
         self.pid = spawn(arguments)

@@ -47,6 +47,7 @@ READER_SECONDS = 1.0
 RESERVED_BYTES = 16 * 1024
 DYING_SECONDS = 0.2
 ASK_AGAIN_SECONDS = 0.2
+REVIVE_SECONDS = 30.0
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -533,6 +534,42 @@ def remove_cgroups(directories: "list[str]") -> None:
             break
 
 
+def revive(keeper: "tuple[str, list[str], dict[str, str]] | None") -> None:
+    """Start an agent if the last was killed, until one has shims of its own: work may wait, and nobody else may see it.
+
+    The file an agent locks is empty after it has left in order, and holds two letters once it has settled.
+    """
+    if keeper is None:
+        return
+    deadline, settled, child = time.monotonic() + REVIVE_SECONDS, 0, 0
+    time.sleep(os.getpid() % 10 * 0.01)  # of many that are told at once, let one be the first
+    while time.monotonic() < deadline:
+        is_held, letters = look_at_seat(keeper[0])
+        settled = settled + 1 if is_held and letters == 2 else 0
+        if settled == 2 or (not is_held and letters == 0):
+            return
+        if not is_held and (not child or os.waitpid(child, os.WNOHANG) != (0, 0)):
+            null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+            child = os.posix_spawn(keeper[1][0], keeper[1], keeper[2], file_actions=null, setsid=True)
+        time.sleep(0.05)
+
+
+def look_at_seat(path: str) -> tuple[bool, int]:
+    """Whether somebody holds the lock of a file, and how long the file is."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False, 0
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        is_held = False
+    except OSError:
+        is_held = True
+    letters = os.fstat(fd).st_size
+    os.close(fd)
+    return is_held, letters
+
+
 def read_exactly(fd: int, count: int) -> bytes:
     """So many bytes, or fewer if no more will come."""
     data = b""
@@ -568,13 +605,14 @@ def main(arguments: list[str]) -> None:
     rename(SHIM_NAME)
     callers_fds = open_fds() - {0, 1, 2, int(arguments[0]), int(arguments[1])}
     order_fd, status_fd, _, prelude_bytes = map(int, arguments)
-    procs, possible_cgroups = marshal.loads(read_exactly(order_fd, prelude_bytes))
+    procs, possible_cgroups, keeper = marshal.loads(read_exactly(order_fd, prelude_bytes))
     # The first move between cgroups in a while waits for an RCU grace period, 20 ms: better now, while the store opens.
     if procs is not None:
         join_cgroup(procs)
     spec = read_spec(order_fd)
     if spec is None:
         remove_cgroups(possible_cgroups)
+        revive(keeper)
         return
     wakeup_fd = catch_signals()
     spec["subreaper"] = c_call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
@@ -588,5 +626,7 @@ def main(arguments: list[str]) -> None:
         shim.exec_error = ("start", error.errno or 0)
         shim.start = shim.end = shim.last = now()
         shim.report(final=True)
+        revive(keeper)
         return
     shim.supervise(wakeup_fd)
+    revive(keeper)

@@ -50,6 +50,11 @@ def seat(paths: StatePaths, network: bool | None) -> Path:
     return folder / f"{name[-200:]}.agent"
 
 
+def agent_environment() -> dict[str, str]:
+    """Ours, but an agent is no part of the job that may have started it."""
+    return {key: value for key, value in os.environ.items() if key != "JOBTOP_JOB_ID"}
+
+
 def take_seat(path: Path) -> int | None:
     """Hold the lock for as long as this process lives; None if somebody else does."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -114,7 +119,7 @@ def ensure_agent(database: Database, paths: StatePaths) -> bool:
 
 def start_agent(paths: StatePaths) -> None:
     """Start one, in a session of its own, with nothing of ours but the environment."""
-    environment = {key: value for key, value in os.environ.items() if key != "JOBTOP_JOB_ID"}
+    environment = agent_environment()
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     arguments = agent_command(paths)
     with SPAWNING:

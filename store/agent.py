@@ -21,9 +21,11 @@ from jobtop.core.shim import BOOTTIME
 from jobtop.store import agency
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs, event
+from jobtop.store.lineup import TO_RETRY
 from jobtop.store.reconcile import finish, has_a_recorder, read_facts, reconcile, reconcile_one, sampled, with_shim
 from jobtop.store.series import SeriesStore
 from jobtop.store.sink import StoreSink
+from jobtop.store.starter import Starter
 from jobtop.store.starting import kept_spec
 
 TYPE_CHECKING = False
@@ -41,8 +43,9 @@ RECONCILE_SECONDS = 5.0
 FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
 GAP_SECONDS = 3.0
 END_SECONDS = 0.5
-# What keeps an agent from leaving: jobs that wait, and jobs that nobody records.
-WORK = "status = 'queued' OR (settled = 0 AND status IN ('running', 'paused') AND recorder_pid IS NULL)"
+# What keeps an agent from leaving: jobs that wait or are to be tried again, and jobs that nobody records.
+UNRECORDED = "settled = 0 AND status IN ('running', 'paused') AND recorder_pid IS NULL AND shim_pid IS NOT NULL"
+WORK = f"status = 'queued' OR ({TO_RETRY}) OR ({UNRECORDED})"
 
 
 class Held:
@@ -80,15 +83,20 @@ class Agent:
         """Until the end; False if another agent serves this store."""
         self.database = open_to_write(self.paths, self.network)
         self.jobs = Jobs(self.database)
-        held = agency.wait_for_seat(agency.seat(self.paths, self.network), self.database)
+        seat = agency.seat(self.paths, self.network)
+        held = agency.wait_for_seat(seat, self.database)
         if held is None:
             return False
         self._file = self._file_identity()
         agency.register(self.database, self.me)
+        os.ftruncate(held, 1)
+        self.starter = Starter(self.paths, self.config, self.jobs, self.me, seat)
         self._listen()
         self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
         while not self._guarded_round():
+            os.ftruncate(held, 2)
             self._sleep()
+        os.ftruncate(held, 0)  # before a spare shim learns that we leave: it need not start another
         self._leave()
         return True
 
@@ -108,7 +116,10 @@ class Agent:
             return True
         self._look()
         self._attend()
-        if self.held or self._waiting():
+        self._bury()
+        for job, begun in self.starter.start_due():
+            self._hold(job, begun, opened(begun.shim.pid), is_new=True)
+        if self.held or self.starter.has_work:
             self._busy_at = time.monotonic()
         if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
             return False
@@ -123,6 +134,7 @@ class Agent:
         if is_news:
             self._take_in(self._news())
             self._seen = seen
+            self.starter.is_due = True
         if self._is_due("adopt", ADOPT_SECONDS):
             self._adopt(self.live.values())
         if self._is_due("reconcile", RECONCILE_SECONDS):
@@ -142,9 +154,6 @@ class Agent:
                 self.live[job.id] = job
         self._adopt(job for job in jobs if not job.status.ended and job.recorder is None)
 
-    def _waiting(self) -> list[Job]:
-        return [job for job in self.live.values() if job.status == "queued"]
-
     def _adopt(self, jobs: Iterable[Job]) -> None:
         """Record those that nobody records."""
         for job in list(jobs):
@@ -158,12 +167,7 @@ class Agent:
             reconcile_one(self.jobs, self.paths, job)
             return
         begun = evidence.started(facts)
-        try:
-            fd = os.pidfd_open(begun.shim.pid)
-        except ProcessLookupError:
-            return
-        except (AttributeError, OSError):
-            fd = None
+        fd = opened(begun.shim.pid)
         job = self.jobs.change(job.id, self._claimed)
         if job.recorder != self.me:
             if fd is not None:
@@ -176,9 +180,9 @@ class Agent:
             return row, ()
         return replace(row, recorder=self.me), ()
 
-    def _hold(self, job: Job, begun: Started, fd: int | None) -> None:
+    def _hold(self, job: Job, begun: Started, fd: int | None, is_new: bool = False) -> None:
         spec = kept_spec(self.paths, job.id) or JobSpec(job.id, job.command, job.cwd, {})
-        past = self._last_sample(job)
+        past = None if is_new else self._last_sample(job)
         held = Held(job, begun, fd, str(self.paths.job(job.id) / "ended"), spec.is_watched, past is not None)
         self.held[job.id] = held
         if fd is not None:
@@ -243,6 +247,7 @@ class Agent:
             done = finish(self.jobs, self.paths, job, ended, seen=seen)
         self._release(held)
         self.live.pop(job.id, None)
+        self.starter.is_due = True
         if done.status.ended:
             self._log(*journal.outcome(done))
 
@@ -266,8 +271,15 @@ class Agent:
         if self.engine is not None and held.is_watched:
             self.engine.finish(held.job.id)
 
+    def _bury(self) -> None:
+        """Our only children are shims."""
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+
     def _leave(self) -> None:
         """Give back what is held, so that whoever comes next can take it."""
+        self.starter.close()
         for held in list(self.held.values()):
             with suppress(JobtopError):
                 if self.engine is not None:
@@ -298,7 +310,8 @@ class Agent:
         self._is_told = True
 
     def _sleep(self) -> None:
-        self._ready = {fd for fd, _ in self._poll.poll(LOOK_SECONDS * 1000)}
+        seconds = min(LOOK_SECONDS, max(0.0, self.starter.next_moment - time.time()))
+        self._ready = {fd for fd, _ in self._poll.poll(seconds * 1000)}
         if self._wake_read in self._ready:
             os.read(self._wake_read, 4096)
 
@@ -319,3 +332,11 @@ class Agent:
     def _log(self, level: str, text: str) -> None:
         with suppress(OSError):
             journal.write(self.paths.log, level, text)
+
+
+def opened(pid: int) -> int | None:
+    """A descriptor that says when a process is gone; None where there is no such thing, or it is gone already."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
