@@ -10,6 +10,7 @@ from typing import Any
 CGROUPS = Path("/sys/fs/cgroup")
 NOBODY = 65534
 LIMIT = "48M"
+ENFORCED = ("--memory", "32M", "--cpus", "0.5", "--enforce")
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 HOG = "held = []\nwhile True: held.append(bytearray(1048576)); held[-1][::4096] = bytes(256)"
 BURN_UNWAITED = """
@@ -41,10 +42,10 @@ class Guest:
             self.command(*args, place=place), env=self.env, cwd="/tmp", capture_output=True, text=True, timeout=60
         )
 
-    def run(self, *command: str, place: Path = CGROUPS) -> dict[str, Any]:
+    def run(self, *command: str, options: tuple[str, ...] = (), place: Path = CGROUPS) -> dict[str, Any]:
         """The record of a job, with what `run` returned and the cgroups it left."""
         record = Path(self.env["HOME"], "record.json")
-        finished = self.call("run", "--quiet", "--record", str(record), "--", *command, place=place)
+        finished = self.call("run", "--quiet", "--record", str(record), *options, "--", *command, place=place)
         job = json.loads(record.read_text()) if record.exists() else {"stderr": finished.stderr}
         record.unlink(missing_ok=True)
         return job | {"returncode": finished.returncode, "left": own_cgroups()}
@@ -65,7 +66,7 @@ def make(name: str, limit: str | None = None) -> Path:
     place.mkdir(parents=True)
     if limit is not None:
         (place.parent / "memory.max").write_text(limit)
-    (place.parent / "cgroup.subtree_control").write_text("+memory")
+    (place.parent / "cgroup.subtree_control").write_text("+memory +cpu")
     return place
 
 
@@ -93,12 +94,14 @@ def inside_container(guest: Guest) -> dict[str, Any]:
 
 
 def delegated(guest: Guest) -> dict[str, Any]:
-    """A job of a user to whom a part of the tree was given."""
+    """Jobs of a user to whom a part of the tree was given: one that is small, and one that has to be held."""
     place = make("delegated")
     for path in (place, place.parent):
         for file in (path, path / "cgroup.procs", path / "cgroup.subtree_control"):
             os.chown(file, NOBODY, NOBODY)
-    return guest.run("true", place=place)
+    hog = f"'{guest.python}' -S -c '{HOG}'; echo survived"
+    enforced = guest.run("sh", "-c", hog, options=ENFORCED, place=place)
+    return {"small": guest.run("true", place=place), "enforced": enforced}
 
 
 def main() -> None:
@@ -109,6 +112,7 @@ def main() -> None:
         return
     answer: dict[str, Any] = {"without_memory": root.findings()["cgroup memory"]}
     subprocess.run(["sh", "-c", answer["without_memory"]["remedy"]], check=True, timeout=20)
+    (CGROUPS / "cgroup.subtree_control").write_text("+cpu")
     limited = make("limited", limit=LIMIT)
     answer["unwaited"] = root.run(sys.executable, "-S", "-c", BURN_UNWAITED)
     answer["hog"] = root.run(sys.executable, "-S", "-c", HOG, place=limited)

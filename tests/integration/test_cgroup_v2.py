@@ -65,9 +65,20 @@ def test_the_remedy_for_a_container_is_one(guest: Answers) -> None:
 
 
 def test_a_user_with_a_delegated_part_of_the_tree_gets_everything(guest: Answers) -> None:
-    job = guest["delegated"]
+    job = guest["delegated"]["small"]
     assert job["returncode"] == 0, job
     assert job["user"] != "root"
     assert job["sources"]["cpu"] == job["sources"]["oom_kills"] == "cgroup"
     assert job["resource_usage"]["memory_cgroup_peak_bytes"] > 0
+    assert job["left"] == []
+
+
+def test_memory_and_cpus_of_such_a_user_hold_and_the_whole_job_ends_at_the_limit(guest: Answers) -> None:
+    job = guest["delegated"]["enforced"]
+    assert job["returncode"] == 137, job
+    # The kernel counts whom it chose once more when it ends the others.
+    assert job["reason"] in [f"killed by SIGKILL: over its memory limit of 32.0 MiB (oom_kill +{n})" for n in (2, 3)]
+    assert (job["limits"]["enforced"], job["sources"]["limits"], job["incomplete"]) == (True, "cgroup v2", [])
+    assert job["resource_usage"]["memory_cgroup_peak_bytes"] <= 32 * MEBIBYTE
+    assert job["resource_usage"]["cpu_efficiency"] < 1.2, "half a CPU and the 10 ms of a tick"
     assert job["left"] == []
