@@ -12,7 +12,7 @@ from jobtop.core.scheduling import RETRIED, Running, Waiting, plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sqlite3 import Row
+    from sqlite3 import Connection, Row
     from typing import Any
 
     from jobtop.core.model import Job
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jobtop.store.queue import Queue
 
 COLUMNS = (
-    "seq, id, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds, limit_timeout_seconds,"
+    "seq, id, host, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds, limit_timeout_seconds,"
     " start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled, touched"
 )
 FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
@@ -42,6 +42,7 @@ class Lineup:
         self._unsettled: set[str] = set()
         self._succeeded: set[str] = set()
         self._touch: int | None = None
+        self._seq = 0
 
     def refresh(self) -> bool:
         """Take in what came, changed or went; whether anything did."""
@@ -50,14 +51,18 @@ class Lineup:
             return True
         host, groups = self.queue.paths.host, self.queue.groups()
         with self.queue.jobs.database.reading() as connection:
-            sql = f"SELECT {COLUMNS} FROM jobs WHERE touched > ? AND host = ? ORDER BY touched"
-            rows = connection.execute(sql, (self._touch, host)).fetchall()
-            counted = connection.execute("SELECT count(*) FROM jobs WHERE settled = 0 AND host = ?", (host,)).fetchone()
+            sql = f"SELECT {COLUMNS} FROM jobs WHERE touched > ? ORDER BY touched"
+            rows = connection.execute(sql, (self._touch,)).fetchall()
+            count = connection.execute("SELECT count(*) FROM jobs WHERE settled = 0 AND host = ?", (host,)).fetchone()[
+                0
+            ]
+            marks = _marks(connection)
         for row in rows:
             self._take_in(row)
         changed = bool(rows) or groups != self.groups
         self.groups = groups
-        if counted[0] != len(self._unsettled):  # one was deleted
+        # One was deleted; then the next change may have the number of the last.
+        if count != len(self._unsettled) or marks != (self._touch, self._seq):
             self._read_all()
             return True
         return changed
@@ -106,7 +111,7 @@ class Lineup:
             known.clear()
         self.groups = self.queue.groups()
         with self.queue.jobs.database.reading() as connection:
-            self._touch = int(connection.execute("SELECT coalesce(max(touched), 0) FROM jobs").fetchone()[0])
+            self._touch, self._seq = _marks(connection)
             sql = f"SELECT {COLUMNS} FROM jobs WHERE host = ? AND (settled = 0 OR {TO_RETRY})"
             rows = connection.execute(sql, (self.queue.paths.host,)).fetchall()
         for row in rows:
@@ -114,8 +119,10 @@ class Lineup:
 
     def _take_in(self, row: Row) -> None:
         """Put a job where it belongs now."""
+        self._touch, self._seq = max(self._touch or 0, row["touched"]), max(self._seq, row["seq"])
+        if row["host"] != self.queue.paths.host:
+            return
         job_id, status = row["id"], Status(row["status"])
-        self._touch = max(self._touch or 0, row["touched"])
         self.waiting.pop(job_id, None)
         self.running.pop(job_id, None)
         (self._unsettled.discard if row["settled"] else self._unsettled.add)(job_id)
@@ -127,6 +134,13 @@ class Lineup:
             self.waiting[job_id] = waiting_row(row, queued)
         else:
             self.running[job_id] = running_row(row, queued)
+
+
+def _marks(connection: Connection) -> tuple[int, int]:
+    """The number of the last change, and of the newest job."""
+    sql = "SELECT coalesce((SELECT max(touched) FROM jobs), 0), coalesce((SELECT max(seq) FROM jobs), 0)"
+    touch, seq = connection.execute(sql).fetchone()
+    return touch, seq
 
 
 def is_claimed(row: Row) -> bool:
