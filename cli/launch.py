@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SHIM_SECONDS = 2.0
+LEAST_MEMORY_BYTES = 1024 * 1024
 
 
 def run_words(words: Sequence[str], supervisor: Supervisor | None) -> int | None:
@@ -170,6 +171,8 @@ def check(command: tuple[str, ...], options: dict[str, Any]) -> None:
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
     if options["enforce"] and not (options["memory"] or options["cpus"]):
         raise BadValue("--enforce: there is nothing to enforce; say --memory SIZE, --cpus N or both")
+    if options["enforce"] and 0 < (options["memory"] or 0) < LEAST_MEMORY_BYTES:
+        raise BadValue("--enforce: nothing can be started with so little --memory; at least 1M")
     check_record_path(options["record"])
     for name in ("record", "pty", "report"):
         if options["detach"] and options[name]:

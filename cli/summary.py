@@ -73,5 +73,13 @@ def memory_words(job: Job) -> str:
     words = f"{memory_peak(job)} peak{'' if is_of_all(job) else ' in one process'}" if peak is not None else "–"
     if peak is not None and asked:
         words += f", {format_percent(peak / asked)} of {format_bytes(asked)} declared"
-        words += f", over its limit by {format_bytes(peak - asked)}" if peak > asked else ""
+        words += f", over its limit by {format_bytes(peak - asked)}" if went_over(job) else ""
     return words
+
+
+def went_over(job: Job) -> bool:
+    """Whether it is known to have held more than was declared; what a cgroup has held it did not."""
+    peak, asked = job.usage.memory_peak_bytes, job.limits.memory_bytes
+    is_exact = job.sources.get("memory_peak") != "rusage_floor"
+    is_held = job.sources.get("limits", "").startswith("cgroup")
+    return bool(asked and peak and peak > asked and is_exact and not is_held)

@@ -113,6 +113,7 @@ def test_priorities_are_the_job_s_and_not_its_shim_s_and_it_has_them_again(jobto
     [
         (("--enforce",), "--enforce: there is nothing to enforce; say --memory SIZE"),
         (("--enforce", "--cpus", "0"), "--enforce: there is nothing to enforce"),
+        (("--enforce", "--memory", "9K"), "--enforce: nothing can be started with so little --memory; at least 1M"),
         (("--nice", "-5"), "--nice: -5 takes privileges: as this user 0 at least"),
         (("--nice", "20"), '--nice: "20" is not a niceness'),
         (("--ionice", "realtime:0"), "--ionice: realtime takes privileges"),
