@@ -77,6 +77,13 @@ class Tail:
         self.now = Now(elapsed, cpu, memory, read_rate, write_rate, processes, threads, gpu)
 
 
+def newest(database: Database) -> tuple[int | None, ...]:
+    """The greatest numbers of a job and of a change: they differ between any two stores, and any two moments of one."""
+    with database.reading() as connection:
+        touched = "max(touched)" if has_tables_of(connection, TOUCHED_SINCE_VERSION) else "count(*)"
+        return tuple(connection.execute(f"SELECT max(seq), {touched} FROM jobs").fetchone())
+
+
 def still_there(database: Database, seqs: Iterable[int]) -> set[int]:
     """Those of some jobs that nobody has removed."""
     with database.reading() as connection:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,10 +15,10 @@ from jobtop.core.collectors.host import HostSample, host_detail, host_frame, ope
 from jobtop.core.errors import JobtopError, StoreBusy, StoreError
 from jobtop.core.model import LIVE, Job
 from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, is_network, open_to_write
+from jobtop.store.database import Database, is_network, open_to_read, open_to_write
 from jobtop.store.hosts import HostNow, HostTail
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, still_there
+from jobtop.store.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, newest, still_there
 from jobtop.tui.reading import StoreFile
 from jobtop.tui.view import JobRow, Machine, StoreState, View
 
@@ -49,7 +49,7 @@ class Source:
         self.tails: LiveTails | None = None
         self.host: HostTail | None = None
         self._file = StoreFile(path)
-        self._seen: object = None
+        self._seen: tuple[object, object] | None = None  # when it was written, and the last commit
         self._touch = 0
         self._polled_at = -float("inf")
         self._read_at = time.monotonic()
@@ -84,14 +84,21 @@ class Source:
 
     def _poll(self) -> bool:
         if self._file.look():
-            self._lose(keep_file=True)
+            self._forget()
         with self._file.asked() as database:
-            seen = file_times(self.path) if self.is_network else database.version_seen()
-            if seen == self._seen:
+            before, commits = self._seen, None if self.is_network else database.version_seen()
+            self._seen = file_times(self.path), commits
+            if self._seen == before:
                 return False
-            self._read(database)
-            self._seen = seen
-        return True
+            if before is None or self.is_network or commits != before[1]:
+                self._read(database)
+                return True
+            # Written without a commit: moved here from its journal, or by somebody who is no SQLite.
+            with closing(open_to_read(self.path, self._file.patience)) as fresh:
+                if newest(fresh) == newest(database):
+                    return False
+        self._lose()
+        return self._poll()
 
     def _read(self, database: Database) -> None:
         """All that is new; the first time all that is live or recent."""
@@ -109,10 +116,11 @@ class Source:
         self.tails.poll(seq for seq, job in self.jobs.items() if not job.status.ended)
         self.host.poll()
 
-    def _lose(self, keep_file: bool = False) -> None:
-        """Forget what was read."""
-        if not keep_file:
-            self._file.close()
+    def _lose(self) -> None:
+        self._file.close()
+        self._forget()
+
+    def _forget(self) -> None:
         self.jobs, self.tails, self.host, self._seen = {}, None, None, None
 
     def _forget_old(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from textual.actions import SkipAction
@@ -165,7 +164,7 @@ class JobScreen(Page, JobActions):
         super().show(view)
         self.row = next((row for row in view.rows if row.key == self.job_id), None)
         has_changed, self._version = view.version != self._version, view.version
-        is_over = self.seen is not None and self.seen.job.settled
+        is_over = self.seen is not None and self.seen.job.settled and self.problem is None
         if not is_over or has_changed:
             self.want(at_once=False)
         self.show_header()
@@ -200,30 +199,25 @@ class JobScreen(Page, JobActions):
             wish = Wish(chart.window, max(20, self.size.width), self.moment)
             look = await self.console.reader.read(reading.store, lambda database: reading.look(database, wish))
             self.problem = GONE
-            if look is not None:
+            if look is not None and self.query(JobHeader):
                 self.problem = f"{look.damaged} damaged samples are left out" if look.damaged else None
                 self.show_look(look)
         self.show_header()
 
     async def _found(self) -> JobReading | None:
-        """Who reads this job, once it is known in which store it is."""
+        """Who reads this job, once it is known in which store it is; raises StoreError if that cannot be known."""
         if self._reading is None:
             stores = [self.row.store] if self.row is not None else self.console.options.stores
-            for store in stores:
-                if await self._is_in(store):
-                    config = self.console.options.config
-                    self._reading = JobReading(self.job_id, store, config.texts("run.redact") if config else ())
-                    view = self.query_one(OutputView)
-                    view.logs = Logs(self.console.reader, store, self._reading.directory)
-                    break
+            try:
+                store, _ = await self.console.reader.read_first(
+                    stores, lambda database: Jobs(database).find(self.job_id)
+                )
+            except UnknownJob:
+                return None
+            config = self.console.options.config
+            self._reading = JobReading(self.job_id, store, config.texts("run.redact") if config else ())
+            self.query_one(OutputView).logs = Logs(self.console.reader, store, self._reading.directory)
         return self._reading
-
-    async def _is_in(self, store: Path) -> bool:
-        try:
-            await self.console.reader.read(store, lambda database: Jobs(database).find(self.job_id))
-        except UnknownJob:
-            return False
-        return True
 
     def show_look(self, look: Look) -> None:
         """Everything that is known, in all panes."""
@@ -253,6 +247,8 @@ class JobScreen(Page, JobActions):
                 widget.view = chart_view(look, BOTH if is_both else chart, widget.window)
 
     def show_header(self) -> None:
+        if not self.query(JobHeader):
+            return  # a look that ends while the console closes
         look, row = self.seen, self.row
         elapsed = None if look is None else look.job.duration_seconds
         if elapsed is None and row is not None:

@@ -222,7 +222,11 @@ def record_machine(host: HostRecord, *moments: float) -> None:
     """Readings of the last seconds; memory says which."""
     now = now_since_boot()
     for ago in moments:
-        reading = {"mem.used": int(100 * ago), "cpu.percent": 60.0, "disk.read_bytes": int(1000 * (10 - ago))}
+        reading: dict[str, float | int | None] = {
+            "mem.used": int(100 * ago),
+            "cpu.percent": 60.0,
+            "disk.read_bytes": int(1000 * (10 - ago)),
+        }
         assert host.append([(now - ago, reading)])
         assert host.keep_detail(now - ago, {"cores": {"0": [60.0, 0.0, 0.0], "1": [0.0, 0.0, 0.0]}})
 
