@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from jobtop.store.queue import Queue
 
 COLUMNS = (
-    "seq, id, host, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds, limit_timeout_seconds,"
-    " start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled, touched"
+    "seq, id, host, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds,"
+    " limit_timeout_seconds, start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled,"
+    " touched"
 )
 FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
 TO_RETRY = (
