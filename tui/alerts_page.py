@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -10,21 +9,18 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from jobtop.core.config import Alert, Config
-from jobtop.core.errors import StoreError
 from jobtop.core.units import format_duration
-from jobtop.store.troubles import Trouble, read_troubles
+from jobtop.store.troubles import Trouble
 from jobtop.tui.actions import ALERTS, APP, bindings
 from jobtop.tui.cells import Align, Cell, Span, Words, short_duration
 from jobtop.tui.columns import Column
-from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
+from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
 from jobtop.tui.panes import PANE, PanedPage, PlainTable
 from jobtop.tui.prose import BLANK, Paragraph, Prose, entitle, heading
 from jobtop.tui.rows import ListRows
 from jobtop.tui.table import Table
-from jobtop.tui.view import View
+from jobtop.tui.troubles import Troubles, clock_words, sign_of
 
-LOOKED_BACK_SECONDS = 86400.0
-LONGEST_SECONDS = 30.0  # between two looks, since what is a day old goes
 EMPTY = (
     "Nothing failed in the last 24 hours, and no alert was raised.\n"
     "A job that fails, times out or is lost appears here:  jobtop run -- false"
@@ -33,15 +29,8 @@ UNREADABLE = "What failed is not known while a store cannot be read."
 EXAMPLE = ("[[alert]]", 'name = "nearly full"', 'metric = "mem.used"', "above = 4e9", 'for = "30s"')
 
 
-def sign(trouble: Trouble) -> Cell:
-    if trouble.severity is not None:
-        return Words(*SEVERITY_GLYPHS.get(trouble.severity, SEVERITY_GLYPHS["warning"]))
-    flags = [FLAG_GLYPHS[flag] for flag in FLAG_GLYPHS if flag in trouble.flags]
-    return Words(*(flags or [STATUS_GLYPHS[str(trouble.status)]])[0])
-
-
 def when(trouble: Trouble) -> Cell:
-    return Words(time.strftime("%H:%M:%S", time.localtime(trouble.at)), Tone.GREY)
+    return Words(clock_words(trouble), Tone.GREY)
 
 
 def ran(trouble: Trouble) -> Cell:
@@ -49,7 +38,7 @@ def ran(trouble: Trouble) -> Cell:
 
 
 COLUMNS: tuple[Column[Trouble], ...] = (
-    Column("sign", "", sign, 1, sortable=False),
+    Column("sign", "", lambda trouble: Words(*sign_of(trouble)), 1, sortable=False),
     Column("when", "WHEN", when, 8, sortable=False),
     Column("id", "JOB", lambda trouble: Words(trouble.job_id[:8], Tone.GREY), 8, priority=2, sortable=False),
     Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 12, flex=1, most=30, sortable=False),
@@ -69,8 +58,6 @@ class Alerts(PanedPage):
     def __init__(self) -> None:
         super().__init__()
         self.troubles: Sequence[Trouble] = ()
-        self._is_reading = False
-        self._seen: tuple[int, float] | None = None
 
     def parts(self) -> ComposeResult:
         yield PlainTable(COLUMNS, empty="", id="troubles", opens=True)
@@ -82,32 +69,10 @@ class Alerts(PanedPage):
         entitle(rules, "Rules")
         rules.text = tuple(rule_lines(self.console.options.config))
 
-    def show(self, view: View) -> None:
-        super().show(view)
-        is_new = self._seen is None or self._seen[0] != view.version or view.at - self._seen[1] > LONGEST_SECONDS
-        if is_new and not self._is_reading:
-            self._is_reading = True
-            self._seen = view.version, view.at
-            self.run_worker(self.read(view), group="alerts")
-
-    async def read(self, view: View) -> None:
-        """What the stores have of it; one that cannot be read has its line at the top of the screen."""
-        found: list[Trouble] = []
-        is_unreadable = False
-        since = view.at - LOOKED_BACK_SECONDS
-        try:
-            for state in view.stores:
-                try:
-                    found += await self.console.reader.read(state.path, lambda database: read_troubles(database, since))
-                except (StoreError, OSError):
-                    is_unreadable = True
-        finally:
-            self._is_reading = False
-        if not self.is_attached:
-            return
-        self.troubles = sorted(found, key=lambda trouble: trouble.at, reverse=True)
+    def show_troubles(self, troubles: Troubles) -> None:
+        self.troubles = troubles.found
         table: PlainTable[Trouble] = self.query_one("#troubles", PlainTable)
-        table.empty = UNREADABLE if is_unreadable else EMPTY
+        table.empty = UNREADABLE if troubles.is_unreadable else EMPTY
         table.source = ListRows(self.troubles, lambda trouble: trouble.key)
         entitle(table, subtitle=counts(self.troubles))
 

@@ -35,6 +35,14 @@ class Layer:
             self.rows[row][column] |= full
         self.rows[last][column] |= sum(bits[: bottom % down + 1])
 
+    def fill(self, extents: Sequence[Extent | None], top: float) -> None:
+        """Set the dots below a curve."""
+        highest = self.height - 1
+        scale = highest / top if top > 0 else 0.0
+        for x, extent in enumerate(extents):
+            if extent is not None:
+                self.run(x, highest - min(highest, max(0, round(extent[0] * scale))), highest)
+
     def trace(self, extents: Sequence[Extent | None], top: float) -> None:
         """Set the dots of a curve on a scale from 0 to `top`; what is beyond it lies on its edge."""
         highest = self.height - 1

@@ -96,7 +96,12 @@ class Chart(Painted, can_focus=True):
         bounds, size = self.bounds, self.drawn_size
         if bounds is None or not size:
             return None
-        return Plot(self.view, bounds, size.width, size.height, self.inks.ascii)
+        return Plot(self.view, bounds, size.width, size.height, self.inks.ascii, self.is_live)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the right edge is now: a window that was moved into the past ends at its own moment."""
+        return self.view.is_live and self.window.end is None
 
     def _label_border(self) -> None:
         self.set_title(legend(self.view, self.cursor, self.drawn_size.width - 4))
@@ -168,3 +173,28 @@ class Chart(Painted, can_focus=True):
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self.action_zoom_out()
+
+
+class Glance(Chart, can_focus=False, inherit_bindings=False):
+    """A chart to be glanced at: nothing moves in it, and a click says that somebody wants to see more."""
+
+    class Pressed(Message):
+        """Somebody clicked."""
+
+        def __init__(self, chart: "Glance") -> None:
+            super().__init__()
+            self.chart = chart
+
+        @property
+        def control(self) -> "Glance":
+            return self.chart
+
+    def on_click(self, event: events.Click) -> None:
+        event.prevent_default()
+        self.post_message(self.Pressed(self))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.prevent_default()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.prevent_default()

@@ -6,27 +6,37 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
+from jobtop.core.errors import StoreError
 from jobtop.core.metrics import find_metric
+from jobtop.core.record import replace
 from jobtop.tui.actions import APP, JOBS, bindings
+from jobtop.tui.alerts_panel import AlertsPanel
 from jobtop.tui.cells import Span
-from jobtop.tui.chart import Chart
+from jobtop.tui.chart import Glance
 from jobtop.tui.columns import Sort
 from jobtop.tui.host import GpuView, HostStrip, HostView
-from jobtop.tui.job_columns import SORTS, live_columns
+from jobtop.tui.job_columns import SORTS, live_columns, with_alerts, with_wait
 from jobtop.tui.jobs_pane import JobActions
+from jobtop.tui.machine_chart import MachinePast
 from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
 from jobtop.tui.plotting import Axis, ChartView, Series, Side
 from jobtop.tui.rows import ListRows, held_order
 from jobtop.tui.table import Table
+from jobtop.tui.troubles import Troubles
 from jobtop.tui.view import JobRow, Machine, View
+from jobtop.tui.window import TimeWindow
 
 EMPTY = "No job runs and none has been recorded yet. Press n to run one, or type: jobtop run -- COMMAND"
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
+WIDE, TALL, VERY_TALL = 110, 36, 50  # from so many columns and rows on there are panels, charts, and higher charts
+OPENS = "preview · Enter opens"
+LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
 
 
 class Dashboard(Page, JobActions):
@@ -38,8 +48,11 @@ class Dashboard(Page, JobActions):
     Dashboard {
         #strip { height: auto; }
         #jobs { height: 1fr; }
-        #preview { height: 12; }
-        #preview.-hidden { display: none; }
+        #side { width: 27%; min-width: 32; max-width: 62; }
+        Glance { height: 11; }
+        &.-very-tall Glance { height: 17; }
+        &.-low Glance { display: none; }
+        &.-narrow #side { display: none; }
     }
     """
 
@@ -49,12 +62,17 @@ class Dashboard(Page, JobActions):
         self.shown: list[JobRow] = []
         self.wanted: str | None = None
         self.previewed: JobRow | None = None
+        self.past = MachinePast()
 
     def panes(self) -> ComposeResult:
         yield HostStrip(id="strip")
-        with Horizontal(), Vertical():
-            yield Table(live_columns(), empty=EMPTY, id="jobs")
-            yield Chart(id="preview")
+        with Horizontal():
+            with Vertical():
+                yield Table(live_columns(), empty=EMPTY, id="jobs")
+                yield Glance(id="preview")
+            with Vertical(id="side"):
+                yield AlertsPanel(id="alerts")
+                yield Glance(id="machine")
 
     def on_mount(self) -> None:
         self.sort = self.console.preferences.sort("dashboard") or self.sort
@@ -62,40 +80,92 @@ class Dashboard(Page, JobActions):
         table.set_title([Span("Jobs")])
         table.sort = self.sort
         table.focus()
+        self.query_one("#machine", Glance).window = LAST_MINUTE
 
     def on_resize(self) -> None:
-        self.query_one("#preview").set_class(self.size.height < 36, "-hidden")
+        width, height = self.size
+        self.set_class(width < WIDE, "-narrow")
+        self.set_class(height < TALL, "-low")
+        self.set_class(height >= VERY_TALL, "-very-tall")
+        self.previewed = None
+        self.preview()
+        self.show_past()
 
     def show(self, view: View) -> None:
         super().show(view)
         if view.machine is not None:
             self.query_one(HostStrip).view = host_view(view.machine)
+            if self.past.take(view.machine):
+                self.show_past()
         table: Table[JobRow] = self.query_one("#jobs", Table)
-        rows = sorted_rows(view.rows, self.sort)
+        rows = sorted_rows([with_wait(row, view.at) for row in view.rows], self.sort)
         if table.is_holding and self.shown:
             rows = held_order(rows, lambda row: row.key, [row.key for row in self.shown])
-        self.shown = rows
         problems = [state.problem for state in view.stores if state.problem]
         table.empty = "\n".join(problems) if problems else EMPTY
-        table.source = ListRows(rows, lambda row: row.key)
+        if rows != self.shown or table.source is None:
+            self.shown = rows
+            table.source = ListRows(rows, lambda row: row.key)
         marked = f" · {len(table.marks)} marked" if table.marks else ""
-        words = f"{len(rows)} jobs · sort {self.sort.key}{'▼' if self.sort.descending else '▲'}{marked}"
+        words = f"{counted(len(rows))} · sort {self.sort.key}{self.sort.arrow}{marked}"
         table.set_subtitle([Span(words, Tone.GREY)])
         if self.wanted is not None and table.select(self.wanted):
             self.wanted = None
         self.preview()
 
+    def show_past(self) -> None:
+        """The last minute of the machine, where there is room for it."""
+        if not self.has_class("-narrow") and not self.has_class("-low"):
+            self.query_one("#machine", Glance).view = self.past.chart()
+
+    def show_troubles(self, troubles: Troubles) -> None:
+        self.query_one(AlertsPanel).troubles = troubles
+        table: Table[JobRow] = self.query_one("#jobs", Table)
+        alerts = troubles.alerts_by_job()
+        table.columns = with_alerts(table.columns, alerts)
+        self.every_column[table.id] = with_alerts(self.every_column[table.id], alerts)
+
     def preview(self) -> None:
-        """The last minute of the job under the cursor."""
-        chart = self.query_one("#preview", Chart)
-        row = self.query_one("#jobs", Table).cursor_row
-        if chart.has_class("-hidden") or row is None or row is self.previewed:
+        """The job under the cursor: its last minute, or all of one that is over."""
+        row: JobRow | None = self.query_one("#jobs", Table).cursor_row
+        if self.has_class("-low") or row == self.previewed:
             return
-        self.previewed = row
-        chart.view = preview_of(row)
+        before, self.previewed = self.previewed, row
+        chart = self.query_one("#preview", Glance)
+        if row is None:
+            chart.view = ChartView(empty="")
+        elif not row.job.status.ended:
+            chart.window = LAST_MINUTE
+            chart.view = preview_of(row)
+        elif before is None or before.job is not row.job:
+            self.preview_past(row)
+
+    @work(group="preview", exclusive=True)
+    async def preview_past(self, row: JobRow) -> None:
+        """How it went, as the store has it."""
+        from jobtop.tui.job_charts import BOTH, chart_view
+        from jobtop.tui.job_reading import JobReading, Wish
+
+        chart = self.query_one("#preview", Glance)
+        reading, wish = JobReading(row.key, row.store), Wish(columns=max(20, self.size.width))
+        try:
+            look = await self.console.reader.read(row.store, lambda database: reading.look(database, wish))
+        except (StoreError, OSError):
+            look = None
+        if self.is_attached and self.previewed is not None and self.previewed.key == row.key:
+            view = ChartView(empty="not known") if look is None else chart_view(look, BOTH)
+            chart.window = WHOLE_RUN
+            chart.view = replace(view, title=row.job.name, note=OPENS)
 
     def on_table_selected(self) -> None:
         self.preview()
+
+    async def on_glance_pressed(self, message: Glance.Pressed) -> None:
+        if message.chart.id == "preview" and self.previewed is not None:
+            await self.console.open_job(self.previewed.key)
+
+    async def on_alerts_panel_opened(self, message: AlertsPanel.Opened) -> None:
+        await self.console.open_job(message.job_id)
 
     def on_table_sort_requested(self, message: Table.SortRequested) -> None:
         self.sort = message.sort
@@ -121,6 +191,10 @@ class Dashboard(Page, JobActions):
         return marked or ([under] if under is not None else [])
 
 
+def counted(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"
+
+
 def sorted_rows(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
     """Live ones first; in each part by the column, what has no value last."""
     live = [row for row in rows if not row.job.status.ended]
@@ -137,17 +211,21 @@ def by_value(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
 
 
 def preview_of(row: JobRow) -> ChartView:
-    count = len(row.cpu_line)
-    now = row.now.elapsed if row.now is not None else 0.0
-    times = [now - count + 1 + place for place in range(count)]
+    """The last minute of a job that lives; of one that is not heard of any more, its last minute then."""
+    tail = row.tail
+    times, cpu, memory = (tuple(tail.times), tuple(tail.cpu), tuple(tail.memory)) if tail else ((), (), ())
+    length = min(len(times), len(cpu), len(memory))  # another thread adds to them
     return ChartView(
         title=row.job.name,
         series=(
-            Series("cpu", CPU, times, row.cpu_line),
-            Series("mem", MEMORY, times, row.memory_line, Side.RIGHT),
+            Series("cpu", CPU, times[:length], cpu[:length], is_filled=True),
+            Series("mem", MEMORY, times[:length], memory[:length], Side.RIGHT),
         ),
-        left=Axis(),
+        left=Axis(least=100.0),
         right=Axis(limit=row.job.limits.memory_bytes),
+        is_live=not row.is_stale,
+        note=OPENS,
+        empty="it waits to be started" if row.job.start_time is None else "no samples yet",
     )
 
 

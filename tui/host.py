@@ -9,6 +9,8 @@ from textual.strip import Strip
 
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
+from jobtop.store.live import KEPT_SAMPLES
+from jobtop.tui.canvas import Layer, Sheet, extents
 from jobtop.tui.cells import (
     PERCENT_WIDTH,
     Align,
@@ -24,6 +26,7 @@ from jobtop.tui.cells import (
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone, load_tone
 
+TONES = tuple(Tone)  # by the owners of cells
 WIDE = 110  # from here on there is room for single cores
 LEAST = 16  # below there is nothing to see
 MOST_BARS = 32
@@ -145,12 +148,12 @@ def fewer(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
     return kept[:count]
 
 
-def host_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
+def host_lines(view: HostView, width: int, height: int, is_ascii: bool = False) -> list[list[Span]]:
     """The machine in so many cells: cores and meters, meters alone, or two lines of the averages."""
     cpu = Meter("CPU", [Span(f"{len(view.cores)} cores" if view.cores else "", Tone.GREY)], view.cpu, brief=())
     if width >= WIDE and height > 2:
         right = max(44, min(84, width * 2 // 5))
-        cores = core_lines(view, width - right - 3, height)
+        cores = core_lines(view, width - right - 3, height, is_ascii)
         rows = [meter_line(meter, right) for meter in fewer(meters(view), view, height)]
         blank = [Span(" " * right)]
         return [[*line, Span("   "), *row] for line, row in zip(cores, [*rows, *[blank] * height], strict=False)]
@@ -200,7 +203,7 @@ def _flow_words(meter: Meter) -> list[Span]:
     return [Span(f"{meter.label} ", Tone.GREY), *number, *words]
 
 
-def core_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
+def core_lines(view: HostView, width: int, height: int, is_ascii: bool = False) -> list[list[Span]]:
     """A bar for each core, or a cell for each where they are many; and below, all of them over time."""
     rows = height - 1 if height > 3 else height
     count = len(view.cores)
@@ -210,7 +213,7 @@ def core_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
         lines = bar_lines(view.cores, width, rows)
     else:
         lines = heat_lines(view.cores, width, rows)
-    return [*lines, *average_lines(view, width, height - len(lines))]
+    return [*lines, *average_lines(view, width, height - len(lines), is_ascii)]
 
 
 def bar_lines(cores: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
@@ -247,13 +250,30 @@ def heat_lines(cores: Sequence[float | None], width: int, rows: int) -> list[lis
     return lines
 
 
-def average_lines(view: HostView, width: int, rows: int) -> list[list[Span]]:
-    """The mean of all cores now, and before in as many rows as are left."""
+def average_lines(view: HostView, width: int, rows: int, is_ascii: bool = False) -> list[list[Span]]:
+    """The mean of all cores now, and over the last minute in as many rows as are left."""
+    if not rows:
+        return []
     label = [Span("all ", Tone.GREY), Span(f"{percent_words(view.cpu):>4} ")]
     room = width - width_of(label)
-    history = area(view.history, 100.0, room, rows)
     labels = [[Span(" " * (width - room))]] * (rows - 1) + [label]
-    return [[*words, Span(blocks, Tone.BLUE)] for words, blocks in zip(labels, history, strict=True)] if rows else []
+    if is_ascii:
+        drawn = [[Span(blocks, Tone.BLUE)] for blocks in area(view.history, 100.0, room, rows)]
+    else:
+        drawn = history_lines(view.history, room, rows)
+    return [[*words, *line] for words, line in zip(labels, drawn, strict=True)]
+
+
+def history_lines(history: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
+    """Percents up to now, the oldest at the left edge, as a curve with a ground."""
+    sheet, last = Sheet(width, rows), float(len(history) - 1)
+    curve, ground = Layer(width, rows), Layer(width, rows)
+    shown = extents(range(len(history)), history, (last - KEPT_SAMPLES + 1, last), curve.width)
+    ground.fill(shown, 100.0)
+    curve.trace(shown, 100.0)
+    sheet.lay(ground, Tone.FAINT, "")
+    sheet.lay(curve, Tone.BLUE, "")
+    return [[Span(text, TONES[owner]) for text, owner in sheet.runs(row)] for row in range(rows)]
 
 
 def heat(percent: float | None) -> str:
@@ -349,7 +369,8 @@ class HostStrip(Painted):
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """The lines for the room there is."""
         self.set_title(host_title(self.view))
-        return [inks.strip(line, width) for line in host_lines(self.view, width, height)] if width >= LEAST else []
+        lines = host_lines(self.view, width, height, inks.ascii) if width >= LEAST else []
+        return [inks.strip(line, width) for line in lines]
 
 
 def lines_wanted(view: HostView, width: int) -> int:

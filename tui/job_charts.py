@@ -16,6 +16,7 @@ from jobtop.tui.plotting import Axis, ChartView, Event, Series, Side
 from jobtop.tui.window import TimeWindow
 
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
+FILLED = ("cpu.percent", "mem.used", "io.read_bytes", "gpu.util", "net.rx_bytes", "cpu.pressure")
 STALLED = 0.01  # of the time: less pressure is none
 VERY_END = 0.03  # of the time
 NO_SAMPLES = "no samples yet"
@@ -93,7 +94,7 @@ def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL) -> ChartVie
     part = "" if window.span is None else window.words
     note = chart.note(look) if chart.note is not None else ""
     series = [
-        Series(label, find_metric(key), *_spread(look.curves[key], look.whole), side)
+        Series(label, find_metric(key), *_spread(look.curves[key], look.whole), side, key in FILLED)
         for key, label, side in chart.curves
         if key in look.curves and (look.curves[key].known() or len(chart.curves) < 3)
     ]

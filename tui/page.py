@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -20,12 +20,14 @@ from jobtop.tui.cells import Span, width_of
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone
 from jobtop.tui.problem_line import ProblemLine
+from jobtop.tui.troubles import Troubles, TroubleWatch, counter
 from jobtop.tui.view import View
 
 if TYPE_CHECKING:
     from jobtop.tui.app import Console
 
 ROOMY = 100  # columns
+BETWEEN = "   "
 TABS = tuple(action for action in ACTIONS if action.id.startswith("go."))
 
 
@@ -46,19 +48,21 @@ class TopLine(Painted):
     frozen: reactive[bool] = reactive(False, repaint=False)
     refresh_seconds: reactive[float] = reactive(1.0, repaint=False)
     remapped: reactive[Mapping[str, str]] = reactive(dict, repaint=False)
+    troubles: reactive[Troubles] = reactive(Troubles, repaint=False)
 
     def watch_view(self) -> None:
+        self.repaint()
+
+    def watch_troubles(self) -> None:
         self.repaint()
 
     def watch_frozen(self) -> None:
         self.repaint()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        left, right = self.tabs(width), self.state()
-        room = width - width_of(left) - width_of(right)
-        while room < 1 and len(right) > 1:
-            room += width_of([right.pop(0)])
-        line = [*left, Span(" " * max(0, room)), *right]
+        left = self.tabs(width)
+        right = self.state(width - width_of(left) - 1)
+        line = [*left, Span(" " * max(0, width - width_of(left) - width_of(right))), *right]
         return [inks.strip(line, width)]
 
     def tabs(self, width: int) -> list[Span]:
@@ -77,20 +81,20 @@ class TopLine(Painted):
             )
         return named
 
-    def state(self) -> list[Span]:
-        """What matters of all screens, the least important first: that one goes where there is little room."""
+    def state(self, width: int) -> list[Span]:
+        """What matters on all screens; where there is little room, the pace goes first, then the clock."""
         view = self.view
-        words: list[Span] = []
         if view is None:
             return [Span("reading … ", Tone.GREY)]
-        if self.frozen:
-            words.append(Span("‖ frozen   ", Tone.YELLOW, True))
-        else:
-            words.append(Span(f"● live {self.refresh_seconds:.1f}s   ", Tone.GREEN))
-        waiting = f" · {view.waiting} wait" if view.waiting else ""
-        words.append(Span(f"{view.running} run{waiting}   ", Tone.TEXT))
-        words.append(Span(time.strftime("%H:%M:%S ", time.localtime(view.at)), Tone.GREY))
-        return words
+        pace = [Span(f"● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
+        clock = [Span(time.strftime("%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
+        jobs = [Span(f"{view.running} run{f' · {view.waiting} wait' if view.waiting else ''}")]
+        kept = [[Span("‖ frozen", Tone.YELLOW, True)] if self.frozen else pace, jobs, counter(self.troubles), clock]
+        for least in (pace, clock, jobs):
+            if sum(width_of(part) + len(BETWEEN) for part in kept if part) - len(BETWEEN) + 1 > width:
+                kept = [part for part in kept if part is not least]
+        shown = [part for part in kept if part]
+        return [span for part in shown for span in ([*part, Span(" " if part is shown[-1] else BETWEEN)])]
 
     def on_click(self, event: events.Click) -> None:
         left = width_of(self.tabs(0)[:1])
@@ -127,6 +131,10 @@ class Page(Screen[None]):
     name_in_tabs: ClassVar[str] = "dashboard"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP)]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble_watch = TroubleWatch()
+
     def compose(self) -> ComposeResult:
         yield TopLine()
         yield ProblemLine()
@@ -150,6 +158,18 @@ class Page(Screen[None]):
         """A new picture; called only while the screen is the visible one."""
         self.query_one(TopLine).view = view
         self.query_one(ProblemLine).stores = view.stores
+        if self.trouble_watch.is_due(view):
+            self.look_for_troubles(view)
+
+    @work(group="troubles", exclusive=True)
+    async def look_for_troubles(self, view: View) -> None:
+        troubles = await self.trouble_watch.read(view, self.console.reader)
+        if self.is_attached:
+            self.query_one(TopLine).troubles = troubles
+            self.show_troubles(troubles)
+
+    def show_troubles(self, troubles: Troubles) -> None:
+        """What went wrong was looked for again; the line at the top has counted it."""
 
     def on_mount(self) -> None:
         top = self.query_one(TopLine)

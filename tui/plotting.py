@@ -6,7 +6,7 @@ from enum import Enum
 
 from jobtop.core.display import format_shown
 from jobtop.core.drawing import gaps
-from jobtop.core.metrics import Metric
+from jobtop.core.metrics import Metric, Unit
 from jobtop.core.record import fresh, record
 from jobtop.tui.axes import Scale, column_of, label_line, moments, scale_of
 from jobtop.tui.canvas import BRAILLE, SINGLE, Layer, Sheet, extents
@@ -31,13 +31,14 @@ class Side(Enum):
 
 @record
 class Series:
-    """A curve: moments in seconds, values with None where nothing is known."""
+    """A curve: moments in seconds, values with None where nothing is known; one of them may be filled down to 0."""
 
     label: str
     metric: Metric
     times: Sequence[float]
     values: Sequence[float | None]
     side: Side = Side.LEFT
+    is_filled: bool = False
 
     def at(self, moment: float) -> float | None:
         """The value that was known at a moment: the last one before it."""
@@ -47,10 +48,14 @@ class Series:
 
 @record
 class Axis:
-    """How a side is scaled: up to a fixed top, or as high as it needs to be; and the line that must not be crossed."""
+    """How a side is scaled: up to a fixed top, or as high as it needs to be; and the line that must not be crossed.
+
+    Below `least` a curve is not blown up to fill the room.
+    """
 
     top: float | None = None
     limit: float | None = None
+    least: float = 0.0
 
 
 @record
@@ -101,14 +106,21 @@ def legend(view: ChartView, moment: float | None, width: int) -> list[Span]:
 
 def _legend_of(view: ChartView, number: int, moment: float | None) -> list[Span]:
     series = view.series[number]
-    at = moment if moment is not None else series.times[-1] if series.times else 0.0
     stroke, marker = STROKES[number % len(STROKES)], MARKERS[number % len(MARKERS)]
     return [
         Span("  " if number or view.title else ""),
         Span(f"{stroke}{marker}{stroke}", tone_of(number)),
         Span(f" {series.label} ", Tone.GREY),
-        Span(format_shown(series.metric, series.at(at))),
+        Span(last_words(series) if moment is None else format_shown(series.metric, series.at(moment))),
     ]
+
+
+def last_words(series: Series) -> str:
+    """The last value; a percentage is whole, because it changes before its decimals are read."""
+    value = series.values[-1] if series.values else None
+    if value is not None and series.metric.unit is Unit.PERCENT:
+        return f"{value:.0f} %"
+    return format_shown(series.metric, value)
 
 
 def _limit_words(view: ChartView) -> list[Span]:
@@ -127,8 +139,17 @@ def _limit_words(view: ChartView) -> list[Span]:
 class Plot:
     """One drawing of a view in so many columns and rows."""
 
-    def __init__(self, view: ChartView, bounds: Bounds, width: int, height: int, is_ascii: bool = False) -> None:
+    def __init__(
+        self,
+        view: ChartView,
+        bounds: Bounds,
+        width: int,
+        height: int,
+        is_ascii: bool = False,
+        is_live: bool | None = None,
+    ) -> None:
         self.view, self.bounds, self.height = view, bounds, height
+        self.is_live = view.is_live if is_live is None else is_live
         self.dots = SINGLE if is_ascii else BRAILLE
         self.has_axis = height >= LEAST_ROWS_WITH_AXIS
         self.rows = height - 2 if self.has_axis else height
@@ -171,7 +192,7 @@ class Plot:
         if not shown:
             return None
         axis = self.view.axis(side)
-        peak = max((_peak(series, self.bounds) for series in shown), default=0.0)
+        peak = max(axis.least, *(_peak(series, self.bounds) for series in shown))
         if axis.limit is not None and NEAR_LIMIT * axis.limit <= peak:
             peak = max(peak, axis.limit)
         return scale_of(shown[0].metric, peak, self.rows, axis.top)
@@ -201,8 +222,13 @@ class Plot:
     def _draw_series(self, sheet: Sheet, number: int, series: Series) -> None:
         layer = Layer(self.columns, self.rows, self.dots)
         shown = extents(series.times, series.values, self.bounds, layer.width, set(gaps(series.times)))
-        layer.trace(shown, self.scales[series.side].top)
         marker, tone = MARKERS[number % len(MARKERS)], tone_of(number)
+        top = self.scales[series.side].top
+        if series.is_filled and len(self.dots) > 1:
+            ground = Layer(self.columns, self.rows, self.dots)
+            ground.fill(shown, top)
+            sheet.lay(ground, Tone.FAINT, marker)
+        layer.trace(shown, top)
         sheet.lay(layer, tone, marker)
         if len(self.view.series) > 1:
             across = len(self.dots)
@@ -229,7 +255,7 @@ class Plot:
         axis = Sheet(self.columns, 1)
         for column in range(self.columns):
             axis.put(column, 0, "─", Tone.FAINT)
-        for column, _ in moments(self.bounds, self.view.is_live, self.columns):
+        for column, _ in moments(self.bounds, self.is_live, self.columns):
             axis.put(column, 0, "┴", Tone.FAINT)
         for event in self.view.events:
             if self.bounds[0] <= event.moment <= self.bounds[1]:
@@ -241,7 +267,7 @@ class Plot:
         return [*corner, *_spans(axis.runs(0)), *end]
 
     def _time_labels(self) -> list[Span]:
-        words = label_line(moments(self.bounds, self.view.is_live, self.columns), self.columns)
+        words = label_line(moments(self.bounds, self.is_live, self.columns), self.columns)
         return [Span(" " * self.left), Span(words, Tone.GREY), Span(" " * self.right)]
 
 

@@ -98,9 +98,9 @@ def test_series_differ_by_marker_too() -> None:
 
 
 def test_the_legend_says_the_values_at_the_cursor_or_the_last() -> None:
-    assert text([legend(view(), None, 80)]) == ["train  ━●━ cpu 50.0 %  ╍▲╍ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
-    assert "mem 2.0 GiB" in text([legend(view(), 200.4, 80)])[0]
-    assert text([legend(view(), None, 50)]) == ["train  ● cpu 50.0 %  ▲ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
+    assert text([legend(view(), None, 80)]) == ["train  ━●━ cpu 50 %  ╍▲╍ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
+    assert "cpu 50.0 %  ╍▲╍ mem 2.0 GiB" in text([legend(view(), 200.4, 80)])[0]
+    assert text([legend(view(), None, 50)]) == ["train  ● cpu 50 %  ▲ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
     nothing = ChartView(series=(cpu([None, None]),))
     assert text([legend(nothing, None, 80)]) == ["━●━ cpu –"]
 
