@@ -17,7 +17,7 @@ from support import Jobtop, require, wait_for
 
 PROMPT = "ready>"
 DEADLINE = 20.0
-BOXES = ("╭╮╰╯│", "┏┓┗┛┃")
+BOXES = (tuple("╭╮╰╯│"), tuple("┏┓┗┛┃"))
 CORNERS = frozenset("╭╮╰╯┏┓┗┛")
 
 

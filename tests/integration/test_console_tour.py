@@ -59,7 +59,7 @@ def is_page(key: str) -> Callable[[str], bool]:
 
 
 def is_job(job_id: str) -> Callable[[str], bool]:
-    return lambda screen: job_id in screen.splitlines()[1] and "Timeline" in screen
+    return lambda screen: re.search(rf"\b{job_id}\b", screen.splitlines()[1]) is not None and "Timeline" in screen
 
 
 def job_at_cursor(screen: str) -> str:
@@ -68,28 +68,44 @@ def job_at_cursor(screen: str) -> str:
     return found[1]
 
 
-def test_every_screen_is_reached_by_keys_alone_and_whole_at_every_size(console: Terminal) -> None:
+def test_every_screen_is_a_key_away_and_whole_at_every_size_it_is_given(console: Terminal) -> None:
+    for key, pane in PANES.items():
+        console.press(key)
+        for size in SIZES:
+            console.resize(*size)
+            screen = arrives(console, size, is_page(key), pane)
+    job = job_at_cursor(screen)
+    console.press("Enter")
     for size in SIZES:
         console.resize(*size)
-        for key, pane in PANES.items():
-            console.press(key)
-            screen = arrives(console, size, is_page(key), pane)
-        console.press("Enter")
-        arrives(console, size, is_job(job_at_cursor(screen)), "the job")
-        console.press("Escape")
-        arrives(console, size, is_page("1"), "the dashboard again")
+        arrives(console, size, is_job(job), "the job")
+    console.press("Escape")
+    arrives(console, size, is_page("1"), "the dashboard again")
 
 
-def test_every_screen_is_reached_by_mouse(console: Terminal) -> None:
-    for size in SIZES[::2]:
+def test_every_screen_is_reached_by_mouse_at_every_size(console: Terminal) -> None:
+    for size in SIZES:
         console.resize(*size)
         screen = arrives(console, size, is_page("1"), "the dashboard")
-        job = job_at_cursor(screen)
-        console.click(5, next(y for y, row in enumerate(screen.splitlines()) if job in row), times=2)
-        screen = arrives(console, size, is_job(job), "the job")
+        console.click(5, next(y for y, row in enumerate(screen.splitlines()) if CURSOR_ROW.match(row)), times=2)
+        screen = arrives(console, size, is_job("[0-9a-f]{8}"), "a job, since rows change their places")
         for key, pane in PANES.items():
             console.click(screen.index(f" {key} ") + 1, 0)
             screen = arrives(console, size, is_page(key), pane)
+
+
+@pytest.mark.parametrize(
+    ("screen", "broken"),
+    [
+        ("╭─ a ─╮╭─╮\n│日本 ││ │\n╰─────╯╰─╯", 0),
+        ("╭─ a ─╮\n│日本x │\n╰─────╯", 4),
+        ("╭─ a ╭──╮\n│    │  │\n╰────╰──╯", 2),
+        ("╭─────╮\n│     │", 2),
+    ],
+    ids=["whole", "too long a line", "one over another", "cut off"],
+)
+def test_a_box_that_does_not_close_is_noticed(screen: str, broken: int) -> None:
+    assert len(broken_boxes(screen)) == broken
 
 
 def tour(shown: Display) -> None:
