@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jobtop.core.evidence import Facts
     from jobtop.core.model import JobSpec
 
+CODE: list[bytes] = []  # of the shim, once it is needed
 # What a shim is made of, in order.
 SHIM = tuple(f"jobtop.core.{name}" for name in ("procfs", "pump", "birth", "ledger", "shim"))
 BOOTSTRAP = """\
@@ -75,6 +76,11 @@ class Supervisor:
 
     def begin(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> "Facts | None":
         """Say what to run and wait until it does; None if the shim is gone."""
+        self.order(spec, directory, with_cgroup, with_stdin)
+        return self.answer()
+
+    def order(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> None:
+        """Say what to run."""
         own = cgroup.make(spec.id, with_cpu=spec.hold_cpus is not None) if with_cgroup else cgroup.JobCgroup()
         order = self._order(spec, directory, own)
         if spec.hold_memory_bytes is not None or spec.hold_cpus is not None:
@@ -86,11 +92,15 @@ class Supervisor:
 
             order["ionice"] = io_call(spec.ionice)
         order["stdin"] = "inherit" if with_stdin and not spec.detached else "null"
+        self.cgroups = own.directories
         self._say(marshal.dumps(order))
         self.close()
+
+    def answer(self) -> "Facts | None":
+        """Wait until what was ordered runs; None if the shim is gone."""
         heard = self.hear()
         if heard is None:
-            cgroup.discard(own.directories)
+            cgroup.discard(self.cgroups)
         return heard
 
     def close(self) -> None:
@@ -190,11 +200,14 @@ def with_room(pipe: int) -> None:
 
 def shim_code() -> bytes:
     """The shim, compiled: its modules and the empty packages they say they are in. We have no use for it ourselves."""
+    if CODE:
+        return CODE[0]
     code = [(name, compile("", name, "exec")) for name in ("jobtop", "jobtop.core")]
     for name in SHIM:
         path = os.path.join(os.path.dirname(__file__), name.rpartition(".")[2] + ".py")
         code.append((name, type(__loader__)(name, path).get_code(name)))  # type: ignore[name-defined]
-    return marshal.dumps(code)
+    CODE.append(marshal.dumps(code))
+    return CODE[0]
 
 
 def job_environment(extra: dict[str, str], job_id: str) -> dict[str, str]:

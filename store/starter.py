@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jobtop.core.scheduling import Start
     from jobtop.store.jobs import Jobs
 
-SPARES = 3
+SPARES = 8
 FAR = float("inf")
 
 
@@ -46,6 +46,7 @@ class Starter:
         self.keeper = Keeper(str(seat), agent_command(paths), agent_environment())
         self.spares: list[Supervisor] = []
         self.is_due = True
+        self.lately = 0.0  # jobs started at once
         self.next_moment = FAR
 
     @property
@@ -69,8 +70,12 @@ class Starter:
         for job_id, why in plan.cancel.items():
             self.queue.cancel(job_id, why)
         self.is_due = bool(plan.cancel or plan.start)
-        for turn in plan.start:
-            begun = self._start(turn)
+        self.lately = max(len(plan.start), self.lately / 2)
+        ordered = [told for turn in plan.start if (told := self._order(turn)) is not None]
+        self._keep_spares()
+        for job, supervisor in ordered:
+            begun = self._begun(job, supervisor.answer())
+            os.close(supervisor.status_read)
             if begun is not None:
                 yield begun
 
@@ -80,14 +85,15 @@ class Starter:
             discard(self.spares.pop())
 
     def _keep_spares(self) -> None:
-        """As many as may be needed soon; one at least while anybody waits, since it is what outlives us."""
-        wanted = min(SPARES, len(self.lineup.waiting))
+        """As many as were needed lately; one at least while anybody waits, since it is what outlives us."""
+        wanted = min(max(1, int(self.lately)), SPARES, len(self.lineup.waiting))
         while len(self.spares) < wanted:
             self.spares.append(Supervisor(keeper=self.keeper))
         while len(self.spares) > wanted:
             discard(self.spares.pop())
 
-    def _start(self, turn: Start) -> tuple[Job, Started] | None:
+    def _order(self, turn: Start) -> tuple[Job, Supervisor] | None:
+        """Tell a shim to start a job; all shims that are told something do it at once."""
         job = self.queue.claim(turn.id, self.me, turn.gpus)
         if job is None:
             return None
@@ -105,10 +111,8 @@ class Starter:
         except OSError as error:
             self.queue.release(job.id, self.me)
             raise UsageError(f"job {job.id[:8]} cannot be started now: {os.strerror(error.errno or 0)}") from error
-        heard = supervisor.begin(spec, str(directory), self.with_cgroup, with_stdin=False)
-        os.close(supervisor.status_read)
-        self._keep_spares()
-        return self._begun(job, heard)
+        supervisor.order(spec, str(directory), self.with_cgroup, with_stdin=False)
+        return job, supervisor
 
     def _begun(self, job: Job, heard: Facts | None) -> tuple[Job, Started] | None:
         if heard is None:  # killed before it could, or it runs already
