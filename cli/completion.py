@@ -8,6 +8,8 @@ from click.shell_completion import CompletionItem, get_completion_class
 from jobtop.core.errors import JobtopError
 from jobtop.core.units import printable
 
+NO_BLANK = "if [[ $value == *: ]]; then compopt -o nospace; fi"
+
 
 def job_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids that begin like this, with the names of their jobs; nothing rather than an error."""
@@ -35,6 +37,8 @@ def completion(shell: str) -> int:
     kind = get_completion_class(shell)
     assert kind is not None
     source = kind(jobtop, {}, "jobtop", "_JOBTOP_COMPLETE").source()
+    # The value of a filter's key follows it without a blank.
+    source = source.replace("COMPREPLY+=($value)", "COMPREPLY+=($value)\n            " + NO_BLANK)
     # Where we have nothing to offer, such as in the command to run, file names are what is wanted.
     print(source.replace("complete -o nosort", "complete -o nosort -o bashdefault -o default"))
     return 0
