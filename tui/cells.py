@@ -1,9 +1,11 @@
 """What stands in the cells of tables and strips: words, numbers, bars, sparklines, as pieces of exact width. Pure."""
 
 import math
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
+from unicodedata import category
 
 from rich.cells import cell_len, set_cell_size
 
@@ -12,8 +14,13 @@ from jobtop.core.record import record
 from jobtop.core.units import ABSENT, printable
 from jobtop.tui.palette import Tone, load_tone
 
-# Terminals disagree about how wide joined characters are; apart, they agree.
-JOINERS = str.maketrans(dict.fromkeys("\u200c\u200d\u2060\ufe0e\ufe0f\ufeff"))
+# Characters that nobody sees (Unicode: Default_Ignorable_Code_Point, U+FFF9 to B) and the skins of emojis: they turn
+# text round, or join what is beside them, and terminals disagree about how wide that is. Without them they agree.
+UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U0001f3fb-\U0001f3ff\U000e0000-\U000e0fff]"
+)
+CHARACTERS_PER_CELL = 4  # more than one, because some take none; a line has no room for what is behind
 PERCENT_WIDTH = 5  # " 100%"
 UNITS = "BKMGTPE"
 LEVELS = 7  # a full block would run into the row above
@@ -90,14 +97,25 @@ class Bar:
 
 def tamed(text: str) -> str:
     """Text that takes the cells it seems to take, on any terminal: nothing is obeyed, nothing joined."""
-    return text if text.isascii() and text.isprintable() else printable(text).translate(JOINERS)
+    if text.isascii() and text.isprintable():
+        return text
+    text = UNSEEN.sub("", printable(text))
+    return text if text.isprintable() else "".join(map(_assigned, text))
+
+
+def _assigned(character: str) -> str:
+    """What no version of Unicode we know has a meaning for, as an escape: terminals leave it out, or do not."""
+    if character.isprintable() or category(character) != "Cn":
+        return character
+    return f"\\u{ord(character):04x}"
 
 
 def fitted(text: str, width: int, align: Align = Align.LEFT) -> str:
     """The text in exactly so many cells."""
-    text = tamed(text)
+    most = CHARACTERS_PER_CELL * max(0, width)
+    is_endless, text = len(text) > most, tamed(text[:most])
     used = len(text) if text.isascii() else cell_len(text)
-    if used > width:
+    if is_endless or used > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
     return text + " " * (width - used) if align is Align.LEFT else " " * (width - used) + text
 
@@ -107,10 +125,11 @@ def aligned(pieces: Sequence[Span], width: int, align: Align = Align.LEFT) -> li
     line: list[Span] = []
     left = width
     for position, (raw, tone, bold) in enumerate(pieces):
-        text = tamed(raw)
+        most = CHARACTERS_PER_CELL * left
+        text = tamed(raw[: most + 1])
         used = cell_len(text)
-        if used > left or (used == left and any(piece.text for piece in pieces[position + 1 :])):
-            line.append(Span(fitted(text + " ", left), tone, bold))
+        if len(raw) > most or used > left or (used == left and any(piece.text for piece in pieces[position + 1 :])):
+            line.append(Span(fitted(f"{text} ", left), tone, bold))
             return line
         line.append(Span(text, tone, bold))
         left -= used

@@ -79,9 +79,9 @@ def entitle(pane: Painted, title: str | None = None, subtitle: str | None = None
     """Words for the borders of a pane, in the colours of whichever theme there is."""
     is_ascii = pane.app.has_class(ASCII_CLASS)
     if title is not None:
-        pane.border_title = Content(ascii_only(title) if is_ascii else title)
+        pane.border_title = Content(ascii_only(tamed(title)) if is_ascii else tamed(title))
     if subtitle is not None:
-        pane.border_subtitle = Content(ascii_only(subtitle) if is_ascii else subtitle)
+        pane.border_subtitle = Content(ascii_only(tamed(subtitle)) if is_ascii else tamed(subtitle))
 
 
 class Prose(ScrollView, Painted, inherit_bindings=False):
