@@ -121,6 +121,7 @@ class Agent:
             self._hold(job, begun, opened(begun.shim.pid), is_new=True)
         if self.held or self.starter.has_work:
             self._busy_at = time.monotonic()
+            return False
         if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
             return False
         return agency.unregister(self.database, self.me, self.paths.host, WORK)

@@ -48,7 +48,8 @@ SORT_KEYS = {
     "status": "status",
     "exit": "exit_code",
 }
-NEXT_TOUCH = "(SELECT coalesce(max(touched), 0) + 1 FROM jobs)"
+# Never one that was there before, of a job that is deleted by now: followers would miss it.
+NEXT_TOUCH = "(SELECT max(last, (SELECT coalesce(max(touched), 0) FROM jobs)) + 1 FROM touches)"
 GROUPINGS = ("tool", "name", "host")
 TAG = "tag:"
 SHORTEST_PREFIX = 4
@@ -117,6 +118,8 @@ class Jobs:
                     "SELECT * FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 9",
                     (prefix, prefix + "g"),
                 ).fetchall()
+        # Who names a job that was tried again means the last attempt.
+        rows = [row for row in rows if not _was_retried(row)] or rows if len(rows) > 1 else rows
         if len(rows) == 1:
             return _job(rows[0])
         shown = printable(reference)
@@ -213,6 +216,7 @@ class Jobs:
 
     def delete(self, job: Job) -> None:
         with self.database.writing() as connection:
+            connection.execute("UPDATE touches SET last = max(last, (SELECT max(touched) FROM jobs))")
             connection.execute("DELETE FROM jobs WHERE seq = ?", (job.seq,))
 
 
@@ -380,6 +384,11 @@ def _job(row: sqlite3.Row) -> Job:
             "queue": queued_from(json.loads(row["queue"])) if "queue" in there and row["queue"] else None,
         }
     )
+
+
+def _was_retried(row: sqlite3.Row) -> bool:
+    text = row["queue"] if "queue" in row.keys() else None  # noqa: SIM118 - a row has no `in`
+    return text is not None and json.loads(text)["retried_by"] is not None
 
 
 def _identity(row: sqlite3.Row, prefix: str) -> Identity | None:

@@ -12,11 +12,13 @@ from functools import partial
 from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
+from jobtop.core.errors import StoreError
 from jobtop.core.evidence import Facts
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import descendants, read_text
 from jobtop.core.record import replace
+from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Event, Jobs, event
 
 TYPE_CHECKING = False
@@ -207,16 +209,30 @@ def sweep_specs(paths: StatePaths, days: float) -> None:
         if swept.exists() and now - swept.stat().st_mtime < DAY_SECONDS:
             return
         swept.touch(mode=0o600)
+        waiting = ids_waiting(paths)
         for file in paths.specs.glob("*.json"):
             age, directory = now - file.stat().st_mtime, paths.job(file.stem)
             never_began = age > DAY_SECONDS and os.path.isdir(directory) and not os.listdir(directory)
-            if age > days * DAY_SECONDS or never_began:
+            if (age > days * DAY_SECONDS or never_began) and file.stem not in waiting:
                 file.unlink(missing_ok=True)
             if never_began:
                 with suppress(OSError):
                     directory.rmdir()
-    except OSError:  # tomorrow, then
+    except (OSError, StoreError):  # tomorrow, then
         return
+
+
+def ids_waiting(paths: StatePaths) -> frozenset[str]:
+    """The jobs that have not begun yet, however long they have waited."""
+    if not paths.store.exists():
+        return frozenset()
+    database = open_to_read(paths.store)
+    try:
+        with database.reading() as connection:
+            rows = connection.execute("SELECT id FROM jobs WHERE settled = 0 AND shim_pid IS NULL").fetchall()
+    finally:
+        database.close()
+    return frozenset(row["id"] for row in rows)
 
 
 def beside(job: Job) -> dict[str, object]:

@@ -226,13 +226,18 @@ CREATE TABLE leases (
 """
 
 # Jobs that wait have in `queue`, as JSON, what they wait for and how they are chosen. Groups with slots limit how many
-# of theirs run at once. `agent` has one row while an agent serves the store.
+# of theirs run at once. `agent` has one row while an agent serves the store. `touches` has what `touched` was at least
+# when a job was last deleted.
 V4 = """
 ALTER TABLE jobs ADD COLUMN queue TEXT;
 CREATE TABLE groups (
     name TEXT PRIMARY KEY,
     slots INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE touches (
+    last INTEGER NOT NULL
+) STRICT;
+INSERT INTO touches SELECT coalesce(max(touched), 0) FROM jobs;
 CREATE TABLE agent (
     boot TEXT NOT NULL,
     pid INTEGER NOT NULL,

@@ -14,6 +14,7 @@ from textual.message import Message
 from jobtop.core.config import Config
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import fresh, record
+from jobtop.tui.cells import tamed
 from jobtop.tui.feed import Feed, MachineSource
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.painting import ASCII_CLASS
@@ -80,7 +81,8 @@ class Console(App[int]):
         self.pages: dict[str, Page] = {}
         self.preferences = Preferences(options.preferences)
         self.reader = Reader()
-        self.feed = Feed(options.stores, self.take, options.refresh_seconds, options.own, options.machine)
+        network = options.config.switch("store.network") if options.config is not None else None
+        self.feed = Feed(options.stores, self.take, options.refresh_seconds, options.own, options.machine, network)
         if options.is_ascii:
             self.add_class(ASCII_CLASS)
         for theme in THEMES:
@@ -171,6 +173,10 @@ class Console(App[int]):
         if wish is not None:
             self.wish = wish
             self.exit()
+
+    def notify(self, message: str, **how: Any) -> None:
+        """A word in the corner, whatever is in it."""
+        super().notify("\n".join(map(tamed, message.splitlines())), **how | {"markup": False})
 
     def action_help_quit(self) -> None:
         """Ctrl-C, wherever it is pressed."""

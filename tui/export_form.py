@@ -21,8 +21,9 @@ from jobtop.store.curves import Curves
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import FORM, bindings
+from jobtop.tui.cells import tamed
 from jobtop.tui.dialog import Dialog, KeyButton
-from jobtop.tui.fields import FormField, line_editor
+from jobtop.tui.fields import FormField, Line
 from jobtop.tui.view import JobRow
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ExportForm(Dialog[None]):
         self._is_writing = False
 
     def parts(self) -> ComposeResult:
-        yield FormField("path", "File", line_editor(default_path(self.rows)))
+        yield FormField("path", "File", Line(default_path(self.rows)))
 
     def keys(self) -> Iterable[KeyButton]:
         yield KeyButton("form.submit", "Write")
@@ -66,7 +67,7 @@ class ExportForm(Dialog[None]):
             return
         finally:
             self._is_writing = False
-        self.app.notify(f"{path}: {lines} samples", markup=False)
+        self.app.notify(tamed(f"{path}: {lines} samples"), markup=False)
         _ = self.dismiss(None)
 
 

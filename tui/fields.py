@@ -12,9 +12,10 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
+from textual.widgets.text_area import Edit, EditResult
 
 from jobtop.tui.actions import TICK, bindings
-from jobtop.tui.cells import Span, aligned
+from jobtop.tui.cells import Span, aligned, tamed
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone
 from jobtop.tui.prose import wrapped
@@ -134,14 +135,25 @@ class Tick(Painted, can_focus=True):
         self.action_switch()
 
 
-def line_editor(value: str = "", placeholder: str = "") -> Input:
-    """One line."""
-    return Input(value, placeholder=placeholder, compact=True, select_on_focus=False)
+class Line(Input):
+    """One line, of which nothing is obeyed by a terminal, wherever it was pasted from."""
+
+    def __init__(self, value: str = "", placeholder: str = "") -> None:
+        super().__init__(value, placeholder=placeholder, compact=True, select_on_focus=False)
+
+    def validate_value(self, value: str) -> str:
+        return tamed(value)
 
 
-def lines_editor(placeholder: str = "") -> TextArea:
-    """A few lines; Tab goes on to the next field."""
-    return TextArea(compact=True, placeholder=placeholder, highlight_cursor_line=False)
+class Lines(TextArea):
+    """A few lines, as harmless; Tab goes on to the next field."""
+
+    def __init__(self, placeholder: str = "") -> None:
+        super().__init__(compact=True, placeholder=placeholder, highlight_cursor_line=False)
+
+    def edit(self, edit: Edit) -> EditResult:
+        edit.text = "\n".join(map(tamed, edit.text.splitlines())) + ("\n" if edit.text.endswith("\n") else "")
+        return super().edit(edit)
 
 
 def focus_first_problem(form: Widget) -> None:

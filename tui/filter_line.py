@@ -21,9 +21,8 @@ from textual.widgets import Input, Static
 
 from jobtop.core.completion_words import complete, word_at
 from jobtop.core.filter import FilterError, key_of, parse, split
-from jobtop.core.units import printable
 from jobtop.tui.actions import FILTER, bindings
-from jobtop.tui.cells import Span, aligned
+from jobtop.tui.cells import Span, aligned, tamed
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone
 
@@ -84,7 +83,7 @@ class FilterLine(Widget):
     def candidates(self) -> list[str]:
         """What the word at the cursor can become; what a terminal would obey is not offered."""
         field = self.query_one(Field)
-        return [word for word in complete(field.value, field.cursor_position, self.values) if word.isprintable()]
+        return [word for word in complete(field.value, field.cursor_position, self.values) if word == tamed(word)]
 
     def _changed(self) -> None:
         self._is_refused = False
@@ -135,7 +134,7 @@ class Field(Input):
 
     def validate_value(self, value: str) -> str:
         """Nothing that is pasted here is obeyed by a terminal."""
-        return printable(value)
+        return tamed(value)
 
     def action_take(self) -> None:
         """Put the first candidate in the place of the word; behind a word that is whole, begin the next."""
@@ -190,7 +189,7 @@ class FirstCandidate(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         start, end = word_at(value, len(value))
-        candidates = [word for word in complete(value, len(value), self.line.values) if word.isprintable()]
+        candidates = [word for word in complete(value, len(value), self.line.values) if word == tamed(word)]
         typed = value[start:end]
         if not typed or not candidates or not candidates[0].startswith(typed):
             return None

@@ -28,7 +28,7 @@ from jobtop.tui.acting import start
 from jobtop.tui.actions import COMMAND, FORM, bindings
 from jobtop.tui.cells import tamed
 from jobtop.tui.dialog import Dialog, KeyButton
-from jobtop.tui.fields import FormField, Tick, focus_first_problem, line_editor, lines_editor
+from jobtop.tui.fields import FormField, Line, Lines, Tick, focus_first_problem
 
 if TYPE_CHECKING:
     from jobtop.tui.app import Console
@@ -40,13 +40,13 @@ OPERATORS = "|&;<>"
 TALL = 22  # rows, from which groups of fields stand apart
 
 
-class CommandLine(Input):
+class CommandLine(Line):
     """The command, with those that were run before: the rest of one is offered, up and down walk through them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMMAND)]
 
     def __init__(self) -> None:
-        super().__init__(placeholder="e.g. python train.py --lr 0.1", compact=True, select_on_focus=False)
+        super().__init__(placeholder="e.g. python train.py --lr 0.1")
         self.past: Sequence[str] = ()
         self._typed, self._shown, self._place = "", "", -1
 
@@ -94,19 +94,19 @@ class RunForm(Dialog[None]):
         yield FormField("command", "Command", CommandLine())
         yield Tick("shell: for pipes, variables, *", id="shell", classes="-last")
         with Horizontal(classes="pair"):
-            yield FormField("name", "Name", line_editor(placeholder="the script's"))
-            yield FormField("tool", "Tool", line_editor(placeholder="the program"), "-second")
-        yield FormField("cwd", "Directory", line_editor(current_directory()), "-last")
-        yield FormField("env", "Environment", lines_editor("KEY=VALUE, a line each or with commas"))
-        yield FormField("params", "Parameters", line_editor(placeholder="e.g. lr=0.1, epochs=3"))
-        yield FormField("tags", "Tags", line_editor(placeholder="e.g. project=ocr"), "-last")
+            yield FormField("name", "Name", Line(placeholder="the script's"))
+            yield FormField("tool", "Tool", Line(placeholder="the program"), "-second")
+        yield FormField("cwd", "Directory", Line(shown_directory()), "-last")
+        yield FormField("env", "Environment", Lines("KEY=VALUE, a line each or with commas"))
+        yield FormField("params", "Parameters", Line(placeholder="e.g. lr=0.1, epochs=3"))
+        yield FormField("tags", "Tags", Line(placeholder="e.g. project=ocr"), "-last")
         with Horizontal(classes="pair"):
-            yield FormField("cpus", "CPUs", line_editor(placeholder="e.g. 4"))
-            yield FormField("memory", "Memory", line_editor(placeholder="e.g. 8G"), "-second")
+            yield FormField("cpus", "CPUs", Line(placeholder="e.g. 4"))
+            yield FormField("memory", "Memory", Line(placeholder="e.g. 8G"), "-second")
         with Horizontal(classes="pair"):
-            yield FormField("runtime", "Time", line_editor(placeholder="e.g. 1h30m"))
-            yield FormField("timeout", "Stop after", line_editor(placeholder="never"), "-second")
-        yield FormField("interval", "Interval", line_editor(placeholder="between samples, e.g. 5s"))
+            yield FormField("runtime", "Time", Line(placeholder="e.g. 1h30m"))
+            yield FormField("timeout", "Stop after", Line(placeholder="never"), "-second")
+        yield FormField("interval", "Interval", Line(placeholder="between samples, e.g. 5s"))
 
     def keys(self) -> Iterable[KeyButton]:
         yield KeyButton("form.submit", "Run")
@@ -259,6 +259,12 @@ def current_directory() -> str:
         return os.getcwd()
     except FileNotFoundError:  # it was removed
         return "/"
+
+
+def shown_directory() -> str:
+    """The current directory, if it can be shown as it is; an empty field means the same."""
+    here = current_directory()
+    return here if here == tamed(here) else ""
 
 
 def past_commands(database: Database) -> list[tuple[str, bool]]:

@@ -341,3 +341,11 @@ def test_who_shows_jobs_is_told_of_each_change_once(jobs: Jobs) -> None:
     shown, touch = jobs.touched_since(touch)
     assert shown == [changed]
     assert jobs.touched_since(touch)[0] == []
+
+
+def test_a_job_that_comes_after_the_newest_was_deleted_is_seen_too(jobs: Jobs) -> None:
+    first = jobs.insert(made_job())
+    touch = jobs.touched_since(0)[1]
+    jobs.delete(first)
+    second = jobs.insert(made_job())
+    assert [job.id for job in jobs.touched_since(touch)[0]] == [second.id]
