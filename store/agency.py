@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import sys
 import time
 from _thread import allocate_lock, start_new_thread
 from contextlib import suppress
 from pathlib import Path
 
-from jobtop.core.collectors.proc import identify, is_alive
+from jobtop.core.collectors.proc import identify, is_alive, send
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.model import Identity
 from jobtop.core.record import record
@@ -110,8 +111,9 @@ def unregister(database: Database, me: Identity, host: str, work: str) -> bool:
 
 
 def ensure_agent(database: Database, paths: StatePaths) -> bool:
-    """Have an agent for what was just written; whether one had to be started."""
-    if registered(database) is not None:
+    """Have an agent see what was just written; whether one had to be started."""
+    there = registered(database)
+    if there is not None and send(there.who, signal.SIGUSR1):
         return False
     start_agent(paths)
     return True
