@@ -14,7 +14,8 @@ from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, pat
 from jobtop.store.jobs import Jobs
 from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue
-from jobtop.store.reconcile import RECORDER_SECONDS, START_SECONDS, current, forget, survivors, with_shim
+from jobtop.store.reconcile import RECORDER_SECONDS, START_SECONDS, forget, survivors, with_shim
+from jobtop.store.waiting import await_ends
 
 references = click.argument("references", metavar="ID…", nargs=-1, required=True, shell_complete=job_ids)
 
@@ -124,17 +125,8 @@ def wait(app: App, references: tuple[str, ...]) -> int:
     jobs, targets = resolved(app, references)
     if any(job.id == app.environ.get("JOBTOP_JOB_ID") for job in targets):
         raise UsageError("a job cannot wait for itself")
-    queue = Queue(jobs, app.paths)
-    while True:
-        targets = [job if is_over(job) else queue.last_attempt(current(jobs, app.paths, job)) for job in targets]
-        if all(map(is_over, targets)):
-            return 0 if all(job.status == "success" for job in targets) else 1
-        time.sleep(POLL_SECONDS * 2)
-
-
-def is_over(job: Job) -> bool:
-    """Whether there will be no other attempt."""
-    return job.status.ended and not will_be_retried(job.status, job.queue)
+    ended = await_ends(Queue(jobs, app.paths), targets)
+    return 0 if all(job.status == "success" for job in ended) else 1
 
 
 @click.command()

@@ -115,6 +115,7 @@ def check_again(line: Queue, job: Job, others: set[str]) -> None:
     if (why := elsewhere(job, line.paths.host)) is not None:
         raise UsageError(why)
     check_retry(job, by_hand=True)
+    line.spec(job)
     after = job.queue.after if job.queue is not None and job.start_time is None else ()
     outcomes = line.outcomes(after) | dict.fromkeys(others, Status.QUEUED)
     if (why := failure(after, outcomes)) is not None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from jobtop.core.model import Job, Limits
     from jobtop.store.queue import Queue
 
-POLL_SECONDS = 0.1
 MOST = 1_000_000
 NO_ATTENDANT = ("--no-ui", "--detach", "--pty", "--report", "--quiet", "--record", "--verbose")
 
@@ -138,13 +137,14 @@ def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:
     """The ids of the jobs that have to succeed first; one that did not, and never will, is refused."""
     if not references:
         return ()
-    from jobtop.core.scheduling import failure
+    from jobtop.core.scheduling import ENDED
 
     found = {job.id: reference for reference in references for job in (queue.jobs.find(reference),)}
     outcomes = queue.outcomes(found)
     for job_id, reference in found.items():
-        if (why := failure((job_id,), outcomes)) is not None:
-            raise UsageError(f"--after {printable(reference)}: {why}, so its turn would never come")
+        if (status := outcomes[job_id]) in ENDED:
+            why = f"that job {ENDED[status]}; what comes after would never run"
+            raise UsageError(f"--after {printable(reference)}: {why}")
     return tuple(found)
 
 
@@ -156,25 +156,10 @@ def call_agent(app: App, queue: Queue) -> None:
 
 def wait_for(app: App, queue: Queue, job: Job) -> int:
     """Until the last attempt at a job has ended; the exit code `run` would have."""
+    from jobtop.store.waiting import await_ends
+
     gc.enable()
-    job = ended(queue, job)
+    (job,) = await_ends(queue, [job])
     if job.start_time is None:
         app.warn(f"job {job.id[:8]} was not run: {job.reason}")
     return evidence.exit_code(job)
-
-
-def ended(queue: Queue, job: Job) -> Job:
-    """The last attempt at a job, once there will be no other."""
-    from jobtop.core.scheduling import will_be_retried
-    from jobtop.store.reconcile import current
-
-    database = queue.jobs.database
-    seen: tuple[object, ...] | None = None
-    while True:
-        version = database.version_seen()
-        if version != seen or job.shim is not None:
-            seen = version
-            job = queue.last_attempt(current(queue.jobs, queue.paths, job))
-            if job.status.ended and not will_be_retried(job.status, job.queue):
-                return job
-        time.sleep(POLL_SECONDS)

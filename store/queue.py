@@ -108,10 +108,7 @@ class Queue:
 
     def retry(self, job: Job, now: float, by_hand: bool = False) -> Job:
         """Queue an ended job anew: a new job, the old one says by which; once, whoever else tries."""
-        spec = kept_spec(self.paths, job.id)
-        if spec is None:
-            raise UsageError(f"job {job.id[:8]} cannot be run again: {NOT_KEPT}")
-        job_id = new_id()
+        spec, job_id = self.spec(job), new_id()
 
         def retried(row: Job) -> tuple[Job, tuple[Event, ...]]:
             check_retry(row, by_hand)
@@ -125,6 +122,13 @@ class Queue:
         except BaseException:
             self.paths.spec(job_id).unlink(missing_ok=True)
             raise
+
+    def spec(self, job: Job) -> JobSpec:
+        """How a job was to be run."""
+        spec = kept_spec(self.paths, job.id)
+        if spec is None:
+            raise UsageError(f"job {job.id[:8]} cannot be run again: {NOT_KEPT}")
+        return spec
 
     def give_up(self, job_id: str, why: str) -> None:
         """Try a job no more that was to be tried again."""

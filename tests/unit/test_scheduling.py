@@ -198,7 +198,7 @@ def test_a_job_that_should_have_ended_is_no_promise() -> None:
 def test_a_large_job_is_not_starved_by_small_ones_that_keep_coming() -> None:
     large = Waiting("large", (0, 5), cpus=4.0)
     chance = random.Random(7)
-    queue, running, number, rounds = [large], {}, 10, 0
+    queue, running, number, rounds = [large], dict[str, Running](), 10, 0
     while large in queue:
         rounds += 1
         queue += [Waiting(str(number + step), (0, number + step)) for step in range(3)]

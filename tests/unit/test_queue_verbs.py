@@ -1,0 +1,247 @@
+"""What submit refuses, how queue and group list, what retry, rm, stop, pause say of jobs that wait."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobtop.core.collectors.proc import cpus_allowed
+from jobtop.core.model import Job, JobSpec, Limits, Queued, Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.queue import Queue
+from records import HERE, HOSTILE_TEXTS, call, holds_controls, made_job, running_job, this_process
+
+
+@pytest.fixture
+def queue(home: Path) -> Iterator[Queue]:
+    paths = StatePaths(home, HERE)
+    database = open_to_write(paths)
+    yield Queue(Jobs(database), paths)
+    database.close()
+
+
+def submitted(queue: Queue, queued: Queued | None = None, **values: Any) -> Job:
+    job = running_job(**{"start_time": None, "recorder": None} | values)
+    return queue.submit(job, JobSpec(job.id, job.command, "/", {}), queued or Queued())
+
+
+def failed(queue: Queue, job: Job) -> Job:
+    over = {"status": Status.FAILED, "settled": True, "start_time": 1.0}
+    return queue.jobs.change(job.id, lambda row: (replace(row, **over), ()))
+
+
+def is_agent_there(queue: Queue) -> bool:
+    return os.path.exists(queue.paths.agent)
+
+
+# What submit refuses.
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--cpus", "999", "--", "true"], f"asks for 999 CPUs: this host has {cpus_allowed():g}, "),
+        (["--memory", "9999T", "--", "true"], "of memory: this host has "),
+        (["--after", "3f8a21b2", "--", "true"], 'no job "3f8a21b2"'),
+        (["--after", "3f", "--", "true"], "give at least 4 characters"),
+        (["--at", "25:00", "--", "true"], '--at: "25:00" is not a time'),
+        (["--at", "2001-01-01", "--", "true"], '--at: "2001-01-01" is over'),
+        (["--priority", "high", "--", "true"], '--priority: "high" is not a whole number'),
+        (["--retries", "-1", "--", "true"], '--retries: "-1" is not a number of times'),
+        (["--group", " ", "--", "true"], '--group: " " is no name for a group'),
+        (["--group", "a\x1b[2J", "--", "true"], "is no name for a group"),
+        (["--pty", "--", "true"], "no such option"),
+        (["--"], "what is to be run? jobtop submit"),
+        (["--cwd", "/nowhere", "--", "true"], "there is no such directory"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_is_kept(queue: Queue, words: list[str], complaint: str) -> None:
+    code, out, err = call("submit", *words)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.count("\n") == 1
+    assert not holds_controls(err)
+    assert call("queue").stdout.startswith("No job waits.")
+    assert not is_agent_there(queue)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(Status.FAILED, "failed"), (Status.CANCELLED, "was cancelled"), (Status.LOST, "was lost")],
+)
+def test_what_has_failed_cannot_be_waited_for(queue: Queue, status: Status, words: str) -> None:
+    job = queue.jobs.insert(made_job(status=status))
+    code, out, err = call("submit", "--after", job.id[:8], "--", "true")
+    assert (code, out) == (2, "")
+    assert err == f"jobtop: --after {job.id[:8]}: that job {words}; what comes after would never run\n"
+
+
+def test_an_ambiguous_dependency_names_the_candidates(queue: Queue) -> None:
+    for number in range(2):
+        queue.jobs.insert(made_job(id=f"abcd{number}000-0000-4000-8000-000000000000"))
+    code, _, err = call("submit", "--after", "abcd", "--", "true")
+    assert code == 2
+    assert "abcd0000-0000" in err
+    assert "abcd1000-0000" in err
+
+
+# The line.
+
+
+def test_the_queue_is_listed_in_order_with_reasons(queue: Queue) -> None:
+    first = submitted(queue, limits=Limits(cpus=0.0, memory_bytes=1 << 62), name="huge")
+    second = submitted(queue, Queued(priority=7, group="g"), name="eager")
+    queue.set_slots("g", 0)
+    third = submitted(queue, Queued(after=(first.id,)), name="late")
+    claimed = submitted(queue)
+    queue.claim(claimed.id, this_process())
+    code, out, _ = call("queue")
+    assert code == 0
+    head, *rows = out.splitlines()
+    assert head.split() == ["#", "ID", "NAME", "PRIORITY", "GROUP", "ASKS", "FOR", "WAITING", "WHY"]
+    assert [row.split()[:4] for row in rows] == [
+        ["1", second.id[:8], "eager", "7"],
+        ["2", first.id[:8], "huge", "0"],
+        ["3", third.id[:8], "late", "0"],
+    ]
+    assert rows[0].endswith("group g: it has no slots")
+    assert "0 CPUs, " in rows[1]
+    assert rows[2].endswith(f"job {first.id[:8]} has to succeed first")
+
+
+def test_the_queue_as_data_is_jobs_with_their_place_and_reason(queue: Queue) -> None:
+    job = submitted(queue)
+    (shape,) = json.loads(call("queue", "--json").stdout)
+    assert (shape["id"], shape["position"], shape["schema_version"]) == (job.id, 1, 1)
+    assert shape["waits_for"] == "its turn has come, but there is no agent: jobtop agent start"
+    (row,) = csv.DictReader(io.StringIO(call("queue", "--format", "csv").stdout))
+    assert row["position"] == "1"
+    queue.cancel(job.id, "no")
+    assert json.loads(call("queue", "--json").stdout) == []
+    assert call("queue", "--format", "csv").stdout.split(",")[0] == "schema_version"
+
+
+def test_a_cancelled_dependency_is_announced(queue: Queue) -> None:
+    first = failed(queue, submitted(queue))
+    submitted(queue, Queued(after=(first.id,)))
+    (shape,) = json.loads(call("queue", "--json").stdout)
+    assert shape["waits_for"] == f"it will be cancelled: job {first.id[:8]}, after which it was to run, failed"
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_a_hostile_name_or_group_is_one_harmless_line(queue: Queue, text: str) -> None:
+    submitted(queue, Queued(group=text.encode("utf-8", "replace").decode()), name=text)
+    for verb in ("queue", "group"):
+        code, out, _ = call(verb)
+        assert code == 0
+        assert len(out.splitlines()) == 2
+        assert not holds_controls(out)
+
+
+def test_without_a_store_nothing_waits(home: Path) -> None:
+    assert call("queue") == (0, "No job waits. To queue one: jobtop submit -- COMMAND\n", "")
+    assert call("group").returncode == 0
+    assert json.loads(call("queue", "--json").stdout) == json.loads(call("group", "--json").stdout) == []
+    assert not home.exists()
+
+
+def test_groups_are_listed_with_what_they_have(queue: Queue) -> None:
+    assert call("group", "nightly", "--slots", "8") == (0, "", "")
+    submitted(queue, Queued(group="nightly"))
+    submitted(queue, Queued(group="loose"))
+    shape = {"schema_version": 1, "name": "loose", "slots": None, "running": 0, "waiting": 1}
+    assert json.loads(call("group", "--json").stdout) == [shape, shape | {"name": "nightly", "slots": 8}]
+    assert call("group", "loose").stdout.splitlines()[1].split() == ["loose", "–", "0", "1"]
+    assert call("group", "nightly", "--unlimited").returncode == 0
+    assert queue.groups() == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--slots", "3"], "which group?"),
+        (["g", "--slots", "-1"], "--slots"),
+        (["g", "--slots", "3", "--unlimited"], "one of them"),
+        (["g"], 'no group "g" has slots'),
+        ([" ", "--slots", "3"], "is no name for a group"),
+    ],
+)
+def test_a_wrong_group_is_refused(queue: Queue, words: list[str], complaint: str) -> None:
+    submitted(queue)
+    code, out, err = call("group", *words)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+# Acting on what waits.
+
+
+@pytest.mark.parametrize("verb", ["stop", "kill"])
+def test_a_waiting_job_is_cancelled_by_whom_is_kept(queue: Queue, verb: str) -> None:
+    job = submitted(queue)
+    assert call(verb, job.id) == (0, "", "")
+    kept = queue.jobs.find(job.id)
+    assert (kept.status, kept.reason) == (Status.CANCELLED, f"cancelled before it began by jobtop {verb}")
+    assert call("wait", job.id).returncode == 1
+    assert call(verb, job.id).stderr == f"jobtop: job {job.id[:8]} is not running (cancelled)\n"
+
+
+def test_a_waiting_job_is_paused_in_the_store(queue: Queue) -> None:
+    job = submitted(queue)
+    assert call("pause", job.id) == (0, "", "")
+    assert queue.jobs.find(job.id).status is Status.PAUSED
+    assert call("queue").stdout.splitlines()[1].endswith("paused")
+
+
+def test_a_job_that_was_to_be_tried_again_is_not_once_it_is_stopped(queue: Queue) -> None:
+    job = failed(queue, submitted(queue, Queued(retries=3)))
+    assert call("stop", job.id) == (0, "", "")
+    assert queue.jobs.find(job.id).queue == Queued(retries=0)
+    assert call("wait", job.id).returncode == 1
+
+
+def test_to_stop_a_job_is_to_stop_its_last_attempt(queue: Queue) -> None:
+    first = failed(queue, submitted(queue, Queued(retries=3)))
+    second = queue.retry(first, 1.0)
+    assert call("stop", first.id) == (0, "", "")
+    assert queue.jobs.find(second.id).status is Status.CANCELLED
+
+
+def test_a_waiting_job_can_be_forgotten_but_not_one_that_is_waited_for(queue: Queue) -> None:
+    first = queue.jobs.insert(made_job())
+    second = submitted(queue, Queued(after=(first.id,)))
+    code, _, err = call("rm", first.id)
+    assert code == 2
+    assert err == f"jobtop: job {first.id[:8]} has to stay: job {second.id[:8]} waits for it\n"
+    assert call("rm", first.id, second.id) == (0, "", "")
+    assert not queue.paths.spec(second.id).exists()
+    assert call("history").stdout.startswith("No jobs")
+
+
+def test_what_cannot_be_retried_is_refused_before_anything_is_done(queue: Queue) -> None:
+    good = failed(queue, submitted(queue))
+    waiting = submitted(queue)
+    never = queue.cancel(submitted(queue, Queued(after=(good.id,))).id, "no")
+    assert never is not None
+    gone = queue.jobs.insert(made_job())
+    elsewhere = queue.jobs.insert(made_job(host="elsewhere"))
+    for job, complaint in (
+        (waiting, "has not ended (queued)"),
+        (never, f"cannot be retried alone: job {good.id[:8]}, after which it was to run, failed; retry that too"),
+        (elsewhere, "runs on elsewhere"),
+        (gone, "not kept any more (store.spec_days)"),
+    ):
+        others = () if job is never else (good.id,)
+        code, out, err = call("retry", *others, job.id)
+        assert (code, out) == (2, "")
+        assert complaint in err
+    assert queue.jobs.find(good.id).queue == Queued()
+    assert not is_agent_there(queue)
