@@ -34,7 +34,7 @@ def open_console(
     """Show it until the user leaves; the exit code."""
     if refresh < SHORTEST_REFRESH_SECONDS:
         raise UsageError(f"--refresh has to be at least {SHORTEST_REFRESH_SECONDS:g}s")
-    stores = [file for path in store for file in store_files(path)]
+    stores = list(dict.fromkeys(file for path in store for file in store_files(path)))
     options = console_options(app, stores, refresh_seconds=refresh, is_ascii=ascii, is_readonly=readonly)
     from jobtop.tui.app import Console
     from jobtop.tui.opening import fitted, run_console

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from textual.app import App
 from textual.binding import BindingType
 from textual.message import Message
+from textual.screen import ModalScreen
 
 from jobtop.core.config import Config
 from jobtop.core.paths import StatePaths
@@ -115,9 +116,10 @@ class Console(App[int]):
 
     def on_viewed(self, message: Viewed) -> None:
         self.view = message.view
-        screen = self.screen_stack[-1] if self.screen_stack else None  # a picture may come while the console closes
-        if not self.is_frozen and isinstance(screen, Page) and screen.query(TopLine):
-            screen.show(message.view)
+        # What is below a dialog goes on. A picture may come while the console closes.
+        page = next((screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen)), None)
+        if not self.is_frozen and isinstance(page, Page) and page.query(TopLine):
+            page.show(message.view)
 
     async def on_top_line_tab_clicked(self, message: TopLine.TabClicked) -> None:
         await self.action_go(message.name)
