@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Row = tuple[str, str, str]  # what is limited, how, and in which directory, or why not
 
 PERIOD_MICROSECONDS, LONG_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS = 100_000, 1_000_000, 1000
-LONGEST_WAIT_SECONDS, SHORTEST_WAIT_SECONDS = 1.0, 0.02
+LONGEST_WAIT_SECONDS, CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS = 1.0, 0.1, 0.02
 SUDDEN_BYTES_PER_SECOND = 1 << 30  # what a job that stood still may begin to take without a warning
 HASTE = 2  # growth may double before the next look
 COST_RATIO = 4  # a look may cost a fifth of a core: of a job with hundreds of gigabytes it takes the kernel a second
@@ -94,30 +94,31 @@ class Guard:
         self.shim, self.limit_bytes, self.proc, self.tell = shim, limit_bytes, proc, tell
         self.due = -float("inf")
         self.over_bytes: int | None = None  # what it held when it was stopped for that
-        self._seen: tuple[float, int] | None = None
+        self._seen: tuple[float, int] | None = None  # when, and how much was resident
         self._shared: tuple[int, dict[tuple[int, int], int]] | None = None  # of all together, and what each held then
 
     def look(self, members: Collection[Member], now: float) -> bool:
         """Whether the job was over its limit, and is being killed."""
         began = time.thread_time()
-        used = self._used([member for member in members if member.threads > 0])
+        living = [member for member in members if member.threads > 0]
+        resident = sum(member.rss + ((member.slow or (0,))[0] or 0) for member in living)
+        used = resident if resident <= self.limit_bytes else self._used(living)
         if used > self.limit_bytes:
             self.over_bytes, self.due = used, float("inf")
             return self.tell(self.shim, OVER_LIMIT)
-        growth = 0.0
-        if self._seen is not None and now > self._seen[0]:
-            growth = (used - self._seen[1]) / (now - self._seen[0])
-        self._seen = now, used
-        wait = (self.limit_bytes - used) / max(SUDDEN_BYTES_PER_SECOND, HASTE * growth)
-        wait = max(SHORTEST_WAIT_SECONDS, wait, COST_RATIO * (time.thread_time() - began))
+        wait = max(self._patience(resident, used, now), COST_RATIO * (time.thread_time() - began))
         self.due = now + min(LONGEST_WAIT_SECONDS, wait)
         return False
 
+    def _patience(self, resident: int, used: int, now: float) -> float:
+        """How long it takes the job to get to its limit, if it makes haste."""
+        before, self._seen = self._seen or (now - LONGEST_WAIT_SECONDS, 0), (now, resident)
+        growth = (resident - before[1]) / max(now - before[0], SHORTEST_WAIT_SECONDS)
+        least = SHORTEST_WAIT_SECONDS if growth > 0 else CALM_WAIT_SECONDS
+        return max(least, (self.limit_bytes - used) / max(SUDDEN_BYTES_PER_SECOND, HASTE * growth))
+
     def _used(self, members: Sequence[Member]) -> int:
         """At least what the job holds; exact if that is over the limit. The dear files are read only to tell."""
-        held = sum(member.rss + ((member.slow or (0,))[0] or 0) for member in members)
-        if held <= self.limit_bytes:
-            return held
         own = {(member.pid, member.start): self._own(member) for member in members}
         held = sum(own.values())
         if held <= self.limit_bytes or len(members) == 1:

@@ -6,7 +6,7 @@ import pytest
 
 from jobtop.core.collectors.cgroup import JobCgroup
 from jobtop.core.collectors.members import Member, Tree
-from jobtop.core.enforcing import SHORTEST_WAIT_SECONDS, Guard, hold
+from jobtop.core.enforcing import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guard, hold
 from jobtop.core.model import Identity, JobSpec
 from jobtop.core.shim import OVER_LIMIT, without_cgroup
 
@@ -128,11 +128,24 @@ def test_the_less_room_is_left_the_sooner_is_the_next_look(dog: Watchdog) -> Non
     assert waits[-1] == pytest.approx(SHORTEST_WAIT_SECONDS)
 
 
+def test_one_that_stands_still_at_its_limit_is_looked_at_less_often_than_one_that_grows(dog: Watchdog) -> None:
+    dog.put(51, 199 * MIB)
+    assert dog.wait(0.0) == pytest.approx(SHORTEST_WAIT_SECONDS)
+    assert dog.wait(1.0) == pytest.approx(CALM_WAIT_SECONDS)
+
+
 def test_a_job_that_grows_fast_is_looked_at_before_it_can_be_over(dog: Watchdog) -> None:
     dog.put(51, 20 * MIB)
     dog.look(0.0)
     dog.put(51, 120 * MIB)
     assert dog.wait(0.05) == pytest.approx(80 / 4000, abs=0.005)
+
+
+def test_one_that_grows_is_not_taken_to_stand_still_when_a_closer_look_finds_less(dog: Watchdog) -> None:
+    dog.put(51, 199 * MIB)
+    dog.look(0.0)
+    dog.put(51, 203 * MIB, anon=195 * MIB)
+    assert dog.wait(0.02) < CALM_WAIT_SECONDS
 
 
 def test_files_that_are_mapped_do_not_count(dog: Watchdog) -> None:
