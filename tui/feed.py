@@ -15,6 +15,7 @@ from jobtop.core.collectors.host import HostSample, host_detail, host_frame, ope
 from jobtop.core.errors import JobtopError, StoreBusy, StoreError
 from jobtop.core.model import LIVE, Job
 from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
 from jobtop.store.database import Database, is_network, open_to_read, open_to_write
 from jobtop.store.hosts import HostNow, HostTail
 from jobtop.store.jobs import Jobs, Query
@@ -29,6 +30,7 @@ RECENT = 30
 RECONCILE_SECONDS = 5.0
 LOCAL_POLL_SECONDS, NETWORK_POLL_SECONDS = 0.25, 5.0
 STALE_SECONDS = 60.0
+SAME_LOOK_SECONDS = 0.2
 BUSY_SECONDS = 15.0  # until it is worth a word
 
 
@@ -238,7 +240,7 @@ class MachineReader:
         before, self._last = self._last, self._source.collect()
         if before is None:
             return self._shown
-        if self._last.monotonic - before.monotonic < 0.2:
+        if self._last.monotonic - before.monotonic < SAME_LOOK_SECONDS:
             self._last = before
             return self._shown
         frame = host_frame(before, self._last)
@@ -248,10 +250,13 @@ class MachineReader:
         return self._shown
 
     def rest(self, machine: Machine) -> Machine:
-        """Somebody else has looked: go on from that when they stop."""
-        self._last, self._shown = None, machine
-        self._cpu = deque(machine.cpu_line, maxlen=KEPT_SAMPLES)
-        return machine
+        """Somebody else has looked: their last value goes behind ours, and ours later behind theirs."""
+        if self._shown is None:
+            self._cpu.extend(machine.cpu_line)
+        elif machine.at - self._shown.at > SAME_LOOK_SECONDS:
+            self._cpu.extend(machine.cpu_line[-1:])
+        self._last, self._shown = None, replace(machine, cpu_line=tuple(self._cpu))
+        return self._shown
 
 
 def machine_of(recorded: HostNow) -> Machine:

@@ -36,6 +36,7 @@ from jobtop.tui.reading import Reader, StoreFile
 
 Answer = TypeVar("Answer")
 UNREADABLE = "(cannot be read)"
+MOST_KNOWN = 1000
 KEY_PATIENCE_SECONDS = 0.05  # somebody waits for the lines in sight
 
 
@@ -82,6 +83,7 @@ class PastStore:
         self.is_behind = False
         self._reader = reader
         self._file = StoreFile(path, KEY_PATIENCE_SECONDS)
+        self._known: dict[int, JobLine] = {}
 
     async def read(self, query: Query, with_keys: bool) -> bool:
         """Read the order, or note the problem; whether its numbers may be those of other jobs than before."""
@@ -107,12 +109,17 @@ class PastStore:
             return None
 
     def lines(self, seqs: Sequence[int]) -> list[JobLine]:
-        """The lines in sight as they are now."""
+        """The lines in sight as they are now; while the store is busy, as they were."""
         try:
             with self._file.asked() as database:
-                return read_lines(database, seqs)
-        except StoreError:  # which the feed meets too, and every screen then says
-            return [JobLine(seq, "", UNREADABLE, Status.UNKNOWN) for seq in seqs]
+                found = read_lines(database, seqs)
+        except StoreError as error:  # which the feed meets too, and every screen then says
+            known = self._known if isinstance(error, StoreBusy) else {}
+            return [known.get(seq) or JobLine(seq, "", UNREADABLE, Status.UNKNOWN) for seq in seqs]
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        self._known.update((line.seq, line) for line in found)
+        return found
 
     def job(self, seq: int) -> Job | None:
         """A whole record."""
@@ -126,6 +133,7 @@ class PastStore:
     def close(self) -> None:
         self._file.close()
         self.order = None
+        self._known.clear()
 
 
 class PastJobs:

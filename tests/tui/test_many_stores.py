@@ -1,5 +1,7 @@
 """A console on the stores of several hosts shows the jobs of all of them, wherever one looks."""
 
+import asyncio
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -9,13 +11,15 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
-from jobtop.store.jobs import Jobs
+from jobtop.store.jobs import Jobs, Query
 from jobtop.store.series import SeriesStore
 from jobtop.tui.app import Options
 from jobtop.tui.compare_page import Compare
 from jobtop.tui.filter_line import Field, FilterLine
 from jobtop.tui.history_page import History
+from jobtop.tui.history_rows import PastJobs
 from jobtop.tui.job_screen import JobScreen
+from jobtop.tui.reading import Reader
 from records import made_job
 from visiting import Visitor, visit
 
@@ -125,3 +129,21 @@ def test_the_dashboard_shows_all_hosts_and_names_what_it_cannot_read(tmp_path: P
         await visitor.shows("beta-test", "etl", "Dump", "5 jobs", "notes.db", "file is not a database")
 
     visit(tmp_path, scene, (120, 36), Options(stores))
+
+
+def test_lines_that_were_read_stay_while_a_store_is_busy(tmp_path: Path) -> None:
+    paths = StatePaths(tmp_path, "alpha")
+    with closing(open_to_write(paths, network=True)) as database:
+        job = Jobs(database).insert(job_at(1, "alpha", "train"))
+
+    async def scene() -> None:
+        past = PastJobs(Reader(), [paths.store])
+        await past.read(Query(limit=None))
+        assert [line.id for line in past.lines(past.numbers)] == [job.id]
+        with closing(sqlite3.connect(paths.store, isolation_level=None)) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            assert [line.id for line in past.lines(past.numbers)] == [job.id]
+        past.close()
+        assert [line.name for line in past.lines(past.numbers)] == ["(cannot be read)"]
+
+    asyncio.run(scene())

@@ -1,16 +1,18 @@
 """The file: how it is made, migrated, shared, refused and set aside."""
 
+import os
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import jobtop.store.database as database_module
-from jobtop.core.errors import StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import Database, is_network, open_to_read, open_to_write, repair
 from jobtop.store.jobs import Jobs, Query
@@ -401,6 +403,31 @@ def test_a_reader_does_not_make_a_store(paths: StatePaths) -> None:
     with pytest.raises(StoreUnavailable, match="no such store"):
         open_to_read(paths.store)
     assert not paths.root.exists()
+
+
+def test_a_reader_says_what_is_no_store_and_leaves_it_alone(paths: StatePaths) -> None:
+    paths.root.mkdir()
+    for make, error, words in (
+        (paths.store.mkdir, StoreUnavailable, "it is a directory"),
+        (lambda: os.mkfifo(paths.store), StoreUnavailable, "it is no file"),
+        (lambda: execute(paths.store, "CREATE TABLE mine (x)"), StoreForeign, "somebody else's"),
+        (lambda: execute(paths.store, "CREATE TABLE mine (x)", "PRAGMA user_version = 77"), StoreForeign, "somebody"),
+        (lambda: paths.store.write_bytes(GARBAGE), StoreDamaged, "no store at all"),
+    ):
+        make()
+        with pytest.raises(error, match=words):
+            open_to_read(paths.store)
+        assert list(paths.root.iterdir()) == [paths.store]
+        paths.store.rmdir() if paths.store.is_dir() else paths.store.unlink()
+
+
+def test_a_busy_store_is_not_read_without_locks(paths: StatePaths) -> None:
+    open_to_write(paths, network=True).close()
+    with closing(sqlite3.connect(paths.store, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreBusy):
+            open_to_read(paths.store, patience=0.01)
+    open_to_read(paths.store, patience=0.01).close()
 
 
 def test_a_reader_cannot_write(paths: StatePaths) -> None:
