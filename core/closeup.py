@@ -56,7 +56,10 @@ class Reading:
 
 
 class CloseUp:
-    """The processes below one shim; percentages are of the time since the reading before."""
+    """The processes below one shim, or at and below one that was attached to (by its start time).
+
+    Percentages are of the time since the reading before.
+    """
 
     def __init__(
         self,
@@ -66,9 +69,11 @@ class CloseUp:
         secret: Iterable[str] = (),
         with_threads: bool = False,
         table: ProcessTable | None = None,
+        attached_start: int | None = None,
     ) -> None:
         self.table = table or ProcessTable()
-        self.watch = Watch("", self.table.add(shim_pid), start_boottime, None, JobCgroup(cgroups) if cgroups else None)
+        tree = self.table.add(shim_pid, attached_start)
+        self.watch = Watch("", tree, start_boottime, None, JobCgroup(cgroups) if cgroups else None)
         self.with_threads = with_threads
         self._rates = Rates()
         self._last: Sample | None = None

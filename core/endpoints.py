@@ -44,8 +44,8 @@ def last_after(newest: Sample | None, job: Job) -> Sample | None:
 
 
 def last_sample(job: Job) -> Sample | None:
-    """The totals at the moment of the end; None while it runs, or where they were counted beyond it."""
-    if not job.status.ended or job.duration_seconds is None or "left_running" in job.flags:
+    """The totals at the moment of the end; None while it runs, or where they are not those of that moment."""
+    if not job.status.ended or job.duration_seconds is None or "left_running" in job.flags or job.is_attached:
         return None
     totals = (getattr(job.usage, TOTALS[key]) if key in TOTALS else None for key in JOB_COLUMNS)
     return Sample(job.duration_seconds, tuple(totals))

@@ -105,7 +105,8 @@ class Engine:
             from jobtop.core.enforcing import Guard
 
             guard = Guard(begun.shim, begun.memory_limit)
-        self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, interval, guard)
+        attached_start = begun.main.start if begun.is_attached else None
+        self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, interval, guard, attached_start)
 
     def conclude(self, key: str, patience_seconds: float) -> Observation | None:
         """Watch a job no longer, let what was sampled be kept, and say what it came to."""
@@ -125,7 +126,8 @@ class Engine:
         problem = self.problem or self.sampler.problem
         over = watch.guard.over_bytes if watch.guard is not None else None
         doubts = watch.impossible_seconds, problem
-        return Observation(watched.tally, interval, longest, self.sampler.thinned, *doubts, over)
+        high = watch.tree.high_bytes or None
+        return Observation(watched.tally, interval, longest, self.sampler.thinned, *doubts, over, high)
 
     def finish(self, key: str) -> None:
         """Nothing more will come of a job: its samples can be packed."""

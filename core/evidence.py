@@ -71,6 +71,11 @@ class Started:
     cgroups: tuple[str, ...]
     memory_limit: int | None = None  # for whoever samples it to hold
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether it ran already when jobtop met it: it is above itself, for lack of a shim."""
+        return self.shim == self.main
+
 
 def started(facts: Facts) -> Started:
     shim_pid, shim_start = facts["shim"].split()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SCHEMA_VERSION = 1
+ATTACHED = "attached"  # a flag
 
 
 class Status(StrEnum):
@@ -213,6 +214,11 @@ class Job:
     recorder: Identity | None = None
     stop_request: StopRequest | None = None
     settled: bool = False
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it ran already when jobtop met it: what is at its root, `shim`, is its main process itself."""
+        return ATTACHED in self.flags
 
     def to_json(self) -> dict[str, Any]:
         """The contract: keys only get added."""

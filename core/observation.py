@@ -27,6 +27,7 @@ class Observation:
     impossible_seconds: float = 0.0
     problem: str | None = None
     over_bytes: int | None = None  # held when it was stopped for that
+    high_bytes: int | None = None  # the highest mark of any one process that was seen
 
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""

@@ -172,11 +172,16 @@ class Sampler:
         cgroups: Sequence[str] = (),
         interval: float | None = None,
         guard: Guard | None = None,
+        attached_start: int | None = None,
     ) -> None:
-        """Sample this job at once, and then on the grid; with a guard, look at its memory as often as that wants."""
+        """Sample this job at once, and then on the grid; with a guard, look at its memory as often as that wants.
+
+        With its start time, a process that is no shim: it is part of what is sampled.
+        """
         cgroup = JobCgroup(cgroups, "pressure" not in self.without) if cgroups else None
         with self._lock:
-            watch = Watch(key, self.table.add(shim_pid), start_boottime, interval, cgroup, self.secret, guard)
+            tree = self.table.add(shim_pid, attached_start)
+            watch = Watch(key, tree, start_boottime, interval, cgroup, self.secret, guard)
             self.watches[key] = watch
             if guard is not None:
                 self._guarded[key] = watch, guard

@@ -74,7 +74,7 @@ class DearFiles:
 
     def _read(self, tree: Tree, member: Member, shares: bool, without: frozenset[str]) -> None:
         if member.moved:
-            member.slow, member.row = self._read_status(member.pid, without), None
+            member.slow, member.row = self._read_status(tree, member.pid, without), None
             member.moved = False
         if shares:
             tree.looked.append((member, self._read_pss(member), member.rss))
@@ -94,10 +94,12 @@ class DearFiles:
                 member.pss, member.pss_rss = pss, rss
             member.row = None
 
-    def _read_status(self, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
+    def _read_status(self, tree: Tree, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
         status = read_text(f"{self.proc}/{pid}/status")
         if not status:
             return None
+        if tree.is_attached:
+            tree.high_bytes = max(tree.high_bytes, (_number(status, "VmHWM:") or 0) * 1024)
         swap = _number(status, "VmSwap:")
         descriptors = None if "fds" in without else self._count_descriptors(pid)
         return (None if swap is None else swap * 1024, *self._switches(pid, status), descriptors)

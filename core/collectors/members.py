@@ -104,7 +104,9 @@ class Tree:
     def __init__(self, shim_pid: int, shim_start: int = 0) -> None:
         self.shim = Member(shim_pid, shim_start, self)
         self.members: dict[int, Member] = {}
-        self.gone = False  # the shim
+        self.is_attached = False  # what is at the root is no shim of ours, but a member
+        self.gone = False  # the root
+        self.high_bytes = 0  # the highest mark of a member, where no shim keeps it
         self.version = 0  # rises when a reading may differ from the one before
         self.roster_version = 0
         self.births = 0
@@ -125,6 +127,15 @@ class Tree:
         self.wants_pss = True
         self.faults_at_look = 0
         self.drift_version = -1
+
+    def attach(self) -> None:
+        """Count the root too."""
+        self.is_attached = True
+        self.members[self.shim.pid] = self.shim
+
+    def everybody(self) -> tuple[Member, ...]:
+        """Whoever is read, in this order."""
+        return (*self.members.values(),) if self.is_attached else (self.shim, *self.members.values())
 
     def left(self) -> tuple[float, ...]:
         """What the dead have left, as a row like those of the living."""

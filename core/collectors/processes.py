@@ -77,22 +77,27 @@ class ProcessTable:
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
         self._dear = DearFiles(proc, self._fields)
 
-    def add(self, shim_pid: int) -> Tree:
-        """Watch what is below this shim from the next sweep on."""
-        fields = self._stat(shim_pid)
-        tree = self.trees[shim_pid] = Tree(shim_pid, int(fields[START]) if fields else 0)
-        tree.gone = fields is None
-        if fields:
-            self.owner[shim_pid] = tree
-            below = self._below(shim_pid)
+    def add(self, root: int, attached_start: int | None = None) -> Tree:
+        """Watch what is below this shim from the next sweep on.
+
+        With its start time, a process that has no shim above it: that one too.
+        """
+        fields = self._stat(root)
+        tree = self.trees[root] = Tree(root, int(fields[START]) if fields else 0)
+        tree.gone = fields is None or attached_start not in (None, tree.shim.start)
+        if not tree.gone:
+            if attached_start is not None:
+                tree.attach()
+            self.owner[root] = tree
+            below = self._below(root)
             doubted = self.strangers if below is None else self.strangers & below
             self.undecided |= dict.fromkeys(doubted, 0)
-            self.strangers = self.strangers - doubted - {shim_pid}
+            self.strangers = self.strangers - doubted - {root}
             self._sweeps_unlisted = LONGEST_UNLISTED
         return tree
 
     def remove(self, tree: Tree) -> None:
-        for member in (tree.shim, *tree.members.values()):
+        for member in tree.everybody():
             self._close(member)
             if self.owner.get(member.pid) is tree:
                 del self.owner[member.pid]
@@ -141,7 +146,7 @@ class ProcessTable:
         """The shims and members of jobs, in their order; the same list again while nobody comes or goes."""
         births = [tree.roster_version for tree in due]
         if self._roster_of != (due, births):
-            self._rostered = [member for tree in due if not tree.gone for member in (tree.shim, *tree.members.values())]
+            self._rostered = [member for tree in due if not tree.gone for member in tree.everybody()]
             self._roster_of = due, births
         return self._rostered
 
@@ -172,7 +177,7 @@ class ProcessTable:
         for member, moment in moved:
             if moment is None:
                 return self._read_tree(tree)
-            if member is tree.shim:
+            if member is tree.shim and not tree.is_attached:
                 self._read_shim(tree)
             elif (member.cpu_ns is not None and moment < member.cpu_ns) or not self._read(tree, member):
                 return self._read_tree(tree)
@@ -222,8 +227,9 @@ class ProcessTable:
         tree.roster_version += 1
         if pid == tree.shim.pid:
             tree.gone = True
-            self._close(tree.shim)
-            return
+            if not tree.is_attached:
+                self._close(tree.shim)
+                return
         member = tree.members.pop(pid)
         self._close(member)
         tree.account_for(member, member.parent in tree.members and member.parent not in gone)
@@ -280,7 +286,7 @@ class ProcessTable:
                     return
 
     def _read_shim(self, tree: Tree) -> None:
-        if tree.gone:
+        if tree.gone or tree.is_attached:
             return
         shim = tree.shim
         try:
