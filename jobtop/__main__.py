@@ -69,12 +69,28 @@ def main() -> int:
         gc.set_threshold(200_000, 50, 1000)
     import signal
 
-    from jobtop.cli.main import main as cli_main
-
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us as it ends any other program
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    code = None if sys.argv[1:] else console()
+    if code is not None:
+        return leave(code)
+    from jobtop.cli.main import main as cli_main
+
     return leave(cli_main(supervisor))
+
+
+def console() -> int | None:
+    """The exit code of the console, opened without click; None where there is no terminal to show it in."""
+    from jobtop.cli.console import can_be_opened, open_console
+
+    if not can_be_opened():
+        return None
+    from jobtop.cli.app import App
+    from jobtop.cli.failure import guarded
+
+    app = App((), False, "auto", os.environ)
+    return guarded(lambda: open_console(app, store=(), refresh=1.0, readonly=False, ascii=False, demo=False))
 
 
 def leave(code: int) -> int:
