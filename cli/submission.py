@@ -12,7 +12,7 @@ from jobtop.cli.launch import asked, check, monitor_sets, say
 from jobtop.cli.options import RUN, Option, nothing_said, read_words
 from jobtop.core import evidence
 from jobtop.core.errors import BadValue, ExitCode, UsageError
-from jobtop.core.model import Queued
+from jobtop.core.model import Queued, Status
 from jobtop.core.record import replace
 from jobtop.core.request import prepare
 from jobtop.core.runner import new_id
@@ -160,6 +160,6 @@ def wait_for(app: App, queue: Queue, job: Job) -> int:
 
     gc.enable()
     (job,) = await_ends(queue, [job])
-    if job.start_time is None:
+    if job.status is Status.ERROR or job.start_time is None:
         app.warn(f"job {job.id[:8]} was not run: {job.reason}")
     return evidence.exit_code(job)

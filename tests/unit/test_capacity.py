@@ -1,7 +1,6 @@
 """What a host has for its jobs, and how a job is told which GPUs are its own."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.capacity import capacity, gpu_environment, gpus, memory_bytes
-from support import require
+from nvml import three_gpus
 from trees import capture
-
-NVML = """
-int nvmlInitWithFlags(unsigned flags) { return 0; }
-int nvmlShutdown(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 3; return 0; }
-const char *nvmlErrorString(int code) { return "an error"; }
-"""
 
 
 def none() -> int:
@@ -114,22 +106,18 @@ def test_numbers_of_gpus_mean_what_they_meant_to_us() -> None:
     assert gpu_environment(("nvidia:1",), ours) == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
 
 
-def counted(directory: Path) -> str:
+def counted(env: dict[str, str]) -> str:
     program = "from jobtop.core.collectors.nvidia import device_count; print(device_count())"
-    env = os.environ | {"LD_LIBRARY_PATH": str(directory)}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | env, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
 def test_nvidias_gpus_are_counted_by_its_library(tmp_path: Path) -> None:
-    if shutil.which("gcc") is None:
-        require("gcc", "it is not installed")
-    (tmp_path / "nvml.c").write_text(NVML)
-    library = tmp_path / "libnvidia-ml.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "nvml.c"], check=True)
-    assert counted(tmp_path) == "3"
+    assert counted(three_gpus(tmp_path)) == "3"
 
 
 def test_a_library_of_nvidia_that_is_broken_is_no_gpu(tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
-    assert counted(tmp_path) == "0"
+    assert counted({"LD_LIBRARY_PATH": str(tmp_path)}) == "0"
