@@ -12,7 +12,7 @@ from contextlib import suppress
 from jobtop.core import evidence, journal
 from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.engine import Engine, Settings
-from jobtop.core.errors import JobtopError, StoreBusy
+from jobtop.core.errors import JobtopError, StoreBusy, UnknownJob
 from jobtop.core.model import Job, JobSpec
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from jobtop.core.config import Config
-    from jobtop.core.evidence import Started
+    from jobtop.core.evidence import Facts, Started
     from jobtop.core.paths import StatePaths
 
 LOOK_SECONDS = 0.2  # between two looks at a store that says nothing
@@ -78,6 +78,7 @@ class Agent:
         self._ready: set[int] = set()
         self._busy_at = time.monotonic()
         self._problem: str | None = None
+        self._has_stumbled = False
 
     def serve(self) -> bool:
         """Until the end; False if another agent serves this store."""
@@ -87,11 +88,13 @@ class Agent:
         held = agency.wait_for_seat(seat, self.database)
         if held is None:
             return False
-        self._file = self._file_identity()
-        agency.register(self.database, self.me)
         os.ftruncate(held, 1)
-        self.starter = Starter(self.paths, self.config, self.jobs, self.me, seat)
+        self._file = self._file_identity()
         self._listen()
+        self.starter = Starter(self.paths, self.config, self.jobs, self.me, seat)
+        with suppress(OSError):  # there are as many processes as there may be: it will be made later
+            self.starter.keep_spares()
+        agency.register(self.database, self.me)  # from now on others rely on us, and may wake us by a signal
         self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
         while not self._guarded_round():
             os.ftruncate(held, 2)
@@ -105,6 +108,7 @@ class Agent:
         try:
             return self._round()
         except (JobtopError, OSError) as error:
+            self._has_stumbled = True
             if not isinstance(error, StoreBusy) and str(error) != self._problem:
                 self._problem = str(error)
                 self._log("ERROR", f"agent: {error}")
@@ -140,6 +144,8 @@ class Agent:
             self._adopt(self.live.values())
         if self._is_due("reconcile", RECONCILE_SECONDS):
             reconcile(self.jobs, self.paths)
+            if self._has_stumbled:
+                self._recover()
 
     def _news(self) -> list[Job]:
         """The jobs that came or changed since we looked."""
@@ -158,8 +164,25 @@ class Agent:
     def _adopt(self, jobs: Iterable[Job]) -> None:
         """Record those that nobody records."""
         for job in list(jobs):
-            if job.id not in self.held and job.status != "queued" and not has_a_recorder(self.paths, job):
+            if job.id not in self.held and job.status != "queued" and not self._is_recorded(job):
                 self._adopt_one(with_shim(self.paths, job))
+
+    def _is_recorded(self, job: Job) -> bool:
+        """Whether somebody else keeps the end of a job."""
+        return job.recorder != self.me and has_a_recorder(self.paths, job)
+
+    def _recover(self) -> None:
+        """Take up what trouble has made us drop: jobs that are ours by their rows only."""
+        self._has_stumbled = False
+        for row in self.jobs.unsettled(self.paths.host):
+            if row.recorder != self.me or row.status.ended or row.id in self.held or row.id in self.starter.told:
+                continue
+            job = with_shim(self.paths, row)
+            if job.shim is not None:
+                self._adopt_one(job)
+            else:
+                self.starter.queue.release(job.id, self.me)
+                self.starter.is_due = True
 
     def _adopt_one(self, job: Job) -> None:
         """Record a job from now on, and sample it; one that is over is finished."""
@@ -177,7 +200,7 @@ class Agent:
         self._hold(job, begun, fd)
 
     def _claimed(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
-        if row.status.ended or has_a_recorder(self.paths, row):
+        if row.status.ended or self._is_recorded(row):
             return row, ()
         return replace(row, recorder=self.me), ()
 
@@ -238,19 +261,22 @@ class Agent:
         return is_gone or os.path.exists(held.end_file)
 
     def _finish(self, held: Held) -> None:
-        job, seen = held.job, self._observed(held)
-        ended = read_facts(held.end_file, "own_rss")
-        if ended is None:
-            done = reconcile_one(self.jobs, self.paths, job)
-        else:
-            ended.note("recorder_cpu", self.cost.leave(job.id) or 0.0)
-            ended.note("recorder_rss", status_value(os.getpid(), "VmHWM:") * 1024)
-            done = finish(self.jobs, self.paths, job, ended, seen=seen)
+        try:
+            done = self._finished(held.job, read_facts(held.end_file, "own_rss"), self._observed(held))
+            if done.status.ended:
+                self._log(*journal.outcome(done))
+        except UnknownJob:  # it was deleted meanwhile
+            pass
         self._release(held)
-        self.live.pop(job.id, None)
+        self.live.pop(held.job.id, None)
         self.starter.is_due = True
-        if done.status.ended:
-            self._log(*journal.outcome(done))
+
+    def _finished(self, job: Job, ended: Facts | None, seen: Callable[[Job], Job] | None) -> Job:
+        if ended is None:
+            return reconcile_one(self.jobs, self.paths, job)
+        ended.note("recorder_cpu", self.cost.leave(job.id) or 0.0)
+        ended.note("recorder_rss", status_value(os.getpid(), "VmHWM:") * 1024)
+        return finish(self.jobs, self.paths, job, ended, seen=seen)
 
     def _observed(self, held: Held) -> Callable[[Job], Job] | None:
         """What the record gets from having watched, by us and by whoever did before."""

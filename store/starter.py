@@ -16,7 +16,7 @@ from jobtop.store.agency import agent_command, agent_environment
 from jobtop.store.jobs import Event, event
 from jobtop.store.lineup import Lineup
 from jobtop.store.queue import NOT_KEPT, Queue
-from jobtop.store.reconcile import finish, reconcile_one
+from jobtop.store.reconcile import finish, read_facts, reconcile_one
 from jobtop.store.starting import kept_spec
 
 TYPE_CHECKING = False
@@ -45,6 +45,7 @@ class Starter:
         self.lineup = Lineup(self.queue)
         self.keeper = Keeper(str(seat), agent_command(paths), agent_environment())
         self.spares: list[Supervisor] = []
+        self.told: dict[str, tuple[Job, Supervisor]] = {}  # what was ordered and not yet heard of
         self.is_due = True
         self.lately = 0.0  # jobs started at once
         self.next_moment = FAR
@@ -56,12 +57,13 @@ class Starter:
 
     def start_due(self) -> Iterator[tuple[Job, Started]]:
         """Start every job whose turn it is; those that run now."""
+        yield from self._begun()  # whom an error kept us from hearing
         if not self.is_due and time.time() < self.next_moment:
             return
         self.is_due = False
         self.lineup.refresh()
         self.lineup.retry_failed(time.time())
-        self._keep_spares()
+        self.keep_spares()
         if not self.lineup.waiting:
             self.next_moment = FAR
             return
@@ -71,36 +73,33 @@ class Starter:
             self.queue.cancel(job_id, why)
         self.is_due = bool(plan.cancel or plan.start)
         self.lately = max(len(plan.start), self.lately / 2)
-        ordered = [told for turn in plan.start if (told := self._order(turn)) is not None]
-        self._keep_spares()
-        for job, supervisor in ordered:
-            begun = self._begun(job, supervisor.answer())
-            os.close(supervisor.status_read)
-            if begun is not None:
-                yield begun
+        for turn in plan.start:
+            self._order(turn)
+        self.keep_spares()
+        yield from self._begun()
 
     def close(self) -> None:
         """Let go of the shims that have no job."""
         while self.spares:
             discard(self.spares.pop())
 
-    def _keep_spares(self) -> None:
-        """As many as were needed lately; one at least while anybody waits, since it is what outlives us."""
-        wanted = min(max(1, int(self.lately)), SPARES, len(self.lineup.waiting))
+    def keep_spares(self) -> None:
+        """As many as were needed lately; one at least, since it is what outlives us."""
+        wanted = max(1, min(int(self.lately), SPARES, len(self.lineup.waiting)))
         while len(self.spares) < wanted:
             self.spares.append(Supervisor(keeper=self.keeper))
         while len(self.spares) > wanted:
             discard(self.spares.pop())
 
-    def _order(self, turn: Start) -> tuple[Job, Supervisor] | None:
+    def _order(self, turn: Start) -> None:
         """Tell a shim to start a job; all shims that are told something do it at once."""
         job = self.queue.claim(turn.id, self.me, turn.gpus)
         if job is None:
-            return None
+            return
         spec = kept_spec(self.paths, job.id)
         if spec is None:
             self._never(job, NOT_KEPT)
-            return None
+            return
         if turn.gpus:
             spec = replace(spec, env=spec.env | gpu_environment(turn.gpus, os.environ))
         if os.path.isdir(self.paths.job(job.id)):  # an agent was killed as it was about to start it
@@ -112,14 +111,27 @@ class Starter:
             self.queue.release(job.id, self.me)
             raise UsageError(f"job {job.id[:8]} cannot be started now: {os.strerror(error.errno or 0)}") from error
         supervisor.order(spec, str(directory), self.with_cgroup, with_stdin=False)
-        return job, supervisor
+        self.told[job.id] = job, supervisor
 
-    def _begun(self, job: Job, heard: Facts | None) -> tuple[Job, Started] | None:
-        if heard is None:  # killed before it could, or it runs already
+    def _begun(self) -> Iterator[tuple[Job, Started]]:
+        """Those that were told to start and did."""
+        while self.told:
+            job, supervisor = self.told.pop(next(iter(self.told)))
+            try:
+                heard = supervisor.answer()
+            finally:
+                os.close(supervisor.status_read)
+            begun = self._taken_in(job, heard)
+            if begun is not None:
+                yield begun
+
+    def _taken_in(self, job: Job, heard: Facts | None) -> tuple[Job, Started] | None:
+        if heard is None:  # killed before it could, or one that a killed agent had told began it
             job = reconcile_one(self.jobs, self.paths, job)
             if job.shim is None:
                 self.queue.release(job.id, self.me)
-            return None
+            heard = read_facts(self.paths.job(job.id) / "started", "subreaper")
+            return None if heard is None or job.status.ended else (job, evidence.started(heard))
         if "exec_error" in heard:
             finish(self.jobs, self.paths, job, heard)
             return None
