@@ -194,11 +194,14 @@ def test_a_sink_that_fails_ends_nothing_and_is_told_of() -> None:
 
 
 def test_a_guarded_job_is_looked_at_between_samples_and_stopped_when_it_is_over(fake: FakeProc) -> None:
-    clock, told = Clock(), []
+    clock, told = Clock(), list[int]()
+
+    def tell(who: Identity, _: int) -> bool:
+        told.append(who.pid)
+        return True
+
     sampler = sampler_of(fake, clock, budget=0.0)
-    guard = Guard(
-        Identity("b", SHIM, 100), 200 * MIB, str(fake.root), lambda who, _: bool(told.append(who.pid)) or True
-    )
+    guard = Guard(Identity("b", SHIM, 100), 200 * MIB, str(fake.root), tell)
     sampler.watch("1", SHIM, boottime(), interval=10.0, guard=guard)
     looks, used = [clock.now], 0
     while not told and len(looks) < 1000:
