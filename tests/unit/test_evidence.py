@@ -167,6 +167,11 @@ def test_what_watching_cost_is_told() -> None:
         (f"exec {errno.EACCES}", "./solver: Permission denied", ExitCode.NOT_EXECUTABLE),
         (f"exec {errno.E2BIG}", "./solver: Argument list too long", ExitCode.NOT_EXECUTABLE),
         (f"cwd {errno.EACCES}", "cannot enter /data: Permission denied", ExitCode.FAILED),
+        (
+            f"priority {errno.EPERM}",
+            "its --nice, --ionice or --cpus cannot be set: Operation not permitted",
+            ExitCode.FAILED,
+        ),
         (f"start {errno.EAGAIN}", "cannot start a process: Resource temporarily unavailable", ExitCode.FAILED),
     ],
 )
