@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from jobtop.core.filter import parse
 from jobtop.core.model import Status, Usage
@@ -232,11 +233,24 @@ def test_the_time_of_a_job_that_runs_goes_on(tmp_path: Path) -> None:
     async def scene(guest: Visit) -> None:
         def shown() -> str:
             """Behind when it began; later is greater."""
-            return re.findall(r" (0\d:\d\d) ", f" 00:00 {guest.lines()[1]}")[-1]
+            return str(re.findall(r" (0\d:\d\d) ", f" 00:00 {guest.lines()[1]}")[-1])
 
         await guest.until(lambda: shown() >= "01:05")
         before = shown()
         await guest.until(lambda: shown() > before)
+
+    visit(tmp_path, scene)
+
+
+def test_jobs_that_come_are_listed_below_a_dialog_too(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.press("question_mark")
+        assert isinstance(guest.console.screen, ModalScreen)
+        kept_jobs(tmp_path, made_job(name="new"))
+        await guest.until(lambda: guest.names()[:1] == ["new"])
+        assert isinstance(guest.console.screen, ModalScreen)
 
     visit(tmp_path, scene)
 
