@@ -10,17 +10,18 @@ from textual.screen import Screen
 
 from jobtop.core.errors import JobtopError
 from jobtop.core.model import Job, Status
-from jobtop.tui.acting import KILL, PAUSE, RESUME, STOP, Deed, Outcome, carry_out, end_of, refusal, start_again
 from jobtop.tui.cells import Span, fitted, tamed
 from jobtop.tui.columns import Column
-from jobtop.tui.confirm import Confirm
 from jobtop.tui.palette import STATUS_GLYPHS, Tone
 from jobtop.tui.prose import BLANK, Paragraph
 from jobtop.tui.table import Table
 from jobtop.tui.view import JobRow
 
+# What acts is imported when somebody acts: it takes as long as all the other panes together.
 if TYPE_CHECKING:
+    from jobtop.tui.acting import Deed, Outcome
     from jobtop.tui.app import Console
+    from jobtop.tui.confirm import Confirm
 
 NAMED = 6  # jobs that a question names
 COMPARED = range(2, 7)
@@ -41,12 +42,18 @@ class JobActions(Screen[None]):
         raise NotImplementedError
 
     def action_stop_jobs(self) -> None:
+        from jobtop.tui.acting import STOP
+
         self.ask_for(STOP)
 
     def action_kill_jobs(self) -> None:
+        from jobtop.tui.acting import KILL
+
         self.ask_for(KILL)
 
     def action_pause_jobs(self) -> None:
+        from jobtop.tui.acting import PAUSE, RESUME
+
         paused = [row.job.status is Status.PAUSED for row in self.chosen_rows]
         self.ask_for(RESUME if paused and all(paused) else PAUSE)
 
@@ -56,6 +63,8 @@ class JobActions(Screen[None]):
             self.app.run_worker(self._ask_for(deed, rows), group="ask", exclusive=True)
 
     async def _ask_for(self, deed: Deed, rows: Sequence[JobRow]) -> None:
+        from jobtop.tui.acting import refusal
+
         refusals = await asyncio.gather(*(asyncio.to_thread(refusal, row, deed) for row in rows))
         self.say_all([why for why in refusals if why is not None], "warning")
         ready = [row for row, why in zip(rows, refusals, strict=True) if why is None]
@@ -66,6 +75,8 @@ class JobActions(Screen[None]):
             self.app.run_worker(self._carry_out(deed, ready), group="act")
 
     async def _carry_out(self, deed: Deed, rows: Sequence[JobRow]) -> None:
+        from jobtop.tui.acting import carry_out, end_of
+
         outcomes = await asyncio.gather(*(asyncio.to_thread(carry_out, row, deed) for row in rows))
         self.console.feed.hurry()
         self.say_all([word for outcome in outcomes for word in troubles(outcome)], "warning")
@@ -84,6 +95,8 @@ class JobActions(Screen[None]):
             self.app.run_worker(self._run_again(rows), group="act")
 
     async def _run_again(self, rows: Sequence[JobRow]) -> None:
+        from jobtop.tui.acting import start_again
+
         started: list[Job] = []
         for row in rows:
             try:
@@ -174,6 +187,8 @@ class JobActions(Screen[None]):
 
 def question(deed: Deed, rows: Sequence[JobRow]) -> Confirm:
     """Whether to do it to these."""
+    from jobtop.tui.confirm import Confirm
+
     lines = [named(row) for row in rows[:NAMED]]
     if len(rows) > NAMED:
         lines.append(Paragraph(f"and {len(rows) - NAMED} more", Tone.GREY))
