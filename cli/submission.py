@@ -108,8 +108,10 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     )
     job, spec = prepare(request, new_id(), app.paths.host, app.config)
     job = queue.submit(job, spec, queued)
-    say(job.id)
-    call_agent(app, queue)
+    try:
+        say(job.id)
+    finally:  # it waits, whoever reads that
+        call_agent(app, queue)
     return wait_for(app, queue, job) if options["wait"] else ExitCode.OK
 
 

@@ -1,5 +1,6 @@
 """`jobtop submit` as click knows it: for the help, the completion, and to say what is wrong."""
 
+import signal
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ def callback(app: App, /, command: tuple[str, ...], **options: Any) -> int:
     Higher priority comes first, then age. It runs in this directory and environment, without input, and outlives the
     terminal. See jobtop queue for what waits, and why.
     """
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # whoever stops reading, the job has to get its turn
     return enqueue(app, command, options)
 
 

@@ -102,7 +102,7 @@ class Queue:
         def changed(row: Job) -> tuple[Job, tuple[Event, ...]]:
             if not self.waits(row) or row.status is wanted:
                 return row, ()
-            return replace(released(row), status=wanted), (event("paused" if held else "resumed"),)
+            return replace(row, status=wanted), (event("paused" if held else "resumed"),)
 
         return self.waits(self.jobs.change(job_id, changed))
 
@@ -127,7 +127,7 @@ class Queue:
         """How a job was to be run."""
         spec = kept_spec(self.paths, job.id)
         if spec is None:
-            raise UsageError(f"job {job.id[:8]} cannot be run again: {NOT_KEPT}")
+            raise UsageError(f"job {job.id[:8]} cannot be run again: {NOT_OURS if job.is_attached else NOT_KEPT}")
         return spec
 
     def give_up(self, job_id: str, why: str) -> None:

@@ -1,6 +1,7 @@
 """Jobs that wait their turn, with an agent that starts them: submit, retry, stop, pause, wait, group."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,12 @@ def test_a_held_job_waits_until_it_is_resumed_and_a_stopped_one_for_ever() -> No
     assert call("wait", held).returncode == 0
     assert [record["id"] for record in begun(held, other)] == [other, held]
     assert begun(stopped)[0]["reason"] == "cancelled before it began by jobtop stop"
+
+
+def test_a_job_gets_its_turn_whoever_reads_its_id(jobtop: Jobtop) -> None:
+    with open("/dev/full", "w") as full:
+        subprocess.run(jobtop.command("submit", "--external-id", "x", "--", "true"), env=jobtop.env, stdout=full)
+    assert jobtop("wait", "x").returncode == 0
 
 
 def test_a_job_that_cannot_start_stops_nobody() -> None:

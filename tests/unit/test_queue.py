@@ -166,6 +166,14 @@ def test_a_held_job_is_passed_over_until_it_is_let_go(queue: Queue) -> None:
     assert kinds(queue, job) == ["submitted", "paused", "resumed"]
 
 
+def test_a_held_job_is_no_less_an_agents_that_was_killed(queue: Queue) -> None:
+    job = submitted(queue)
+    queue.claim(job.id, DEAD)
+    assert queue.hold(job.id, True)
+    leave_started(queue.paths.job(job.id), "another boot", (NO_PROCESS, 1))
+    assert not queue.hold(job.id, False), "its shim was late, and began it"
+
+
 # Another attempt.
 
 
