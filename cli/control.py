@@ -126,6 +126,9 @@ def wait(app: App, references: tuple[str, ...]) -> int:
     if any(job.id == app.environ.get("JOBTOP_JOB_ID") for job in targets):
         raise UsageError("a job cannot wait for itself")
     ended = await_ends(Queue(jobs, app.paths), targets)
+    for job in ended:
+        if job.is_attached:
+            app.warn(f"job {job.id[:8]}: {job.reason}")
     return 0 if all(job.status == "success" for job in ended) else 1
 
 

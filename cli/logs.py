@@ -33,6 +33,8 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     jobs = app.jobs()
     job = jobs.find(reference)
     directory = app.paths.job(job.id)
+    if job.is_attached:
+        raise UnknownJob(f"job {job.id[:8]} has no output here: jobtop did not start it, it writes where it did before")
     if not directory.is_dir():
         raise UnknownJob(f"the output of job {job.id[:8]} is not on this machine (it ran on {job.host})")
     readers = [

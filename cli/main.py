@@ -17,6 +17,7 @@ from jobtop.core.runner import Supervisor
 VERBS = {
     "run": ("jobtop.cli.run:run", "Run a command and record exactly what it cost."),
     "submit": ("jobtop.cli.submit:submit", "Queue a command; it starts when its turn has come."),
+    "attach": ("jobtop.cli.attach:attach", "Watch processes that run already, as a job."),
     "queue": ("jobtop.cli.queue:queue", "List the jobs that wait, in order, and why."),
     "retry": ("jobtop.cli.queue:retry", "Queue ended jobs once more."),
     "group": ("jobtop.cli.queue:group", "Say how many jobs of a group run at once."),

@@ -141,7 +141,14 @@ class Source:
         started = None if begun is None else evidence.started(begun)
         start = started.start_boottime if started else job.start_boottime or 0.0
         cgroups = started.cgroups if started else ()
-        self.closeup = CloseUp(self.shim.pid, start, cgroups, app.config.texts("run.redact"), with_threads)
+        self.closeup = CloseUp(
+            self.shim.pid,
+            start,
+            cgroups,
+            app.config.texts("run.redact"),
+            with_threads,
+            attached_start=job.attached_start,
+        )
         self.last: Moment | None = None
 
     def read(self) -> Moment:

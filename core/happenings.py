@@ -50,6 +50,7 @@ def event_words(kind: str, detail: Mapping[str, Any]) -> str:
 
 WORDS = {
     "submitted": "submitted",
+    "attached": "watched from here on: it ran already",
     "left_running": "left descendants running",
     "descendants_ended": "the last of its descendants ended",
     "recorded_late": "recorded late: the store could not be written",
@@ -61,7 +62,7 @@ WORDS = {
 def gravity(kind: str, detail: Mapping[str, Any]) -> str:
     """How grave it is: how a job ended decides for its end."""
     if kind == "exited":
-        return {"success": GOOD, "cancelled": WARNING}.get(str(detail.get("status")), BAD)
+        return {"success": GOOD, "cancelled": WARNING, "unknown": PLAIN}.get(str(detail.get("status")), BAD)
     if kind == "alert":
         return {"critical": BAD, "info": PLAIN}.get(str(detail.get("severity")), WARNING)
     return GRAVITY.get(kind, PLAIN)

@@ -8,7 +8,7 @@ from jobtop.core.clock import iso
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration, printable
 
-LEVELS = {Status.SUCCESS: "INFO", Status.TIMEOUT: "WARNING", Status.CANCELLED: "WARNING"}
+LEVELS = {Status.SUCCESS: "INFO", Status.TIMEOUT: "WARNING", Status.CANCELLED: "WARNING", Status.UNKNOWN: "INFO"}
 
 
 def outcome(job: Job) -> tuple[str, str]:

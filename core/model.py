@@ -220,6 +220,11 @@ class Job:
         """Whether it ran already when jobtop met it: what is at its root, `shim`, is its main process itself."""
         return ATTACHED in self.flags
 
+    @property
+    def attached_start(self) -> int | None:
+        """When that process began, in ticks; None: there is a shim above its processes."""
+        return self.shim.start if self.is_attached and self.shim is not None else None
+
     def to_json(self) -> dict[str, Any]:
         """The contract: keys only get added."""
         return {

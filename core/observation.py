@@ -35,7 +35,11 @@ class Observation:
         last = last_after(newest, job)
         if last is not None:
             self.tally.add(last)
-        if newest is not None:
+        if newest is not None and job.is_attached:
+            from jobtop.core.attached import counted
+
+            job = counted(job, newest, self.high_bytes)
+        elif newest is not None:
             job = _with_sampled_cpu(job, newest)
         spreads = self.tally.spreads()
         monitor = replace(

@@ -22,7 +22,16 @@ from jobtop.store import agency
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.lineup import TO_RETRY
-from jobtop.store.reconcile import finish, has_a_recorder, read_facts, reconcile, reconcile_one, sampled, with_shim
+from jobtop.store.reconcile import (
+    end_attached,
+    finish,
+    has_a_recorder,
+    read_facts,
+    reconcile,
+    reconcile_one,
+    sampled,
+    with_shim,
+)
 from jobtop.store.series import SeriesStore
 from jobtop.store.sink import StoreSink
 from jobtop.store.starter import Starter
@@ -187,17 +196,17 @@ class Agent:
     def _adopt_one(self, job: Job) -> None:
         """Record a job from now on, and sample it; one that is over is finished."""
         facts = read_facts(self.paths.job(job.id) / "started", "subreaper")
-        if facts is None or job.shim is None or not is_alive(job.shim):
+        if facts is None or job.shim is None:
             reconcile_one(self.jobs, self.paths, job)
             return
         begun = evidence.started(facts)
         fd = opened(begun.shim.pid)
-        job = self.jobs.change(job.id, self._claimed)
-        if job.recorder != self.me:
-            if fd is not None:
-                os.close(fd)
-            return
-        self._hold(job, begun, fd)
+        alive = is_alive(begun.shim)  # asked with the descriptor open: it is of no other process
+        job = self.jobs.change(job.id, self._claimed) if alive else reconcile_one(self.jobs, self.paths, job)
+        if alive and job.recorder == self.me:
+            self._hold(job, begun, fd)
+        elif fd is not None:
+            os.close(fd)
 
     def _claimed(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
         if row.status.ended or self._is_recorded(row):
@@ -205,7 +214,8 @@ class Agent:
         return replace(row, recorder=self.me), ()
 
     def _hold(self, job: Job, begun: Started, fd: int | None, is_new: bool = False) -> None:
-        spec = kept_spec(self.paths, job.id) or JobSpec(job.id, job.command, job.cwd, {})
+        interval = self.config.interval("monitor.interval")
+        spec = kept_spec(self.paths, job.id) or JobSpec(job.id, job.command, job.cwd, {}, interval_seconds=interval)
         past = None if is_new else self._last_sample(job)
         held = Held(job, begun, fd, str(self.paths.job(job.id) / "ended"), spec.is_watched, past is not None)
         self.held[job.id] = held
@@ -272,6 +282,9 @@ class Agent:
         self.starter.is_due = True
 
     def _finished(self, job: Job, ended: Facts | None, seen: Callable[[Job], Job] | None) -> Job:
+        if job.is_attached:
+            elapsed = time.clock_gettime(BOOTTIME) - (job.start_boottime or 0.0)
+            return end_attached(self.jobs, job, seen, elapsed, self.cost.leave(job.id))
         if ended is None:
             return reconcile_one(self.jobs, self.paths, job)
         ended.note("recorder_cpu", self.cost.leave(job.id) or 0.0)

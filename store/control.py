@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from jobtop.core import tree
 from jobtop.core.collectors.proc import is_alive, send, send_to_members
 from jobtop.core.errors import StoreError
 from jobtop.core.model import Identity, Job, StopRequest
@@ -44,6 +45,8 @@ class Control:
         owner = _owner(job.shim)
         if owner is not None and os.getuid() not in (0, owner):
             return f"job {job.id[:8]} belongs to {job.user}"
+        if job.is_attached and tree.is_inside(_shim(job)):
+            return f"this jobtop is in job {job.id[:8]} itself: act on it from outside"
         return None
 
     def refusal(self, job: Job) -> str | None:
@@ -59,11 +62,13 @@ class Control:
         return None
 
     def stop(self, job: Job, by: str) -> None:
-        """TERM to all its processes, and after its grace KILL: its shim sees to both."""
+        """TERM to all its processes, and after its grace KILL: its shim sees to both, or we do if it has none."""
         if self._is_cancelled(job, by) or (job := self._begun(job)).shim is None:
             return
         self._ask(job, by)
-        if not send(_shim(job), signal.SIGTERM):
+        if job.is_attached:
+            tree.end(_shim(job), job.grace_seconds, patience(job, by_force=False))
+        elif not send(_shim(job), signal.SIGTERM):
             self.warn(f"job {job.id[:8]} ended by itself just now")
 
     def kill(self, job: Job, by: str) -> None:
@@ -77,7 +82,10 @@ class Control:
         """STOP to all its processes, until all of them stand still; one that waits is passed over."""
         if self._is_held(job, True) or (job := self._begun(job)).shim is None:
             return
-        freeze_descendants(_shim(job).pid)
+        if job.is_attached:
+            tree.freeze(_shim(job))
+        else:
+            freeze_descendants(_shim(job).pid)
         self._tell(job, lambda row: paused_or_running(row, True))
 
     def resume(self, job: Job) -> None:
@@ -87,7 +95,10 @@ class Control:
             return
         if (job := self._begun(job)).shim is None:
             return
-        send_to_members(_shim(job), signal.SIGCONT)
+        if job.is_attached:
+            tree.thaw(_shim(job))
+        else:
+            send_to_members(_shim(job), signal.SIGCONT)
         self._tell(job, lambda row: paused_or_running(row, False))
 
     def settle(self, job: Job) -> Job | None:
@@ -155,12 +166,15 @@ def is_gone(job: Job) -> bool:
 
 def kill_again(job: Job) -> None:
     """KILL to whoever of the job is there by now."""
-    send_to_members(_shim(job), signal.SIGKILL)
+    if job.is_attached:
+        tree.kill(_shim(job))
+    else:
+        send_to_members(_shim(job), signal.SIGKILL)
 
 
 def processes_left(job: Job) -> int:
     """How many processes of the job are still there."""
-    return len(descendants(_shim(job).pid))
+    return len(tree.members(_shim(job)) if job.is_attached else descendants(_shim(job).pid))
 
 
 def patience(job: Job, by_force: bool) -> float:

@@ -59,7 +59,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One short read transaction: everything in it is of one moment. Fetch whole, do not linger."""
+        """One short read transaction: everything in it is of one moment. Fetch whole, do not linger.
+
+        Inside of a write transaction, part of that.
+        """
+        if self._connection.in_transaction:
+            yield self._connection
+            return
         with errors_named(self.path):
             self._connection.execute("BEGIN")
             try:

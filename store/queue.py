@@ -17,7 +17,7 @@ from jobtop.core.scheduling import retry_seconds, will_be_retried
 from jobtop.store.agency import ensure_agent, registered
 from jobtop.store.jobs import NEXT_TOUCH, event
 from jobtop.store.recorder import write_private
-from jobtop.store.starting import kept_spec
+from jobtop.store.starting import spec_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 WAITING = frozenset({Status.QUEUED, Status.PAUSED})
 CARRIED = ("name", "command", "host", "user", "cwd", "external_id", "tool", "script", "params", "tags", "note")
 AT_ONCE = 500  # ids asked for in one statement
-NOT_KEPT = "its command and environment are not kept any more (store.spec_days)"
 
 
 class Queue:
@@ -125,10 +124,7 @@ class Queue:
 
     def spec(self, job: Job) -> JobSpec:
         """How a job was to be run."""
-        spec = kept_spec(self.paths, job.id)
-        if spec is None:
-            raise UsageError(f"job {job.id[:8]} cannot be run again: {NOT_OURS if job.is_attached else NOT_KEPT}")
-        return spec
+        return spec_of(self.paths, job)
 
     def give_up(self, job_id: str, why: str) -> None:
         """Try a job no more that was to be tried again."""

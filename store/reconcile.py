@@ -109,6 +109,8 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         return job
     if job.status in ENDS - {Status.LOST}:
         return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
+    if job.is_attached:
+        return end_attached(jobs, job, seen_by_others(jobs, job))
     if started is not None:
         return lose(jobs, job, started)
     if job.queue is not None:  # its turn comes again
@@ -173,6 +175,26 @@ def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:
         known = evidence.lost_with(evidence.begin(row, started), why, cgroup.reading(texts))
         known = known if seen is None or row.status is Status.LOST else seen(known)
         return replace(known, settled=over), () if row.status is Status.LOST else (event("lost", reason=why),)
+
+    return jobs.change(job.id, concluded)
+
+
+def end_attached(
+    jobs: Jobs,
+    job: Job,
+    seen: Callable[[Job], Job] | None,
+    elapsed: float | None = None,
+    cost_seconds: float | None = None,
+) -> Job:
+    """Keep the end of a process that jobtop did not start, and what was seen of it; None: nobody saw when it was."""
+    from jobtop.core import attached
+
+    def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
+        if row.status.ended:
+            return row, ()
+        done = attached.ended(replace(row, monitor=replace(row.monitor, cpu_seconds=cost_seconds)), elapsed)
+        done = done if seen is None else seen(done)
+        return done, end_events(row, done, 0.0)
 
     return jobs.change(job.id, concluded)
 

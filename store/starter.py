@@ -15,9 +15,9 @@ from jobtop.core.runner import Keeper, Supervisor
 from jobtop.store.agency import agent_command, agent_environment
 from jobtop.store.jobs import Event, event
 from jobtop.store.lineup import Lineup
-from jobtop.store.queue import NOT_KEPT, Queue
+from jobtop.store.queue import Queue
 from jobtop.store.reconcile import finish, read_facts, reconcile_one
-from jobtop.store.starting import kept_spec
+from jobtop.store.starting import NOT_KEPT, kept_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class Starter:
             return
         self.is_due = False
         self.lineup.refresh()
-        self.lineup.retry_failed(time.time())
+        if self.lineup.retry_failed(time.time()):
+            self.lineup.refresh()
         self.keep_spares()
         if not self.lineup.waiting:
             self.next_moment = FAR

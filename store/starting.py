@@ -17,6 +17,9 @@ from jobtop.core.runner import Supervisor
 from jobtop.store.agency import SPAWNING, bury, ensure_agent
 from jobtop.store.recorder import Recorder
 
+NOT_KEPT = "its command and environment are not kept any more (store.spec_days)"
+NOT_OURS = "jobtop did not start it, and does not know its environment"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,12 +106,17 @@ def kept_spec(paths: StatePaths, job_id: str) -> JobSpec | None:
         return None
 
 
-def request_again(paths: StatePaths, job: Job) -> Request:
-    """What it takes to run the same command in the same place and environment once more."""
+def spec_of(paths: StatePaths, job: Job) -> JobSpec:
+    """How a job was to be run."""
     spec = kept_spec(paths, job.id)
     if spec is None:
-        why = "its command and environment are not kept any more (store.spec_days)"
-        raise UsageError(f"job {job.id[:8]} cannot be run again: {why}")
+        raise UsageError(f"job {job.id[:8]} cannot be run again: {NOT_OURS if job.is_attached else NOT_KEPT}")
+    return spec
+
+
+def request_again(paths: StatePaths, job: Job) -> Request:
+    """What it takes to run the same command in the same place and environment once more."""
+    spec = spec_of(paths, job)
     return Request(
         command=spec.command,
         cwd=spec.cwd,

@@ -283,7 +283,8 @@ class Nearby:
         begun = read_facts(self.directory / "started", "subreaper")
         started = None if begun is None else evidence.started(begun)
         start = started.start_boottime if started else job.start_boottime or 0.0
-        return CloseUp(job.shim.pid, start, started.cgroups if started else (), self.secret)
+        cgroups = started.cgroups if started else ()
+        return CloseUp(job.shim.pid, start, cgroups, self.secret, attached_start=job.attached_start)
 
 
 def part_of(window: TimeWindow, last: float) -> tuple[float | None, float | None]:

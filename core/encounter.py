@@ -1,0 +1,87 @@
+"""A process that runs already, as it is when jobtop meets it, or why it cannot be watched."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from jobtop.core.collectors.cgroup import cpu_quota
+from jobtop.core.collectors.members import START, TICK_SECONDS
+from jobtop.core.collectors.threads import read_arguments
+from jobtop.core.errors import UsageError
+from jobtop.core.model import Identity
+from jobtop.core.procfs import HAS_PROC, SHIM_NAME, boot_id, name_of, read_text, start_ticks, stat_fields, value_in
+from jobtop.core.record import record
+from jobtop.core.shim import BOOTTIME
+from jobtop.core.units import printable
+
+FLAGS, KERNEL_THREAD = 6, 0x00200000  # PF_KTHREAD, in /proc/PID/stat
+
+
+@record
+class Process:
+    """Who it is, what it runs and where, since when, and the most memory it has held at once."""
+
+    who: Identity
+    command: tuple[str, ...]
+    cwd: str
+    user: str
+    start_time: float
+    start_boottime: float
+    cpus: float
+    high_bytes: int | None
+
+
+def meet(pid: int) -> Process:
+    """The process of this number."""
+    fields, status = stat_fields(pid), read_text(f"/proc/{pid}/status")
+    if (why := refusal(pid, fields, status)) is not None:
+        raise UsageError(why)
+    try:
+        user = _user_name(os.stat(f"/proc/{pid}").st_uid)
+        cwd, cpus = os.readlink(f"/proc/{pid}/cwd"), float(len(os.sched_getaffinity(pid)))
+    except PermissionError:
+        raise UsageError(f"process {pid} of {user} cannot be read: attach as {user}, or as root") from None
+    except OSError:
+        raise UsageError(f"process {pid} has just ended") from None
+    command = read_arguments(pid) or (name_of(pid),)
+    start = int(fields[START])
+    now, since_boot = time.time(), time.clock_gettime(BOOTTIME)
+    if start_ticks(pid) != start:
+        raise UsageError(f"process {pid} has just ended")
+    began = start * TICK_SECONDS
+    return Process(
+        Identity(boot_id(), pid, start),
+        command,
+        cwd,
+        user,
+        now - (since_boot - began),
+        began,
+        min(cpus, cpu_quota(f"/proc/{pid}") or cpus),
+        value_in(status, "VmHWM:") * 1024 or None,
+    )
+
+
+def refusal(pid: int, fields: list[str], status: str) -> str | None:
+    """Why a process cannot be watched by what its `stat`, from the state on, and its `status` say; None if it can."""
+    if not HAS_PROC:
+        return "processes that run already can only be watched where there is a /proc"
+    if len(fields) <= START or fields[0] in "ZX":
+        return f"there is no process {pid}, or it has ended (ps -e lists those that run)"
+    leader = value_in(status, "Tgid:")
+    if leader not in (0, pid):
+        return f"{pid} is a thread of process {leader}: jobtop attach {leader}"
+    if int(fields[FLAGS]) & KERNEL_THREAD:
+        return f"process {pid} is a thread of the kernel: what it uses is no job's"
+    if pid in (1, os.getpid()) or status.startswith(f"Name:\t{SHIM_NAME}\n"):
+        return f"process {pid} is {'above all others' if pid == 1 else 'a part of jobtop'}: attach to what it started"
+    return None
+
+
+def _user_name(number: int) -> str:
+    import pwd
+
+    try:
+        return printable(pwd.getpwuid(number).pw_name)
+    except KeyError:
+        return str(number)

@@ -1,0 +1,122 @@
+"""Makes a job of a process that runs already: its row, what a shim would have left, and an agent to watch it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from jobtop.core.collectors.proc import is_alive
+from jobtop.core.encounter import meet
+from jobtop.core.errors import StoreUnavailable, UsageError
+from jobtop.core.model import ATTACHED, Job, Monitor, Status, Usage
+from jobtop.core.paths import make_private_dir
+from jobtop.core.procfs import descendants
+from jobtop.core.redact import redact_command
+from jobtop.core.request import default_name, script_of
+from jobtop.core.runner import new_id
+from jobtop.core.tree import lineage
+from jobtop.core.units import printable
+from jobtop.store.agency import ensure_agent, registered, start_agent
+from jobtop.store.jobs import Event, event
+from jobtop.store.recorder import write_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from jobtop.core.config import Config
+    from jobtop.core.encounter import Process
+    from jobtop.core.paths import StatePaths
+    from jobtop.store.jobs import Jobs
+
+
+def attach(jobs: Jobs, paths: StatePaths, config: Config, pid: int, said: Mapping[str, Any]) -> Job:
+    """The job that this process and everything below it are from now on; `said`: its name, tool, tags and note."""
+    process = meet(pid)
+    job = made(process, paths.host, config, said)
+    with jobs.database.writing():  # nobody else makes a job of it meanwhile
+        refuse_known(jobs, paths, pid)
+        leave_started(paths, job, process)
+        return jobs.insert(job, Event(process.start_time, "started", {"pid": pid}), event("attached"))
+
+
+def made(process: Process, host: str, config: Config, said: Mapping[str, Any]) -> Job:
+    """The record of a process as it is met."""
+    shown = tuple(redact_command(list(process.command), config.texts("run.redact")))
+    script = script_of(shown)
+    return Job(
+        id=new_id(),
+        name=said.get("name") or printable(default_name(shown, script, shell=False)),
+        command=shown,
+        host=host,
+        user=process.user,
+        cwd=process.cwd,
+        status=Status.RUNNING,
+        tool=said.get("tool") or os.path.basename(shown[0]),
+        script=script,
+        tags=said.get("tags") or {},
+        note=said.get("note"),
+        pid=process.who.pid,
+        flags=(ATTACHED,),
+        submitted_at=time.time(),
+        start_time=process.start_time,
+        start_boottime=process.start_boottime,
+        usage=Usage(cpus_allowed=process.cpus, memory_peak_bytes=process.high_bytes),
+        sources={} if process.high_bytes is None else {"memory_peak": "vmhwm"},
+        monitor=Monitor(interval_seconds=config.interval("monitor.interval") or 1.0),
+        grace_seconds=config.duration("run.grace"),
+        shim=process.who,
+    )
+
+
+def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
+    """Say which job a process is of already, or who of jobtop it would bring along."""
+    above, below = lineage(pid), descendants(pid)
+    for job in jobs.unsettled(paths.host):
+        known = f"job {job.id[:8]} ({printable(job.name)})"
+        if job.shim is not None and job.shim.pid in above and is_alive(job.shim):
+            raise UsageError(f"process {pid} is of {known} already: jobtop show {job.id[:8]}")
+        if job.recorder is not None and job.recorder.pid == pid and is_alive(job.recorder):
+            raise UsageError(f"process {pid} is the jobtop that watches {known}: attach to what is to be watched")
+        if job.is_attached and job.shim is not None and job.shim.pid in below and is_alive(job.shim):
+            raise UsageError(f"{known} is below process {pid}, and nothing is counted twice: jobtop show {job.id[:8]}")
+    agent = registered(jobs.database)
+    if agent is not None and agent.who.pid in (pid, *below):
+        raise UsageError(f"the agent, process {agent.who.pid}, is not to watch itself: attach to what is to be watched")
+
+
+def leave_started(paths: StatePaths, job: Job, process: Process) -> None:
+    """What a shim leaves when its job begins, by one that is its own."""
+    who = f"{process.who.pid} {process.who.start}"
+    moments = f"{process.start_time:.6f} {process.start_boottime:.6f}"
+    rows = ("version 1", f"boot {process.who.boot}", f"shim {who}", f"main {who}", f"start {moments}", "subreaper 0")
+    try:
+        for parent in (paths.root, paths.jobs):
+            make_private_dir(parent)
+        directory = paths.job(job.id)
+        directory.mkdir(mode=0o700)
+        write_private(str(directory / "started"), "\n".join(rows) + "\n")
+    except OSError as error:
+        why = f"{paths.jobs}: {os.strerror(error.errno or 0)}"
+        raise StoreUnavailable(f"{why}; set JOBTOP_HOME to a directory that can be written") from error
+
+
+def call_agent(jobs: Jobs, paths: StatePaths, environ: Mapping[str, str]) -> bool:
+    """Have an agent watch it; False from inside of a job: one started there would be a part of it.
+
+    It is started by a child of ours that ends at once, for what is watched may be above us.
+    """
+    if registered(jobs.database) is not None:
+        ensure_agent(jobs.database, paths)
+        return True
+    if "JOBTOP_JOB_ID" in environ:
+        return False
+    child = os.fork()
+    if child == 0:
+        try:
+            start_agent(paths)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    return True
