@@ -1,0 +1,92 @@
+"""Processes that no shim is above: all of a tree stand still, go on and end, and nobody else does."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jobtop.core import tree
+from jobtop.core.collectors.proc import identify
+from jobtop.core.model import Identity
+from jobtop.core.procfs import descendants
+from jobtop.core.record import replace
+from running import is_alive, kill_if_alive, state
+from support import wait_for
+
+# A root that ends when it is told to, with a child that does not, and a grandchild.
+CODE = """
+import os, signal, sys
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.fork()
+    os.write(1, b"x")
+os.read(0, 1)
+"""
+
+
+@pytest.fixture
+def family() -> Iterator[list[int]]:
+    """The pids of the three; the root first."""
+    words = [sys.executable, "-I", "-S", "-c", CODE]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.read(2)
+        pids = [process.pid, *descendants(process.pid)]
+        yield pids
+        for pid in pids:
+            kill_if_alive(pid)
+
+
+@pytest.fixture
+def root(family: list[int]) -> Identity:
+    return identify(family[0])
+
+
+def states(pids: list[int]) -> set[str]:
+    return {state(pid) for pid in pids}
+
+
+def test_all_of_a_tree_stand_still_and_go_on(root: Identity, family: list[int]) -> None:
+    assert tree.members(root) == list(map(identify, family))
+    tree.freeze(root)
+    assert states(family) == {"T"}
+    tree.thaw(root)
+    wait_for(lambda: states(family) == {"S"})
+
+
+def test_a_kill_leaves_nobody(root: Identity, family: list[int]) -> None:
+    tree.kill(root)
+    wait_for(lambda: not any(map(is_alive, family)))
+
+
+def test_who_does_not_end_when_told_is_killed_after_the_grace_though_its_parent_has_ended(
+    root: Identity, family: list[int]
+) -> None:
+    began = time.monotonic()
+    tree.end(root, grace_seconds=0.2, patience_seconds=10.0)
+    assert 0.2 < time.monotonic() - began < 10.0
+    assert not any(map(is_alive, family))
+
+
+def test_a_tree_that_stands_still_can_be_ended(root: Identity, family: list[int]) -> None:
+    tree.freeze(root)
+    tree.end(root, grace_seconds=0.1, patience_seconds=10.0)
+    assert not any(map(is_alive, family))
+
+
+def test_another_process_with_the_number_of_a_root_is_let_be(root: Identity, family: list[int]) -> None:
+    other = replace(root, start=(root.start or 0) + 1)
+    assert tree.members(other) == []
+    tree.freeze(other)
+    tree.kill(other)
+    tree.end(other, 0.0, 0.0)
+    assert states(family) == {"S"}
+
+
+def test_a_process_is_in_the_trees_above_it(root: Identity) -> None:
+    assert tree.is_inside(identify(os.getpid()))
+    assert tree.is_inside(identify(os.getppid()))
+    assert not tree.is_inside(root)
