@@ -13,9 +13,9 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.output import format_options, print_shapes
 from jobtop.core.clock import iso
-from jobtop.core.collectors.proc import is_alive, send
+from jobtop.core.collectors.proc import identify, is_alive, send
 from jobtop.core.errors import ExitCode, UsageError
-from jobtop.core.model import LIVE, SCHEMA_VERSION
+from jobtop.core.model import LIVE, SCHEMA_VERSION, Identity
 from jobtop.core.units import format_duration
 from jobtop.store.agency import Registered, agent_command, registered, start_agent
 from jobtop.store.database import Database, open_to_write
@@ -51,11 +51,11 @@ def agent(ctx: click.Context) -> int:
 @click.pass_obj
 def start(app: App) -> int:
     """Start it now, if there is none."""
+    refuse_inside(app)
     with_store = opened(app)
     there = registered(with_store)
     if there is None:
-        start_agent(app.paths)
-        there = awaited(with_store)
+        there = awaited(with_store, identify(start_agent(app.paths)))
     print(f"agent {there.who.pid} serves {app.paths.store}")
     return ExitCode.OK
 
@@ -108,8 +108,7 @@ def status(app: App, style: str) -> int:
 @click.pass_obj
 def run(app: App) -> int:
     """Be the agent, in the foreground: for systemd and other supervisors."""
-    if "JOBTOP_JOB_ID" in app.environ:
-        raise UsageError("an agent cannot be a part of a job: start it outside")
+    refuse_inside(app)
     os.chdir("/")  # it serves jobs of all projects
     from jobtop.store.agent import Agent
 
@@ -128,18 +127,26 @@ def unit(app: App) -> int:
     return ExitCode.OK
 
 
+def refuse_inside(app: App) -> None:
+    if "JOBTOP_JOB_ID" in app.environ:
+        raise UsageError("an agent cannot be a part of a job: start it outside")
+
+
 def opened(app: App) -> Database:
     return open_to_write(app.paths, app.config.switch("store.network"))
 
 
-def awaited(database: Database) -> Registered:
-    """The agent that was just started."""
+def awaited(database: Database, started: Identity) -> Registered:
+    """The agent that was just started, or another that came at the same time."""
     deadline = time.monotonic() + START_SECONDS
-    while (there := registered(database)) is None:
-        if time.monotonic() > deadline:
-            raise UsageError("the agent did not come up: jobtop agent run says why")
+    while True:
+        is_over = not is_alive(started) or time.monotonic() > deadline
+        there = registered(database)
+        if there is not None:
+            return there
+        if is_over:
+            raise UsageError("the agent did not stay: jobtop agent run says why, or agent.idle is too short")
         time.sleep(POLL_SECONDS)
-    return there
 
 
 def counted(database: Database, host: str) -> list[tuple[str, int]]:

@@ -119,8 +119,8 @@ def ensure_agent(database: Database, paths: StatePaths) -> bool:
     return True
 
 
-def start_agent(paths: StatePaths) -> None:
-    """Start one, in a session of its own, with nothing of ours but the environment."""
+def start_agent(paths: StatePaths) -> int:
+    """Start one, in a session of its own, with nothing of ours but the environment; its pid."""
     environment = agent_environment()
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     arguments = agent_command(paths)
@@ -130,6 +130,7 @@ def start_agent(paths: StatePaths) -> None:
         except NotImplementedError:
             pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null)
     start_new_thread(bury, (pid,))
+    return pid
 
 
 def agent_command(paths: StatePaths) -> list[str]:

@@ -1,0 +1,222 @@
+"""Who is the agent: one seat, one row, and decisions that leave no job behind."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from jobtop.core.collectors.proc import identify
+from jobtop.core.errors import StoreUnavailable
+from jobtop.core.model import Identity, Queued, Status
+from jobtop.core.paths import StatePaths
+from jobtop.store import agency
+from jobtop.store.agent import WORK
+from jobtop.store.database import Database, open_to_write
+from jobtop.store.jobs import Jobs
+from records import HERE, NO_PROCESS, made_job, running_job, this_process
+from support import wait_for
+
+DEAD = Identity("another boot", NO_PROCESS, 1)
+# Holds the seat, and says so; leaves when its input ends.
+SITTER = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("sits", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> StatePaths:
+    return StatePaths(tmp_path / "state", HERE)
+
+
+@pytest.fixture
+def database(paths: StatePaths) -> Iterator[Database]:
+    database = open_to_write(paths)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def sitter(database: Database, paths: StatePaths) -> Iterator["subprocess.Popen[bytes]"]:
+    """Another process that holds the seat."""
+    command = [sys.executable, "-I", "-S", "-c", SITTER, str(paths.agent)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"sits\n"
+        yield process
+
+
+# The seat.
+
+
+def test_the_seat_is_held_by_one_and_free_when_that_one_is_gone(
+    sitter: "subprocess.Popen[bytes]", paths: StatePaths
+) -> None:
+    assert agency.is_taken(paths.agent)
+    assert agency.take_seat(paths.agent) is None
+    sitter.kill()
+    sitter.wait()
+    held = agency.take_seat(paths.agent)
+    assert held is not None
+    assert not os.get_inheritable(held)
+    assert agency.is_taken(paths.agent)
+    os.close(held)
+    assert not agency.is_taken(paths.agent)
+    assert not agency.is_taken(paths.root / "never made")
+
+
+def test_whoever_comes_while_an_agent_leaves_waits_for_the_seat(
+    sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths
+) -> None:
+    leaving = threading.Timer(0.1, sitter.kill)
+    leaving.start()
+    held = agency.wait_for_seat(paths.agent, database)
+    assert held is not None
+    assert not leaving.is_alive()
+    os.close(held)
+
+
+def test_whoever_comes_while_an_agent_serves_goes(
+    sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths
+) -> None:
+    agency.register(database, identify(sitter.pid))
+    assert agency.wait_for_seat(paths.agent, database) is None
+
+
+def test_a_leaving_agent_that_never_goes_is_not_waited_for_for_ever(
+    sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agency, "LEAVING_SECONDS", 0.05)
+    assert agency.wait_for_seat(paths.agent, database) is None
+
+
+def test_the_seat_is_beside_a_local_store_and_in_a_folder_of_ones_own_for_a_shared_one(
+    database: Database, paths: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agency, "SCRATCH", str(tmp_path))
+    assert agency.seat(paths, None) == paths.agent
+    shared = agency.seat(paths, True)
+    assert shared == agency.seat(paths, True)
+    assert shared != agency.seat(StatePaths(tmp_path / "other", HERE), True)
+    assert shared.parent.parent == tmp_path
+    assert stat.S_IMODE(os.stat(shared.parent).st_mode) == 0o700
+    os.chmod(shared.parent, 0o777)
+    with pytest.raises(StoreUnavailable, match=f"{shared.parent} is not this user's own: remove it"):
+        agency.seat(paths, True)
+
+
+def test_a_link_somebody_laid_is_no_place_for_the_seat(
+    paths: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agency, "SCRATCH", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / f"jobtop-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreUnavailable):
+        agency.seat(paths, True)
+
+
+# The row.
+
+
+def test_an_agent_is_known_as_long_as_it_lives(database: Database) -> None:
+    assert agency.registered(database) is None
+    agency.register(database, this_process())
+    there = agency.registered(database)
+    assert there is not None
+    assert there.who == this_process()
+    agency.register(database, DEAD)
+    assert agency.registered(database) is None
+
+
+def test_good_bye_is_only_said_for_oneself(database: Database) -> None:
+    agency.register(database, this_process())
+    assert agency.unregister(database, DEAD, HERE, WORK)
+    assert agency.registered(database) is not None
+    assert agency.unregister(database, this_process(), HERE, WORK)
+    assert agency.registered(database) is None
+
+
+UNDONE = {
+    "waits": {"status": Status.QUEUED, "queue": Queued(), "recorder": None},
+    "is to be tried again": {"status": Status.FAILED, "queue": Queued(retries=1), "settled": True, "recorder": None},
+    "runs unrecorded": {"recorder": None, "shim": DEAD},
+}
+DONE = {
+    "is held": {"status": Status.PAUSED, "queue": Queued(), "recorder": None},
+    "has failed for good": {"status": Status.FAILED, "queue": Queued(), "settled": True, "recorder": None},
+    "was tried again": {"status": Status.LOST, "queue": Queued(retries=1, retried_by="x"), "recorder": None},
+    "succeeded": {"status": Status.SUCCESS, "queue": Queued(retries=1), "settled": True, "recorder": None},
+    "is recorded by a run": {"recorder": DEAD, "shim": DEAD},
+    "waits on another host": {"status": Status.QUEUED, "queue": Queued(), "recorder": None, "host": "rhea"},
+}
+
+
+@pytest.mark.parametrize("what", UNDONE)
+def test_an_agent_stays_while_a_job(database: Database, what: str) -> None:
+    Jobs(database).insert(running_job(**UNDONE[what]))
+    agency.register(database, this_process())
+    assert not agency.unregister(database, this_process(), HERE, WORK)
+    assert agency.registered(database) is not None
+
+
+@pytest.mark.parametrize("what", DONE)
+def test_an_agent_leaves_although_a_job(database: Database, what: str) -> None:
+    Jobs(database).insert(running_job(**DONE[what]))
+    Jobs(database).insert(made_job())
+    agency.register(database, this_process())
+    assert agency.unregister(database, this_process(), HERE, WORK)
+    assert agency.registered(database) is None
+
+
+# Having one.
+
+
+def test_an_agent_that_is_there_is_woken(database: Database, paths: StatePaths) -> None:
+    woken: list[int] = []
+
+    def wake(number: int, _: FrameType | None) -> None:
+        woken.append(number)
+
+    before = signal.signal(signal.SIGUSR1, wake)
+    try:
+        agency.register(database, this_process())
+        assert not agency.ensure_agent(database, paths)
+        wait_for(lambda: woken)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_agent_is_started_where_there_is_none(
+    database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[StatePaths] = []
+    monkeypatch.setattr(agency, "start_agent", started.append)
+    agency.register(database, DEAD)
+    assert agency.ensure_agent(database, paths)
+    assert started == [paths]
+
+
+def test_an_agent_is_of_its_store_and_of_no_job(paths: StatePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBTOP_JOB_ID", "outer")
+    assert "JOBTOP_JOB_ID" not in agency.agent_environment()
+    assert agency.agent_environment()["PATH"] == os.environ["PATH"]
+    assert agency.agent_command(paths)[-4:] == ["--set", f"store.dir={paths.root}", "agent", "run"]
+
+
+def test_what_an_agent_executes_does_not_keep_its_seat(paths: StatePaths, database: Database) -> None:
+    held = agency.take_seat(paths.agent)
+    assert held is not None
+    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
+        os.close(held)
+        assert not agency.is_taken(paths.agent)
+        child.kill()
