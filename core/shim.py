@@ -48,6 +48,7 @@ RESERVED_BYTES = 16 * 1024
 DYING_SECONDS = 0.2
 ASK_AGAIN_SECONDS = 0.2
 REVIVE_SECONDS = 30.0
+REVIVED_SECONDS = 2.0  # an agent holds its seat by then
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -541,17 +542,30 @@ def revive(keeper: "tuple[str, list[str], dict[str, str]] | None") -> None:
     """
     if keeper is None:
         return
-    deadline, settled, child = time.monotonic() + REVIVE_SECONDS, 0, 0
+    deadline, settled, start_at = time.monotonic() + REVIVE_SECONDS, 0, 0.0
     time.sleep(os.getpid() % 10 * 0.01)  # of many that are told at once, let one be the first
     while time.monotonic() < deadline:
         is_held, letters = look_at_seat(keeper[0])
         settled = settled + 1 if is_held and letters == 2 else 0
         if settled == 2 or (not is_held and letters == 0):
             return
-        if not is_held and (not child or os.waitpid(child, os.WNOHANG) != (0, 0)):
-            null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-            child = os.posix_spawn(keeper[1][0], keeper[1], keeper[2], file_actions=null, setsid=True)
+        if not is_held and time.monotonic() >= start_at:
+            start_apart(keeper[1], keeper[2])
+            start_at = time.monotonic() + REVIVED_SECONDS
         time.sleep(0.05)
+
+
+def start_apart(command: list[str], environment: "dict[str, str]") -> None:
+    """Start a program that is none of our descendants: who stops or pauses those of a job must not hit it."""
+    c_call("prctl", PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    child = os.fork()
+    if child == 0:
+        try:
+            null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+            os.posix_spawn(command[0], command, environment, file_actions=null, setsid=True)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
 
 
 def look_at_seat(path: str) -> tuple[bool, int]:

@@ -180,9 +180,11 @@ class Jobs:
         return [(row["id"], row["name"]) for row in rows]
 
     def unsettled(self, host: str) -> list[Job]:
-        """The jobs of a host whose totals are not final."""
+        """The jobs of a host whose totals are not final; those that only wait have none."""
+        waits = "status IN ('queued', 'paused') AND shim_pid IS NULL AND recorder_pid IS NULL"
         with self.database.reading() as connection:
-            rows = connection.execute("SELECT * FROM jobs WHERE settled = 0 AND host = ?", (host,)).fetchall()
+            sql = f"SELECT * FROM jobs WHERE settled = 0 AND host = ? AND NOT ({waits})"
+            rows = connection.execute(sql, (host,)).fetchall()
         return [_job(row) for row in rows]
 
     def events(self, job: Job) -> list[Event]:

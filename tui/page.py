@@ -164,7 +164,7 @@ class Page(Screen[None]):
     @work(group="troubles", exclusive=True)
     async def look_for_troubles(self, view: View) -> None:
         troubles = await self.trouble_watch.read(view, self.console.reader)
-        if self.is_attached:
+        if self.query(TopLine):  # not while the console closes
             self.query_one(TopLine).troubles = troubles
             self.show_troubles(troubles)
 
