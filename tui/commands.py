@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 THEME_NAMES = {"jobtop-dark": "dark", "jobtop-light": "light", "jobtop-terminal": "the terminal's own colours"}
 LEFT_OUT = frozenset({"app.palette"})
 NAME_WIDTH, KEYS_WIDTH = 22, 10
+LONGEST = 100  # characters of a name; no line has room for more, and looking through it takes long
 KEYS, DIM, UNDERLINED = Style(bold=True), Style(dim=True), Style(underline=True)
 
 
@@ -123,7 +124,9 @@ def _title(action: Action) -> str:
 def _jobs(console: Console) -> Iterator[Command]:
     for row in console.view.rows if console.view is not None else ():
         job = row.job
-        yield Command(f"Open job {job.id[:8]} {job.name}", "", str(job.status), partial(console.open_job, job.id))
+        yield Command(
+            f"Open job {job.id[:8]} {job.name[:LONGEST]}", "", str(job.status), partial(console.open_job, job.id)
+        )
 
 
 def _themes(console: Console) -> Iterator[Command]:

@@ -105,8 +105,11 @@ class Prose(ScrollView, Painted, inherit_bindings=False):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TEXT)]
     text: reactive[Sequence[Paragraph]] = reactive((), repaint=False)
+    _wrapped: Sequence[list[Span]] = ()
+    _wrapped_for: int | None = None  # cells
 
     def watch_text(self) -> None:
+        self._wrapped_for = None
         self._measure()
 
     def on_resize(self) -> None:
@@ -124,11 +127,14 @@ class Prose(ScrollView, Painted, inherit_bindings=False):
         top = self.scroll_offset.y
         return [inks.strip(line, width) for line in self.lines(width)[top : top + height]]
 
-    def lines(self, width: int) -> list[list[Span]]:
-        """All of them, not wider than is easy to read."""
-        used = min(width, WIDEST)
-        rest = [Span(" " * (width - used))] if width > used else []
-        return [[*line, *rest] for paragraph in self.text for line in paragraph.lines(used)]
+    def lines(self, width: int) -> Sequence[list[Span]]:
+        """All of them, not wider than is easy to read; wrapped once for each width."""
+        if self._wrapped_for != width:
+            used = min(width, WIDEST)
+            rest = [Span(" " * (width - used))] if width > used else []
+            self._wrapped = [[*line, *rest] for paragraph in self.text for line in paragraph.lines(used)]
+            self._wrapped_for = width
+        return self._wrapped
 
     def _measure(self) -> None:
         width = self.drawn_size.width

@@ -1,0 +1,569 @@
+"""Two thousand hostile texts on every screen: nothing obeyed, nothing styled by them, every line as wide as it is."""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hostile import COUNT, MARK, clean_texts, hostile_texts, marked
+from rich.cells import cell_len
+from rich.style import Style
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.color import Color
+from textual.strip import Strip
+from textual.widgets import Input, OptionList
+from textual.widgets._toast import Toast
+
+from benchmarks.display import Screen
+from jobtop.core.analysis.ending import ending
+from jobtop.core.checks import Finding, State
+from jobtop.core.config import Alert, load
+from jobtop.core.model import Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.core.snapshot import ProcessRow
+from jobtop.store import troubles
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Event, Jobs
+from jobtop.store.snapshots import Snapshots
+from jobtop.tui import jobs_pane, run_form, settings_page
+from jobtop.tui.acting import STOP
+from jobtop.tui.alerts_page import rule_lines
+from jobtop.tui.app import Console, Options
+from jobtop.tui.cells import tamed
+from jobtop.tui.dialog import Text
+from jobtop.tui.export_form import ExportForm, default_path
+from jobtop.tui.fields import FormField
+from jobtop.tui.filter_line import Field, FilterLine
+from jobtop.tui.job_header import HeaderView, JobHeader
+from jobtop.tui.job_screen import JobScreen
+from jobtop.tui.jobs_pane import JobActions, question
+from jobtop.tui.output_view import OutputView
+from jobtop.tui.painting import Painted
+from jobtop.tui.prose import Prose
+from jobtop.tui.rows import ListRows
+from jobtop.tui.run_form import CommandLine
+from jobtop.tui.settings_page import SettingRow, report
+from jobtop.tui.table import Table
+from jobtop.tui.view import JobRow
+from jobtop.tui.why import Why
+from records import HERE, kept_jobs, made_job, running_job
+from support import Jobtop, clean_environment
+from terminal import recorded
+
+WIDE, LOW, NARROW = (160, 42), (120, 30), (60, 30)
+FEW = 60
+# What a terminal obeys, turns round, joins or cannot be sent.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200c-\u200f\u061c\u2028-\u202e\u2060-\u206f\ufe0e\ufe0f\ufeff\ud800-\udfff]")
+THEIRS = {Color.parse(colour).rich_color for colour in ("red", "ansi_red", "#800000", "#123457")}
+DEADLINE_SECONDS = 20.0
+TOUR = (
+    *(("2", "╭─ History "), ("b", "╭─ History by name"), ("3", "╭─ Compare "), ("4", "╭─ Containers ")),
+    *(("5", "╭─ Alerts "), ("6", "╭─ Doctor "), ("1", "╭─ Jobs "), ("\r", "╭─ Timeline"), ("\x1b", "╭─ Jobs ")),
+    *(("e", "╭─ Export samples"), ("\x1b", "^p"), ("n", "╭─ Run a job"), ("\x1b", "^p"), ("?", "esc closes")),
+    *(("\x1b", "^p"), ("\x10", "What is to be done?")),
+)
+
+
+class Watched(Console):
+    """A console of which everything is looked at that it paints."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.faults: list[str] = []
+        self.seen: dict[str, set[int]] = {}
+        self.place = ""
+        self.inks_seen: set[Style | None] = set()
+        self.animation_level = "none"
+
+    def _display(self, screen: Any, renderable: Any) -> None:
+        if isinstance(renderable, LayoutUpdate):
+            for strips in renderable.strips:
+                self.look_at(Strip.join(strips), renderable.region.width)
+        elif isinstance(renderable, ChopsUpdate):
+            for line, ends in zip(renderable.chops, renderable.chop_ends, strict=True):
+                for (x, strip), end in zip(line.items(), ends, strict=True):
+                    if strip is not None:
+                        self.look_at(strip, end - x)
+        super()._display(screen, renderable)
+
+    def look_at(self, strip: Strip, width: int) -> None:
+        text = strip.text
+        if (found := UNSAFE.search(text)) is not None:
+            self.faults.append(f"{found[0]!r} on {self.screen} in {text!r}")
+        if cell_len(text) != width:
+            self.faults.append(f"{cell_len(text)} cells instead of {width} on {self.screen}: {text!r}")
+        self.seen.setdefault(self.place, set()).update(map(int, MARK.findall(text)))
+        self.inks_seen.update(segment.style for segment in strip)
+
+    @property
+    def looks(self) -> set[object]:
+        """Every attribute, link and action that anything was painted with, and colours of markup if there are any."""
+        styles = [style for style in self.inks_seen if style is not None]
+        colours = {colour for style in styles for colour in (style.color, style.bgcolor)}
+        others = {(str(style.without_color), style.link) for style in styles}
+        return {*(colours & THEIRS), *others, *(key for style in styles for key in style.meta if "@" in key)}
+
+    async def settle(self) -> None:
+        """Until what was asked for is painted: what the first picture asks for is in the second."""
+        for _ in range(2):
+            painted = asyncio.Event()
+            self.screen.call_after_refresh(painted.set)
+            await painted.wait()
+
+    def look_over(self, widget: Painted) -> None:
+        """What a widget draws: the rest of a picture takes long, and is looked at where the scene settles."""
+        width, height = widget.drawn_size
+        for y in range(height):
+            self.look_at(widget.render_line(y), width)
+
+    def read_over(self, prose: Prose) -> None:
+        """All lines of a text, in sight or not."""
+        width = prose.drawn_size.width
+        for line in prose.lines(width):
+            self.look_at(prose.inks.strip(line, width), width)
+
+    async def until(self, condition: Callable[[], object], words: str) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            assert self._exception is None, self._exception
+            assert time.monotonic() < deadline, words
+            await asyncio.sleep(0.002)
+
+
+Scene = Callable[[Watched, list[str]], Awaitable[None]]
+
+
+def perform(scene: Scene, texts: list[str], options: Options, size: tuple[int, int]) -> Watched:
+    """Let the scene happen in front of a console."""
+    console = Watched(options)
+
+    async def play() -> None:
+        async with console.run_test(size=size, notifications=True):
+            await console.until(lambda: console.view is not None, "no picture")
+            await scene(console, texts)
+
+    # Textual waits for the next of sixty pictures a second.
+    with patch("textual.screen.UPDATE_PERIOD", 0.001):
+        asyncio.run(play())
+    return console
+
+
+def endure(scene: Scene, furnish: Callable[[Path, list[str]], Options], root: Path, size: tuple[int, int]) -> None:
+    """Hold the scene with hostile texts against the same with clean ones."""
+    texts = hostile_texts()
+    tame = perform(scene, clean_texts(FEW), furnish(root / "clean", clean_texts(FEW)), size)
+    wild = perform(scene, texts, furnish(root / "hostile", texts), size)
+    assert (tame.faults, wild.faults[:5]) == ([], [])
+    missing = {place: len(marked(texts) - seen) for place, seen in wild.seen.items() if place}
+    assert missing == dict.fromkeys(missing, 0)
+    assert wild.looks <= tame.looks
+
+
+def rotated(texts: Sequence[str], number: int, **values: Any) -> dict[str, Any]:
+    """A job whose every word is from outside; each text is each of them in some job."""
+
+    def text(offset: int) -> str:
+        return texts[(number + offset) % len(texts)]
+
+    words = {key: text(offset) for offset, key in enumerate(("name", "user", "host", "cwd", "tool", "note", "reason"))}
+    return {
+        **words,
+        "command": (text(7), text(8)),
+        "tags": {text(9): text(10)},
+        "params": {text(11): text(12)},
+        **values,
+    }
+
+
+def furnish_live(root: Path, texts: list[str]) -> Options:
+    """A store of as many jobs that run, each with an alert."""
+    paths = StatePaths(root, HERE)
+    database = open_to_write(paths)
+    jobs = Jobs(database)
+    with database.writing():
+        for number, text in enumerate(texts):
+            alert = Event(time.time(), "alert", {"severity": "warning", "text": text})
+            jobs.insert(running_job(**rotated(texts, number)), alert)
+    database.close()
+    return Options([paths.store], refresh_seconds=5.0, config=load((), {"HOME": str(root)}, root, root))
+
+
+def furnish_little(root: Path, texts: list[str]) -> Options:
+    return furnish_live(root, texts[:10])
+
+
+async def paged(console: Watched, pane: Table[Any]) -> None:
+    """Every page of a pane, from the first to the last."""
+    await console.settle()
+    pane.action_first()
+    console.look_over(pane)
+    while pane.scroll_offset.y < pane.max_scroll_y:
+        pane.action_page_down()
+        console.look_over(pane)
+    await console.settle()
+
+
+async def filled(console: Watched, selector: str) -> Table[Any]:
+    """A table, once it has rows."""
+
+    def has_rows() -> bool:
+        return any(table.display and table.source for table in console.screen.query(selector).results(Table))
+
+    await console.until(has_rows, f"{selector} has no rows")
+    await console.settle()
+    return console.screen.query_one(selector, Table)
+
+
+async def tables(console: Watched, texts: list[str]) -> None:
+    for place, key, selector in (
+        ("dashboard", "1", "#jobs"),
+        ("history", "2", "#past"),
+        ("history by name", "b", "#groups"),
+        ("alerts", "5", "#troubles"),
+    ):
+        console.place = place
+        console.simulate_key(key)
+        await console.settle()
+        await paged(console, await filled(console, selector))
+
+
+async def palette(console: Watched, texts: list[str]) -> None:
+    """All jobs in the list of what can be done, page by page; a few of them looked for."""
+    await console.action_palette()
+    screen = console.screen
+    found = screen.query_one(OptionList)
+    await console.until(lambda: found.option_count > len(texts), "not all are there")
+    await console.settle()
+    while found.scroll_offset.y < found.max_scroll_y:
+        found.scroll_page_down(animate=False)
+        for y in range(found.size.height):
+            console.look_at(found.render_line(y), found.scrollable_content_region.width)
+    await console.settle()
+    assert console.view is not None
+    console.view = replace(console.view, rows=console.view.rows[:FEW])
+    screen.query_one(Input).value = "open job"
+    await console.until(lambda: found.option_count == FEW, "not all are found")
+    await console.settle()
+    await console.action_back()
+
+
+async def filtering(console: Watched, texts: list[str]) -> None:
+    """What is typed into the filter, and what it can be completed to."""
+    await console.action_go("history")
+    line, field = console.screen.query_one(FilterLine), console.screen.query_one(Field)
+    field.focus()
+    for first in range(0, len(texts), 50):
+        few = texts[first : first + 50]
+        line.values = {"name": few}
+        for value in ("name:", "mem>x mem>", " ".join(few)[:400]):
+            field.value = value
+            field.cursor_position = len(field.value)
+            await console.settle()
+
+
+async def corner(console: Watched, texts: list[str]) -> None:
+    """Words in the corner; many texts in one, of which the first are seen."""
+    await console.action_go("history")
+    page = console.screen
+    assert isinstance(page, JobActions)
+    for first in range(0, len(texts), 50):
+        page.say_all(texts[first : first + 50])
+        await console.until(lambda: page.query(Toast), "no words")
+        await console.settle()
+        console.clear_notifications()
+        await console.until(lambda: not page.query(Toast), "they stay")
+
+
+def in_turn(*scenes: tuple[str, Scene]) -> Scene:
+    """One after the other; on a place with a name all texts have to be seen."""
+
+    async def play(console: Watched, texts: list[str]) -> None:
+        for console.place, scene in scenes:
+            await scene(console, texts)
+
+    return play
+
+
+def furnish_job(root: Path, texts: list[str]) -> Options:
+    """A store of one job that failed, with all there is of one: events, processes, output."""
+    paths = StatePaths(root, HERE)
+    database = open_to_write(paths)
+    jobs = Jobs(database)
+    start, kinds = 1_700_000_000.5, ("alert", "exited", "paused")
+    events = [
+        Event(
+            start + number, kinds[number % 3], {"severity": "info", "text": text, "reason": text, "status": "success"}
+        )
+        for number, text in enumerate(texts)
+    ]
+    job = jobs.insert(made_job(**rotated(texts, 0), status=Status.FAILED, exit_code=3), *events)
+    assert job.seq is not None
+    rows = [
+        ProcessRow(number, number // 9, f"sh {text}", 1.0, 1.5, 1 << 20, 2, 60.0, "R")
+        for number, text in enumerate(texts, 1)
+    ]
+    Snapshots(database).keep(job.seq, 1.0, rows)
+    database.close()
+    directory = paths.job(job.id)
+    directory.mkdir(parents=True)
+    (directory / "stdout.log").write_bytes("\n".join(texts[::2]).encode("utf-8", "surrogatepass"))
+    (directory / "stderr.log").write_bytes("\n".join(texts[1::2]).encode("utf-8", "surrogatepass"))
+    return Options([paths.store], refresh_seconds=5.0, job_id=job.id)
+
+
+async def opened(console: Watched) -> JobScreen:
+    await console.until(lambda: isinstance(console.screen, JobScreen) and console.screen.seen, "no job")
+    assert isinstance(console.screen, JobScreen)
+    return console.screen
+
+
+async def output(console: Watched, texts: list[str]) -> None:
+    screen = await opened(console)
+    screen.open_pane("output")
+    console.action_maximize_pane()
+    view = screen.query_one(OutputView)
+    await console.until(lambda: view.shown.rows, "no output")
+    view.action_first()
+    await console.until(lambda: view.shown.start == 0, "not at its beginning")
+    await console.settle()
+    while not view.shown.is_end:
+        start = view.shown.start
+        view.action_page_down()
+        await console.until(lambda before=start: view.shown.start != before, "no next page")  # type: ignore[misc]
+        console.look_over(view)
+    await console.settle()
+
+
+def pane(name: str) -> Scene:
+    """A table of the screen of a job, alone and page by page."""
+
+    async def play(console: Watched, texts: list[str]) -> None:
+        screen = await opened(console)
+        screen.open_pane(name)
+        await console.settle()
+        await paged(console, screen.query_one(f"#{name}", Table))
+
+    return play
+
+
+async def reasons(console: Watched, texts: list[str]) -> None:
+    """Why it ended, one job after the other."""
+    screen = await opened(console)
+    screen.minimize()
+    await console.settle()
+    assert screen.seen is not None
+    why, job = screen.query_one(Why), screen.seen.job
+    for first in range(0, len(texts), 6):
+        words = texts[first : first + 6]
+        why.explanation = ending(replace(job, reason=words[0]), (), words)
+        why.fit(why.drawn_size.width, 1000)
+        console.read_over(why)
+    screen.show_look(replace(screen.seen, last_words=tuple(texts[:20])))
+    await console.settle()
+
+
+async def headers(console: Watched, texts: list[str]) -> None:
+    """The lines above, one job after the other."""
+    screen = await opened(console)
+    assert screen.seen is not None
+    header = screen.query_one(JobHeader)
+    for first in range(0, len(texts), 2):
+        words = rotated(texts, first) | {"command": (texts[(first + 1) % len(texts)],)}
+        job = replace(screen.seen.job, **words)
+        header.view = HeaderView(replace(screen.seen, job=job), problem=texts[first - 1])
+        console.look_over(header)
+    await console.settle()
+
+
+JOB_PANES: tuple[tuple[str, Scene], ...] = (
+    ("output", output),
+    ("tree", pane("tree")),
+    ("timeline", pane("timeline")),
+    ("why", reasons),
+    ("header", headers),
+)
+
+
+def furnish_two(root: Path, texts: list[str]) -> Options:
+    """A store of two jobs that differ in everything."""
+    paths, half = StatePaths(root, HERE), len(texts) // 2
+    params = [dict(zip(texts[:half], values, strict=True)) for values in (texts[half:], reversed(texts[half:]))]
+    database = open_to_write(paths)
+    for number, values in enumerate(params):
+        Jobs(database).insert(made_job(**{**rotated(texts, number), "params": values}))
+    database.close()
+    return Options([paths.store], refresh_seconds=5.0)
+
+
+async def compared(console: Watched, texts: list[str]) -> None:
+    assert console.view is not None
+    await console.open_compare([row.job.id for row in console.view.rows])
+    await paged(console, await filled(console, "#compared"))
+
+
+async def questions(console: Watched, texts: list[str]) -> None:
+    """One question after the other in the place of the first, six jobs each."""
+    rows = [JobRow(made_job(**rotated(texts, number)), Path("x.db")) for number in range(len(texts))]
+    asked = question(STOP, rows[:6])
+    await console.push_screen(asked)
+    await console.settle()
+    text = asked.query_one(Text)
+    for first in range(0, len(rows), 6):
+        text.paragraphs = question(STOP, rows[first : first + 6]).text
+        text.repaint()
+        console.look_over(text)
+    await console.pop_screen()
+
+
+async def offered(console: Watched, texts: list[str]) -> None:
+    """Commands of the past in the form that runs jobs: those that are harmless."""
+    await console.action_run_form()
+    line = console.screen.query_one(CommandLine)
+    await console.until(lambda: line.past, "no past")
+    assert set(line.past) == {text for text in texts if text == tamed(text) and len(text) <= run_form.LONGEST}
+    for _ in line.past:
+        line.action_older()
+        strip = line.render_line(0)  # with room for a cursor behind it, which is cut
+        console.look_at(strip, strip.cell_length)
+    await console.settle()
+
+
+async def typed(console: Watched, texts: list[str]) -> None:
+    """What is pasted into the fields of the form, and what is said to be wrong with it."""
+    every, some = list(console.screen.query(FormField)), texts[:FEW]
+    for first in range(0, len(some), len(every)):
+        for field, text in zip(every, some[first:], strict=False):
+            if isinstance(field.editor, Input):
+                field.editor.value = text
+            else:
+                field.editor.insert(text)
+        await console.settle()
+    await console.action_back()
+
+
+async def exporting(console: Watched, texts: list[str]) -> None:
+    """The name of the file, and where it lies."""
+    form = ExportForm([JobRow(made_job(name=text), Path("x.db")) for text in texts[:2]])
+    await console.push_screen(form)
+    await console.settle()
+    field = form.query_one(FormField)
+    for text in texts:
+        path = default_path([JobRow(made_job(name=text), Path("x.db"))])
+        assert tamed(path) == path
+        field.set_reactive(FormField.problem, text[:300])
+        for line in field.problem_lines(60):
+            console.look_at(field.inks.strip(line, 60), 60)
+    field.problem = texts[0]
+    await console.settle()
+    await console.action_back()
+
+
+def furnish_past(root: Path, texts: list[str]) -> Options:
+    """A store of jobs that are over, each with a text for a command."""
+    paths = StatePaths(root, HERE)
+    kept_jobs(root, *(made_job(command=("/bin/sh", "-c", text)) for text in texts))
+    return Options([paths.store], paths, refresh_seconds=5.0)
+
+
+async def doctor(console: Watched, texts: list[str]) -> None:
+    await console.action_go("settings")
+    prose: Prose = console.screen.query_one("#doctor", Prose)
+    for first in range(0, len(texts), 100):
+        few = texts[first : first + 100]
+        findings = [Finding(text[:150], State.FAILS, text[:150], text[:150]) for text in few]
+        prose.text = tuple(report({few[0]: findings}))
+        console.read_over(prose)
+    await console.settle()
+
+
+async def settings(console: Watched, texts: list[str]) -> None:
+    table = console.screen.query_one("#values", Table)
+    rows = [SettingRow(*texts[first : first + 3]) for first in range(0, len(texts) - 2, 3)]
+    table.source = ListRows([*rows, SettingRow(*texts[-3:])], lambda row: row.key)
+    await paged(console, table)
+
+
+async def rules(console: Watched, texts: list[str]) -> None:
+    await console.action_go("alerts")
+    prose: Prose = console.screen.query_one("#rules", Prose)
+    config = console.options.config
+    assert config is not None
+    for first in range(0, len(texts), 100):
+        alerts = tuple(Alert(text[:150], {"metric": text[:150]}, text[:150]) for text in texts[first : first + 100])
+        prose.text = tuple(rule_lines(replace(config, alerts=alerts)))
+        console.read_over(prose)
+    await console.settle()
+
+
+def test_no_table_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(troubles, "MOST", COUNT)
+    endure(in_turn(("", tables), ("palette", palette)), furnish_live, tmp_path, WIDE)
+
+
+def test_no_screen_of_a_job_obeys_hostile_text(tmp_path: Path) -> None:
+    endure(in_turn(*JOB_PANES), furnish_job, tmp_path, WIDE)
+
+
+def test_no_comparison_obeys_hostile_text(tmp_path: Path) -> None:
+    endure(in_turn(("compare", compared)), furnish_two, tmp_path, WIDE)
+
+
+def test_no_pane_of_words_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_page, "examine", lambda *_: {})
+    monkeypatch.setattr(jobs_pane, "NAMED", 50)
+    scenes = [("doctor", doctor), ("settings", settings), ("rules", rules), ("questions", questions)]
+    endure(in_turn(("", filtering), ("", corner), *scenes), furnish_little, tmp_path, LOW)
+
+
+def test_no_form_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_form, "PAST", COUNT)
+    endure(in_turn(("", offered), ("", typed), ("export", exporting)), furnish_past, tmp_path, LOW)
+
+
+@pytest.mark.parametrize(
+    ("scene", "furnish"), [(tables, furnish_live), (in_turn(*JOB_PANES), furnish_job)], ids=["tables", "job"]
+)
+def test_where_there_is_little_room_every_line_is_as_wide_as_it_is(
+    tmp_path: Path, scene: Scene, furnish: Callable[[Path, list[str]], Options]
+) -> None:
+    texts = hostile_texts()[::10]
+    assert perform(scene, texts, furnish(tmp_path, texts), NARROW).faults == []
+
+
+def sequences(written: bytes) -> set[str]:
+    """What a terminal was told to do, without the numbers."""
+    text = written.decode()
+    assert re.search("[\x80-\x9f]", text) is None
+    return {re.sub(r"[\d;]+", "", found) for found in re.findall(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)|[\x00-\x1a]", text)}
+
+
+def has_changed(before: str, after: str) -> Callable[[Screen], bool]:
+    """That a screen shows one thing and, if that was a box over others, no longer what it showed before."""
+    return lambda screen: after in screen.text() and (after != "^p" or before not in screen.text())
+
+
+def toured(jobtop: Jobtop, texts: Sequence[str]) -> set[str]:
+    """What a console tells a real terminal on its way around these texts."""
+    kept_jobs(jobtop.state, *(made_job(**rotated(texts, number, status=Status.FAILED)) for number in range(len(texts))))
+    with recorded(jobtop.command(), jobtop.env, (150, 40)) as (shown, recorder):
+        shown.until(lambda screen: "FAILED" in screen.text() or "failed" in screen.text(), "a job")
+        before = ""
+        for key, words in TOUR:
+            shown.press(key)
+            shown.until(has_changed(before, words), f"{words} after {key!r}", 20.0)
+            before = words
+    return sequences(recorder.written)
+
+
+def test_a_terminal_is_told_nothing_that_clean_text_would_not_tell_it(tmp_path: Path) -> None:
+    def home(name: str) -> Jobtop:
+        (tmp_path / name).mkdir()
+        return Jobtop(sys.executable, tmp_path / name, clean_environment(tmp_path / name))
+
+    assert toured(home("hostile"), hostile_texts()[:250:5]) <= toured(home("clean"), clean_texts(50))
