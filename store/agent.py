@@ -249,7 +249,7 @@ class Agent:
                 config.text("monitor.granularity") == "time_series",
                 config.texts("run.redact"),
             )
-            self.engine = Engine(StoreSink(self.paths, self.network), settings)
+            self.engine = Engine(StoreSink(self.paths, self.network, are_recorded=True), settings)
             self.engine.start()
             gc.freeze()
         return self.engine

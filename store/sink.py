@@ -7,6 +7,7 @@ import time
 
 from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import StoreBusy
+from jobtop.core.record import replace
 from jobtop.store.database import is_network, open_to_write
 from jobtop.store.hosts import HostRecord
 from jobtop.store.jobs import Event, Jobs
@@ -24,14 +25,18 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 1.0
 LOCAL_PACE_SECONDS, NETWORK_PACE_SECONDS = 1.0, 10.0
 HEARTBEAT_SECONDS = 10.0
+BY_JOB = ("samples", "snapshots", "events")
 ENDED_SEALED = 4  # jobs whose writer was killed, looked after by the next
 
 
 class StoreSink:
-    """Keeps samples, snapshots and the machine around them; raises StoreBusy while nothing of it is kept yet."""
+    """Keeps samples, snapshots and the machine around them; raises StoreBusy while nothing of it is kept yet.
 
-    def __init__(self, paths: StatePaths, network: bool | None) -> None:
-        self.paths, self.network = paths, network
+    `are_recorded`: jobs are in the store before they are sampled, so one that is not was deleted.
+    """
+
+    def __init__(self, paths: StatePaths, network: bool | None, are_recorded: bool = False) -> None:
+        self.paths, self.network, self.are_recorded = paths, network, are_recorded
         shared = is_network(paths.store) if network is None else network
         self.pace_seconds = NETWORK_PACE_SECONDS if shared else LOCAL_PACE_SECONDS
         self._database: Database | None = None
@@ -43,6 +48,8 @@ class StoreSink:
     def keep(self, batches: list[Batch]) -> None:
         """All of it or nothing, in one transaction."""
         database = self._open()
+        if self.are_recorded:
+            batches = [self._of_those_there(batch) for batch in batches]
         rows = [(self._seq(key), sample) for batch in batches for key, sample in batch.samples]
         for batch in batches:
             for key in (*(row[0] for row in batch.snapshots), *(row[0] for row in batch.events)):
@@ -52,7 +59,12 @@ class StoreSink:
                 self._keep(database, rows, batches)
         except BaseException:
             self._begin(database)  # what they remember was not kept
+            self._seqs.clear()
             raise
+
+    def _of_those_there(self, batch: Batch) -> Batch:
+        kept = {name: [row for row in getattr(batch, name) if self._is_there(row[0])] for name in BY_JOB}
+        return replace(batch, **kept)
 
     def _keep(self, database: Database, rows: list[tuple[int, Sample]], batches: list[Batch]) -> None:
         if rows:
@@ -89,7 +101,8 @@ class StoreSink:
 
     def finish(self, key: str) -> None:
         self._open()
-        self.series.seal(self._seq(key))
+        if not self.are_recorded or self._is_there(key):
+            self.series.seal(self._seq(key))
 
     def close(self) -> None:
         if self._database is None:
@@ -109,13 +122,17 @@ class StoreSink:
 
     def _seq(self, key: str) -> int:
         """The number of a job; StoreBusy while its record waits for the store too."""
+        if not self._is_there(key):
+            raise StoreBusy(f"job {key[:8]} is not in {self.paths.store} yet")
+        return self._seqs[key]
+
+    def _is_there(self, key: str) -> bool:
         if key not in self._seqs:
             with self._open().reading() as connection:
                 row = connection.execute("SELECT seq FROM jobs WHERE id = ?", (key,)).fetchone()
-            if row is None:
-                raise StoreBusy(f"job {key[:8]} is not in {self.paths.store} yet")
-            self._seqs[key] = row[0]
-        return self._seqs[key]
+            if row is not None:
+                self._seqs[key] = row[0]
+        return key in self._seqs
 
     def _beat(self, database: Database, seqs: set[int]) -> None:
         """Say that somebody watches these jobs."""

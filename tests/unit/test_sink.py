@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.collectors.host import open_host
-from jobtop.core.errors import StoreBusy
+from jobtop.core.errors import StoreBusy, StoreError
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
 from jobtop.core.sampler import Batch
 from jobtop.core.shim import BOOTTIME
 from jobtop.core.snapshot import ProcessRow
 from jobtop.store import sink as sink_module
-from jobtop.store.database import open_to_read
+from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.head import HOSTS
 from jobtop.store.jobs import Jobs
 from jobtop.store.series import SeriesStore
@@ -82,6 +82,23 @@ def test_samples_of_a_job_that_is_not_in_the_store_yet_can_be_kept_later(paths: 
     (late,) = kept_jobs(paths.root, late)
     sink.keep(both)
     assert (moments(paths, known), moments(paths, late)) == ([1.0], [1.0, 2.0])
+
+
+def test_a_job_that_was_deleted_keeps_no_other_from_being_kept(paths: StatePaths) -> None:
+    first, second, third = kept_jobs(paths.root, running_job(), running_job(), running_job())
+    sink = StoreSink(paths, network=False, are_recorded=True)
+    sink.keep([*batches(first, 1), *batches(second, 1)])
+    database = open_to_write(paths)
+    for job in (second, third):
+        Jobs(database).delete(job)
+    database.close()
+    news = [*batches(first, 1, first=2), *batches(third, 1), Batch(snapshots=[(second.id, 2.0, [ROW])])]
+    with pytest.raises(StoreError):
+        sink.keep(news)  # it was there a moment ago
+    sink.keep(news)
+    sink.finish(third.id)
+    sink.close()
+    assert moments(paths, first) == [1.0, 2.0]
 
 
 def test_a_store_that_is_held_by_somebody_else_gets_all_of_it_later(
