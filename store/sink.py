@@ -59,7 +59,6 @@ class StoreSink:
                 self._keep(database, rows, batches)
         except BaseException:
             self._begin(database)  # what they remember was not kept
-            self._seqs.clear()
             raise
 
     def _of_those_there(self, batch: Batch) -> Batch:
