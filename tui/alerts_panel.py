@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import BindingType
@@ -11,13 +11,15 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from jobtop.store.troubles import Trouble
 from jobtop.tui.actions import TABLE, bindings
 from jobtop.tui.cells import Span, aligned
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import CURSOR, Ground, Tone
 from jobtop.tui.prose import wrapped
 from jobtop.tui.troubles import Troubles, clock_words, sign_of, what_happened
+
+if TYPE_CHECKING:
+    from jobtop.store.troubles import Trouble
 
 LINES = 2  # of each
 EMPTY = "Nothing went wrong in the last 24 hours."
@@ -35,6 +37,7 @@ class AlertsPanel(Painted, can_focus=True):
         border: round $border-blurred;
         background: $background;
         &:focus { border: round $border; }
+        &:nocolor:focus { border: heavy $border; }
         &.-ascii { border: ascii $border-blurred; }
         &.-ascii:focus { border: ascii $border; }
     }

@@ -7,7 +7,16 @@ from math import floor
 
 BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column and row of a cell
 SINGLE = ((1,),)
-BRAILLE_BLANK = 0x2800
+Dots = tuple[tuple[int, ...], ...]
+# The dots of a column of a cell from one row to another, by the column and both rows.
+MASKS: dict[Dots, tuple[tuple[tuple[int, ...], ...], ...]] = {
+    dots: tuple(
+        tuple(tuple(sum(bits[top : bottom + 1]) for bottom in range(len(bits))) for top in range(len(bits)))
+        for bits in dots
+    )
+    for dots in (BRAILLE, SINGLE)
+}
+BRAILLE_BLANK, FULL = 0x2800, "⣿"
 NOBODY = 0
 
 Extent = tuple[float, float]  # the least and the greatest value that a column of dots shows
@@ -16,7 +25,7 @@ Extent = tuple[float, float]  # the least and the greatest value that a column o
 class Layer:
     """The dots of one curve."""
 
-    def __init__(self, columns: int, rows: int, dots: tuple[tuple[int, ...], ...] = BRAILLE) -> None:
+    def __init__(self, columns: int, rows: int, dots: Dots = BRAILLE) -> None:
         self.dots = dots
         self.width, self.height = columns * len(dots), rows * len(dots[0])
         self.rows = [bytearray(columns) for _ in range(rows)]
@@ -24,29 +33,21 @@ class Layer:
     def run(self, x: int, top: int, bottom: int) -> None:
         """Set the dots of a column from one row to another, both included."""
         across, down = len(self.dots), len(self.dots[0])
-        bits = self.dots[x % across]
+        masks = MASKS[self.dots][x % across]
         column, first, last = x // across, top // down, bottom // down
         if first == last:
-            self.rows[first][column] |= sum(bits[top % down : bottom % down + 1])
+            self.rows[first][column] |= masks[top % down][bottom % down]
             return
-        self.rows[first][column] |= sum(bits[top % down :])
-        full = sum(bits)
+        self.rows[first][column] |= masks[top % down][-1]
         for row in range(first + 1, last):
-            self.rows[row][column] |= full
-        self.rows[last][column] |= sum(bits[: bottom % down + 1])
-
-    def fill(self, extents: Sequence[Extent | None], top: float) -> None:
-        """Set the dots below a curve."""
-        highest = self.height - 1
-        scale = highest / top if top > 0 else 0.0
-        for x, extent in enumerate(extents):
-            if extent is not None:
-                self.run(x, highest - min(highest, max(0, round(extent[0] * scale))), highest)
+            self.rows[row][column] |= masks[0][-1]
+        self.rows[last][column] |= masks[0][bottom % down]
 
     def trace(self, extents: Sequence[Extent | None], top: float) -> None:
         """Set the dots of a curve on a scale from 0 to `top`; what is beyond it lies on its edge."""
         highest = self.height - 1
         scale = highest / top if top > 0 else 0.0
+        rows, across, down, masks = self.rows, len(self.dots), len(self.dots[0]), MASKS[self.dots]
         before: tuple[int, int] | None = None
         for x, extent in enumerate(extents):
             if extent is None:
@@ -54,9 +55,22 @@ class Layer:
                 continue
             upper = highest - min(highest, max(0, round(extent[1] * scale)))
             lower = highest - min(highest, max(0, round(extent[0] * scale)))
-            first, last = thinned_run(upper, lower, before)
-            self.run(x, first, last)
+            first, last = thinned_run(upper, lower, before) if upper < lower else (upper, lower)
+            row = first // down
+            if row == last // down:
+                rows[row][x // across] |= masks[x % across][first % down][last % down]
+            else:
+                self.run(x, first, last)
             before = upper, lower
+
+    def floors(self) -> list[int]:
+        """The row below the lowest dot of each column of cells; where a column has none, behind the last."""
+        floors = [len(self.rows)] * len(self.rows[0])
+        for y, row in enumerate(self.rows):
+            for x, bits in enumerate(row):
+                if bits:
+                    floors[x] = y + 1
+        return floors
 
 
 def thinned_run(upper: int, lower: int, before: tuple[int, int] | None) -> tuple[int, int]:
@@ -141,6 +155,14 @@ class Sheet:
                     if bits:
                         characters[x] = chr(BRAILLE_BLANK | bits) if is_braille else marker
                         owners[x] = owner
+
+    def fill(self, layer: Layer, owner: int) -> None:
+        """Fill what is below a curve, but for the cells of the curve itself."""
+        rows = len(self.characters)
+        for x, top in enumerate(layer.floors()):
+            for y in range(top, rows):
+                self.characters[y][x] = FULL
+                self.owners[y][x] = owner
 
     def runs(self, y: int) -> list[tuple[str, int]]:
         """A row as pieces of text of one owner each."""

@@ -35,6 +35,7 @@ from jobtop.tui.window import TimeWindow
 EMPTY = "No job runs and none has been recorded yet. Press n to run one, or type: jobtop run -- COMMAND"
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
 WIDE, TALL, VERY_TALL = 110, 36, 50  # from so many columns and rows on there are panels, charts, and higher charts
+STILL_SECONDS = 3.5  # between two looks at the machine's last minute while nothing runs
 OPENS = "preview · Enter opens"
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
 
@@ -62,24 +63,28 @@ class Dashboard(Page, JobActions):
         self.shown: list[JobRow] = []
         self.wanted: str | None = None
         self.previewed: JobRow | None = None
-        self.past = MachinePast()
+        self.past, self.past_shown_at = MachinePast(), 0.0
+        self.version: int | None = None
 
     def panes(self) -> ComposeResult:
         yield HostStrip(id="strip")
         with Horizontal():
             with Vertical():
-                yield Table(live_columns(), empty=EMPTY, id="jobs")
+                yield Table(live_columns(len(self.console.options.stores) > 1), empty=EMPTY, id="jobs")
                 yield Glance(id="preview")
             with Vertical(id="side"):
                 yield AlertsPanel(id="alerts")
                 yield Glance(id="machine")
 
+    @property
+    def table(self) -> Table[JobRow]:
+        return self.query_one("#jobs", Table)
+
     def on_mount(self) -> None:
         self.sort = self.console.preferences.sort("dashboard") or self.sort
-        table = self.query_one("#jobs", Table)
-        table.set_title([Span("Jobs")])
-        table.sort = self.sort
-        table.focus()
+        self.table.set_title([Span("Jobs")])
+        self.table.sort = self.sort
+        self.table.focus()
         self.query_one("#machine", Glance).window = LAST_MINUTE
 
     def on_resize(self) -> None:
@@ -93,25 +98,43 @@ class Dashboard(Page, JobActions):
 
     def show(self, view: View) -> None:
         super().show(view)
+        is_still = self.is_still(view)
+        if not is_still:
+            self.show_rows(view)
+        self.preview()
         if view.machine is not None:
             self.query_one(HostStrip).view = host_view(view.machine)
-            if self.past.take(view.machine):
+            is_new = self.past.take(view.machine)
+            if is_new and (not is_still or view.at - self.past_shown_at > STILL_SECONDS):
+                self.past_shown_at = view.at
                 self.show_past()
-        table: Table[JobRow] = self.query_one("#jobs", Table)
+
+    def is_still(self, view: View) -> bool:
+        """Whether the table has to show what it shows already: nothing has changed, and no time runs."""
+        before, self.version = self.version, view.version
+        return before == view.version and not self.table.is_holding and all(row.job.status.ended for row in view.rows)
+
+    def show_rows(self, view: View) -> None:
+        table = self.table
         rows = sorted_rows([with_wait(row, view.at) for row in view.rows], self.sort)
         if table.is_holding and self.shown:
             rows = held_order(rows, lambda row: row.key, [row.key for row in self.shown])
+            self.version = None  # they are not in their order yet
+        self.shown = rows
         problems = [state.problem for state in view.stores if state.problem]
         table.empty = "\n".join(problems) if problems else EMPTY
-        if rows != self.shown or table.source is None:
-            self.shown = rows
-            table.source = ListRows(rows, lambda row: row.key)
-        marked = f" · {len(table.marks)} marked" if table.marks else ""
-        words = f"{counted(len(rows))} · sort {self.sort.key}{self.sort.arrow}{marked}"
-        table.set_subtitle([Span(words, Tone.GREY)])
+        table.source = ListRows(rows, lambda row: row.key)
         if self.wanted is not None and table.select(self.wanted):
             self.wanted = None
-        self.preview()
+        self.label_table()
+
+    def label_table(self) -> None:
+        marks = len(self.table.marks)
+        words = f"{counted(len(self.shown))} · sort {self.sort.key}{self.sort.arrow}"
+        self.table.set_subtitle([Span(words + (f" · {marks} marked" if marks else ""), Tone.GREY)])
+
+    def on_table_marks_changed(self) -> None:
+        self.label_table()
 
     def show_past(self) -> None:
         """The last minute of the machine, where there is room for it."""
@@ -120,15 +143,15 @@ class Dashboard(Page, JobActions):
 
     def show_troubles(self, troubles: Troubles) -> None:
         self.query_one(AlertsPanel).troubles = troubles
-        table: Table[JobRow] = self.query_one("#jobs", Table)
+        table = self.table
         alerts = troubles.alerts_by_job()
         table.columns = with_alerts(table.columns, alerts)
         self.every_column[table.id] = with_alerts(self.every_column[table.id], alerts)
 
     def preview(self) -> None:
         """The job under the cursor: its last minute, or all of one that is over."""
-        row: JobRow | None = self.query_one("#jobs", Table).cursor_row
-        if self.has_class("-low") or row == self.previewed:
+        row = self.table.cursor_row
+        if self.has_class("-low") or row is self.previewed:
             return
         before, self.previewed = self.previewed, row
         chart = self.query_one("#preview", Glance)
@@ -152,7 +175,7 @@ class Dashboard(Page, JobActions):
             look = await self.console.reader.read(row.store, lambda database: reading.look(database, wish))
         except (StoreError, OSError):
             look = None
-        if self.is_attached and self.previewed is not None and self.previewed.key == row.key:
+        if chart.is_attached and self.previewed is not None and self.previewed.key == row.key:
             view = ChartView(empty="not known") if look is None else chart_view(look, BOTH)
             chart.window = WHOLE_RUN
             chart.view = replace(view, title=row.job.name, note=OPENS)
@@ -170,24 +193,23 @@ class Dashboard(Page, JobActions):
     def on_table_sort_requested(self, message: Table.SortRequested) -> None:
         self.sort = message.sort
         self.console.preferences.keep_sort("dashboard", self.sort)
-        self.query_one("#jobs", Table).sort = self.sort
+        self.table.sort = self.sort
         if self.console.view is not None:
-            self.show(self.console.view)
+            self.show_rows(self.console.view)
 
     async def on_table_activated(self, message: Table.Activated) -> None:
         await self.console.open_job(str(message.key))
 
     def select(self, job_id: str) -> None:
         """Put the cursor on a job; one that is not shown yet, when it is."""
-        if not self.query_one("#jobs", Table).select(job_id):
+        if not self.table.select(job_id):
             self.wanted = job_id
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
         """The marked jobs, or the one under the cursor."""
-        table: Table[JobRow] = self.query_one("#jobs", Table)
-        marked = [row for row in self.shown if row.key in table.marks]
-        under = table.cursor_row
+        marked = [row for row in self.shown if row.key in self.table.marks]
+        under = self.table.cursor_row
         return marked or ([under] if under is not None else [])
 
 

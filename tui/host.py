@@ -10,7 +10,6 @@ from textual.strip import Strip
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.store.live import KEPT_SAMPLES
-from jobtop.tui.canvas import Layer, Sheet, extents
 from jobtop.tui.cells import (
     PERCENT_WIDTH,
     Align,
@@ -26,11 +25,10 @@ from jobtop.tui.cells import (
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone, load_tone
 
-TONES = tuple(Tone)  # by the owners of cells
 WIDE = 110  # from here on there is room for single cores
 LEAST = 16  # below there is nothing to see
 MOST_BARS = 32
-MOST_LINES = 6
+MOST_LINES, WITHOUT_GPUS = 6, 5  # of the strip, and meters
 LEAST_CORE, MOST_CORE = 13, 40
 LEAST_BAR, MOST_FLOW_BAR = 4, 16
 WORDS = 17  # beside the bar of a meter
@@ -148,12 +146,12 @@ def fewer(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
     return kept[:count]
 
 
-def host_lines(view: HostView, width: int, height: int, is_ascii: bool = False) -> list[list[Span]]:
+def host_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
     """The machine in so many cells: cores and meters, meters alone, or two lines of the averages."""
     cpu = Meter("CPU", [Span(f"{len(view.cores)} cores" if view.cores else "", Tone.GREY)], view.cpu, brief=())
     if width >= WIDE and height > 2:
         right = max(44, min(84, width * 2 // 5))
-        cores = core_lines(view, width - right - 3, height, is_ascii)
+        cores = core_lines(view, width - right - 3, height)
         rows = [meter_line(meter, right) for meter in fewer(meters(view), view, height)]
         blank = [Span(" " * right)]
         return [[*line, Span("   "), *row] for line, row in zip(cores, [*rows, *[blank] * height], strict=False)]
@@ -203,7 +201,7 @@ def _flow_words(meter: Meter) -> list[Span]:
     return [Span(f"{meter.label} ", Tone.GREY), *number, *words]
 
 
-def core_lines(view: HostView, width: int, height: int, is_ascii: bool = False) -> list[list[Span]]:
+def core_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
     """A bar for each core, or a cell for each where they are many; and below, all of them over time."""
     rows = height - 1 if height > 3 else height
     count = len(view.cores)
@@ -213,7 +211,7 @@ def core_lines(view: HostView, width: int, height: int, is_ascii: bool = False) 
         lines = bar_lines(view.cores, width, rows)
     else:
         lines = heat_lines(view.cores, width, rows)
-    return [*lines, *average_lines(view, width, height - len(lines), is_ascii)]
+    return [*lines, *average_lines(view, width, height - len(lines))]
 
 
 def bar_lines(cores: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
@@ -250,30 +248,21 @@ def heat_lines(cores: Sequence[float | None], width: int, rows: int) -> list[lis
     return lines
 
 
-def average_lines(view: HostView, width: int, rows: int, is_ascii: bool = False) -> list[list[Span]]:
+def average_lines(view: HostView, width: int, rows: int) -> list[list[Span]]:
     """The mean of all cores now, and over the last minute in as many rows as are left."""
-    if not rows:
-        return []
     label = [Span("all ", Tone.GREY), Span(f"{percent_words(view.cpu):>4} ")]
     room = width - width_of(label)
+    history = area(stretched(view.history, room), 100.0, room, rows)
     labels = [[Span(" " * (width - room))]] * (rows - 1) + [label]
-    if is_ascii:
-        drawn = [[Span(blocks, Tone.BLUE)] for blocks in area(view.history, 100.0, room, rows)]
-    else:
-        drawn = history_lines(view.history, room, rows)
-    return [[*words, *line] for words, line in zip(labels, drawn, strict=True)]
+    return [[*words, Span(blocks, Tone.FAINT)] for words, blocks in zip(labels, history, strict=True)] if rows else []
 
 
-def history_lines(history: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
-    """Percents up to now, the oldest at the left edge, as a curve with a ground."""
-    sheet, last = Sheet(width, rows), float(len(history) - 1)
-    curve, ground = Layer(width, rows), Layer(width, rows)
-    shown = extents(range(len(history)), history, (last - KEPT_SAMPLES + 1, last), curve.width)
-    ground.fill(shown, 100.0)
-    curve.trace(shown, 100.0)
-    sheet.lay(ground, Tone.FAINT, "")
-    sheet.lay(curve, Tone.BLUE, "")
-    return [[Span(text, TONES[owner]) for text, owner in sheet.runs(row)] for row in range(rows)]
+def stretched(history: Sequence[float | None], width: int) -> Sequence[float | None]:
+    """A minute over the whole width, however long one has looked."""
+    if not history or width <= KEPT_SAMPLES:
+        return history
+    count = len(history) * width // KEPT_SAMPLES
+    return [history[len(history) * place // count] for place in range(count)]
 
 
 def heat(percent: float | None) -> str:
@@ -369,10 +358,10 @@ class HostStrip(Painted):
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """The lines for the room there is."""
         self.set_title(host_title(self.view))
-        lines = host_lines(self.view, width, height, inks.ascii) if width >= LEAST else []
+        lines = host_lines(self.view, width, height) if width >= LEAST else []
         return [inks.strip(line, width) for line in lines]
 
 
 def lines_wanted(view: HostView, width: int) -> int:
     """Two where there is no room for cores; else enough for the meters, and for cores of more than a few columns."""
-    return 2 if width < WIDE else max(5, min(MOST_LINES, len(meters(view))))
+    return 2 if width < WIDE else max(5, min(MOST_LINES, WITHOUT_GPUS + len(view.gpus)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, log2
 from typing import Any
@@ -51,6 +50,8 @@ class Named:
         left = width - width_of([name]) - 2
         if width < WITH_COMMAND or left < LEAST_COMMAND:
             return (Span(fitted(name.text, width), tone),)
+        import shlex
+
         words = shlex.join(self.command)[:LONGEST]
         return aligned([name, Span("  "), Span(words, Tone.FAINT if self.is_over else Tone.GREY)], width, align)
 
@@ -81,12 +82,16 @@ class Minute:
         return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
-def live_columns() -> tuple[Column[JobRow], ...]:
-    """Of the dashboard: dropped in the order GPU, I/O, OF LIMIT, the STATE word, the sparkline."""
+def live_columns(has_hosts: bool = False) -> tuple[Column[JobRow], ...]:
+    """Of the dashboard: dropped in the order GPU, I/O, OF LIMIT, the STATE word, where it runs, the sparkline."""
+    host: tuple[Column[JobRow], ...] = (
+        Column("host", "HOST", lambda row: Words(row.job.host, Tone.GREY), 8, flex=1, most=16, priority=1),
+    )
     return (
         Column("status", "", glyph, 1, sortable=False),
         Column("id", "ID", lambda row: Words(row.job.id[:8], Tone.GREY), 8),
         Column("name", "NAME", name, 14, flex=4),
+        *(host if has_hosts else ()),
         Column("state", "STATE", state, 9, priority=2),
         Column("time", "TIME", elapsed, 8, align=Align.RIGHT),
         Column("cpu", "CPU%", cpu, 5, align=Align.RIGHT),
@@ -214,6 +219,7 @@ def alerts(counted: Mapping[str, tuple[str, int]]) -> Callable[[JobRow], Cell]:
 SORTS: dict[str, Callable[[JobRow], Any]] = {
     "id": lambda row: row.job.id,
     "name": lambda row: row.job.name.casefold(),
+    "host": lambda row: row.job.host,
     "state": lambda row: row.job.status,
     "time": lambda row: row.elapsed,
     "cpu": lambda row: row.now.cpu_percent if row.now is not None and not row.job.status.ended else None,

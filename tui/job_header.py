@@ -23,6 +23,7 @@ GAP = Span("   ")
 LONGEST = 500  # characters of anything from outside; no line has room for more
 FLAG_WORDS = {
     "oom_killed": "killed for memory",
+    "over_limit": "over its memory limit",
     "throttled": "throttled",
     "left_running": "left descendants running",
     "impossible_cpu": "CPU total in doubt",

@@ -223,12 +223,9 @@ class Plot:
         layer = Layer(self.columns, self.rows, self.dots)
         shown = extents(series.times, series.values, self.bounds, layer.width, set(gaps(series.times)))
         marker, tone = MARKERS[number % len(MARKERS)], tone_of(number)
-        top = self.scales[series.side].top
+        layer.trace(shown, self.scales[series.side].top)
         if series.is_filled and len(self.dots) > 1:
-            ground = Layer(self.columns, self.rows, self.dots)
-            ground.fill(shown, top)
-            sheet.lay(ground, Tone.FAINT, marker)
-        layer.trace(shown, top)
+            sheet.fill(layer, Tone.FAINT)
         sheet.lay(layer, tone, marker)
         if len(self.view.series) > 1:
             across = len(self.dots)

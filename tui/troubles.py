@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from operator import is_
+from typing import TYPE_CHECKING
 
 from jobtop.core.errors import StoreError
 from jobtop.core.model import Job
 from jobtop.core.record import record
-from jobtop.store.troubles import Trouble, read_troubles
 from jobtop.tui.cells import Span, short_duration
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
-from jobtop.tui.reading import Reader
 from jobtop.tui.view import StoreState, View
+
+if TYPE_CHECKING:
+    from jobtop.store.database import Database
+    from jobtop.store.troubles import Trouble
+    from jobtop.tui.reading import Reader
 
 LOOKED_BACK_SECONDS = 86400.0
 LONGEST_SECONDS = 30.0  # between two looks, since what is a day old goes
@@ -103,23 +107,31 @@ class TroubleWatch:
         """What the stores have of it; one that cannot be read has its line at the top of the screen."""
         self._is_reading = True
         self._jobs, self._stores, self._read_at = list(jobs_of(view)), view.stores, view.at
-        began = time.monotonic()
         found: list[Trouble] = []
         is_unreadable = False
+        spent = 0.0
         since = view.at - LOOKED_BACK_SECONDS
         try:
             for state in view.stores:
                 try:
-                    found += await reader.read(state.path, lambda database: read_troubles(database, since))
+                    seen, seconds = await reader.read(state.path, lambda database: timed_look(database, since))
+                    found, spent = found + seen, spent + seconds
                 except (StoreError, OSError):
                     is_unreadable = True
         finally:
             self._is_reading = False
-            now = time.monotonic()
-            self._not_before = now + (now - began) / MOST_SHARE
+            self._not_before = time.monotonic() + spent / MOST_SHARE
         found.sort(key=lambda trouble: trouble.at, reverse=True)
         self.troubles = Troubles(tuple(found), True, is_unreadable)
         return self.troubles
+
+
+def timed_look(database: Database, since: float) -> tuple[list[Trouble], float]:
+    """What a store has of it, and the CPU time that took."""
+    from jobtop.store.troubles import read_troubles
+
+    began = time.thread_time()
+    return read_troubles(database, since), time.thread_time() - began
 
 
 def jobs_of(view: View) -> Iterator[Job]:
