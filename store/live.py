@@ -134,13 +134,12 @@ class LiveTails:
     def _begin(self, fresh: set[int]) -> set[int]:
         """The last minute of jobs met for the first time."""
         store = SeriesStore(self.database)
-        places = [JOBS.keys.index(key) for key in KEYS]
         for seq in fresh:
             tail = self.tails[seq] = Tail()
             if len(fresh) > FEW:  # the head has no index by job: what it still has of them comes in one query
                 continue
-            samples: list[Sample] = store.newest(seq, KEPT_SAMPLES)
+            samples: list[Sample] = store.newest(seq, KEPT_SAMPLES, keys=KEYS)
             for sample in samples:
                 if sample.elapsed >= samples[-1].elapsed - KEPT_SECONDS:
-                    tail.add(sample.elapsed, tuple(sample.values[place] for place in places))
+                    tail.add(sample.elapsed, sample.values)
         return set(fresh)

@@ -174,18 +174,21 @@ class SeriesStore:
             return None
         return derive(samples[-2] if len(samples) > 1 else None, samples[-1], self.layout.scope)
 
-    def newest(self, owner: int, count: int, until: float = float("inf")) -> list[Sample]:
-        """The last samples at or before a moment, one or two of them, the oldest first; fewer if there are no more."""
+    def newest(
+        self, owner: int, count: int, until: float = float("inf"), keys: Sequence[str] | None = None
+    ) -> list[Sample]:
+        """The last samples at or before a moment, the oldest first, of all keys or of these; fewer if need be."""
+        keys = self.layout.keys if keys is None else keys
         with self.database.reading() as connection:
             last_id = sealed.sealed_until(connection, self.layout, owner)
             if last_id is None:
                 return []
-            rows = head.select(connection, self.layout, owner, last_id, self.layout.keys, until, newest=count)
+            rows = head.select(connection, self.layout, owner, last_id, keys, until, newest=count)
             packed = sealed.newest(connection, self.layout, owner, until) if len(rows) < count else []
         samples = [sample for _, sample in rows]
         for data in packed:
             if len(samples) < count:
-                block = _samples(data, self.layout.keys)
+                block = _samples(data, keys)
                 samples = [sample for _, sample in block or () if sample.elapsed <= until] + samples
         return samples[-count:]
 
