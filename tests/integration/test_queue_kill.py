@@ -22,7 +22,7 @@ GROUP, SLOTS = "few", 8
 LONG = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize(("jobs", "kills"), [(12, 4), pytest.param(100, 50, marks=LONG)])
+@pytest.mark.parametrize(("jobs", "kills"), [(10, 4), pytest.param(100, 50, marks=LONG)])
 def test_an_agent_killed_at_any_moment_costs_no_job_anything(home: Path, line: Line, jobs: int, kills: int) -> None:
     """And nobody is there to start another."""
     dice = random.Random()

@@ -1,0 +1,156 @@
+"""`jobtop run` at a terminal: the console shows the job, and whatever becomes of the console, the job is told of."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from agents import DEADLINE, Line, Load, line
+from benchmarks.display import Display
+from jobtop.core.model import Job
+from jobtop.store.jobs import Query
+from running import children, is_alive, nothing_is_left
+from support import Jobtop, wait_for
+from terminal import Recorder, ended, recorded, terminal
+
+__all__ = ["line", "nothing_is_left"]
+
+ID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+OPENED, CLOSED = b"\x1b[?1049h", b"\x1b[?1049l"
+OVER = ("sh", "-c", "echo to see; echo to worry >&2; exit 3")
+
+
+@contextmanager
+def at_a_terminal(jobtop: Jobtop, *words: str, ui: str = "auto") -> Iterator[tuple[Display, Recorder]]:
+    """`jobtop run …` as somebody types it."""
+    with recorded(jobtop.command("run", *words), {**jobtop.env, "JOBTOP_RUN_UI": ui}) as shown:
+        yield shown
+
+
+@contextmanager
+def shown(jobtop: Jobtop, load: Load, *options: str) -> Iterator[tuple[Display, Recorder]]:
+    """A job that runs until it is told to end, and its console."""
+    with at_a_terminal(jobtop, *options, "--name", "gazer", "--", *load.command) as (display, recorder):
+        display.until(lambda screen: "running   gazer" in screen.text(), "the job")
+        yield display, recorder
+
+
+@pytest.fixture
+def load(jobtop: Jobtop) -> Load:
+    return Load(jobtop.home / "load", end="7", waits=True)
+
+
+def the_job(line: Line) -> Job:
+    (job,) = line.jobs.select(Query())
+    return job
+
+
+def left_behind(recorder: Recorder) -> bytes:
+    """What is on the terminal once the console is gone."""
+    assert recorder.written.count(OPENED) == recorder.written.count(CLOSED) == 1
+    return recorder.written.rpartition(CLOSED)[2]
+
+
+def press(display: Display, key: str) -> None:
+    """Answer what becomes of the job."""
+    display.press("q")
+    display.until(lambda screen: "Leave the job running?" in screen.text(), "the question")
+    display.press(key)
+
+
+def test_who_leaves_with_d_gets_the_id_and_the_job_runs_on(jobtop: Jobtop, line: Line, load: Load) -> None:
+    with shown(jobtop, load) as (display, recorder):
+        press(display, "d")
+        assert ended(display) == 0
+        job = the_job(line)
+        assert ID.findall(left_behind(recorder)) == [job.id.encode()]
+        assert (job.status, is_alive(load.pids[0])) == ("running", True)
+    load.let_end()
+    load.check(line.ended(job))
+
+
+def test_who_leaves_with_s_stops_the_job(jobtop: Jobtop, line: Line, load: Load) -> None:
+    record = jobtop.home / "record.json"
+    with shown(jobtop, load, "--record", str(record)) as (display, recorder):
+        press(display, "s")
+        assert ended(display) == 128 + signal.SIGTERM
+        job = the_job(line)
+        assert job.status == "cancelled"
+        assert not is_alive(load.pids[0])
+        said = left_behind(recorder).decode()
+        assert f"stopping job {job.id[:8]} (Ctrl-C kills it)" in said
+        assert "cancelled" in said
+        assert json.loads(record.read_text())["status"] == "cancelled"
+
+
+def test_who_stays_till_the_end_gets_the_summary_and_the_exit_code(jobtop: Jobtop, line: Line, load: Load) -> None:
+    record = jobtop.home / "record.json"
+    with shown(jobtop, load, "--record", str(record)) as (display, recorder):
+        load.let_end()
+        display.until(lambda screen: "failed   gazer" in screen.text(), "the end")
+        display.press("q")
+        assert ended(display) == 7
+        load.check(the_job(line))
+        assert "exit code 7" in left_behind(recorder).decode()
+        kept = json.loads(record.read_text())
+        assert (kept["id"], kept["exit_code"]) == (the_job(line).id, 7)
+
+
+def test_a_console_that_is_told_to_end_stops_the_job(jobtop: Jobtop, line: Line, load: Load) -> None:
+    with shown(jobtop, load) as (display, recorder):
+        display.process.terminate()
+        assert ended(display) == 128 + signal.SIGTERM
+        assert the_job(line).status == "cancelled"
+        assert not is_alive(load.pids[0])
+        assert b"cancelled" in left_behind(recorder)
+
+
+def test_a_terminal_that_is_closed_leaves_the_job_running(jobtop: Jobtop, line: Line, load: Load) -> None:
+    with terminal(jobtop) as shell:
+        words = " ".join(f"'{word}'" for word in load.command)
+        script = jobtop.home / "started"
+        script.write_text(f"JOBTOP_RUN_UI=auto exec $J run --name gazer -- {words}\n")
+        shell.enter(f"bash {script}")
+        shell.shows("running   gazer")
+        (console,) = children(shell.shell())
+        shell.tmux("new-window", "-d")  # or the server would end with its last window
+        shell.close_window()
+        wait_for(lambda: not is_alive(console), DEADLINE)
+        assert is_alive(load.pids[0])
+        load.let_end()
+        load.check(line.ended(the_job(line)))
+
+
+def test_a_job_that_is_over_at_once_is_printed(jobtop: Jobtop, line: Line) -> None:
+    with at_a_terminal(jobtop, "--", *OVER) as (display, recorder):
+        assert ended(display) == 3
+        said = recorder.written.decode()
+        assert OPENED.decode() not in said
+        assert ("to see" in said, "to worry" in said, "exit code 3" in said) == (True, True, True)
+    assert line.ended(the_job(line)).exit_code == 3
+
+
+def test_a_command_that_cannot_start_opens_no_console(jobtop: Jobtop, line: Line) -> None:
+    with at_a_terminal(jobtop, "--", "/no/such/program") as (display, recorder):
+        assert ended(display) == 127
+        assert recorder.written == b"jobtop: /no/such/program: command not found\r\n"
+    assert the_job(line).status == "error"
+
+
+@pytest.mark.parametrize(
+    ("words", "ui"),
+    [(("--no-ui",), "always"), ((), "never"), (("--pty",), "auto"), (("--detach",), "auto")],
+    ids=["--no-ui", "run.ui=never", "--pty", "--detach"],
+)
+def test_no_console_opens_where_none_is_wanted(
+    jobtop: Jobtop, line: Line, load: Load, words: Sequence[str], ui: str
+) -> None:
+    with at_a_terminal(jobtop, *words, "--", *load.command, ui=ui) as (display, recorder):
+        load.begins()
+        load.let_end()
+        assert ended(display) == (0 if "--detach" in words else 7)
+        assert OPENED not in recorder.written
+    load.check(line.ended(the_job(line)))
