@@ -9,10 +9,11 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.control import references
 from jobtop.cli.output import Column, format_options, print_shapes, table
-from jobtop.cli.submission import call_agent, group_name, opened
+from jobtop.cli.submission import call_agent, opened
 from jobtop.core.capacity import capacity
 from jobtop.core.errors import BadValue, ExitCode, UsageError
 from jobtop.core.model import SCHEMA_VERSION, Job, Limits, Queued, Status
+from jobtop.core.request import group_name
 from jobtop.core.scheduling import amount_words, failure
 from jobtop.core.units import ABSENT, format_duration
 from jobtop.store.agency import registered

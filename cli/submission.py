@@ -11,49 +11,20 @@ from jobtop.cli.failure import guarded
 from jobtop.cli.launch import asked, check, monitor_sets, say
 from jobtop.cli.options import RUN, Option, nothing_said, read_words
 from jobtop.core import evidence
-from jobtop.core.errors import BadValue, ExitCode, UsageError
-from jobtop.core.model import Queued, Status
-from jobtop.core.record import replace
-from jobtop.core.request import prepare
-from jobtop.core.runner import new_id
-from jobtop.core.units import printable
+from jobtop.core.errors import BadValue, ExitCode
+from jobtop.core.model import Status
+from jobtop.core.request import count, group_name, whole_number
+from jobtop.store.submitting import Wish, submit_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from jobtop.core.model import Job, Limits
+    from jobtop.core.model import Job
     from jobtop.store.queue import Queue
 
-MOST = 1_000_000
 NO_ATTENDANT = ("--no-ui", "--detach", "--pty", "--report", "--quiet", "--record", "--verbose")
-
-
-def whole_number(text: str) -> int:
-    """A number that may be below zero."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = MOST + 1
-    if not -MOST <= number <= MOST:
-        raise BadValue(f'"{printable(text[:40])}" is not a whole number, such as 10 or -5')
-    return number
-
-
-def count(text: str) -> int:
-    """A number that may be zero."""
-    number = whole_number(text)
-    if number < 0:
-        raise BadValue(f'"{printable(text)}" is not a number of times, such as 3')
-    return number
-
-
-def group_name(text: str) -> str:
-    """What a group may be called."""
-    if not text.strip() or not text.isprintable() or len(text) > 100:
-        raise BadValue(f'"{printable(text[:40])}" is no name for a group: letters, digits, up to 100 of them')
-    return text.strip()
 
 
 def moment(text: str) -> float:
@@ -93,38 +64,21 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     options = {option.key: nothing_said(option) for option in RUN} | options
     check(command, options)
     app.sets = (*app.sets, *monitor_sets(options))
-    # A job that is submitted from inside another one is not below it.
-    request = replace(asked(app, command, options), detached=True, parent_id=None)
-    if not options["force"]:
-        refuse_impossible(request.limits)
-    queue = opened(app)
-    queued = Queued(
+    wish = Wish(
+        after=options["after"],
         priority=options["priority"] or 0,
         group=options["group"],
-        after=dependencies(queue, options["after"]),
         not_before=options["at"],
         retries=options["retries"] or 0,
         is_forced=options["force"],
     )
-    job, spec = prepare(request, new_id(), app.paths.host, app.config)
-    job = queue.submit(job, spec, queued)
+    queue = opened(app)
+    job = submit_to(queue, app.config, asked(app, command, options), wish)
     try:
         say(job.id)
     finally:  # it waits, whoever reads that
         call_agent(app, queue)
     return wait_for(app, queue, job) if options["wait"] else ExitCode.OK
-
-
-def refuse_impossible(limits: Limits) -> None:
-    """Say what this host will never have."""
-    if not (limits.cpus or limits.memory_bytes or limits.gpus):
-        return
-    from jobtop.core.capacity import capacity
-    from jobtop.core.scheduling import impossible
-
-    why = impossible(limits, capacity(with_gpus=bool(limits.gpus)))
-    if why is not None:
-        raise UsageError(f"the job {why}, so its turn would never come (--force queues it all the same)")
 
 
 def opened(app: App) -> Queue:
@@ -133,21 +87,6 @@ def opened(app: App) -> Queue:
     from jobtop.store.queue import Queue
 
     return Queue(Jobs(open_to_write(app.paths, app.config.switch("store.network"))), app.paths)
-
-
-def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:
-    """The ids of the jobs that have to succeed first; one that did not, and never will, is refused."""
-    if not references:
-        return ()
-    from jobtop.core.scheduling import ENDED
-
-    found = {job.id: reference for reference in references for job in (queue.jobs.find(reference),)}
-    outcomes = queue.outcomes(found)
-    for job_id, reference in found.items():
-        if (status := outcomes[job_id]) in ENDED:
-            why = f"that job {ENDED[status]}; what comes after would never run"
-            raise UsageError(f"--after {printable(reference)}: {why}")
-    return tuple(found)
 
 
 def call_agent(app: App, queue: Queue) -> None:

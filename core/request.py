@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 NEXT_PAIR = r"\s*\n\s*|\s*,\s*(?=[^\s=,]+=)"  # a comma may also be part of a value, as in CUDA_VISIBLE_DEVICES=0,1
 
+MOST = 1_000_000
+
 
 @record
 class Request:
@@ -175,3 +177,29 @@ def cpus(text: str) -> float:
     if not 0 <= count <= 1_000_000:
         raise BadValue(f'"{printable(text)}" is not a number of CPUs, such as 4 or 0.5')
     return count
+
+
+def whole_number(text: str) -> int:
+    """A number that may be below zero."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = MOST + 1
+    if not -MOST <= number <= MOST:
+        raise BadValue(f'"{printable(text[:40])}" is not a whole number, such as 10 or -5')
+    return number
+
+
+def count(text: str) -> int:
+    """A number that may be zero."""
+    number = whole_number(text)
+    if number < 0:
+        raise BadValue(f'"{printable(text)}" is not a number of times, such as 3')
+    return number
+
+
+def group_name(text: str) -> str:
+    """What a group may be called."""
+    if not text.strip() or not text.isprintable() or len(text) > 100:
+        raise BadValue(f'"{printable(text[:40])}" is no name for a group: letters, digits, up to 100 of them')
+    return text.strip()

@@ -19,7 +19,9 @@ from jobtop.core.request import Request
 from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
+from jobtop.store.queue import Queue
 from jobtop.store.starting import request_again, start_and_stay
+from jobtop.store.submitting import Wish, submit_to
 from jobtop.tui.view import JobRow
 
 if TYPE_CHECKING:
@@ -106,21 +108,58 @@ async def end_of(row: JobRow, job: Job, deed: Deed) -> Job | None:
     return await asyncio.to_thread(_settled, row, job)
 
 
-def start(options: Options, request: Request, interval: float | None = None) -> tuple[Job, list[str]]:
-    """Start a job in this host's store; it outlives the console."""
+Begin = Callable[["Options", JobRow], tuple[Job, list[str]]]
+
+
+@record
+class Asked:
+    """A job to start, or with a wish how to wait, to queue; without an interval the settings have it."""
+
+    request: Request
+    interval: float | None = None
+    wish: Wish | None = None
+
+
+def start(options: Options, asked: Asked) -> tuple[Job, list[str]]:
+    """Start or queue a job in this host's store; it outlives the console."""
     if options.own is None:
         raise UsageError("this console has no store of its own to run jobs in")
     config = settings(options)
-    if interval is not None:
-        config = replace(config, values={**config.values, "monitor.interval": interval})
+    if asked.interval is not None:
+        config = replace(config, values={**config.values, "monitor.interval": asked.interval})
     warnings: list[str] = []
-    request = replace(request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
+    if asked.wish is not None:
+        with queueing(options.own, warnings) as queue:
+            return submit_to(queue, config, asked.request, asked.wish), warnings
+    request = replace(asked.request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
     return start_and_stay(options.own, config, request, warnings.append)[0], warnings
 
 
 def start_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
     """Start what a job ran, as it ran."""
-    return start(options, request_again(StatePaths(row.store.parent, row.job.host), row.job))
+    return start(options, Asked(request_again(StatePaths(row.store.parent, row.job.host), row.job)))
+
+
+def queue_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
+    """Queue what a job ran, as another attempt at it."""
+    if options.own is None or row.store != options.own.store:
+        raise UsageError(f"job {row.job.id[:8]} is in {row.store}, which is only looked at here")
+    warnings: list[str] = []
+    with queueing(options.own, warnings) as queue:
+        return queue.retry(queue.jobs.find(row.job.id), time.time(), by_hand=True), warnings
+
+
+@contextmanager
+def queueing(paths: StatePaths, warnings: list[str]) -> Iterator[Queue]:
+    """The queue of a store; for what is put into it there is an agent afterwards."""
+    database = open_to_write(paths, patience=STORE_SECONDS)
+    try:
+        queue = Queue(Jobs(database), paths)
+        yield queue
+        if not queue.call_agent(os.environ):
+            warnings.append("nobody starts it yet: this console is inside of a job, and there is no agent")
+    finally:
+        database.close()
 
 
 def settings(options: Options) -> Config:

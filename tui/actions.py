@@ -86,6 +86,15 @@ ACTIONS = (
     Action(
         "jobs.pause", "p", "Pause", "Let the job stand still, or go on (asks)", JOBS, "pause_jobs", changes_jobs=True
     ),
+    Action(
+        "jobs.retry",
+        "R",
+        "Queue again",
+        "Queue it, as another attempt",
+        JOBS,
+        "queue_again",
+        changes_jobs=True,
+    ),
     Action("jobs.again", "r", "Again", "Run the same command again", JOBS, "run_again", changes_jobs=True),
     Action("jobs.compare", "c", "Compare", "Compare the marked jobs", JOBS, "compare_marked"),
     Action("jobs.export", "e", "Export", "Write the samples of the job to a file", JOBS, "export_job"),

@@ -21,6 +21,7 @@ from jobtop.store.hosts import HostNow, HostTail
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, newest, still_there
 from jobtop.tui.reading import StoreFile
+from jobtop.tui.turns import Turns
 from jobtop.tui.view import JobRow, Machine, StoreState, View
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ class MachineSource(Protocol):
 class Source:
     """One store file, opened, lost and opened again as it comes and goes."""
 
-    def __init__(self, path: Path, network: bool | None = None) -> None:
+    def __init__(self, path: Path, network: bool | None = None, own: StatePaths | None = None) -> None:
         self.path = path
+        self.turns = Turns(own) if own is not None and own.store == path else None
         self.is_network = is_network(path) if network is None else network
         self.state = StoreState(path)
         self.jobs: dict[int, Job] = {}
@@ -117,6 +119,8 @@ class Source:
         self._forget_old()
         self.tails.poll(seq for seq, job in self.jobs.items() if not job.status.ended)
         self.host.poll()
+        if self.turns is not None:
+            self.turns.read(database, any(job.status == "queued" for job in self.jobs.values()))
 
     def _lose(self) -> None:
         self._file.close()
@@ -140,7 +144,8 @@ class Source:
         if elapsed is None and job.start_time is not None:
             elapsed = max(0.0, now - job.start_time)
         if tail is None or not tail.times:
-            return JobRow(job, self.path, elapsed=elapsed)
+            why = self.turns.reasons.get(job.id) if self.turns is not None else None
+            return JobRow(job, self.path, elapsed=elapsed, why=why)
         is_stale = elapsed is not None and elapsed - tail.times[-1] > STALE_SECONDS
         return JobRow(job, self.path, tail.now, tail, elapsed, is_stale)
 
@@ -157,7 +162,7 @@ class Feed:
         machine: MachineSource | None = None,
         network: bool | None = None,
     ) -> None:
-        self.sources = [Source(path, network) for path in stores]
+        self.sources = [Source(path, network, own) for path in stores]
         self.on_view, self.refresh_seconds, self.own, self.network = on_view, refresh_seconds, own, network
         self._stop = threading.Event()
         self._hurry = threading.Event()
@@ -197,7 +202,9 @@ class Feed:
         changed = [source.poll(at_once) for source in self.sources]
         self._version += any(changed)
         rows = tuple(row for source in self.sources for row in source.rows(now))
-        return View(now, rows, self._machine(), tuple(source.state for source in self.sources), self._version)
+        agent = next((source.turns.agent_pid for source in self.sources if source.turns is not None), None)
+        states = tuple(source.state for source in self.sources)
+        return View(now, rows, self._machine(), states, self._version, agent)
 
     def _machine_now(self) -> Machine | None:
         """As an engine on it records it; where none does, as we see it ourselves."""

@@ -19,7 +19,7 @@ from jobtop.tui.view import JobRow
 
 # What acts is imported when somebody acts: it takes as long as all the other panes together.
 if TYPE_CHECKING:
-    from jobtop.tui.acting import Deed, Outcome
+    from jobtop.tui.acting import Begin, Deed, Outcome
     from jobtop.tui.app import Console
     from jobtop.tui.confirm import Confirm
 
@@ -92,15 +92,21 @@ class JobActions(Screen[None]):
 
     def action_run_again(self) -> None:
         if rows := self.rows_to_change():
-            self.app.run_worker(self._run_again(rows), group="act")
+            from jobtop.tui.acting import start_again
 
-    async def _run_again(self, rows: Sequence[JobRow]) -> None:
-        from jobtop.tui.acting import start_again
+            self.app.run_worker(self._begin_again(rows, start_again, "runs"), group="act")
 
+    def action_queue_again(self) -> None:
+        if rows := self.rows_to_change():
+            from jobtop.tui.acting import queue_again
+
+            self.app.run_worker(self._begin_again(rows, queue_again, "waits for its turn"), group="act")
+
+    async def _begin_again(self, rows: Sequence[JobRow], begin: Begin, done: str) -> None:
         started: list[Job] = []
         for row in rows:
             try:
-                job, warnings = await asyncio.to_thread(start_again, self.console.options, row)
+                job, warnings = await asyncio.to_thread(begin, self.console.options, row)
             except (JobtopError, OSError) as error:
                 self.say(str(error), "warning")
                 continue
@@ -110,7 +116,7 @@ class JobActions(Screen[None]):
             else:
                 started.append(job)
         self.console.feed.hurry()
-        self.say_all([f"{label(job)} runs" for job in started])
+        self.say_all([f"{label(job)} {done}" for job in started])
         if len(started) == 1:
             await self.console.select_job(started[0].id)
 

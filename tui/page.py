@@ -31,6 +31,13 @@ BETWEEN = "   "
 TABS = tuple(action for action in ACTIONS if action.id.startswith("go."))
 
 
+def agent_words(view: View) -> list[Span]:
+    """Who starts what waits, where anybody does, or that nobody will."""
+    if view.agent_pid is not None:
+        return [Span(" · agent", Tone.GREY)]
+    return [Span(" · no agent", Tone.YELLOW, True)] if view.waiting else []
+
+
 class TopLine(Painted):
     """`jobtop  1 Dash  2 History …      ● live 1.0s   7 run · 1 wait   ▲3   12:41:09`."""
 
@@ -88,7 +95,7 @@ class TopLine(Painted):
             return [Span("reading … ", Tone.GREY)]
         pace = [Span(f"● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
         clock = [Span(time.strftime("%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
-        jobs = [Span(f"{view.running} run{f' · {view.waiting} wait' if view.waiting else ''}")]
+        jobs = [Span(f"{view.running} run{f' · {view.waiting} wait' if view.waiting else ''}"), *agent_words(view)]
         kept = [[Span("‖ frozen", Tone.YELLOW, True)] if self.frozen else pace, jobs, counter(self.troubles), clock]
         for least in (pace, clock, jobs):
             if sum(width_of(part) + len(BETWEEN) for part in kept if part) - len(BETWEEN) + 1 > width:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,13 +19,14 @@ from textual.widgets import Input
 from jobtop.core.config import interval
 from jobtop.core.errors import BadValue, JobtopError, StoreError
 from jobtop.core.model import Limits, Status
-from jobtop.core.record import record
+from jobtop.core.moments import parse_moment
 from jobtop.core.redact import HIDDEN
-from jobtop.core.request import Request, cpus, pairs, typed
+from jobtop.core.request import Request, count, cpus, group_name, pairs, typed, whole_number
 from jobtop.core.units import parse_duration, parse_size
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
-from jobtop.tui.acting import start
+from jobtop.store.submitting import Wish
+from jobtop.tui.acting import Asked, start
 from jobtop.tui.actions import COMMAND, FORM, bindings
 from jobtop.tui.cells import tamed
 from jobtop.tui.dialog import Dialog, KeyButton
@@ -37,6 +39,7 @@ SHELL = ("/bin/sh", "-c")
 PAST = 500
 LONGEST = 1000
 OPERATORS = "|&;<>"
+QUEUE = ("group", "priority", "at", "retries", "after")
 TALL = 22  # rows, from which groups of fields stand apart
 
 
@@ -80,6 +83,8 @@ class RunForm(Dialog[None]):
         .pair { height: auto; }
         &.-tall .-last { margin-bottom: 1; }
         .pair FormField.-second { margin-left: 2; }
+        .-queue { display: none; }
+        &.-queued .-queue { display: block; }
     }
     """
     title_words = "Run a job"
@@ -106,7 +111,17 @@ class RunForm(Dialog[None]):
         with Horizontal(classes="pair"):
             yield FormField("runtime", "Time", Line(placeholder="e.g. 1h30m"))
             yield FormField("timeout", "Stop after", Line(placeholder="never"), "-second")
-        yield FormField("interval", "Interval", Line(placeholder="between samples, e.g. 5s"))
+        yield FormField("gpus", "GPUs", Line(placeholder="e.g. 1"))
+        yield Tick("CPUs and memory hold: who takes more is stopped", id="enforce", classes="-last")
+        yield FormField("interval", "Interval", Line(placeholder="between samples, e.g. 5s"), "-last")
+        yield Tick("wait in the queue for its turn", id="queue")
+        with Horizontal(classes="pair -queue"):
+            yield FormField("group", "Group", Line(placeholder="with slots of its own"))
+            yield FormField("priority", "Priority", Line(placeholder="0"), "-second")
+        with Horizontal(classes="pair -queue"):
+            yield FormField("at", "Not before", Line(placeholder="e.g. 22:00"))
+            yield FormField("retries", "Retries", Line(placeholder="0"), "-second")
+        yield FormField("after", "After", Line(placeholder="ids of jobs that have to succeed first"), "-queue")
 
     def keys(self) -> Iterable[KeyButton]:
         yield KeyButton("form.submit", "Run")
@@ -141,11 +156,12 @@ class RunForm(Dialog[None]):
     def on_input_changed(self, message: Input.Changed) -> None:
         """A line that was a shell's is a shell's again."""
         if message.value in self.shell_lines and isinstance(message.input, CommandLine):
-            self.query_one(Tick).value = True
+            self.query_one("#shell", Tick).value = True
 
     def on_tick_switched(self) -> None:
-        """Another reading of the same line."""
+        """Another reading of the same line; what it takes to wait is asked of those who want to."""
         self.query_one("#command", FormField).problem = ""
+        self.set_class(self.query_one("#queue", Tick).value, "-queued")
 
     def on_input_submitted(self) -> None:
         self.focus_next()
@@ -159,7 +175,8 @@ class RunForm(Dialog[None]):
         """Run what is asked for, or say at each field what is wrong with it."""
         try:
             texts = {str(field.id): field.value for field in self.query(FormField)}
-            asked, problems = await asyncio.to_thread(read_form, texts, self.query_one(Tick).value)
+            ticks = {str(tick.id): tick.value for tick in self.query(Tick)}
+            asked, problems = await asyncio.to_thread(read_form, texts, ticks)
             if asked is not None:
                 problems = await self._run(asked)
             for field in self.query(FormField):
@@ -170,7 +187,7 @@ class RunForm(Dialog[None]):
 
     async def _run(self, asked: Asked) -> dict[str, str]:
         try:
-            job, warnings = await asyncio.to_thread(start, self.console.options, asked.request, asked.interval)
+            job, warnings = await asyncio.to_thread(start, self.console.options, asked)
         except (JobtopError, OSError) as error:
             return {"command": str(error)}
         for warning in warnings:
@@ -183,16 +200,9 @@ class RunForm(Dialog[None]):
         return {}
 
 
-@record
-class Asked:
-    """What a form asks for; without an interval the settings have it."""
-
-    request: Request
-    interval: float | None
-
-
-def read_form(texts: Mapping[str, str], is_shell: bool) -> tuple[Asked | None, dict[str, str]]:
+def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[Asked | None, dict[str, str]]:
     """What is asked for; None if a field is wrong, and what is wrong with which."""
+    is_shell, is_queued, is_enforced = (ticks.get(key, False) for key in ("shell", "queue", "enforce"))
     readers: dict[str, Callable[[str], Any]] = {
         "command": lambda text: command_words(text, is_shell),
         "cwd": directory,
@@ -203,8 +213,16 @@ def read_form(texts: Mapping[str, str], is_shell: bool) -> tuple[Asked | None, d
         "memory": parse_size,
         "runtime": parse_duration,
         "timeout": parse_duration,
+        "gpus": count,
         "interval": interval,
+        "group": group_name,
+        "priority": whole_number,
+        "retries": count,
+        "at": lambda text: parse_moment(text, time.time()),
+        "after": str.split,
     }
+    if not is_queued:
+        texts = {key: text for key, text in texts.items() if key not in QUEUE}
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for key, text in texts.items():
@@ -213,6 +231,8 @@ def read_form(texts: Mapping[str, str], is_shell: bool) -> tuple[Asked | None, d
             values[key] = readers.get(key, str)(words) if words or key in ("command", "cwd") else None
         except BadValue as error:
             problems[key] = str(error)
+    if is_enforced and not problems and values["cpus"] is None and values["memory"] is None:
+        problems["memory"] = "what is to hold? CPUs, memory, or both"
     if problems:
         return None, problems
     request = Request(
@@ -224,9 +244,20 @@ def read_form(texts: Mapping[str, str], is_shell: bool) -> tuple[Asked | None, d
         env=values["env"] or {},
         params={key: typed(value) for key, value in (values["params"] or {}).items()},
         tags=values["tags"] or {},
-        limits=Limits(values["cpus"], values["memory"], values["runtime"], None, values["timeout"] or None),
+        limits=Limits(
+            values["cpus"], values["memory"], values["runtime"], values["gpus"], values["timeout"] or None, is_enforced
+        ),
     )
-    return Asked(request, values["interval"]), {}
+    wish = None
+    if is_queued:
+        wish = Wish(
+            after=values["after"] or (),
+            priority=values["priority"] or 0,
+            group=values["group"],
+            not_before=values["at"],
+            retries=values["retries"] or 0,
+        )
+    return Asked(request, values["interval"], wish), {}
 
 
 def command_words(text: str, is_shell: bool) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ class JobRow:
     tail: Tail | None = None
     elapsed: float | None = None
     is_stale: bool = False
+    why: str | None = None  # it waits
 
     @property
     def key(self) -> str:
@@ -66,6 +67,7 @@ class View:
     machine: Machine | None = None
     stores: tuple[StoreState, ...] = ()
     version: int = 0  # of what is in the stores: rises with every change of a job
+    agent_pid: int | None = None  # who starts what waits in this host's store
 
     @property
     def running(self) -> int:

@@ -9,8 +9,9 @@ from textual.widgets import TextArea
 
 from jobtop.core.model import Job, Limits
 from jobtop.core.paths import StatePaths
-from jobtop.store.database import open_to_read
+from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
+from jobtop.store.queue import Queue
 from jobtop.tui.app import Options
 from jobtop.tui.dashboard import Dashboard
 from jobtop.tui.fields import FormField, Tick
@@ -23,7 +24,7 @@ from visiting import Visitor, visit
 
 __all__ = ["nothing_is_left"]
 
-EMPTY = dict.fromkeys("command name tool cwd env params tags cpus memory runtime timeout interval".split(), "")
+EMPTY = dict.fromkeys("command name tool cwd env params tags cpus memory runtime timeout gpus interval".split(), "")
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def problems(form: RunForm) -> dict[str, str]:
     ],
 )
 def test_a_command_line_is_split_as_a_shell_would(text: str, words: tuple[str, ...]) -> None:
-    asked, wrong = read_form(EMPTY | {"command": text}, is_shell=False)
+    asked, wrong = read_form(EMPTY | {"command": text}, {})
     assert (asked and asked.request.command, wrong) == (words, {})
 
 
@@ -92,9 +93,10 @@ def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
         "memory": "2G",
         "runtime": "1h",
         "timeout": "90",
+        "gpus": "2",
         "interval": "5s",
     }
-    asked, wrong = read_form(texts, is_shell=True)
+    asked, wrong = read_form(texts, {"shell": True})
     assert wrong == {}
     assert asked is not None
     request = asked.request
@@ -102,7 +104,9 @@ def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
     assert (request.name, request.tool, request.cwd) == ("n", "t", str(tmp_path))
     assert (request.env, request.tags) == ({"A": "1", "B": "x,y"}, {"project": "ocr"})
     assert request.params == {"lr": 0.1, "on": True}
-    assert request.limits == Limits(cpus=0.5, memory_bytes=2 << 30, runtime_seconds=3600.0, timeout_seconds=90.0)
+    assert request.limits == Limits(
+        cpus=0.5, memory_bytes=2 << 30, runtime_seconds=3600.0, gpus=2, timeout_seconds=90.0
+    )
     assert asked.interval == 5.0
 
 
@@ -126,7 +130,7 @@ def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(key: str, text: str, words: str) -> None:
-    asked, wrong = read_form(EMPTY | {"command": "true", key: text}, is_shell=False)
+    asked, wrong = read_form(EMPTY | {"command": "true", key: text}, {})
     assert asked is None
     assert list(wrong) == [key]
     assert words in wrong[key]
@@ -171,6 +175,34 @@ def test_a_job_runs_as_the_form_says_and_is_selected(paths: StatePaths, tmp_path
     assert (record["name"], record["tags"], record["cwd"]) == ("[/b]n", {"a": "b"}, str(tmp_path))
     assert record["limits"]["memory_bytes"] == 1 << 30
     assert record["monitor"]["interval_seconds"] == 5.0
+
+
+def test_a_job_waits_in_the_queue_as_the_form_says(paths: StatePaths) -> None:
+    async def session(visitor: Visitor) -> None:
+        form = await opened(visitor)
+        assert not form.query_one("#group").parent.display  # type: ignore[union-attr]
+        form.query_one("#queue", Tick).value = True
+        fill(form, command="true", group="nightly", priority="7", at="2999-01-01", retries="2")
+        await visitor.until(lambda: form.query_one("#group").parent.display)  # type: ignore[union-attr]
+        await visitor.press("ctrl+s")
+        await visitor.until(lambda: visitor.console.screen is not form)
+
+    visit(paths.root, session, size=(100, 40), options=own(paths))
+    (job,) = all_jobs(paths)
+    assert job.queue is not None
+    assert (job.status, job.queue.group, job.queue.priority, job.queue.retries) == ("queued", "nightly", 7, 2)
+    database = open_to_write(paths)
+    Queue(Jobs(database), paths).cancel(job.id, "the test is over")
+    database.close()
+
+
+def test_limits_that_hold_need_a_limit() -> None:
+    asked, wrong = read_form(EMPTY | {"command": "true"}, {"enforce": True})
+    assert asked is None
+    assert list(wrong) == ["memory"]
+    asked, wrong = read_form(EMPTY | {"command": "true", "memory": "1G"}, {"enforce": True})
+    assert asked is not None
+    assert asked.request.limits.enforced
 
 
 def test_in_a_small_terminal_fields_scroll_and_problems_appear_at_them(paths: StatePaths) -> None:
@@ -219,7 +251,7 @@ def test_what_was_run_before_is_completed_and_walked_through(paths: StatePaths) 
 
     async def scene(visitor: Visitor) -> None:
         form = await opened(visitor)
-        line, shell = form.query_one(CommandLine), form.query_one(Tick)
+        line, shell = form.query_one(CommandLine), form.query_one("#shell", Tick)
         await visitor.until(lambda: line.past)
         await visitor.press(*"echo")
         await visitor.until(lambda: line._suggestion == "echo two | wc")

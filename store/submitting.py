@@ -1,0 +1,74 @@
+"""Puts a job into the queue, if its turn can ever come."""
+
+from __future__ import annotations
+
+from jobtop.core.errors import UsageError
+from jobtop.core.model import Queued
+from jobtop.core.record import record, replace
+from jobtop.core.request import prepare
+from jobtop.core.runner import new_id
+from jobtop.core.units import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobtop.core.config import Config
+    from jobtop.core.model import Job, Limits
+    from jobtop.core.request import Request
+    from jobtop.store.queue import Queue
+
+
+@record
+class Wish:
+    """How a job is to wait, in the words of whoever asks; `after` may be any references to jobs."""
+
+    after: Sequence[str] = ()
+    priority: int = 0
+    group: str | None = None
+    not_before: float | None = None
+    retries: int = 0
+    is_forced: bool = False
+
+
+def submit_to(queue: Queue, config: Config, request: Request, wish: Wish) -> Job:
+    """Keep the job until its turn comes; who adds it sees to it that there is an agent."""
+    if not wish.is_forced:
+        refuse_impossible(request.limits)
+    queued = Queued(
+        priority=wish.priority,
+        group=wish.group,
+        after=dependencies(queue, wish.after),
+        not_before=wish.not_before,
+        retries=wish.retries,
+        is_forced=wish.is_forced,
+    )
+    # A job that is submitted from inside another one is not below it.
+    request = replace(request, detached=True, parent_id=None)
+    job, spec = prepare(request, new_id(), queue.paths.host, config)
+    return queue.submit(job, spec, queued)
+
+
+def refuse_impossible(limits: Limits) -> None:
+    """Say what this host will never have."""
+    if not (limits.cpus or limits.memory_bytes or limits.gpus):
+        return
+    from jobtop.core.capacity import capacity
+    from jobtop.core.scheduling import impossible
+
+    why = impossible(limits, capacity(with_gpus=bool(limits.gpus)))
+    if why is not None:
+        raise UsageError(f"the job {why}, so its turn would never come (--force queues it all the same)")
+
+
+def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:
+    """The ids of the jobs that have to succeed first; one that did not, and never will, is refused."""
+    from jobtop.core.scheduling import ENDED
+
+    found = {job.id: reference for reference in references for job in (queue.jobs.find(reference),)}
+    outcomes = queue.outcomes(found) if found else {}
+    for job_id, reference in found.items():
+        if (status := outcomes[job_id]) in ENDED:
+            why = f"that job {ENDED[status]}; what comes after would never run"
+            raise UsageError(f"--after {printable(reference)}: {why}")
+    return tuple(found)

@@ -1,0 +1,51 @@
+"""Whose turn it is in the store of this host, why others wait, and whether an agent is there to start them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from jobtop.core.collectors.proc import is_alive
+from jobtop.core.paths import StatePaths
+from jobtop.store.agency import Registered, registered
+from jobtop.store.database import Database
+from jobtop.store.jobs import Jobs
+from jobtop.store.schema import has_tables_of
+
+if TYPE_CHECKING:
+    from jobtop.store.lineup import Lineup
+
+QUEUE_SINCE_VERSION = 4
+
+
+class Turns:
+    """Read again with every change of the store; costs nothing while nobody waits."""
+
+    def __init__(self, paths: StatePaths) -> None:
+        self.paths = paths
+        self.reasons: dict[str, str] = {}
+        self._agent: Registered | None = None
+        self._lineup: Lineup | None = None
+
+    @property
+    def agent_pid(self) -> int | None:
+        """The agent, if it lives."""
+        return self._agent.who.pid if self._agent is not None and is_alive(self._agent.who) else None
+
+    def read(self, database: Database, is_anybody_waiting: bool) -> None:
+        with database.reading() as connection:
+            if not has_tables_of(connection, QUEUE_SINCE_VERSION):
+                return
+        self._agent = registered(database)
+        self.reasons = self._read_reasons(database) if is_anybody_waiting else {}
+
+    def _read_reasons(self, database: Database) -> dict[str, str]:
+        from jobtop.core.capacity import capacity
+        from jobtop.store.lineup import Lineup
+        from jobtop.store.queue import Queue
+
+        lineup = self._lineup
+        if lineup is None or lineup.queue.jobs.database is not database:
+            lineup = self._lineup = Lineup(Queue(Jobs(database), self.paths))
+        lineup.refresh()
+        return lineup.plan(capacity(lineup.needs_gpus), time.time()).waits
