@@ -25,8 +25,8 @@ def attach(
     """Watch the process PID and everything below it as a job, print its id, and return.
 
     CPU time, faults and storage are counted since it began, and its memory peak is known since then. jobtop did not
-    start it: its exit status stays unknown, its output is not kept, and what it uses after the last sample, a second
-    at most, is missing. It is stopped and paused like any job, and needs nothing of jobtop to go on.
+    start it: its exit status stays unknown, its output is not kept, and what it uses after its last sample is missing.
+    It is stopped and paused like any job, and does not need jobtop to go on.
     """
     said = {"name": name, "tool": tool, "tags": dict(map(pair, tags)), "note": note}
     queue = opened(app)

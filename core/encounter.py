@@ -41,7 +41,8 @@ def meet(pid: int) -> Process:
         user = _user_name(os.stat(f"/proc/{pid}").st_uid)
         cwd, cpus = os.readlink(f"/proc/{pid}/cwd"), float(len(os.sched_getaffinity(pid)))
     except PermissionError:
-        raise UsageError(f"process {pid} of {user} cannot be read: attach as {user}, or as root") from None
+        able = user if user == "root" else f"{user}, or as root"
+        raise UsageError(f"process {pid} of {user} cannot be read: attach as {able}") from None
     except OSError:
         raise UsageError(f"process {pid} has just ended") from None
     command = read_arguments(pid) or (name_of(pid),)

@@ -23,6 +23,7 @@ from jobtop.store.attaching import attach, refuse_known
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import reconcile
+from jobtop.store.series import SeriesStore
 from jobtop.store.starting import request_again
 from processes import MIB, FakeProc
 from records import HERE, running_job, this_process
@@ -165,13 +166,16 @@ def test_an_attached_job_has_the_identity_of_its_process_and_is_found_gone(
     assert (job.name, job.tool, job.tags, job.status) == ("it", "sleep", {"a": "b"}, Status.RUNNING)
     reconcile(jobs, paths)
     assert jobs.find(job.id).status is Status.RUNNING
+    assert job.seq is not None
+    SeriesStore(jobs.database).append([(job.seq, one) for one in steady(9)])
     os.kill(child, signal.SIGKILL)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     reconcile(jobs, paths)
     done = jobs.find(job.id)
     assert (done.status, done.exit_code, done.settled) == (Status.UNKNOWN, None, True)
     assert done.reason == "it ended; its exit status is not known, since jobtop did not start it"
-    assert done.end_time == pytest.approx(job.submitted_at)
+    assert done.end_time == pytest.approx((job.start_time or 0) + 9.0)
+    assert done.usage.cpu_total_seconds == pytest.approx(4.5)
     with pytest.raises(UsageError, match="jobtop did not start it"):
         request_again(paths, done)
 
