@@ -8,13 +8,16 @@ from typing import Any
 
 from jobtop.core.record import record, replace
 from jobtop.tui.cells import (
+    PERCENT_WIDTH,
     Align,
     Bar,
     Cell,
     Span,
     Words,
     aligned,
+    bar,
     fitted,
+    percent_words,
     short_bytes,
     short_duration,
     short_rate,
@@ -54,6 +57,17 @@ class Named:
 
         words = shlex.join(self.command)[:LONGEST]
         return aligned([name, Span("  "), Span(words, Tone.FAINT if self.is_over else Tone.GREY)], width, align)
+
+
+@record
+class PastBar:
+    """How full something was: nobody has to look up because of it."""
+
+    percent: float
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        label = Span(percent_words(self.percent).rjust(PERCENT_WIDTH)[-width:], Tone.GREY)
+        return (*bar(self.percent, width - PERCENT_WIDTH, Tone.GREY), label)
 
 
 @record
@@ -183,7 +197,7 @@ def of_limit(row: JobRow) -> Cell:
     if not row.job.limits.memory_bytes:
         return ABSENT
     percent = limit_percent(row)
-    return ABSENT if percent is None else Bar(percent)
+    return ABSENT if percent is None else PastBar(percent) if row.job.status.ended else Bar(percent)
 
 
 def io_rate(row: JobRow) -> float | None:

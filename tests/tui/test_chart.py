@@ -1,12 +1,15 @@
 """A chart shows its curves, says their values, and paints nothing when nothing changed."""
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Self
 
 import pytest
 from textual.geometry import Region
 
 from jobtop.core.metrics import BY_KEY
+from jobtop.tui.axes import moments, scale_of
 from jobtop.tui.cells import Span, width_of
 from jobtop.tui.chart import Chart
 from jobtop.tui.palette import DARK, LIGHT, Tone
@@ -56,6 +59,45 @@ def test_both_axes_have_marks_and_every_line_its_width() -> None:
     assert lines[-1].split() == ["0", "5m", "10m"]
     assert {len(line) for line in lines} == {60}
     assert len(lines) == 12
+
+
+@pytest.mark.parametrize("rows", [5, 7, 9, 10, 13])
+@pytest.mark.parametrize("peak", [0.4, 3.2, 101.0, 224.0, 270.0, 1600.0])
+def test_marks_are_round_and_about_as_many_rows_apart(rows: int, peak: float) -> None:
+    scale = scale_of(CPU, peak, rows)
+    places = [scale.row(mark, rows, 4) for mark in scale.marks]
+    apart = {before - after for before, after in pairwise(places)}
+    assert max(apart) - min(apart) <= 1
+    assert len(scale.labels) >= 2
+    assert scale.marks[-1] <= 2 * peak
+    assert all(len(label) <= len("1600 %") for label in scale.labels)
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("columns", [10, 13, 27, 60, 120])
+def test_every_moment_that_is_named_is_a_round_one(columns: int, is_live: bool) -> None:
+    for start, span in [(0.0, 5.0), (37.3, 6.8), (1234.5, 333.3), (9.1, 60.0), (77.7, 86000.0)]:
+        named = moments((start, start + span), is_live, columns)
+        assert named
+        assert all(re.fullmatch(r"now|-?\d+(\.\d)?[smhd]?(\d\d)?h?", words) for _, words in named), named
+
+
+def test_a_filled_curve_has_a_ground_that_leaves_it_alone() -> None:
+    flat, lines = [50.0] * 601, []
+    for is_filled in (False, True):
+        series = Series("cpu", CPU, TIMES, flat, is_filled=is_filled)
+        lines.append(drawn(ChartView(series=(series,), left=Axis(100.0)), 40, 11))
+    plain, filled = lines
+    assert filled[:5] == plain[:5]
+    assert [row.count("⣿") for row in filled[:-2]] == [0] * 5 + [34] * 4
+    series = Series("cpu", CPU, TIMES, flat, is_filled=True)
+    ascii_only = text(Plot(ChartView(series=(series,), left=Axis(100.0)), (0.0, 600.0), 40, 11, True).lines())
+    assert "⣿" not in "".join(ascii_only)
+
+
+def test_a_quiet_curve_is_not_blown_up() -> None:
+    quiet = ChartView(series=(cpu([0.3] * 601),), left=Axis(least=100.0))
+    assert drawn(quiet)[0].startswith("100 %")
 
 
 def test_live_time_counts_back_from_now() -> None:

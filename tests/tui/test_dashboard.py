@@ -1,0 +1,335 @@
+"""The dashboard: its columns, its panels and what it says of jobs that wait, fail or were never sampled."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import pytest
+from textual.geometry import Region
+
+from jobtop.core.model import Job, Limits, Status
+from jobtop.store.live import Now, Tail
+from jobtop.store.troubles import Trouble
+from jobtop.tui.alerts_panel import AlertsPanel, trouble_lines
+from jobtop.tui.cells import Align, width_of
+from jobtop.tui.chart import Chart
+from jobtop.tui.columns import placed
+from jobtop.tui.dashboard import preview_of
+from jobtop.tui.job_columns import Minute, live_columns, with_alerts, with_wait
+from jobtop.tui.job_screen import JobScreen
+from jobtop.tui.machine_chart import MachinePast
+from jobtop.tui.page import TopLine
+from jobtop.tui.palette import Tone
+from jobtop.tui.troubles import Troubles, what_happened
+from jobtop.tui.view import JobRow, Machine, View
+from jobtop.tui.window import TimeWindow
+from records import HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
+from sampled import kept_sampled, steady
+from stage import Performance, play
+from visiting import Visitor, visit
+
+STORE = Path("store.db")
+NOW = 1_700_000_100.0
+LIVE = {"exit_code": None, "end_time": None, "duration_seconds": None}
+NEVER_DROPPED = ["status", "id", "name", "time", "cpu", "mem", "alerts"]
+
+
+def running(**values: object) -> Job:
+    return made_job(**{"status": Status.RUNNING, **LIVE, **values})
+
+
+def queued(**values: object) -> Job:
+    return made_job(**{"status": Status.QUEUED, "start_time": None, **LIVE, **values})
+
+
+def cells(row: JobRow) -> dict[str, str]:
+    """What each column says of a row."""
+    return {
+        column.key: "".join(span.text for span in column.cell(row).spans(20, Align.LEFT)).strip()
+        for column in live_columns()
+    }
+
+
+def trouble(number: int, severity: str | None = None, **values: object) -> Trouble:
+    content = {"key": f"{number}", "at": NOW - number, "job_id": f"job{number}", "name": f"job {number}"}
+    return Trouble(**content | {"status": Status.FAILED, "words": "exit code 1", "severity": severity} | values)  # type: ignore[arg-type]
+
+
+def machine(at: float, received: float | None = 1.0, **gpus: float) -> Machine:
+    detail = {"gpus": {name.removeprefix("gpu"): {"gpu.util": busy} for name, busy in gpus.items()}}
+    return Machine("atlas", at, {"net.rx_bytes": received, "net.tx_bytes": 2.0}, detail)
+
+
+def test_columns_go_in_the_order_of_their_worth_and_some_never() -> None:
+    gone: list[str] = []
+    for width in range(160, 40, -1):
+        kept = {place.column.key for place in placed(live_columns(), width)}
+        gone += [column.key for column in live_columns() if column.key not in kept and column.key not in gone]
+    assert gone == ["gpu", "io", "limit", "state", "line"]
+    assert [place.column.key for place in placed(live_columns(), 55)] == NEVER_DROPPED
+
+
+def test_a_very_wide_screen_gives_its_room_to_the_name_which_shows_the_command() -> None:
+    places = {place.column.key: place for place in placed(live_columns(), 176)}
+    assert places["name"].width > 60
+    last = places["alerts"]
+    assert last.left + last.width == 176, "no room is left over"
+    words = "".join(
+        span.text for span in places["name"].column.cell(JobRow(running(), STORE)).spans(60, Align.LEFT)
+    ).rstrip()
+    assert words == "train  python train.py"
+    assert cells(JobRow(running(), STORE))["name"] == "train"
+
+
+def test_a_job_that_waits_says_how_long_it_has() -> None:
+    row = with_wait(JobRow(queued(submitted_at=NOW - 211), STORE), NOW)
+    assert {key: cells(row)[key] for key in ("status", "state", "time")} == {
+        "status": "◌",
+        "state": "queued",
+        "time": "03:31",
+    }
+    started = JobRow(running(start_time=NOW - 5), STORE, elapsed=5.0)
+    assert with_wait(started, NOW) is started
+    assert cells(with_wait(JobRow(queued(submitted_at=None), STORE), NOW))["time"] == "–"
+
+
+def test_what_was_never_sampled_is_a_dash_and_not_0() -> None:
+    limited = running(limits=Limits(memory_bytes=2**30))
+    for job in (limited, queued(), made_job()):
+        shown = cells(JobRow(job, STORE, elapsed=3.0))
+        assert [shown[key] for key in ("cpu", "mem", "limit", "io", "gpu")] == ["–"] * 5
+        assert shown["line"] == ""
+    once = cells(JobRow(limited, STORE, Now(0.0), Tail(), 3.0))
+    assert [once[key] for key in ("cpu", "mem", "limit", "io", "gpu")] == ["–"] * 5
+
+
+@pytest.mark.parametrize("width", [12, 20, 30, 60])
+def test_the_line_of_a_job_is_a_whole_minute_whatever_its_width(width: int) -> None:
+    values = [100.0] + [0.0] * 59
+    times = [float(second) for second in range(60)]
+    shown = Minute(times, values, 100.0, Tone.BLUE).cells(width)
+    assert len(shown) == width
+    assert shown[0] == pytest.approx(100.0 * width / 60)
+    assert set(shown[1:]) == {0.0}
+    assert Minute([0.0, 30.0], [50.0, None], 100.0, Tone.BLUE).cells(12)[-7:] == [50.0, *[None] * 6]
+
+
+def test_the_line_stands_still_until_a_cell_is_full() -> None:
+    times = [float(second) for second in range(100)]
+    values = [float(second % 7) for second in range(100)]
+    shown = [Minute(times[:end], values[:end], 7.0, Tone.BLUE).cells(12) for end in (91, 92, 95, 96)]
+    assert shown[0][:-1] == shown[1][:-1] == shown[2][:-1]
+    assert shown[3][:-1] == shown[2][1:]
+
+
+def test_alerts_are_counted_at_their_job_by_the_gravest() -> None:
+    row = JobRow(running(id="a" * 36), STORE)
+    raised = [trouble(1, "info", job_id=row.key), trouble(2, "critical", job_id=row.key), trouble(3, job_id=row.key)]
+    counted = Troubles(tuple(raised)).alerts_by_job()
+    assert counted == {row.key: ("critical", 2)}
+    column = with_alerts(live_columns(), counted)[-1]
+    assert column.cell(row).spans(2, Align.RIGHT)[0][:2] == ("▲2", Tone.VERMILION)
+    many = with_alerts(live_columns(), {row.key: ("warning", 12)})[-1]
+    assert many.cell(row).spans(2, Align.RIGHT)[0].text == "△+"
+
+
+def test_what_happened_is_told_with_the_time_it_took_once() -> None:
+    assert what_happened(trouble(1, duration_seconds=192.0)) == "exit code 1 after 03:12"
+    assert (
+        what_happened(trouble(1, words="stopped after its timeout", duration_seconds=9.0))
+        == "stopped after its timeout"
+    )
+    assert what_happened(trouble(1, "warning", words="I/O pressure", duration_seconds=9.0)) == "I/O pressure"
+    assert what_happened(trouble(1, duration_seconds=0.004)) == "exit code 1"
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())
+def test_hostile_names_and_words_stay_in_their_two_lines(text: str) -> None:
+    for line in trouble_lines(trouble(1, name=text, words=text), 30):
+        assert width_of(line) == 30
+        assert not holds_controls("".join(span.text for span in line))
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [
+        (90, "● live 1.0s   2 run   ▲2   {clock}"),
+        (30, "2 run   ▲2   {clock}"),
+        (12, "2 run   ▲2"),
+        (8, "▲2"),
+    ],
+)
+def test_where_there_is_little_room_the_counters_stay(width: int, words: str) -> None:
+    line = TopLine()
+    rows = tuple(JobRow(job, STORE) for job in (running(), running()))
+    line.set_reactive(TopLine.view, View(NOW, rows))
+    line.set_reactive(TopLine.troubles, Troubles((trouble(1), trouble(2, "info")), True))
+    clock = time.strftime("%H:%M:%S", time.localtime(NOW))
+    assert "".join(span.text for span in line.state(width)).strip() == words.format(clock=clock)
+
+
+def test_who_waits_is_counted_and_frozen_is_never_left_out() -> None:
+    line = TopLine()
+    line.set_reactive(TopLine.view, View(NOW, tuple(JobRow(job, STORE) for job in (running(), queued(), queued()))))
+    assert "1 run · 2 wait" in "".join(span.text for span in line.state(90))
+    line.set_reactive(TopLine.frozen, True)
+    assert "frozen" in line.state(10)[0].text
+
+
+def test_the_machine_s_minute_is_of_its_gpus_or_of_its_network() -> None:
+    past = MachinePast()
+    assert past.take(machine(NOW, 10.0))
+    assert not past.take(machine(NOW, 10.0)), "the same picture"
+    assert past.take(machine(NOW + 1, None))
+    chart = past.chart()
+    assert [(series.label, list(series.values)) for series in chart.series] == [
+        ("in", [10.0, None]),
+        ("out", [2.0, 2.0]),
+    ]
+    assert chart.is_live
+    past = MachinePast()
+    past.take(machine(NOW, gpu0=80.0, gpu1=20.0))
+    assert [series.label for series in past.chart().series] == ["gpu0", "gpu1"]
+    past = MachinePast()
+    past.take(machine(NOW, **{f"gpu{number}": float(number) for number in range(8)}))
+    assert [(series.label, list(series.values)) for series in past.chart().series] == [
+        ("most", [7.0]),
+        ("mean", [3.5]),
+        ("least", [0.0]),
+    ]
+
+
+def test_a_source_that_remembers_fills_the_minute_at_once() -> None:
+    now = machine(NOW, 3.0)
+    now.detail["past"] = (machine(NOW - 2, 1.0), machine(NOW - 1, 2.0))
+    past = MachinePast()
+    past.take(now)
+    assert list(past.chart().series[0].values) == [1.0, 2.0, 3.0]
+    assert list(past.chart().series[0].times) == [0.0, 1.0, 2.0]
+
+
+def test_a_chart_that_was_moved_into_the_past_does_not_say_now() -> None:
+    tail = Tail()
+    for sample in steady(75):
+        tail.add(sample.elapsed, (sample.elapsed / 2, 0.0, 2**20, 0, 0, 1, 1, None, None, None))
+    row = JobRow(running(), STORE, tail.now, tail, 75.0)
+    chart = Chart()
+
+    async def scene(on: Performance) -> None:
+        chart.view, chart.window = preview_of(row), TimeWindow(60.0)
+        await on.settle()
+        assert on.lines()[-1].split() == ["-60s", "-45s", "-30s", "-15s", "now"]
+        chart.window = TimeWindow(20.0, 50.0)
+        await on.settle()
+        assert on.lines()[-1].split() == ["30s", "35s", "40s", "45s", "50s"]
+
+    play(chart, scene)
+    assert not preview_of(JobRow(running(), STORE, tail.now, tail, 300.0, is_stale=True)).is_live
+
+
+class Counted(AlertsPanel):
+    """A panel that counts how often it is asked to paint."""
+
+    painted = 0
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        self.painted += self.is_attached
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+
+def test_the_panel_paints_only_news_and_its_cursor_follows_a_trouble() -> None:
+    panel = Counted()
+
+    async def scene(on: Performance) -> None:
+        panel.troubles = Troubles((trouble(2), trouble(3)), True)
+        await on.settle()
+        panel.painted = 0
+        panel.troubles = Troubles((trouble(2), trouble(3)), True)
+        await on.settle()
+        assert panel.painted == 0
+        await on.press("down")
+        panel.troubles = Troubles((trouble(1, "critical"), trouble(2), trouble(3)), True)
+        await on.press("enter")
+        assert [message.job_id for message in on.said(AlertsPanel.Opened)] == ["job3"]
+        await on.press("home")
+        await on.pilot.click(panel, offset=(8, 4))
+        assert on.said(AlertsPanel.Opened)[-1].job_id == "job2"
+        assert on.titles()[0] == "Alerts  3 open"
+
+    play(panel, scene, size=(40, 12))
+
+
+def test_a_panel_with_more_troubles_than_room_keeps_the_cursor_in_sight() -> None:
+    panel = AlertsPanel()
+
+    async def scene(on: Performance) -> None:
+        panel.troubles = Troubles(tuple(trouble(number) for number in range(30)), True)
+        for keys, name in [(["end"], "job 29"), (["pageup"], "job 24"), (["home"], "job 0"), (["down"] * 7, "job 7")]:
+            await on.press(*keys)
+            shown = [line for line in on.lines() if line.startswith("▌") and "job" in line]
+            assert [line.rstrip().endswith(name) for line in shown] == [True]
+        panel.troubles = Troubles((), True)
+        await on.settle()
+        assert "Nothing went wrong" in " ".join(on.lines())
+
+    play(panel, scene, size=(40, 12))
+
+
+def opens(visitor: Visitor) -> Callable[[], str | None]:
+    """The job whose screen is open."""
+    return lambda: visitor.console.screen.job_id if isinstance(visitor.console.screen, JobScreen) else None
+
+
+def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
+    ended = time.time() - 60
+    kept = kept_sampled(
+        home,
+        made_job(name="fine", start_time=ended - 40, end_time=ended, duration_seconds=40.0),
+        steady(40),
+    )
+    (failed,) = kept_jobs(
+        home,
+        made_job(
+            name="[/b]dump",
+            status=Status.FAILED,
+            exit_code=1,
+            reason="exit code 1",
+            start_time=ended,
+            end_time=ended + 9,
+        ),
+    )
+
+    async def scene(visitor: Visitor) -> None:
+        screen = await visitor.shows("Alerts  1 open", "exit code 1 after 00:02", "▲1", "0 run")
+        assert "▲1" in screen.splitlines()[0]
+        await visitor.press("j")
+        await visitor.shows("fine  ━●━ CPU", "40s", "preview · Enter opens")
+        await visitor.press("tab", "enter")
+        await visitor.until(lambda: opens(visitor)() == failed.id)
+        await visitor.press("escape")
+        await visitor.pilot.click("#preview")
+        await visitor.until(lambda: opens(visitor)() == kept.id)
+        await visitor.press("escape")
+        await visitor.pilot.resize_terminal(109, 35)
+        await visitor.until(lambda: "Alerts  1" not in visitor.screen())
+        screen = visitor.screen()
+        assert "▲1" in screen.splitlines()[0]
+        assert "preview" not in screen
+
+    visit(home, scene)
+
+
+@pytest.mark.parametrize("size", [(240, 60), (160, 42), (110, 30), (80, 24), (60, 15)], ids=str)
+def test_an_empty_dashboard_says_what_it_will_show_at_any_size(home: Path, size: tuple[int, int]) -> None:
+    kept_jobs(home)
+
+    async def scene(visitor: Visitor) -> None:
+        screen = await visitor.shows("No job runs", "0 jobs · sort cpu▼")
+        if size[0] >= 110:
+            await visitor.shows("Nothing went wrong", "raised.")
+        if size[0] >= 110 and size[1] >= 36:
+            await visitor.shows("network  ")
+        assert all(len(line) <= size[0] for line in screen.splitlines())
+
+    visit(home, scene, size)
