@@ -25,6 +25,7 @@ from jobtop.tui.actions import (
     HISTORY,
     JOB,
     JOBS,
+    LEAVING,
     LOG,
     SEARCH,
     SETTINGS,
@@ -50,6 +51,7 @@ SCREENS = (
     ({FORM}, (TICK, COMMAND)),
     ({HELP}, (TEXT,)),
     ({CONFIRM}, (CONFIRM,)),
+    ({LEAVING}, (LEAVING,)),
 )
 TOGETHER = tuple(places | {pane} for places, panes in SCREENS for pane in panes)
 A_CHARACTER = "a character to type"
