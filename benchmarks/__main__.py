@@ -19,6 +19,7 @@ from benchmarks.console import measure_console
 from benchmarks.installation import BUILD, Installation, installation
 from benchmarks.memory import measure_memory
 from benchmarks.output import measure_output
+from benchmarks.queue import measure_queue
 from benchmarks.report import MeasurementError, Result, document, table
 from benchmarks.start import measure_run, measure_version
 from benchmarks.stopwatch import adopt_orphans
@@ -37,6 +38,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "ticks": (measure_ticks, 20),
     "watching": (measure_watching, 3),
     "console": (measure_console, 9),
+    "queue": (measure_queue, 21),
 }
 BREAKDOWN_ROUNDS = 11
 
