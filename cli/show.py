@@ -14,7 +14,7 @@ from jobtop.cli.seen import Seen
 from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
 from jobtop.core.clock import local
 from jobtop.core.happenings import event_words
-from jobtop.core.model import Job
+from jobtop.core.model import Job, Status
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.curves import Curves
 
@@ -56,6 +56,7 @@ def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
         ("in", printable(job.cwd)),
         ("where", f"{printable(job.user)} on {printable(job.host)}" + (f", pid {job.pid}" if job.pid else "")),
         ("when", when_words(job, elapsed)),
+        ("queue", queue_words(job)),
         ("exit", exit_words(job)),
         ("now", seen.now()),
         ("cpu", seen.cpu(cpu_words(job))),
@@ -81,7 +82,30 @@ def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
     return [(title, value) for title, value in rows if value and not value.startswith("– ")]
 
 
+def queue_words(job: Job) -> str | None:
+    """How it waits, or waited; what it waits for is in `jobtop queue`."""
+    queued = job.queue
+    if queued is None:
+        return None
+    words = [
+        f"priority {queued.priority}" if queued.priority else "",
+        f"group {printable(queued.group)}" if queued.group else "",
+        f"after {', '.join(job_id[:8] for job_id in queued.after)}" if queued.after else "",
+        f"not before {local(queued.not_before)}" if queued.not_before is not None else "",
+        f"attempt {queued.attempt}" if queued.attempt > 1 or queued.retries else "",
+        f"{queued.retries} {'try' if queued.retries == 1 else 'tries'} left" if queued.retries else "",
+        f"once more after {queued.retry_of[:8]}" if queued.retry_of else "",
+        f"tried again as {queued.retried_by[:8]}" if queued.retried_by else "",
+        f"GPUs {', '.join(queued.gpus)}" if queued.gpus else "",
+    ]
+    waits = "waits for its turn: jobtop queue says why" if job.status is Status.QUEUED else ""
+    return ", ".join(filter(None, [waits, *words])) or None
+
+
 def when_words(job: Job, elapsed: float | None) -> str:
+    if job.start_time is None and job.submitted_at is not None:
+        until = "" if job.status.ended else f", {format_duration(max(0.0, time.time() - job.submitted_at))} ago"
+        return f"submitted {local(job.submitted_at)}{until}"
     until = f"to {local(job.end_time)}" if job.status.ended else "until now"
     return f"{local(job.start_time)} {until}, {format_duration(elapsed)}"
 
