@@ -202,7 +202,7 @@ class Feed:
         changed = [source.poll(at_once) for source in self.sources]
         self._version += any(changed)
         rows = tuple(row for source in self.sources for row in source.rows(now))
-        agent = next((source.turns.agent_pid for source in self.sources if source.turns is not None), None)
+        agent = next((source.turns.has_agent for source in self.sources if source.turns is not None), None)
         states = tuple(source.state for source in self.sources)
         return View(now, rows, self._machine(), states, self._version, agent)
 

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from jobtop.tui.actions import ACTIONS, APP, bindings, key_words
-from jobtop.tui.cells import Span, width_of
+from jobtop.tui.cells import Span, aligned, width_of
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone
 from jobtop.tui.problem_line import ProblemLine
@@ -33,9 +33,9 @@ TABS = tuple(action for action in ACTIONS if action.id.startswith("go."))
 
 def agent_words(view: View) -> list[Span]:
     """Who starts what waits, where anybody does, or that nobody will."""
-    if view.agent_pid is not None:
+    if view.has_agent:
         return [Span(" · agent", Tone.GREY)]
-    return [Span(" · no agent", Tone.YELLOW, True)] if view.waiting else []
+    return [Span(" · no agent", Tone.YELLOW, True)] if view.has_agent is False and view.waiting else []
 
 
 class TopLine(Painted):
@@ -68,9 +68,9 @@ class TopLine(Painted):
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         left = self.tabs(width)
-        right = self.state(width - width_of(left) - 1)
+        right = self.state(width - width_of(left))
         line = [*left, Span(" " * max(0, width - width_of(left) - width_of(right))), *right]
-        return [inks.strip(line, width)]
+        return [inks.strip(aligned(line, width), width)]
 
     def tabs(self, width: int) -> list[Span]:
         return [Span(" jobtop ", Tone.BLUE, True), *(span for _, spans in self.named_tabs(width) for span in spans)]
@@ -89,19 +89,23 @@ class TopLine(Painted):
         return named
 
     def state(self, width: int) -> list[Span]:
-        """What matters on all screens; where there is little room, the pace goes first, then the clock."""
+        """What matters on all screens; in little room first the pace goes, then clock and agent."""
         view = self.view
         if view is None:
             return [Span("reading … ", Tone.GREY)]
-        pace = [Span(f"● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
-        clock = [Span(time.strftime("%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
-        jobs = [Span(f"{view.running} run{f' · {view.waiting} wait' if view.waiting else ''}"), *agent_words(view)]
-        kept = [[Span("‖ frozen", Tone.YELLOW, True)] if self.frozen else pace, jobs, counter(self.troubles), clock]
-        for least in (pace, clock, jobs):
-            if sum(width_of(part) + len(BETWEEN) for part in kept if part) - len(BETWEEN) + 1 > width:
+        waiting = f" · {view.waiting} wait" if view.waiting else ""
+        pace = [Span(f"{BETWEEN}● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
+        jobs = [Span(f"{BETWEEN}{view.running} run{waiting}")]
+        agent = agent_words(view)
+        alerts = [Span(BETWEEN), *counter(self.troubles)] if len(self.troubles) else []
+        clock = [Span(time.strftime(f"{BETWEEN}%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
+        if self.frozen:
+            pace = [Span(f"{BETWEEN}‖ frozen", Tone.YELLOW, True)]
+        kept = [pace, jobs, agent, alerts, clock]
+        for least in (clock, agent, jobs) if self.frozen else (pace, clock, agent, jobs):
+            if sum(map(width_of, kept)) >= width:
                 kept = [part for part in kept if part is not least]
-        shown = [part for part in kept if part]
-        return [span for part in shown for span in ([*part, Span(" " if part is shown[-1] else BETWEEN)])]
+        return [*(span for part in kept for span in part), Span(" ")]
 
     def on_click(self, event: events.Click) -> None:
         left = width_of(self.tabs(0)[:1])

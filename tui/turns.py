@@ -28,9 +28,9 @@ class Turns:
         self._lineup: Lineup | None = None
 
     @property
-    def agent_pid(self) -> int | None:
-        """The agent, if it lives."""
-        return self._agent.who.pid if self._agent is not None and is_alive(self._agent.who) else None
+    def has_agent(self) -> bool:
+        """Whether one lives."""
+        return self._agent is not None and is_alive(self._agent.who)
 
     def read(self, database: Database, is_anybody_waiting: bool) -> None:
         with database.reading() as connection:

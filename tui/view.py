@@ -67,7 +67,7 @@ class View:
     machine: Machine | None = None
     stores: tuple[StoreState, ...] = ()
     version: int = 0  # of what is in the stores: rises with every change of a job
-    agent_pid: int | None = None  # who starts what waits in this host's store
+    has_agent: bool | None = None  # whether somebody starts what waits in this host's store; None: it is not open
 
     @property
     def running(self) -> int:
