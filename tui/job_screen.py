@@ -234,7 +234,7 @@ class JobScreen(Page, JobActions):
         self.query_one(Timeline).show(look.job, look.events, self.moment)
         view = self.query_one(OutputView)
         view.go_to(self.moment)
-        view.look(not look.job.status.ended)
+        view.look(not look.job.status.ended, is_kept=not look.job.is_attached)
 
     def draw_charts(self) -> None:
         look = self.seen

@@ -59,7 +59,7 @@ class OutputView(Painted, can_focus=True):
         self.streams = STREAM_CHOICES[0]
         self.is_following = True
         self.moment: float | None = None
-        self.is_live = False
+        self.is_live, self.is_kept = False, True
         self.needle = ""
         self.words: str | None = None  # about what somebody looks for
         self.problem: str | None = None
@@ -68,9 +68,9 @@ class OutputView(Painted, can_focus=True):
         self._pending: Wish | None = None
         self._at_work: Wish | None = None
 
-    def look(self, is_live: bool) -> None:
+    def look(self, is_live: bool, is_kept: bool = True) -> None:
         """Something may have been written; what somebody reads stays where it is."""
-        self.is_live = is_live
+        self.is_live, self.is_kept = is_live, is_kept
         if self.is_following and self.moment is None:
             self.wish(Follow())
 
@@ -168,6 +168,8 @@ class OutputView(Painted, can_focus=True):
         return [Span(stays, Tone.YELLOW), Span(f"{percent:.0f} %", Tone.GREY)]
 
     def _empty(self) -> str:
+        if not self.is_kept:
+            return "it writes where it did before jobtop met it"
         if not self.shown.is_there:
             return "its output is not on this machine"
         if self.moment is not None and self.shown.size:
