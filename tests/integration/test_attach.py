@@ -183,8 +183,8 @@ def test_who_waits_is_told_that_the_end_is_not_known_though_the_agent_was_killed
 def test_a_shell_can_be_watched_by_an_agent_that_is_not_below_it(jobtop: Jobtop) -> None:
     command = " ".join(jobtop.command("attach", "$$"))
     words = ["sh", "-c", f"{command}; echo ready; read line"]
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(words, env={**jobtop.env, **OFTEN}, cwd=jobtop.home, text=True, **streams) as shell:
+    environment, pipe = {**jobtop.env, **OFTEN}, subprocess.PIPE
+    with subprocess.Popen(words, env=environment, cwd=jobtop.home, text=True, stdin=pipe, stdout=pipe) as shell:
         assert shell.stdout
         job = shell.stdout.readline().strip()
         assert shell.stdout.readline() == "ready\n"
