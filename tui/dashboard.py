@@ -247,7 +247,7 @@ def preview_of(row: JobRow) -> ChartView:
         right=Axis(limit=row.job.limits.memory_bytes),
         is_live=not row.is_stale,
         note=OPENS,
-        empty="it waits to be started" if row.job.start_time is None else "no samples yet",
+        empty=row.why or "it waits for its turn" if row.job.start_time is None else "no samples yet",
     )
 
 

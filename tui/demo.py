@@ -5,6 +5,7 @@ Everything is made up and the same each time; it lies in a directory that is gon
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +14,12 @@ from itertools import count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from jobtop.core.collectors.proc import identify
 from jobtop.core.model import Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.record import replace as replaced
+from jobtop.store.agency import register
 from jobtop.store.database import open_to_write
 from jobtop.store.head import HOSTS
 from jobtop.store.jobs import Event, Jobs
@@ -96,6 +99,7 @@ class Demo:
             self._silent = past_runs(now)
             books.keep(self._silent)
             self._begin_all(books)
+            register(books.database, identify(os.getpid()))  # what waits has somebody who could start it
         finally:
             books.close()
 

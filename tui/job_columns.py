@@ -41,11 +41,12 @@ Number = float | int
 
 @record
 class Named:
-    """A name, and in the room that it leaves the command."""
+    """A name, and in the room that it leaves the command, or why it waits."""
 
     name: str
     command: Sequence[str]
     is_over: bool
+    why: str | None = None
 
     def spans(self, width: int, align: Align) -> Sequence[Span]:
         tone = Tone.GREY if self.is_over else Tone.TEXT
@@ -55,7 +56,7 @@ class Named:
             return (Span(fitted(name.text, width), tone),)
         import shlex
 
-        words = shlex.join(self.command)[:LONGEST]
+        words = (self.why or shlex.join(self.command))[:LONGEST]
         return aligned([name, Span("  "), Span(words, Tone.FAINT if self.is_over else Tone.GREY)], width, align)
 
 
@@ -134,7 +135,7 @@ def glyph(row: JobRow) -> Cell:
 
 
 def name(row: JobRow) -> Cell:
-    return Named(row.job.name, row.job.command, row.job.status.ended)
+    return Named(row.job.name, row.job.command, row.job.status.ended, row.why)
 
 
 def state(row: JobRow) -> Cell:

@@ -89,7 +89,7 @@ class TopLine(Painted):
         return named
 
     def state(self, width: int) -> list[Span]:
-        """What matters on all screens; in little room first the pace goes, then clock and agent."""
+        """What matters on all screens; where there is little room, the pace goes before the clock."""
         view = self.view
         if view is None:
             return [Span("reading … ", Tone.GREY)]
@@ -102,7 +102,9 @@ class TopLine(Painted):
         if self.frozen:
             pace = [Span(f"{BETWEEN}‖ frozen", Tone.YELLOW, True)]
         kept = [pace, jobs, agent, alerts, clock]
-        for least in (clock, agent, jobs) if self.frozen else (pace, clock, agent, jobs):
+        leaving = [clock, jobs] if self.frozen else [pace, clock, jobs]
+        leaving.insert(0 if view.agent_pid is not None else len(leaving) - 1, agent)  # that there is none matters more
+        for least in leaving:
             if sum(map(width_of, kept)) >= width:
                 kept = [part for part in kept if part is not least]
         return [*(span for part in kept for span in part), Span(" ")]

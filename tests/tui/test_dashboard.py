@@ -156,7 +156,7 @@ def test_hostile_names_and_words_stay_in_their_two_lines(text: str) -> None:
     [
         (90, "● live 1.0s   2 run   ▲2   {clock}"),
         (30, "2 run   ▲2   {clock}"),
-        (12, "2 run   ▲2"),
+        (15, "2 run   ▲2"),
         (8, "▲2"),
     ],
 )
