@@ -43,6 +43,12 @@ def event_words(kind: str, detail: Mapping[str, Any]) -> str:
             return f"the machine slept for {_seconds(detail.get('seconds'))}"
         case "limit_reached" if "used_bytes" in known:
             return f"over its memory limit: {format_bytes(float(known['used_bytes']))} used"
+        case "unsampled" if "until" in known:
+            return f"nobody sampled it for {_seconds(detail['until'] - detail.get('since', 0.0))}"
+        case "retried" if "by" in known:
+            return f"tried again as {known['by'][:8]}"
+        case "not_retried":
+            return f"not tried again{because}"
         case "sampling_slowed":
             return f"sampled {_times(detail.get('factor'))} less often: sampling cost too much"
     return WORDS.get(kind, printable(kind).replace("_", " ")) + because

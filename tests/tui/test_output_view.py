@@ -195,7 +195,7 @@ def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
     async def scene(script: Script) -> None:
         logs.store.rename(tmp_path / "elsewhere")
         script.view.look(is_live=True)
-        await script.until(lambda: "No such file" in script.below())
+        await script.until(lambda: "there is no such store" in script.below())
 
     with written(tmp_path, b"x\n") as logs:
         perform(logs, scene)
