@@ -48,8 +48,7 @@ def run_console(console: Console) -> int:
 
 
 def settle() -> None:
-    """What was made until now stays, and is looked through for garbage once; what pictures and keys leave, seldom."""
-    gc.collect()
+    """What was made until now stays, and is never looked through for garbage; what pictures and keys leave, seldom."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()
