@@ -32,10 +32,11 @@ from jobtop.tui.troubles import Troubles
 from jobtop.tui.view import JobRow, Machine, View
 from jobtop.tui.window import TimeWindow
 
-EMPTY = "No job runs and none has been recorded yet. Press n to run one, or type: jobtop run -- COMMAND"
+EMPTY = "No job runs and none has been recorded yet.\nPress n to run one, or type:  jobtop run -- COMMAND"
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
 WIDE, TALL, VERY_TALL = 110, 36, 50  # from so many columns and rows on there are panels, charts, and higher charts
 STILL_SECONDS = 3.5  # between two looks at the machine's last minute while nothing runs
+NO_PREVIEW = ChartView(empty="the job under the cursor is shown here")
 OPENS = "preview · Enter opens"
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
 
@@ -85,6 +86,8 @@ class Dashboard(Page, JobActions):
         self.table.set_title([Span("Jobs")])
         self.table.sort = self.sort
         self.table.focus()
+        self.query_one("#preview", Glance).view = NO_PREVIEW
+        self.query_one("#machine", Glance).view = self.past.chart()
         self.query_one("#machine", Glance).window = LAST_MINUTE
 
     def on_resize(self) -> None:
@@ -156,7 +159,7 @@ class Dashboard(Page, JobActions):
         before, self.previewed = self.previewed, row
         chart = self.query_one("#preview", Glance)
         if row is None:
-            chart.view = ChartView(empty="")
+            chart.view = NO_PREVIEW
         elif not row.job.status.ended:
             chart.window = LAST_MINUTE
             chart.view = preview_of(row)

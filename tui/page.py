@@ -103,7 +103,7 @@ class TopLine(Painted):
             pace = [Span(f"{BETWEEN}‖ frozen", Tone.YELLOW, True)]
         kept = [pace, jobs, agent, alerts, clock]
         leaving = [clock, jobs] if self.frozen else [pace, clock, jobs]
-        leaving.insert(0 if view.agent_pid is not None else len(leaving) - 1, agent)  # that there is none matters more
+        leaving.insert(0 if view.has_agent else len(leaving) - 1, agent)  # that there is none matters more
         for least in leaving:
             if sum(map(width_of, kept)) >= width:
                 kept = [part for part in kept if part is not least]
