@@ -1,18 +1,20 @@
 """The axes of a chart: round marks and what they are called. Pure."""
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, floor, log, log10
 
 from jobtop.core.display import format_shown
-from jobtop.core.drawing import HAIR, LEAST_STEPS, round_step, time_marks, value_marks
+from jobtop.core.drawing import HAIR, LEAST_STEPS, time_marks
 from jobtop.core.metrics import Metric, Unit
 from jobtop.core.record import record
 
 ROWS_PER_MARK = 4
-EVEN_PARTS = (2, 3, 4, 5, 6)
+PARTS = range(1, 7)
 LEAST_ROWS, LEAST_ROWS_TALL, TALL = 2, 3, 10  # between two marks, and in a chart of so many rows
-WASTE, WASTE_FOR_MORE = 0.1, 0.3  # of the room above a curve that even marks may cost, and where there are but two
-DECIMALS = 0.25  # what they count for
+UNEVEN, ONLY_TWO, DECIMALS = 0.1, 0.2, 0.25  # what each counts for, as shares of the peak that would be wasted
+# Steps between marks: of bytes also the powers of two, and none that is a fraction of the unit in which it is read.
+STEPS = (1, 2, 2.5, 3, 4, 5, 6, 8, 10)
+BYTE_STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 16, 20, 25, 30, 32, 40, 50, 60, 64, 80, 100, 128, 200, 250, 256, 300, 400, 512)
 COLUMNS_PER_LABEL = 14
 MINUTE = 60.0
 
@@ -45,26 +47,35 @@ def scale_of(metric: Metric, peak: float, rows: int, fixed_top: float | None = N
         marks = [fixed_top * part / parts for part in range(parts + 1)]
         return Scale(fixed_top, tuple(marks), mark_words(metric, marks))
     peak = peak if peak > 0 else 1.0
-    marks = value_marks(metric, peak, count + 1)
-    waste = WASTE if len(marks) > 2 else WASTE_FOR_MORE
-    marks = even_marks(metric, peak, rows, marks[-1] + waste * peak) or marks
+    marks = best_marks(metric, peak, rows)
     return Scale(max(marks[-1], peak), tuple(marks), mark_words(metric, marks))
 
 
-def even_marks(metric: Metric, peak: float, rows: int, most: float) -> list[float]:
-    """Round marks as many rows apart each; none where the last would have to be higher than that."""
-    size = 1.0
-    while metric.unit is Unit.BYTES and peak / size >= 1024:
-        size *= 1024
-    least = LEAST_STEPS.get((metric.unit, metric.kind), 0.0)
-    best: list[float] = []
-    for parts in EVEN_PARTS:
-        if is_even(rows, parts, LEAST_ROWS if rows < TALL else LEAST_ROWS_TALL):
-            step = max(round_step((1 - HAIR) * peak / size / parts), least)
-            reached = parts * step * size + DECIMALS * peak * (step != int(step))
-            if reached < most:
-                best, most = [mark * step * size for mark in range(parts + 1)], reached
-    return best
+def best_marks(metric: Metric, peak: float, rows: int) -> list[float]:
+    """Round marks from 0 to the peak or a little more: those that leave little room above it, and are evenly spaced."""
+    count = max(1, rows // ROWS_PER_MARK)
+    least = LEAST_ROWS if rows < TALL else LEAST_ROWS_TALL
+    found: list[tuple[float, int, list[float]]] = []
+    for parts in PARTS:
+        even = is_even(rows, parts, least)
+        if not even and parts not in (count, count + 1):
+            continue
+        step = round_step_of(metric, (1 - HAIR) * peak / parts, parts)
+        number = parts if even else ceil((1 - HAIR) * peak / step - 1e-9)
+        cost = number * step / peak + UNEVEN * (not even) + ONLY_TWO * (number < 2) + DECIMALS * (step != int(step))
+        found.append((cost, parts, [mark * step for mark in range(number + 1)]))
+    return min(found)[2]
+
+
+def round_step_of(metric: Metric, least: float, parts: int) -> float:
+    """The smallest step that is no less, not finer than what can be read, and round in all its multiples."""
+    least = max(least, LEAST_STEPS.get((metric.unit, metric.kind), 0.0))
+    if metric.unit is not Unit.BYTES:
+        power = 10.0 ** floor(log10(least)) if least > 0 else 1.0
+        return next(power * factor for factor in STEPS if power * factor >= least * (1 - 1e-9))
+    size = 1024.0 ** max(0, floor(log(least, 1024)))
+    steps = (factor for factor in BYTE_STEPS if factor * parts < 1000 or factor & (factor - 1) == 0)
+    return next((size * factor for factor in steps if size * factor >= least * (1 - 1e-9)), 1024 * size)
 
 
 def is_even(rows: int, parts: int, least: int) -> bool:
@@ -73,11 +84,8 @@ def is_even(rows: int, parts: int, least: int) -> bool:
 
 
 def mark_words(metric: Metric, marks: Sequence[float]) -> tuple[str, ...]:
-    """What marks are called; no decimals where none of them has one."""
-    words = [format_shown(metric, mark) for mark in marks]
-    if all("." not in word or ".0 " in word for word in words):
-        words = [word.replace(".0 ", " ") for word in words]
-    return tuple(words)
+    """What marks are called; without decimals that say nothing."""
+    return tuple(format_shown(metric, mark).replace(".0 ", " ") for mark in marks)
 
 
 def moments(bounds: tuple[float, float], is_live: bool, columns: int) -> list[tuple[int, str]]:

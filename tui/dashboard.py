@@ -28,7 +28,7 @@ from jobtop.tui.palette import Tone
 from jobtop.tui.plotting import Axis, ChartView, Series, Side
 from jobtop.tui.rows import ListRows, held_order
 from jobtop.tui.table import Table
-from jobtop.tui.troubles import Troubles
+from jobtop.tui.troubles import Troubles, is_unwritten
 from jobtop.tui.view import JobRow, Machine, View
 from jobtop.tui.window import TimeWindow
 
@@ -124,7 +124,7 @@ class Dashboard(Page, JobActions):
             rows = held_order(rows, lambda row: row.key, [row.key for row in self.shown])
             self.version = None  # they are not in their order yet
         self.shown = rows
-        problems = [state.problem for state in view.stores if state.problem]
+        problems = [state.problem for state in view.stores if state.problem and not is_unwritten(state.problem)]
         table.empty = "\n".join(problems) if problems else EMPTY
         table.source = ListRows(rows, lambda row: row.key)
         if self.wanted is not None and table.select(self.wanted):

@@ -15,7 +15,7 @@ Number = float | int
 BUSY, GPU_MEMORY = find_metric("gpu.util"), find_metric("gpu.mem_used")
 RECEIVED, SENT = find_metric("net.rx_bytes"), find_metric("net.tx_bytes")
 MOST_CURVES = 4
-LEAST_TRAFFIC = 1024.0  # bytes a second: less is silence, and not to be blown up
+LEAST_TRAFFIC = 8192.0  # bytes a second: less is silence, and not to be blown up
 SAME_SECONDS = 0.2  # a picture no newer than that is the one before
 UNKNOWN = "neither a GPU nor a network is known here"
 

@@ -12,6 +12,7 @@ from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.tui.cells import Span, short_duration
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
+from jobtop.tui.reading import ABSENT, EMPTY
 from jobtop.tui.view import StoreState, View
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ class TroubleWatch:
                 try:
                     seen, seconds = await reader.read(state.path, lambda database: timed_look(database, since))
                     found, spent = found + seen, spent + seconds
-                except (StoreError, OSError):
-                    is_unreadable = True
+                except (StoreError, OSError) as error:
+                    is_unreadable = is_unreadable or not is_unwritten(str(error))
         finally:
             self._is_reading = False
             self._not_before = time.monotonic() + spent / MOST_SHARE
@@ -132,6 +133,11 @@ def timed_look(database: Database, since: float) -> tuple[list[Trouble], float]:
 
     began = time.thread_time()
     return read_troubles(database, since), time.thread_time() - began
+
+
+def is_unwritten(problem: str) -> bool:
+    """Whether all that is wrong with a store is that nobody has used it yet."""
+    return problem.endswith((ABSENT, EMPTY))
 
 
 def jobs_of(view: View) -> Iterator[Job]:

@@ -73,6 +73,15 @@ def test_marks_are_round_and_about_as_many_rows_apart(rows: int, peak: float) ->
     assert all(len(label) <= len("1600 %") for label in scale.labels)
 
 
+@pytest.mark.parametrize("rows", [3, 5, 7, 9, 10, 13, 20])
+def test_no_mark_is_a_fraction_of_its_unit_but_a_half(rows: int) -> None:
+    for power in range(5):
+        for share in (1.0, 1.001, 1.3, 2.45, 7.7, 79.15, 333.0, 976.0, 1010.0, 1023.0):
+            scale = scale_of(MEMORY, share * 1024.0**power, rows)
+            assert all(re.fullmatch(r"\d+(\.5)? [KMGT]?i?B", label) for label in scale.labels), (share, power, scale)
+            assert scale.marks[-1] <= 2.1 * share * 1024.0**power
+
+
 @pytest.mark.parametrize("is_live", [True, False])
 @pytest.mark.parametrize("columns", [10, 13, 27, 60, 120])
 def test_every_moment_that_is_named_is_a_round_one(columns: int, is_live: bool) -> None:
