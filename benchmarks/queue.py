@@ -96,7 +96,7 @@ def store(tools: Installation, work: Path, idle: str) -> Iterator[Store]:
             shims = [row[0] for row in connection.execute(sql).fetchall()]
         for pid in shims:
             os.kill(pid, signal.SIGTERM)
-        made.until(lambda: made.count("running") == 0, "the jobs have ended")
+        made.until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in shims), "the jobs have ended")
         if there is not None:
             made.call("agent", "stop")
         made.database.close()

@@ -51,7 +51,7 @@ ADOPT_SECONDS = 1.0  # between two looks for jobs whose recorder died without a 
 RECONCILE_SECONDS = 5.0
 FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
 GAP_SECONDS = 3.0
-END_SECONDS = 0.5
+END_SECONDS = 1.0
 # What keeps an agent from leaving: jobs that wait or are to be tried again, and jobs that nobody records.
 UNRECORDED = "settled = 0 AND status IN ('running', 'paused') AND recorder_pid IS NULL AND shim_pid IS NOT NULL"
 WORK = f"status = 'queued' OR ({TO_RETRY}) OR ({UNRECORDED})"
@@ -152,7 +152,7 @@ class Agent:
         if self._is_due("adopt", ADOPT_SECONDS):
             self._adopt(self.live.values())
         if self._is_due("reconcile", RECONCILE_SECONDS):
-            reconcile(self.jobs, self.paths)
+            reconcile(self.jobs, self.paths, self.me)
             if self._has_stumbled:
                 self._recover()
 
@@ -258,7 +258,7 @@ class Agent:
 
     def _attend(self) -> None:
         """Finish the records of jobs that have ended, or whose supervisors are gone."""
-        gone = [held for held in self.held.values() if held.fd in self._ready]
+        gone = [held for held in self.held.values() if held.fd in self._ready] if self._ready else []
         if self._is_due("ends", END_SECONDS):
             gone = [held for held in self.held.values() if held in gone or self._has_ended(held)]
         self._ready.clear()

@@ -179,12 +179,16 @@ class Jobs:
             ).fetchall()
         return [(row["id"], row["name"]) for row in rows]
 
-    def unsettled(self, host: str) -> list[Job]:
-        """The jobs of a host whose totals are not final; those that only wait have none."""
-        waits = "status IN ('queued', 'paused') AND shim_pid IS NULL AND recorder_pid IS NULL"
+    def unsettled(self, host: str, but_by: Identity | None = None) -> list[Job]:
+        """The jobs of a host that began and whose totals are not final, but for those that this process records."""
+        who = (None, None, None) if but_by is None else (but_by.pid, but_by.boot, but_by.start)
         with self.database.reading() as connection:
-            sql = f"SELECT * FROM jobs WHERE settled = 0 AND host = ? AND NOT ({waits})"
-            rows = connection.execute(sql, (host,)).fetchall()
+            rows = connection.execute(
+                "SELECT * FROM jobs WHERE settled = 0 AND host = ?"
+                " AND NOT (status = 'queued' AND recorder_pid IS NULL AND shim_pid IS NULL)"
+                " AND NOT (coalesce(recorder_pid = ?, 0) AND recorder_boot IS ? AND recorder_start IS ?)",
+                (host, *who),
+            ).fetchall()
         return [_job(row) for row in rows]
 
     def events(self, job: Job) -> list[Event]:

@@ -33,10 +33,10 @@ DAY_SECONDS = 86400.0
 START_SECONDS = 10.0  # a shim that was told its job has left `started` by then
 
 
-def reconcile(jobs: Jobs, paths: StatePaths) -> None:
+def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None:
     """Finish the records of jobs whose recorder is gone; take in what ran while the store could not be written."""
     take_in_unrecorded(jobs, paths)
-    for job in jobs.unsettled(paths.host):
+    for job in jobs.unsettled(paths.host, but_by=me):
         if not has_a_recorder(paths, job):
             reconcile_one(jobs, paths, job)
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from jobtop.core.errors import AmbiguousJob, BadValue, StoreError, UnknownJob
-from jobtop.core.model import Identity, Job, Limits, Monitor, Status, StopRequest, Usage
+from jobtop.core.model import Identity, Job, Limits, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import fields, replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import SORT_KEYS, Event, Jobs, Query, event, sort_key
-from records import HERE, HOSTILE_TEXTS, made_job, running_job
+from records import HERE, HOSTILE_TEXTS, NO_PROCESS, made_job, running_job, this_process
 
 FULL = {
     "external_id": "slurm-17",
@@ -349,3 +349,12 @@ def test_a_job_that_comes_after_the_newest_was_deleted_is_seen_too(jobs: Jobs) -
     jobs.delete(first)
     second = jobs.insert(made_job())
     assert [job.id for job in jobs.touched_since(touch)[0]] == [second.id]
+
+
+def test_jobs_that_wait_and_those_of_one_recorder_need_no_reconciling(jobs: Jobs) -> None:
+    mine, other, waiting = this_process(), Identity("another boot", NO_PROCESS, 1), Status.QUEUED
+    begun = [jobs.insert(running_job(recorder=recorder)) for recorder in (mine, other, None)]
+    jobs.insert(running_job(status=waiting, queue=Queued(), recorder=None))
+    begun.append(jobs.insert(running_job(status=waiting, queue=Queued(), recorder=other)))
+    assert jobs.unsettled(HERE) == begun
+    assert jobs.unsettled(HERE, but_by=mine) == begun[1:]
