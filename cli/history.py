@@ -17,6 +17,7 @@ from jobtop.core.completion_words import complete
 from jobtop.core.errors import JobtopError
 from jobtop.core.filter import line_of, parse
 from jobtop.core.model import Job, Status
+from jobtop.core.record import replace
 from jobtop.core.units import format_duration
 from jobtop.store.jobs import SORT_KEYS, Query, sort_key
 
@@ -74,6 +75,7 @@ def sort_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     help="start end duration cpu efficiency memory read write name …",
 )
 @click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("--page-after", metavar="ID", help="Only jobs that come after this one, in the same order.")
 @format_options
 @click.pass_obj
 def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], **options: Any) -> int:
@@ -94,7 +96,11 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
         reverse=options["reverse"],
         limit=None if everything else options["limit"],
     )
-    jobs = app.jobs().select(query) if app.has_store() else []
+    last = options["page_after"]
+    kept = app.jobs() if app.has_store() or last is not None else None
+    if kept is not None and last is not None:
+        query = replace(query, after=kept.find(last).seq)
+    jobs = [] if kept is None else kept.select(query)
     if style != "table":
         print_shapes(style, [job.to_json() for job in jobs], empty=NO_JOB.to_json())
     elif jobs:
@@ -108,6 +114,8 @@ def nothing(app: App, query: Query) -> str:
     """Why there is nothing to list."""
     if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
         return f"No jobs in {app.paths.store}. To record one: jobtop run -- COMMAND"
+    if query.after is not None:
+        return f"No job in {app.paths.store} that fits comes after that one."
     return f"No job in {app.paths.store} fits; jobtop history --all lists all."
 
 

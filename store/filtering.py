@@ -68,7 +68,8 @@ def _part(field: str, tests: list[Test], now: float, functions: list[Function]) 
     """Whether a field passes one of some tests."""
     match field, *tests:
         case _, Compared(by, number):
-            return f"{COMPUTED.get(field, field)} {by} ?", [now, number] if field == "elapsed" else [number]
+            # The plus: an index in the order of this number has not the others, and one that has them all is there.
+            return f"+{COMPUTED.get(field, field)} {by} ?", [now, number] if field == "elapsed" else [number]
         case "status", OneOf(words):
             return f"status IN ({', '.join('?' * len(words))})", [*words]
     call = f"{_name(len(functions))}({field if field in AS_JSON else f'CAST({field} AS BLOB)'})"

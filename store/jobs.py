@@ -48,6 +48,9 @@ SORT_KEYS = {
     "status": "status",
     "exit": "exit_code",
 }
+# What there are indexes in the order of, and the fields of a filter that are in those.
+IN_ORDER = ("memory", "duration")
+IN_ORDER_WITH = frozenset(("status", "tool", "host", "name", "begun"))
 # Never one that was there before, of a job that is deleted by now: followers would miss it.
 NEXT_TOUCH = "(SELECT max(last, (SELECT coalesce(max(touched), 0) FROM jobs)) + 1 FROM touches)"
 GROUPINGS = ("tool", "name", "host")
@@ -68,6 +71,7 @@ class Query:
     sort: str = "seq"
     reverse: bool = False
     limit: int | None = 10
+    after: int | None = None  # the number of a job: only those that come behind it in this order
 
 
 @record
@@ -132,12 +136,17 @@ class Jobs:
 
     def select(self, query: Query) -> list[Job]:
         """The jobs that fit, the newest or the largest first."""
+        rows: list[sqlite3.Row] = []
         with asking(self.database, query) as (connection, where, values):
             order = order_of(query, where)
-            limit = "" if query.limit is None else f"LIMIT {query.limit:d}"
-            # The chosen are found in an index, and only they are read.
-            sql = f"SELECT * FROM jobs WHERE seq IN (SELECT seq FROM jobs {where} {order} {limit}) {order}"
-            return [_job(row) for row in connection.execute(sql, values).fetchall()]
+            for condition, numbers in _stretches(connection, query, where):
+                limit = "" if query.limit is None else f"LIMIT {query.limit - len(rows):d}"
+                both = " AND ".join(filter(None, (where.removeprefix("WHERE "), condition)))
+                # The chosen are found in an index, and only they are read.
+                chosen = f"SELECT seq FROM jobs {'WHERE ' if both else ''}{both} {order} {limit}"
+                sql = f"SELECT * FROM jobs WHERE seq IN ({chosen}) {order}"
+                rows += connection.execute(sql, (*values, *numbers)).fetchall()
+        return [_job(row) for row in rows]
 
     def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[Figures]:
         """What statistics need of every job begun since, the oldest first, labelled by one of the groupings."""
@@ -242,11 +251,38 @@ def asking(database: Database, query: Query) -> Iterator[tuple[sqlite3.Connectio
 def order_of(query: Query, where: str) -> str:
     """The order of a query; those without what it is by come last."""
     direction = "ASC" if query.reverse else "DESC"
-    # With the plus SQLite finds them in an index that has all it takes and sorts them; to find the newest few of all
-    # jobs it need not.
-    is_short = not where and query.limit is not None
-    key = "+seq" if query.sort == "seq" and not is_short else SORT_KEYS[query.sort]
-    return f"ORDER BY {key} {direction} NULLS LAST, seq {direction}"
+    return f"ORDER BY {_order_key(query, where)} {direction} NULLS LAST, seq {direction}"
+
+
+def _order_key(query: Query, where: str) -> str:
+    """What jobs are sorted by.
+
+    With a plus SQLite finds them in the index that has all it takes and sorts them. It need not where it walks through
+    an index in this order and stops early: to the newest few of all jobs, or where that index has all that is asked.
+    """
+    key = SORT_KEYS[query.sort]
+    if query.sort == "seq":
+        return key if not where and query.limit is not None else f"+{key}"
+    return f"+{key}" if query.sort in IN_ORDER and not _asks_only(query, IN_ORDER_WITH) else key
+
+
+def _asks_only(query: Query, fields: frozenset[str]) -> bool:
+    conditions = () if query.filter is None else query.filter.conditions
+    return query.tag is None and all(field in fields for condition in conditions for field, _ in condition.parts)
+
+
+def _stretches(connection: sqlite3.Connection, query: Query, where: str) -> list[tuple[str, list[int]]]:
+    """The conditions, one after the other, for jobs behind one; those without what they are sorted by come last."""
+    if query.after is None:
+        return [("", [])]
+    key, compared = _order_key(query, where), ">" if query.reverse else "<"
+    if query.sort == "seq":
+        return [(f"{key} {compared} ?", [query.after])]
+    row = connection.execute(f"SELECT {key} IS NULL FROM jobs WHERE seq = ?", (query.after,)).fetchone()
+    if row is None or row[0]:
+        return [(f"{key} IS NULL AND seq {compared} ?", [query.after])]
+    behind = f"({key}, seq) {compared} (SELECT {SORT_KEYS[query.sort]}, seq FROM jobs WHERE seq = ?)"
+    return [(behind, [query.after]), (f"{key} IS NULL", [])]
 
 
 def sort_key(word: str) -> str:

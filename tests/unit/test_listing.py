@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -348,7 +349,7 @@ def test_jobs_are_chosen_in_an_index_without_reading_the_table(empty: Database, 
         for name in calls:
             connection.create_function(name, 1, bool, deterministic=True)
         plan = [row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {asked_for}").fetchall()]
-    assert plan[0] == "SCAN jobs USING COVERING INDEX jobs_in_short"
+    assert re.fullmatch("SCAN jobs USING COVERING INDEX (jobs_in_short|jobs_by_duration)", plan[0])
 
 
 def test_the_functions_of_a_filter_are_forgotten(empty: Database) -> None:

@@ -1,0 +1,120 @@
+"""Pages of the history: each job on one of them, in the order of all, whatever it is."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.filter import parse
+from jobtop.core.model import Job, Status, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import SORT_KEYS, Jobs, Query
+from jobtop.store.listing import read_order
+from records import HERE, call, kept_jobs, made_job, running_job
+
+COUNT = 60
+NOW = 1_700_000_100.0
+NAMES = ("train", "Train", "caf\udce9", "日本", "")
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """Jobs of which many have the same numbers, and some none."""
+    kept = Jobs(open_to_write(StatePaths(tmp_path_factory.mktemp("paging"), HERE)))
+    with kept.database.writing():
+        for job in varied_jobs():
+            kept.insert(job)
+    yield kept
+    kept.database.close()
+
+
+def varied_jobs() -> Iterator[Job]:
+    chance = random.Random(0)
+    for number in range(COUNT):
+        few = chance.choice((None, 1, 2, 3))
+        usage = Usage(*[None if few is None else float(few)] * 4, memory_peak_bytes=few, io_read_bytes=few)
+        yield made_job(
+            name=chance.choice(NAMES),
+            tool=chance.choice((None, "make", "Make", "pytorch")),
+            host=f"h{number % 3}",
+            status=chance.choice((Status.SUCCESS, Status.FAILED)),
+            exit_code=few,
+            start_time=None if few is None else NOW - few,
+            end_time=few,
+            duration_seconds=few,
+            usage=replace(usage, io_write_bytes=chance.choice((None, 7))),
+            tags={"even": ""} if number % 2 else {},
+        )
+
+
+def paged(jobs: Jobs, query: Query, size: int) -> list[int | None]:
+    """The numbers of all jobs of a query, page by page."""
+    found: list[int | None] = []
+    while page := jobs.select(replace(query, limit=size, after=found[-1] if found else None)):
+        assert len(page) <= size
+        found += [job.seq for job in page]
+    return found
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sort", SORT_KEYS)
+def test_pages_together_are_all_jobs_in_their_order(jobs: Jobs, sort: str, reverse: bool) -> None:
+    query = Query(sort=sort, reverse=reverse, limit=None)
+    whole = [job.seq for job in jobs.select(query)]
+    assert len(whole) == COUNT
+    assert list(read_order(jobs.database, query).seqs) == whole
+    assert paged(jobs, query, 7) == whole
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query(statuses=("failed",), since=NOW - 2),
+        Query(tool="make"),
+        Query(name_glob="[Tt]*", filter=parse("host:h1", NOW)),
+        Query(tag="even"),
+        Query(filter=parse("train -exit=2", NOW)),
+    ],
+    ids=["status and since", "tool", "name and host", "tag", "words"],
+)
+@pytest.mark.parametrize("sort", ["seq", "start", "memory", "duration", "io", "name"])
+def test_pages_of_a_filter_are_what_fits_in_its_order(jobs: Jobs, query: Query, sort: str) -> None:
+    query = replace(query, sort=sort, limit=None)
+    whole = [job.seq for job in jobs.select(query)]
+    assert 1 < len(whole) < COUNT
+    assert paged(jobs, query, 3) == whole
+
+
+def test_a_page_stays_what_it_was_while_jobs_are_added(home: Path) -> None:
+    ids = [job.id for job in kept_jobs(home, *(made_job(start_time=float(number)) for number in range(6)))][::-1]
+    first = json.loads(call("history", "--sort", "start", "--limit", "2", "--json").stdout)
+    kept_jobs(home, *(made_job(start_time=99.0) for _ in range(3)))
+    second = json.loads(call("history", "--sort", "start", "--limit", "2", "--page-after", ids[1][:8], "--json").stdout)
+    assert [job["id"] for job in (*first, *second)] == ids[:4]
+
+
+def test_behind_the_last_job_there_is_none_and_behind_an_unknown_one_an_error(home: Path) -> None:
+    (job,) = kept_jobs(home, running_job(status=Status.CANCELLED))
+    assert "comes after that one" in call("history", "--page-after", job.id).stdout
+    unknown = call("history", "--page-after", "ffffffff")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert 'no job "ffffffff"' in unknown.stderr
+
+
+@pytest.mark.parametrize("sort", ["start", "memory", "duration"])
+def test_a_page_is_found_by_walking_an_index_from_where_it_begins(jobs: Jobs, sort: str) -> None:
+    plans: list[str] = []
+    with jobs.database.reading() as connection:
+        connection.set_trace_callback(plans.append)
+    jobs.select(Query(statuses=("success",), sort=sort, after=COUNT // 2))
+    with jobs.database.reading() as connection:
+        connection.set_trace_callback(None)
+        asked = next(sql for sql in plans if "NULLS LAST" in sql)
+        plan = " / ".join(row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {asked}"))
+    column = SORT_KEYS[sort]
+    index = "jobs_in_short" if sort == "start" else f"jobs_by_{sort}"
+    assert f"SEARCH jobs USING COVERING INDEX {index} ({column}<?)" in plan
