@@ -1,0 +1,561 @@
+"""Every key of the registry, pressed where it works, does what its row says."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+from textual import events
+from textual.keys import key_to_character
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Input
+
+from jobtop.core.config import load
+from jobtop.core.paths import StatePaths
+from jobtop.core.request import Request
+from jobtop.store.starting import start_and_stay
+from jobtop.tui import settings_page
+from jobtop.tui.actions import ACTIONS, BY_ID, Action
+from jobtop.tui.app import PAGES, Options
+from jobtop.tui.chart import Chart
+from jobtop.tui.choose_columns import ChooseColumns
+from jobtop.tui.commands import Palette
+from jobtop.tui.compare_page import Compare
+from jobtop.tui.confirm import Confirm
+from jobtop.tui.dashboard import Dashboard
+from jobtop.tui.export_form import ExportForm
+from jobtop.tui.fields import Tick
+from jobtop.tui.filter_line import Field
+from jobtop.tui.help_screen import HelpScreen
+from jobtop.tui.history_page import History
+from jobtop.tui.job_screen import JobScreen
+from jobtop.tui.leaving import Leaving
+from jobtop.tui.output_page import Go
+from jobtop.tui.output_view import OutputView, SearchLine
+from jobtop.tui.prose import Prose
+from jobtop.tui.run_form import CommandLine, RunForm
+from jobtop.tui.settings_page import Settings
+from jobtop.tui.table import Table
+from jobtop.tui.window import TimeWindow
+from records import HERE, kept_jobs, made_job, running_job, this_process
+from running import nothing_is_left
+from sampled import kept_sampled, steady
+from support import Jobtop, wait_for
+from visiting import Visitor, visit
+
+__all__ = ["nothing_is_left"]
+
+QUIT, STARTING = "app.quit", ("jobs.retry", "jobs.again")
+# Places that are seen in one console; one that is new is among the first.
+ELSEWHERE = (
+    ("chart", "job", "log", "search"),
+    ("form", "tick", "command"),
+    ("history", "filter", "compare", "settings"),
+)
+NAMED = {place for places in ELSEWHERE for place in places}
+PLACES = (tuple(sorted({action.place for action in ACTIONS} - NAMED)), *ELSEWHERE)
+DEADLINE_SECONDS = 10.0
+SIZE = (120, 30)
+BUSY = ("output", "search", "look", "history", "compare")  # workers that answer soon
+JOB_ID = "5a17e924-0000-4000-8000-000000000000"
+JOBS = 60
+MIDDLE = 30
+Kind = TypeVar("Kind", bound=Widget)
+
+
+class Case(NamedTuple):
+    """How to get where an action works, what to look at, and how that is before and after its key."""
+
+    ready: Callable[[Visitor], Awaitable[object]]
+    look: Callable[[Visitor], Any]
+    holds: Callable[[Any, Any], bool]
+
+
+async def until(holds: Callable[[], object], words: str = "") -> None:
+    """Wait for it; a pilot's own pauses are longer than what most keys do."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, words
+        await asyncio.sleep(0.003)
+
+
+async def settled(visitor: Visitor) -> None:
+    """Until what was asked for is done and painted, and nothing is being read."""
+    for _ in range(2):
+        painted = asyncio.Event()
+        visitor.console.call_after_refresh(painted.set)
+        await until(painted.is_set)
+    await until(lambda: not [work for work in visitor.console.workers if work.group in BUSY and not work.is_finished])
+
+
+def one(visitor: Visitor, kind: type[Kind]) -> Kind:
+    """The widget of a kind that has the focus, else the first there is."""
+    focused = visitor.console.screen.focused
+    return focused if isinstance(focused, kind) else visitor.console.screen.query(kind).first(kind)
+
+
+def kind_of_screen(visitor: Visitor) -> type[Screen[Any]]:
+    return type(visitor.console.screen)
+
+
+def comes_to(kind: type[Screen[Any]]) -> Callable[[Any, Any], bool]:
+    return lambda before, after: before is not kind and after is kind
+
+
+def differs(before: Any, after: Any) -> bool:
+    return bool(before != after)
+
+
+def less(before: Any, after: Any) -> bool:
+    return bool(after < before)
+
+
+def more(before: Any, after: Any) -> bool:
+    return bool(after > before)
+
+
+async def at_dashboard(visitor: Visitor) -> None:
+    """With the cursor in the middle of the jobs."""
+    await visitor.console.action_go("dashboard")
+    table = visitor.console.screen.query_one("#jobs", Table)
+    await until(lambda: len(table.source or ()) >= JOBS)
+    table.focus()
+    table.marks = ()
+    assert table.source is not None
+    table.select(table.source.key(table.source.window(MIDDLE, MIDDLE + 1)[0]))
+
+
+async def at_history(visitor: Visitor) -> None:
+    await visitor.console.action_go("history")
+    page = visitor.console.screen
+    assert isinstance(page, History)
+    await until(lambda: page.lines.source)
+    if page.is_grouped:
+        page.action_group()
+    page.lines.focus()
+
+
+def job_pane(name: str, set_up: Callable[[Any], object] = bool) -> Callable[[Visitor], Awaitable[None]]:
+    """A pane of the screen of the job that has everything, which is as it is said to be."""
+
+    async def ready(visitor: Visitor) -> None:
+        console = visitor.console
+        if not isinstance(console.screen, JobScreen):
+            await console.action_go("dashboard")
+            await console.open_job(JOB_ID)
+            await until(lambda: isinstance(console.screen, JobScreen) and console.screen.seen)
+        screen = console.screen
+        assert isinstance(screen, JobScreen)
+        screen.go_to(None)
+        pane = screen.open_pane(name)
+        await until(lambda: pane.has_focus and (not isinstance(pane, OutputView) or pane.shown.rows))
+        set_up(pane)
+        await settled(visitor)
+
+    return ready
+
+
+def output(*wishes: str, left: int = 0) -> Callable[[Visitor], Awaitable[None]]:
+    """The output, at its end unless it was gone elsewhere."""
+
+    def set_up(view: OutputView) -> None:
+        for wish in ("last", *wishes):
+            getattr(view, f"action_{wish}")()
+        view._left = left
+
+    return job_pane("output", set_up)
+
+
+def at_match(view: OutputView) -> None:
+    """In the middle of the output."""
+    view.needle, view.hit = "line", 300 * LINE
+    view.move(Go(300 * LINE))
+
+
+def chart(window: TimeWindow) -> Callable[[Visitor], Awaitable[None]]:
+    return job_pane("cpu", lambda pane: setattr(pane, "window", window))
+
+
+def shown(visitor: Visitor) -> int:
+    return one(visitor, OutputView).shown.start
+
+
+def span(visitor: Visitor) -> float:
+    return one(visitor, Chart).window.span or float("inf")
+
+
+def end(visitor: Visitor) -> float:
+    return one(visitor, Chart).window.end or float("inf")
+
+
+def row(visitor: Visitor) -> int:
+    return one(visitor, Table)._cursor
+
+
+def focused(visitor: Visitor) -> object:
+    return visitor.console.screen.focused
+
+
+async def past(visitor: Visitor) -> None:
+    """The screen of a job, at a moment of its past."""
+    await job_pane("cpu")(visitor)
+    screen = visitor.console.screen
+    assert isinstance(screen, JobScreen)
+    screen.go_to(60.0)
+
+
+async def searching(visitor: Visitor) -> None:
+    """The line of what to look for in the output."""
+    await output()(visitor)
+    one(visitor, OutputView).action_search()
+    await until(lambda: isinstance(focused(visitor), SearchLine))
+
+
+async def at_help(visitor: Visitor) -> None:
+    await at_dashboard(visitor)
+    await visitor.console.action_help()
+    await settled(visitor)
+
+
+async def at_text(visitor: Visitor) -> None:
+    """A text that is longer than the screen, in its middle."""
+    if not isinstance(visitor.console.screen, HelpScreen):
+        await at_help(visitor)
+    text = one(visitor, Prose)
+    await until(lambda: text.max_scroll_y > 20)
+    text.scroll_to(y=10, animate=False)
+
+
+def scrolled(visitor: Visitor) -> float:
+    return one(visitor, Prose).scroll_y
+
+
+def asking(question: Callable[[], Screen[Any]]) -> Callable[[Visitor], Awaitable[None]]:
+    """A question over the dashboard; its answer is kept."""
+
+    async def ready(visitor: Visitor) -> None:
+        await at_dashboard(visitor)
+        ANSWERS.clear()
+        await visitor.console.push_screen(question(), ANSWERS.append)
+        await settled(visitor)
+
+    return ready
+
+
+ANSWERS: list[Any] = []
+
+
+def answered(answer: object) -> Case:
+    return Case(asking(lambda: Confirm("?", [])), lambda _: list(ANSWERS), lambda _, after: after == [answer])
+
+
+def left(answer: object) -> Case:
+    return Case(asking(lambda: Leaving("train")), lambda _: list(ANSWERS), lambda _, after: after == [answer])
+
+
+async def at_form(visitor: Visitor) -> None:
+    """The form that runs a job, with nothing in it."""
+    if not isinstance(visitor.console.screen, RunForm):
+        await at_dashboard(visitor)
+        await visitor.console.action_run_form()
+    form = visitor.console.screen
+    await until(lambda: any(line.past for line in form.query(CommandLine)))
+    line = form.query_one(CommandLine)
+    line.value = ""
+    line.focus()
+
+
+async def at_older(visitor: Visitor) -> None:
+    """The form, with a command of the past in it."""
+    await at_form(visitor)
+    one(visitor, CommandLine).action_older()
+
+
+def in_form(selector: str) -> Callable[[Visitor], Awaitable[None]]:
+    """The form, with the focus on a part of it."""
+
+    async def ready(visitor: Visitor) -> None:
+        await at_form(visitor)
+        visitor.console.screen.query_one(selector).focus()
+        await settled(visitor)
+
+    return ready
+
+
+async def at_export(visitor: Visitor) -> None:
+    """The form that asks where to, with a path that is free."""
+    await at_dashboard(visitor)
+    page = visitor.console.screen
+    assert isinstance(page, Dashboard)
+    await page.action_export_job()
+    await settled(visitor)
+    editor = one(visitor, Input)
+    editor.value = str(Path.cwd() / "samples.csv")
+
+
+async def at_compare(visitor: Visitor) -> None:
+    await marked_two(visitor)
+    page = visitor.console.screen
+    assert isinstance(page, Dashboard)
+    await page.action_compare_marked()
+    await until(lambda: visitor.console.pages["compare"].query(Table))
+
+
+async def marked_two(visitor: Visitor) -> None:
+    await at_dashboard(visitor)
+    one(visitor, Table).action_mark()
+    one(visitor, Table).action_mark()
+
+
+async def at_settings(visitor: Visitor) -> None:
+    await visitor.console.action_go("settings")
+    page = visitor.console.screen
+    await until(lambda: isinstance(page, Settings) and not page._is_looking)
+
+
+def typing(text: str) -> Callable[[Visitor], Awaitable[None]]:
+    """The filter, with something in it."""
+
+    async def ready(visitor: Visitor) -> None:
+        await at_history(visitor)
+        page = visitor.console.screen
+        assert isinstance(page, History)
+        page.apply("")
+        await page.action_filter()
+        field = one(visitor, Field)
+        await until(lambda: field.has_focus and field.line.values)
+        field.value = text
+        field.cursor_position = len(text)
+        await settled(visitor)
+
+    return ready
+
+
+async def at_real_job(visitor: Visitor) -> None:
+    """The dashboard, with the cursor on a job that was run and can be run again."""
+    await visitor.console.action_go("dashboard")
+    paths = visitor.console.options.own
+    assert paths is not None
+    config = load((), os.environ, paths.root.parent)
+    job, _ = start_and_stay(paths, config, Request(("true",), str(paths.root.parent)), pytest.fail)
+    table = visitor.console.screen.query_one("#jobs", Table)
+    visitor.console.feed.hurry()
+    await until(lambda: (known := visitor.console.row(job.id)) is not None and known.job.status.ended)
+    await until(lambda: table.select(job.id))
+
+
+def real_jobs(visitor: Visitor) -> int:
+    assert visitor.console.view is not None
+    return sum(known.job.command == ("true",) for known in visitor.console.view.rows)
+
+
+def goes(name: str, elsewhere: str) -> Case:
+    async def ready(visitor: Visitor) -> None:
+        await visitor.console.action_go(elsewhere)
+
+    return Case(
+        ready, lambda visitor: visitor.console.screen.name or page_name(visitor), lambda _, after: after == name
+    )
+
+
+def page_name(visitor: Visitor) -> str:
+    return next((name for name, page in visitor.console.pages.items() if page is visitor.console.screen), "")
+
+
+def asks(title: str) -> Case:
+    return Case(at_dashboard, visible, lambda before, after: title not in before and title in after)
+
+
+def visible(visitor: Visitor) -> str:
+    return visitor.screen()
+
+
+def field_value(visitor: Visitor) -> str:
+    return one(visitor, Field).value
+
+
+CASES: dict[str, Case] = {
+    "go.dashboard": goes("dashboard", "history"),
+    **{f"go.{name}": goes(name, "dashboard") for name in ("history", "compare", "containers", "alerts", "settings")},
+    "app.help": Case(at_dashboard, kind_of_screen, comes_to(HelpScreen)),
+    "app.run": Case(at_dashboard, kind_of_screen, comes_to(RunForm)),
+    "app.freeze": Case(at_dashboard, lambda visitor: visitor.console.is_frozen, differs),
+    "app.theme": Case(at_dashboard, lambda visitor: visitor.console.theme, differs),
+    "app.maximize": Case(at_dashboard, lambda visitor: visitor.console.screen.maximized, differs),
+    "app.next_pane": Case(job_pane("cpu"), focused, differs),
+    "app.previous_pane": Case(job_pane("cpu"), focused, differs),
+    "app.palette": Case(at_dashboard, kind_of_screen, comes_to(Palette)),
+    "app.back": Case(job_pane("cpu"), kind_of_screen, comes_to(Dashboard)),
+    "app.quit": Case(at_dashboard, lambda visitor: visitor.console._exit, more),
+    "table.up": Case(at_dashboard, row, lambda before, after: after == before - 1),
+    "table.down": Case(at_dashboard, row, lambda before, after: after == before + 1),
+    "table.page_up": Case(at_dashboard, row, lambda before, after: after < before - 1),
+    "table.page_down": Case(at_dashboard, row, lambda before, after: after > before + 1),
+    "table.first": Case(at_dashboard, row, lambda _, after: after == 0),
+    "table.last": Case(at_dashboard, row, lambda _, after: after >= JOBS - 1),
+    "table.activate": Case(at_dashboard, kind_of_screen, comes_to(JobScreen)),
+    "table.mark": Case(at_dashboard, lambda visitor: len(one(visitor, Table).marks), more),
+    "table.sort": Case(at_dashboard, lambda visitor: one(visitor, Table).sort, differs),
+    "table.reverse": Case(
+        at_dashboard,
+        lambda visitor: one(visitor, Table).sort,
+        lambda before, after: (after.key, after.descending) == (before.key, not before.descending),
+    ),
+    "chart.shorter": Case(chart(TimeWindow(300.0)), span, less),
+    "chart.longer": Case(chart(TimeWindow(60.0)), span, more),
+    "chart.zoom_in": Case(chart(TimeWindow(300.0)), span, less),
+    "chart.zoom_out": Case(chart(TimeWindow(60.0)), span, more),
+    "chart.left": Case(chart(TimeWindow(60.0)), end, less),
+    "chart.right": Case(chart(TimeWindow(60.0, 300.0)), end, more),
+    "chart.cursor": Case(job_pane("cpu"), lambda visitor: one(visitor, Chart).cursor, differs),
+    "job.live": Case(
+        past,
+        lambda visitor: (kind_of_screen(visitor), getattr(visitor.console.screen, "moment", 0)),
+        lambda before, after: before == (JobScreen, 60.0) and after == (JobScreen, None),
+    ),
+    "log.up": Case(output(), shown, lambda before, after: after == before - LINE),
+    "log.down": Case(output("first"), shown, lambda before, after: after == before + LINE),
+    "log.page_up": Case(output(), shown, lambda before, after: after < before - LINE),
+    "log.page_down": Case(output("first"), shown, lambda before, after: after > before + LINE),
+    "log.first": Case(output(), shown, lambda before, after: after == 0 < before),
+    "log.last": Case(output("first"), lambda visitor: one(visitor, OutputView).is_following, more),
+    "log.left": Case(output(left=32), lambda visitor: one(visitor, OutputView)._left, less),
+    "log.right": Case(output(), lambda visitor: one(visitor, OutputView)._left, more),
+    "log.search": Case(output(), lambda visitor: isinstance(focused(visitor), SearchLine), more),
+    "log.next": Case(job_pane("output", at_match), lambda visitor: one(visitor, OutputView).hit, more),
+    "log.previous": Case(job_pane("output", at_match), lambda visitor: one(visitor, OutputView).hit, less),
+    "log.streams": Case(output(), lambda visitor: one(visitor, OutputView).streams, differs),
+    "search.leave": Case(
+        searching,
+        lambda visitor: type(focused(visitor)),
+        lambda before, after: (before, after) == (SearchLine, OutputView),
+    ),
+    "jobs.filter": Case(at_history, lambda visitor: isinstance(focused(visitor), Field), more),
+    "jobs.columns": Case(at_dashboard, kind_of_screen, comes_to(ChooseColumns)),
+    "jobs.stop": asks("Stop this job?"),
+    "jobs.kill": asks("Kill this job?"),
+    "jobs.pause": asks("Pause this job?"),
+    "jobs.retry": Case(at_real_job, real_jobs, more),
+    "jobs.again": Case(at_real_job, real_jobs, more),
+    "jobs.compare": Case(marked_two, kind_of_screen, comes_to(Compare)),
+    "jobs.export": Case(at_dashboard, kind_of_screen, comes_to(ExportForm)),
+    "jobs.copy": Case(at_dashboard, lambda visitor: visitor.console.clipboard, differs),
+    "history.group": Case(at_history, lambda visitor: getattr(visitor.console.screen, "is_grouped", None), more),
+    "compare.align": Case(at_compare, lambda visitor: visitor.console.screen.alignment, differs),
+    "filter.apply": Case(
+        typing("name:job-7"), lambda visitor: visitor.console.screen.text, lambda _, after: after == "name:job-7"
+    ),
+    "filter.take": Case(typing("stat"), field_value, lambda before, after: (before, after) == ("stat", "status:")),
+    "filter.leave": Case(typing("stat"), lambda visitor: type(focused(visitor)), lambda _, after: after is Table),
+    "text.up": Case(at_text, scrolled, lambda before, after: after == before - 1),
+    "text.down": Case(at_text, scrolled, lambda before, after: after == before + 1),
+    "text.page_up": Case(at_text, scrolled, less),
+    "text.page_down": Case(at_text, scrolled, lambda before, after: after > before + 1),
+    "text.first": Case(at_text, scrolled, lambda before, after: after == 0 < before),
+    "text.last": Case(at_text, lambda visitor: one(visitor, Prose).is_vertical_scroll_end, more),
+    "settings.again": Case(at_settings, lambda _: len(LOOKS), more),
+    "confirm.yes": answered(True),
+    "confirm.no": answered(False),
+    "leaving.detach": left("detach"),
+    "leaving.stop": left("stop"),
+    "leaving.stay": left(None),
+    "form.submit": Case(at_export, lambda _: (Path.cwd() / "samples.csv").exists(), more),
+    "form.leave": Case(at_form, kind_of_screen, comes_to(Dashboard)),
+    "form.next": Case(in_form("#name Input"), focused, differs),
+    "form.previous": Case(in_form("#name Input"), focused, differs),
+    "form.tick": Case(in_form("#shell"), lambda visitor: one(visitor, Tick).value, differs),
+    "form.older": Case(at_form, lambda visitor: one(visitor, CommandLine).value, differs),
+    "form.newer": Case(at_older, lambda visitor: one(visitor, CommandLine).value, lambda _, after: not after),
+    "help.close": Case(at_help, kind_of_screen, comes_to(Dashboard)),
+}
+LINE = 9  # bytes of a line of the output
+LOOKS: list[object] = []
+
+
+@pytest.fixture
+def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    """A console of its own store: jobs that run, and one that is over and has all that a job can have."""
+    paths, us = StatePaths(home, HERE), this_process()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.002)  # seconds, of which a picture waits one
+    monkeypatch.setattr(settings_page, "examine", lambda *_: LOOKS.append(1) or {})
+    kept_jobs(home, *(running_job(name=f"job-{number}", shim=us, recorder=us) for number in range(JOBS)))
+    job = kept_sampled(home, made_job(id=JOB_ID, duration_seconds=600.0, end_time=1_700_000_600.5), steady(599))
+    directory = paths.job(job.id)
+    directory.mkdir(parents=True)
+    lines = "".join(f"line {number:03}\n" for number in range(600))
+    (directory / "stdout.log").write_text(lines + "x" * 500)
+    config = load((), os.environ, tmp_path, root=tmp_path)
+    return Options([paths.store], own=paths, config=config)
+
+
+def test_every_action_is_expected_to_do_something() -> None:
+    assert list(CASES) == sorted(CASES, key=[action.id for action in ACTIONS].index)
+    assert CASES.keys() == {action.id for action in ACTIONS}
+
+
+@pytest.mark.parametrize("places", PLACES, ids=" ".join)
+def test_every_key_does_what_it_says(options: Options, places: tuple[str, ...]) -> None:
+    actions = [action for action in ACTIONS if action.place in places and action.id not in (QUIT, *STARTING)]
+    visit(options.stores[0].parent, lambda visitor: press_all(visitor, actions), SIZE, options)
+
+
+def test_every_key_that_starts_a_job_starts_one(jobtop: Jobtop, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in jobtop.env.items():
+        monkeypatch.setenv(name, value)
+    paths = StatePaths(jobtop.state, HERE)
+    actions = [BY_ID[name] for name in STARTING]
+    visit(paths.root, lambda visitor: press_all(visitor, actions), SIZE, Options([paths.store], own=paths))
+    wait_for(lambda: "queued" not in jobtop("history", "--json").stdout)
+
+
+@pytest.mark.parametrize("key", BY_ID[QUIT].keys.split(","))
+def test_every_key_that_leaves_leaves(options: Options, key: str) -> None:
+    visit(options.stores[0].parent, lambda visitor: press(visitor, CASES[QUIT], key), SIZE, options)
+
+
+async def press_all(visitor: Visitor, actions: list[Action]) -> None:
+    for action in actions:
+        for key in action.keys.split(","):
+            assert action.id in CASES, f"what does {action.id} do?"
+            await press(visitor, CASES[action.id], key)
+            await settled(visitor)
+
+
+async def press(visitor: Visitor, case: Case, key: str) -> None:
+    """Press a key and wait until it has done what it is for."""
+    await case.ready(visitor)
+    await settled(visitor)
+    before = case.look(visitor)
+    assert not case.holds(before, before), f"{key} would have nothing to do: {before}"
+    visitor.console.post_message(events.Key(key, key_to_character(key)))
+    await until(lambda: case.holds(before, case.look(visitor)), f"{key} did nothing to {before}")
+
+
+@pytest.mark.xfail(reason="/ does nothing on the dashboard", strict=False)
+def test_what_a_key_is_bound_to_is_there(options: Options) -> None:
+    async def scene(visitor: Visitor) -> None:
+        for page in PAGES:
+            await visitor.console.action_go(page)
+            await settled(visitor)
+            check_bindings(visitor)
+        await job_pane("cpu")(visitor)
+        for _ in range(8):
+            check_bindings(visitor)
+            visitor.console.action_focus_next()
+
+    visit(options.stores[0].parent, scene, SIZE, options)
+
+
+def check_bindings(visitor: Visitor) -> None:
+    """Whoever a key goes to on this screen can do what it asks for."""
+    for key, active in visitor.console.screen.active_bindings.items():
+        if active.binding.id in BY_ID:
+            call = active.binding.action.partition("(")[0]
+            node, name = active.node, f"action_{call.removeprefix('app.')}"
+            node = visitor.console if call.startswith("app.") else node
+            assert hasattr(node, name), f"{key} on {visitor.console.screen}: {node} has no {name}"
