@@ -436,7 +436,7 @@ def test_a_cgroup_is_evidence_only_if_the_job_is_in_it(
     if is_entered:
         (place / "cgroup.procs").touch()
     made = cgroup.JobCgroup((str(place),), (("cpu.stat", f"{place}/cpu.stat"),))
-    monkeypatch.setattr(cgroup, "make", lambda _, with_cpu: made)
+    monkeypatch.setattr(cgroup, "make", lambda _, **__: made)
     job = begin("true", with_cgroup=True)
     assert job.begun is not None
     assert job.begun.every("cgroup") == [str(place)]
