@@ -93,8 +93,8 @@ class Meter:
     brief: Sequence[Span] | None = None  # words where there is little room
 
 
-def host_title(view: HostView) -> list[Span]:
-    """`host atlas · 16 cores · load 9.31 8.02 6.77 · up 12d`."""
+def host_title(view: HostView, width: int | None = None) -> list[Span]:
+    """`host atlas · 16 cores · load 9.31 8.02 6.77 · up 12d`; the last facts go where there is no room for them."""
     facts = [f"{len(view.cores)} cores" if len(view.cores) != 1 else "1 core"] if view.cores else []
     if view.load is not None:
         facts.append("load " + " ".join(f"{load:.2f}" for load in view.load))
@@ -102,11 +102,12 @@ def host_title(view: HostView) -> list[Span]:
         facts.append(f"up {uptime_words(view.uptime_seconds)}")
     if view.temperature is not None:
         facts.append(f"{view.temperature:.0f} °C")
-    return [
-        Span("host ", Tone.GREY),
-        Span(view.name, Tone.TEXT, True),
-        Span("".join(f" · {fact}" for fact in facts), Tone.GREY),
-    ]
+    while True:
+        rest = Span("".join(f" · {fact}" for fact in facts), Tone.GREY)
+        title = [Span("host ", Tone.GREY), Span(view.name, Tone.TEXT, True), rest]
+        if not facts or width is None or width_of(title) <= width:
+            return title
+        facts.pop()
 
 
 def uptime_words(seconds: float) -> str:
@@ -357,7 +358,7 @@ class HostStrip(Painted):
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """The lines for the room there is."""
-        self.set_title(host_title(self.view))
+        self.set_title(host_title(self.view, width - 2))
         lines = host_lines(self.view, width, height) if width >= LEAST else []
         return [inks.strip(line, width) for line in lines]
 

@@ -104,6 +104,8 @@ def test_long_waits_are_coloured() -> None:
 def test_the_title_says_which_machine() -> None:
     title = "".join(span.text for span in host_title(ATLAS))
     assert title == "host atlas · 16 cores · load 9.31 8.02 6.77 · up 12d · 54 °C"
+    assert "".join(span.text for span in host_title(ATLAS, 50)) == "host atlas · 16 cores · load 9.31 8.02 6.77"
+    assert "".join(span.text for span in host_title(ATLAS, 3)) == "host atlas"
     assert [uptime_words(seconds) for seconds in (5, 90, 7300, 200000)] == ["5s", "1m", "2h", "2d"]
 
 
