@@ -1,0 +1,139 @@
+"""What finding jobs among 100,000 costs: three questions, against a scan of them in JSON Lines, and a page far away."""
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.installation import Installation
+from benchmarks.report import MeasurementError, Result
+from benchmarks.stopwatch import in_turns
+from jobtop.core.clock import iso
+from jobtop.core.filter import parse
+from jobtop.core.model import Job, Status, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs, Query
+
+FEW, MANY, ROWS = 10_000, 100_000, 50
+NOW, DAY = 1_750_000_000.0, 86_400.0
+SCANS = 3
+TOOLS = ("pytorch", "make", "snakemake", "blast", None)
+HOSTS = tuple(f"node{number:02}" for number in range(8))
+STATUSES = (Status.SUCCESS,) * 16 + (Status.FAILED, Status.FAILED, Status.TIMEOUT, Status.CANCELLED)
+SINCE = iso(NOW - 30 * DAY) or ""
+Shape = dict[str, Any]
+QUESTIONS: dict[str, tuple[Query, Callable[[Shape], bool], Callable[[Shape], Any]]] = {
+    "tool and status by start time": (
+        Query(tool="pytorch", statuses=("failed",), sort="start", limit=ROWS),
+        lambda job: job["tool"] == "pytorch" and job["status"] == "failed",
+        lambda job: job["start_time"],
+    ),
+    "status and since by peak memory": (
+        Query(statuses=("success",), since=NOW - 30 * DAY, sort="memory", limit=ROWS),
+        lambda job: job["status"] == "success" and job["start_time"] >= SINCE,
+        lambda job: job["resource_usage"]["memory_peak_bytes"],
+    ),
+    "name and host by duration": (
+        Query(name_glob="train-*", filter=parse("host:node03", NOW), sort="duration", limit=ROWS),
+        lambda job: fnmatchcase(job["name"], "train-*") and job["host"] == "node03",
+        lambda job: job["duration_seconds"],
+    ),
+}
+
+
+def measure_search(_tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+    """Each question is answered alike by store and scan, or nothing is measured."""
+    few, many = filled(work / "few", FEW), filled(work / "many", MANY)
+    lines = work / "jobs.jsonl"
+    with lines.open("w") as file:
+        file.writelines(json.dumps(job.to_json()) + "\n" for job in made_jobs(MANY))
+    for name, (query, fits, key) in QUESTIONS.items():
+        if [job.id for job in many.select(query)] != [job["id"] for job in scan(lines, fits, key)]:
+            raise MeasurementError(f"{name}: the store and the scan find different jobs")
+        scans = [seconds(partial(scan, lines, fits, key)) for _ in range(SCANS)]
+        taken = in_turns(
+            {store: partial(seconds, partial(jobs.select, query)) for store, jobs in (("few", few), ("many", many))},
+            rounds,
+        )
+        slow = [median(scans)] * rounds
+        yield Result(f"{ROWS} of {MANY:,} jobs: {name}", "seconds", taken["many"], slow, "JSON Lines", bound=1 / 50)
+        yield Result("  against 10,000 jobs", "seconds", taken["many"], taken["few"], "of 10,000", bound=2)
+    yield from measure_pages(many, rounds)
+    for jobs in (few, many):
+        jobs.database.close()
+
+
+def measure_pages(jobs: Jobs, rounds: int) -> Iterator[Result]:
+    """The last page of all jobs by their memory, and what few of them are: an index is walked to its end for these."""
+    query = Query(sort="memory", limit=ROWS)
+    last = jobs.select(replace(query, reverse=True))[-1].seq
+    far = replace(query, after=last)
+    few = Query(name_glob="train-123", filter=parse("host:node03", NOW), sort="duration", limit=ROWS)
+    taken = in_turns(
+        {
+            name: partial(seconds, partial(jobs.select, asked))
+            for name, asked in (("first", query), ("far", far), ("few", few))
+        },
+        rounds,
+    )
+    yield Result("  the last page of all by memory", "seconds", taken["far"], taken["first"], "the first", bound=1.5)
+    yield Result("  a name that few have, and a host, by duration", "seconds", taken["few"])
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """The CPU time of a call: others may be busy."""
+    begin = time.process_time()
+    call()
+    return time.process_time() - begin
+
+
+def scan(lines: Path, fits: Callable[[Shape], bool], key: Callable[[Shape], Any]) -> list[Shape]:
+    """What somebody without a store does."""
+    with lines.open() as file:
+        found = [job for job in map(json.loads, file) if fits(job)]
+    return sorted(found, key=key, reverse=True)[:ROWS]
+
+
+def filled(root: Path, count: int) -> Jobs:
+    """A store of so many jobs."""
+    jobs = Jobs(open_to_write(StatePaths(root, "bench")))
+    with jobs.database.writing():
+        for job in made_jobs(count):
+            jobs.insert(job)
+    return jobs
+
+
+def made_jobs(count: int) -> Iterator[Job]:
+    """Two years of jobs, the same each time; no two began at once, lasted as long or held as much."""
+    chance = random.Random(0)
+    for number in range(count):
+        begun = NOW - 730 * DAY * (1 - number / count)
+        duration = round(chance.lognormvariate(5, 2), 6) + number * 1e-6
+        memory = round(chance.lognormvariate(20, 1.5)) * MANY + number
+        usage = Usage(cpu_total_seconds=duration * chance.random() * 4, memory_peak_bytes=memory, samples=1)
+        name = f"{chance.choice(('train', 'align', 'render', 'test'))}-{chance.randrange(1000)}"
+        yield Job(
+            str(uuid.UUID(int=chance.getrandbits(128), version=4)),
+            name,
+            ("python", f"{name}.py", "--seed", str(number)),
+            chance.choice(HOSTS),
+            "ada",
+            "/home/ada/project",
+            chance.choice(STATUSES),
+            tool=chance.choice(TOOLS),
+            submitted_at=begun,
+            start_time=begun,
+            end_time=begun + duration,
+            duration_seconds=duration,
+            usage=usage,
+            tags={"team": chance.choice(("red", "blue"))},
+            settled=True,
+        )
