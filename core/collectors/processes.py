@@ -174,6 +174,7 @@ class ProcessTable:
 
     def _read_moved(self, tree: Tree, moved: list[tuple[Member, int | None]]) -> None:
         """Read who has run. If somebody was waited for since, all once more, so that nobody is counted twice."""
+        has_run = False
         for member, moment in moved:
             if moment is None:
                 return self._read_tree(tree)
@@ -182,8 +183,8 @@ class ProcessTable:
             elif (member.cpu_ns is not None and moment < member.cpu_ns) or not self._read(tree, member):
                 return self._read_tree(tree)
             else:
-                member.cpu_ns, member.row = moment, None
-        tree.version += 1
+                member.cpu_ns, member.row, has_run = moment, None, True
+        tree.version += has_run
         if tree.risen or tree.owed != SETTLED or tree.gone:
             return self._read_tree(tree)
         return tree.settle()
@@ -301,10 +302,11 @@ class ProcessTable:
             self._bury(shim.pid)
         elif fields:
             shim.cpu_ns = cpu_ns
-            tree.version += 1
             times = int(fields[CUTIME]) * TICK_SECONDS, int(fields[CSTIME]) * TICK_SECONDS
+            reaped = (*times, int(fields[CMINFLT]), int(fields[CMAJFLT]))
             tree.risen += sum(times) - tree.reaped[0] - tree.reaped[1]
-            tree.reaped = (*times, int(fields[CMINFLT]), int(fields[CMAJFLT]))
+            tree.version += reaped != tree.reaped  # it wakes by itself too; nobody lives without a page fault
+            tree.reaped = reaped
             tree.knows_switches = tree.knows_switches and not tree.reaped[2]
             shim.take(fields)
 
