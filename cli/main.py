@@ -35,6 +35,7 @@ VERBS = {
     "pause": ("jobtop.cli.control:pause", "Make jobs stand still."),
     "resume": ("jobtop.cli.control:resume", "Let paused jobs go on."),
     "rm": ("jobtop.cli.control:rm", "Forget ended jobs: record, output and all."),
+    "store": ("jobtop.cli.store:store", "Look after the file that the history is in: check, copy, merge."),
     "agent": ("jobtop.cli.agent:agent", "The process that watches jobs nobody stays with."),
     "selftest": ("jobtop.cli.selftest:selftest", "Measure loads of known cost and compare."),
     "doctor": ("jobtop.cli.doctor:doctor", "Say what works here, what does not, and the remedy."),

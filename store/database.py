@@ -74,6 +74,12 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
 
+    @contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """The connection outside of any transaction, for what cannot be done in one."""
+        with errors_named(self.path):
+            yield self._connection
+
     def version_seen(self) -> tuple[object, ...]:
         """What changes with every commit of somebody else: nothing has happened while it is the same."""
         with errors_named(self.path):
@@ -150,6 +156,12 @@ def is_network(path: Path, mountinfo: str | None = None) -> bool:
     return kind in NETWORK_FILE_SYSTEMS
 
 
+def store_uri(path: Path, options: str) -> str:
+    """A file as SQLite is told to open it, whatever its name."""
+    name = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{name}?{options}"
+
+
 @contextmanager
 def errors_named(path: Path) -> Iterator[None]:
     """Turn what sqlite says into what a person can act on."""
@@ -202,8 +214,7 @@ def _open_current(paths: StatePaths, network: bool | None, patience: float | Non
 
 
 def _connect(path: Path, options: str, patience: float | None = None) -> sqlite3.Connection:
-    name = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    uri = f"file:{name}?{options}"
+    uri = store_uri(path, options)
     return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS if patience is None else patience, isolation_level=None)
 
 

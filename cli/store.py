@@ -1,0 +1,232 @@
+"""`jobtop store`: the file the history is in: what it holds, whether it is sound, copies of it, others folded in."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.files import new_path
+from jobtop.cli.output import Column, format_options, print_shapes, table
+from jobtop.core.clock import iso, local
+from jobtop.core.errors import BadValue, UsageError
+from jobtop.core.model import SCHEMA_VERSION
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import as_dict
+from jobtop.core.units import ABSENT, format_bytes, format_duration
+from jobtop.store import upkeep
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.merging import Merged, merge
+from jobtop.store.upkeep import Description, Files, Problem
+
+SUFFIX = ".db"
+MERGED_COLUMNS = (
+    Column("FILE", widest=80),
+    *(Column(title, right=True) for title in ("ADDED", "COMPLETED", "KNOWN", "WAITING")),
+)
+Progress = Callable[[int, int], object]
+
+
+@click.group()
+def store() -> None:
+    """Look after the file that the history is in."""
+
+
+@store.command()
+@click.argument("path", required=False)
+@format_options
+@click.pass_obj
+def info(app: App, path: str | None, style: str) -> int:
+    """Say what is in the store, and what it takes."""
+    file = chosen_file(app, path)
+    found = upkeep.describe(file)
+    if found.notice:
+        app.warn(found.notice)
+    if found.problem:
+        app.warn(found.problem)
+    if style == "table":
+        print(table((Column("WHAT"), Column("VALUE", widest=100)), info_rows(file, found)))
+    else:
+        print_shapes(style, [info_shape(file, found)], single=True)
+    return int(found.integrity == "damaged")
+
+
+def info_rows(file: Path, found: Description) -> Iterator[tuple[str, str]]:
+    def number(count: int | None) -> str:
+        return ABSENT if count is None else f"{count:,}"
+
+    def files(kept: Files) -> str:
+        return f"{kept.count:,}, {format_bytes(kept.size_bytes)}"
+
+    yield "store", str(file)
+    free = f", {format_bytes(found.free_bytes)} of it free" if found.free_bytes else ""
+    yield "size", f"{format_bytes(found.size_bytes)}{free}"
+    yield "integrity", found.integrity
+    if found.version is None:
+        return
+    yield "version", f"{found.version}, journal {found.journal}"
+    by_status = ", ".join(f"{count:,} {status}" for status, count in found.jobs.items())
+    yield "jobs", f"{sum(found.jobs.values()):,}" + (f" ({by_status})" if by_status else "")
+    yield "oldest", local(found.oldest)
+    yield "newest", local(found.newest)
+    yield "samples", f"{number(found.sealed_samples)} sealed, {number(found.raw_samples)} raw"
+    yield "machine", f"{number(found.machine_samples)} samples"
+    yield "snapshots", number(found.snapshots)
+    yield "events", number(found.events)
+    yield "logs", files(found.logs)
+    yield "specs", files(found.specs)
+    about = "" if found.are_bytes_exact else "about "
+    for kind, size in sorted(found.bytes_by_kind.items(), key=lambda item: -item[1]):
+        yield f"  {kind}", f"{about}{format_bytes(size)}"
+
+
+def info_shape(file: Path, found: Description) -> dict[str, Any]:
+    values = as_dict(found) | {"oldest": iso(found.oldest), "newest": iso(found.newest)}
+    values |= {"logs": as_dict(found.logs), "specs": as_dict(found.specs)}
+    return {"schema_version": SCHEMA_VERSION, "path": str(file)} | values
+
+
+@store.command()
+@click.argument("path", required=False)
+@format_options
+@click.pass_obj
+def check(app: App, path: str | None, style: str) -> int:
+    """Look at every page, reference and block; exit code 1 if something is wrong."""
+    file = chosen_file(app, path)
+    with bar("checking") as progress:
+        problems = list(upkeep.check(file, progress))
+    if style != "table":
+        print_shapes(style, [{"schema_version": SCHEMA_VERSION} | as_dict(problem) for problem in problems])
+    elif problems:
+        print(table((Column("WHERE"), Column("WHAT", widest=200)), map(problem_row, problems)))
+    else:
+        print(f"{file} is sound.")
+    return int(bool(problems))
+
+
+def problem_row(problem: Problem) -> tuple[str, str]:
+    what = problem.what
+    if problem.job_id is not None:
+        what = f"job {problem.job_id[:8]} ({problem.name}): {what}"
+    if problem.first_elapsed is not None:
+        span = " to ".join(format_duration(moment) for moment in (problem.first_elapsed, problem.last_elapsed))
+        what += f", {span}" + ("" if problem.samples is None else f", {problem.samples} samples")
+    return problem.where, what
+
+
+@store.command()
+@click.option("--full", is_flag=True, help="Write the whole file anew; not while jobs run.")
+@click.pass_obj
+def vacuum(app: App, full: bool) -> int:
+    """Give space that is not used any more back to the file system."""
+    chosen_file(app, None)
+    with closing(open_to_write(app.paths, app.config.switch("store.network"))) as database, bar("giving back") as tell:
+        done = upkeep.vacuum(database, full, tell)
+    freed = done.before_bytes - done.after_bytes
+    print(f"{app.paths.store}: {format_bytes(max(0, freed))} given back, {format_bytes(done.after_bytes)} left")
+    if done.readers:
+        app.warn(f"{', '.join(done.readers)} reads it: the journal shrinks when that has ended")
+    return 0
+
+
+@store.command()
+@click.argument("path")
+@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.pass_obj
+def backup(app: App, path: str, force: bool) -> int:
+    """Copy the store as it is at this moment, while jobs run, and check the copy."""
+    source, target = chosen_file(app, None), given_path(path)
+    if target.exists() and os.path.samefile(source, target):
+        raise UsageError(f"{target}: it is the store itself; name another file")
+    if Path(f"{target}-wal").exists():
+        raise UsageError(f"{target}: it is a store that is open; name another file")
+    with closing(open_to_read(source)) as database, new_path("backup", target, force) as part:
+        part.chmod(0o600)
+        with bar("copying") as progress:
+            upkeep.backup(database, part, progress)
+    print(f"{target}: {format_bytes(target.stat().st_size)}, checked")
+    return 0
+
+
+@store.command("merge")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--into", metavar="PATH", help="The file to fold them into, NAME.db; this host's store by default.")
+@format_options
+@click.pass_obj
+def merge_files(app: App, paths: tuple[str, ...], into: str | None, style: str) -> int:
+    """Fold the jobs of other stores, or of all in a directory, into this host's.
+
+    Jobs that are there already stay, or are completed. A file that cannot be read is named and left out: exit code 1.
+    """
+    with closing(target_store(app, into)) as database:
+        files = dict.fromkeys(file for path in paths for file in store_files(given_path(path), database.path))
+        done = [merged_file(app, database, file, None if into else app.paths.host) for file in files]
+    if style == "table":
+        print(table(MERGED_COLUMNS, [(str(one.path), *map(str, merged_counts(one))) for one in done]))
+    else:
+        print_shapes(
+            style, [{"schema_version": SCHEMA_VERSION} | as_dict(one) | {"path": str(one.path)} for one in done]
+        )
+    return int(any(one.problem is not None for one in done))
+
+
+def merged_counts(one: Merged) -> tuple[int | str, ...]:
+    return (ABSENT,) * 4 if one.problem else (one.added, one.completed, one.known, one.waiting)
+
+
+def merged_file(app: App, database: Database, file: Path, own_host: str | None) -> Merged:
+    with bar(file.name) as progress:
+        done = merge(database, file, own_host, progress)
+    if done.problem is not None:
+        app.warn(f"left out: {done.problem}")
+    return done
+
+
+def target_store(app: App, into: str | None) -> Database:
+    """The store to write, made if need be."""
+    network = app.config.switch("store.network")
+    if into is None:
+        return open_to_write(app.paths, network)
+    path = given_path(into)
+    if path.suffix != SUFFIX or path.is_dir():
+        raise BadValue(f"--into: {path}: name a file, NAME{SUFFIX}")
+    return open_to_write(StatePaths(path.parent, path.stem), network)
+
+
+def store_files(path: Path, target: Path) -> list[Path]:
+    """A file, or all stores in a directory but the target."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.glob(f"*{SUFFIX}") if file.is_file() and not file.samefile(target))
+    if not found:
+        raise UsageError(f"{path}: there is no other store (HOST{SUFFIX}) in this directory")
+    return found
+
+
+def chosen_file(app: App, path: str | None) -> Path:
+    """The store that is meant, which has to be there."""
+    file = app.paths.store if path is None else given_path(path)
+    if not file.exists():
+        hint = "" if path else " yet (jobtop run -- COMMAND begins it)"
+        raise UsageError(f"{file}: there is no such store{hint}")
+    return file
+
+
+def given_path(word: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(word)))
+
+
+@contextmanager
+def bar(label: str) -> Iterator[Progress]:
+    """A progress bar where somebody looks, as a function of what is done and how much there is."""
+    with click.progressbar(length=1, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()) as shown:
+
+        def tell(done: int, total: int) -> None:
+            shown.length = max(1, total)
+            shown.update(done - shown.pos)
+
+        yield tell

@@ -1,0 +1,267 @@
+"""Jobs of other files folded into one: each once, by its id, with its samples, snapshots, events and marks.
+
+Rows are copied by SQLite from the attached file. Every table that refers to jobs or machines comes along.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobtop.core.errors import StoreDamaged, StoreError
+from jobtop.core.model import LIVE, Status
+from jobtop.core.procfs import boot_id
+from jobtop.core.record import record
+from jobtop.store import head, sealed
+from jobtop.store.database import DAMAGED, Database, open_to_read, store_uri
+from jobtop.store.head import HOSTS, JOBS, Layout
+from jobtop.store.inspection import quick_check
+from jobtop.store.jobs import NEXT_TOUCH
+from jobtop.store.sealed import Unsealed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Progress = Callable[[int, int], object]
+    Rank = tuple[bool, bool, float]
+    Rows = list[tuple[int, object]]
+
+JOBS_AT_ONCE = 50
+CHECK_SECONDS = 3600.0
+NOT_KNOWN = (*LIVE, Status.LOST, Status.UNKNOWN)
+STANDING = "seq, id, host, status, settled, coalesce(heartbeat, end_time, 0), shim_pid IS NULL AND recorder_pid IS NULL"
+
+
+@record
+class Merged:
+    """What became of the jobs of one file; those that wait there are left to their host."""
+
+    path: Path
+    added: int = 0
+    completed: int = 0
+    known: int = 0
+    waiting: int = 0
+    problem: str | None = None
+
+
+def merge(into: Database, path: Path, own_host: str | None = None, progress: Progress | None = None) -> Merged:
+    """Fold a file into a store; what cannot be read is told and leaves nothing. Jobs of `own_host` are only added."""
+    if path.exists() and os.path.samefile(path, into.path):
+        return Merged(path, problem=f"{path}: it is the store to merge into")
+    try:
+        theirs = open_to_read(path)
+    except StoreError as error:
+        return Merged(path, problem=str(error))
+    try:
+        with theirs.reading() as connection:
+            answer = quick_check(connection, CHECK_SECONDS)
+            is_empty = not connection.execute("PRAGMA user_version").fetchone()[0]
+        if answer not in ("ok", None):
+            return Merged(path, problem=f"{path}: it is damaged ({answer})")
+        if is_empty:
+            return Merged(path)
+        with _attached(into, theirs):
+            return _Merging(into, theirs, own_host).run(progress)
+    except StoreError as error:
+        if str(error).startswith(f"{into.path}: "):
+            raise
+        return Merged(path, problem=str(error))
+    finally:
+        theirs.close()
+
+
+@contextmanager
+def _attached(into: Database, theirs: Database) -> Iterator[None]:
+    """The other file, to be read as `theirs` by the connection that writes."""
+    options = "mode=ro" if theirs.notice is None else "mode=ro&immutable=1"
+    with into.alone() as connection:
+        connection.execute("ATTACH ? AS theirs", (store_uri(theirs.path, options),))
+    try:
+        yield
+    finally:
+        with into.alone() as connection:
+            connection.execute("DETACH theirs")
+
+
+class _Merging:
+    """One file on its way into a store."""
+
+    def __init__(self, into: Database, theirs: Database, own_host: str | None) -> None:
+        self.into, self.theirs, self.own_host = into, theirs, own_host
+        self.added = self.completed = self.known = self.waiting = 0
+
+    def run(self, progress: Progress | None) -> Merged:
+        """Some jobs at a time, so that whoever else writes need not wait long."""
+        with self.theirs.reading() as connection:
+            total = connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
+            unsealed = _unsealed(connection, JOBS)
+        last = done = 0
+        while True:
+            with self._writing() as connection:
+                sql = f"SELECT {STANDING} FROM theirs.jobs WHERE seq > ? ORDER BY seq LIMIT {JOBS_AT_ONCE}"
+                rows = [tuple(row) for row in connection.execute(sql, (last,))]
+                if rows:
+                    self._take(connection, rows, unsealed)
+            if not rows:
+                break
+            last, done = rows[-1][0], done + len(rows)
+            if progress is not None:
+                progress(done, total)
+        self._take_machines()
+        return Merged(self.theirs.path, self.added, self.completed, self.known, self.waiting)
+
+    def _take(self, connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]], unsealed: set[int]) -> None:
+        pairs: list[tuple[int, int]] = []
+        shared = _shared_columns(connection, "jobs", {"seq", "touched"})
+        for row in rows:
+            seq, job_id, host, status, settled, last, has_nobody = row
+            if status in LIVE and has_nobody:
+                self.waiting += 1
+                continue
+            ours = connection.execute(f"SELECT {STANDING} FROM main.jobs WHERE id = ?", (job_id,)).fetchone()
+            if ours is None:
+                sql = f"INSERT INTO main.jobs ({shared}, touched) SELECT {shared}, {NEXT_TOUCH} FROM theirs.jobs"
+                pairs.append((seq, connection.execute(f"{sql} WHERE seq = ?", (seq,)).lastrowid))
+                self.added += 1
+            elif host != self.own_host and _rank(status, settled, last) > _rank(*tuple(ours)[3:6]):
+                _overwrite(connection, shared, seq, ours[0])
+                pairs.append((seq, ours[0]))
+                self.completed += 1
+            else:
+                self.known += 1
+        self._take_rows(connection, JOBS, pairs, {seq for seq, _ in pairs} & unsealed)
+
+    def _take_rows(
+        self, connection: sqlite3.Connection, layout: Layout, pairs: Sequence[tuple[int, int]], unsealed: set[int]
+    ) -> None:
+        """What belongs to some jobs or machines, instead of what of it is there already."""
+        if not pairs:
+            return
+        # Read before what is sealed is copied: what becomes sealed in between is then there twice, and taken once.
+        rows = {seq: self._unsealed_rows(layout, seq) for seq in unsealed}
+        connection.execute("CREATE TEMP TABLE IF NOT EXISTS pairs (theirs INTEGER PRIMARY KEY, ours INTEGER)")
+        connection.execute("DELETE FROM temp.pairs")
+        connection.executemany("INSERT INTO temp.pairs VALUES (?, ?)", pairs)
+        for table in _referring(connection, layout.owners):
+            # An id of its own is given anew.
+            columns = _shared_columns(connection, table, {"id", layout.owner})
+            connection.execute(f"DELETE FROM main.{table} WHERE {layout.owner} IN (SELECT ours FROM temp.pairs)")
+            if columns:
+                connection.execute(
+                    f"INSERT INTO main.{table} ({layout.owner}, {columns}) SELECT ours, {columns}"
+                    f" FROM temp.pairs JOIN theirs.{table} ON {layout.owner} = pairs.theirs"
+                )
+        for theirs, ours in pairs:
+            if theirs in rows:
+                _seal(connection, layout, ours, rows[theirs])
+        _raise_ids(connection, layout)
+
+    def _unsealed_rows(self, layout: Layout, seq: int) -> Unsealed:
+        with self.theirs.reading() as connection:
+            last_id = sealed.sealed_until(connection, layout, seq) or 0
+            return Unsealed(last_id, head.select(connection, layout, seq, last_id, layout.keys))
+
+    def _take_machines(self) -> None:
+        """The machines around the jobs, boot by boot; the one that runs here, and is recorded here, is our own."""
+        with self.theirs.reading() as connection:
+            if not _has_table(connection, "hosts"):
+                return
+            boots = [tuple(row) for row in connection.execute("SELECT seq, boot FROM hosts")]
+            unsealed = _unsealed(connection, HOSTS)
+            ends = {seq: _end(connection, seq) for seq, _ in boots}
+        for seq, boot in boots:
+            if boot == boot_id() and self.own_host is not None:
+                continue
+            with self._writing() as connection:
+                ours = connection.execute("SELECT seq FROM main.hosts WHERE boot = ?", (boot,)).fetchone()
+                if ours is None:
+                    # Before all others: the last is the one that runs.
+                    sql = "SELECT (SELECT min(0, coalesce(min(seq), 0)) - 1 FROM main.hosts), boot, boot_time"
+                    sql = f"INSERT INTO main.hosts (seq, boot, boot_time) {sql} FROM theirs.hosts WHERE seq = ?"
+                    number = connection.execute(sql, (seq,)).lastrowid
+                elif ends[seq] > _end(connection, ours[0]):
+                    number = ours[0]
+                else:
+                    continue
+                self._take_rows(connection, HOSTS, [(seq, number or 0)], {seq} & unsealed)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction in which damage is blamed on the file it is met in: theirs, for ours is checked by others."""
+        with self.into.writing() as connection:
+            try:
+                yield connection
+            except sqlite3.DatabaseError as error:
+                if (error.sqlite_errorcode & 0xFF) in DAMAGED:
+                    raise StoreDamaged(f"{self.theirs.path}: it is damaged ({error})") from error
+                raise
+
+
+def _rank(status: str, settled: int, last: float) -> Rank:
+    """The greater, the more is known of a job."""
+    return status not in NOT_KNOWN, bool(settled), last
+
+
+def _overwrite(connection: sqlite3.Connection, columns: str, theirs: int, ours: int) -> None:
+    connection.execute(
+        f"UPDATE main.jobs SET ({columns}) = (SELECT {columns} FROM theirs.jobs WHERE seq = ?),"
+        f" touched = {NEXT_TOUCH} WHERE seq = ?",
+        (theirs, ours),
+    )
+
+
+def _seal(connection: sqlite3.Connection, layout: Layout, owner: int, unsealed: Unsealed) -> None:
+    """Samples that were only in the head of their file as blocks of ours."""
+    while (block := unsealed.packed(layout.keys)) is not None and sealed.keep(connection, layout, owner, block):
+        unsealed.drop(block)
+
+
+def _raise_ids(connection: sqlite3.Connection, layout: Layout) -> None:
+    """Ids that are given from now on are behind all that were taken over: followers ask for greater ones."""
+    greatest = connection.execute(f"SELECT coalesce(max(sealed_until), 0) FROM main.{layout.series}").fetchone()[0]
+    if greatest > head.last_id(connection, layout):
+        connection.execute("DELETE FROM main.sqlite_sequence WHERE name = ?", (layout.head,))
+        connection.execute("INSERT INTO main.sqlite_sequence (name, seq) VALUES (?, ?)", (layout.head, greatest))
+
+
+def _unsealed(connection: sqlite3.Connection, layout: Layout) -> set[int]:
+    """Who has samples in the head only."""
+    if not _has_table(connection, layout.head):
+        return set()
+    sql = f"SELECT DISTINCT {layout.owner} FROM {layout.head} JOIN {layout.series} USING ({layout.owner})"
+    return {row[0] for row in connection.execute(f"{sql} WHERE id > sealed_until")}
+
+
+def _end(connection: sqlite3.Connection, seq: int) -> float:
+    """Until when a machine is known, to a second."""
+    blocks, rows = (
+        connection.execute(f"SELECT max({column}) FROM {table} WHERE host_seq = ?", (seq,)).fetchone()[0] or 0.0
+        for table, column in ((HOSTS.blocks, "last_elapsed"), (HOSTS.head, "elapsed"))
+    )
+    return float(max(blocks, rows) // 1)
+
+
+def _has_table(connection: sqlite3.Connection, table: str) -> bool:
+    sql = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return bool(connection.execute(sql, (table,)).fetchone()[0])
+
+
+def _referring(connection: sqlite3.Connection, owners: str) -> list[str]:
+    """The tables of which rows go with those of `owners`."""
+    tables = [row[0] for row in connection.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")]
+    return [
+        table
+        for table in tables
+        if any(row["table"] == owners for row in connection.execute(f"PRAGMA main.foreign_key_list({table})"))
+    ]
+
+
+def _shared_columns(connection: sqlite3.Connection, table: str, but: set[str]) -> str:
+    """The columns that both files have; none if theirs has no such table."""
+    ours, theirs = (
+        [row["name"] for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
+        for schema in ("main", "theirs")
+    )
+    return ", ".join(name for name in ours if name in theirs and name not in but)
