@@ -24,6 +24,7 @@ from jobtop.core.procfs import (
     read_text,
     signal_descendants,
     start_ticks,
+    stat_fields,
     status_value,
 )
 from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
@@ -47,8 +48,7 @@ READER_SECONDS = 1.0
 RESERVED_BYTES = 16 * 1024
 DYING_SECONDS = 0.2
 ASK_AGAIN_SECONDS = 0.2
-REVIVE_SECONDS = 30.0
-REVIVED_SECONDS = 2.0  # an agent holds its seat by then
+REVIVE_SECONDS = 60.0
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -538,50 +538,75 @@ def remove_cgroups(directories: "list[str]") -> None:
 def revive(keeper: "tuple[str, list[str], dict[str, str]] | None") -> None:
     """Start an agent if the last was killed, until one has shims of its own: work may wait, and nobody else may see it.
 
-    The file an agent locks is empty after it has left in order, and holds two letters once it has settled.
+    The file an agent locks is empty after it has left in order, and names it once it has settled.
     """
     if keeper is None:
         return
-    deadline, settled, start_at = time.monotonic() + REVIVE_SECONDS, 0, 0.0
-    time.sleep(os.getpid() % 10 * 0.01)  # of many that are told at once, let one be the first
+    seat, command, environment = keeper
+    deadline, turn, started, start_at, pause = time.monotonic() + REVIVE_SECONDS, -1, 0, 0.0, 0.2
     while time.monotonic() < deadline:
-        is_held, letters = look_at_seat(keeper[0])
-        settled = settled + 1 if is_held and letters == 2 else 0
-        if settled == 2 or (not is_held and letters == 0):
+        is_held, named = look_at_seat(seat)
+        if is_there(named) if is_held else named is None:
             return
-        if not is_held and time.monotonic() >= start_at:
-            start_apart(keeper[1], keeper[2])
-            start_at = time.monotonic() + REVIVED_SECONDS
+        if turn < 0:  # of many that are told at once, one starts agents; if it is killed, another does
+            turn = lock(seat + ".turn")
+        if turn >= 0 and not is_held and not is_there(started) and time.monotonic() >= start_at:
+            started = start_apart(command, environment)
+            start_at, pause = time.monotonic() + pause, min(2 * pause, 5.0)
         time.sleep(0.05)
 
 
-def start_apart(command: list[str], environment: "dict[str, str]") -> None:
+def start_apart(command: list[str], environment: "dict[str, str]") -> int:
     """Start a program that is none of our descendants: who stops or pauses those of a job must not hit it."""
     c_call("prctl", PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-            os.posix_spawn(command[0], command, environment, file_actions=null, setsid=True)
+            pid = os.posix_spawn(command[0], command, environment, file_actions=null, setsid=True)
+            write_all(writer, str(pid).encode())
         finally:
             os._exit(0)
+    os.close(writer)
+    pid = int(read_to_end(reader) or b"0")
     os.waitpid(child, 0)
+    return pid
 
 
-def look_at_seat(path: str) -> tuple[bool, int]:
-    """Whether somebody holds the lock of a file, and how long the file is."""
+def look_at_seat(path: str) -> "tuple[bool, int | None]":
+    """Whether somebody holds the lock of a file, and the number in it; None if it is empty or not there."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return False, 0
+        return False, None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         is_held = False
     except OSError:
         is_held = True
-    letters = os.fstat(fd).st_size
+    text = os.read(fd, 32)
     os.close(fd)
-    return is_held, letters
+    return is_held, int(text) if text.isdigit() else None
+
+
+def lock(path: str) -> int:
+    """Hold the lock of a file until the end; -1 if somebody else does."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return -1
+    return fd
+
+
+def is_there(pid: int | None) -> bool:
+    """Whether there is such a process; one that only waits to be buried is gone."""
+    return bool(pid) and stat_fields(pid or 0)[:1] not in ([], ["Z"], ["X"])
 
 
 def read_exactly(fd: int, count: int) -> bytes:

@@ -97,7 +97,7 @@ class Agent:
         held = agency.wait_for_seat(seat, self.database)
         if held is None:
             return False
-        os.ftruncate(held, 1)
+        agency.write_seat(held, b"0")
         self._file = self._file_identity()
         self._listen()
         self.starter = Starter(self.paths, self.config, self.jobs, self.me, seat)
@@ -105,10 +105,12 @@ class Agent:
             self.starter.keep_spares()
         agency.register(self.database, self.me)  # from now on others rely on us, and may wake us by a signal
         self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
+        is_settled = False
         while not self._guarded_round():
-            os.ftruncate(held, 2)
+            if not is_settled:  # from here on a spare shim tells if we are killed
+                is_settled = agency.write_seat(held, str(os.getpid()).encode())
             self._sleep()
-        os.ftruncate(held, 0)  # before a spare shim learns that we leave: it need not start another
+        agency.write_seat(held, b"")  # before a spare shim learns that we leave: it need not start another
         self._leave()
         return True
 
