@@ -84,8 +84,6 @@ class Tally:
         rows = self._rows
         if len(rows) > 1:
             self._add_gauges(rows)
-            for row in rows[-2:]:  # the record at the end does not know all
-                self._note_latest(row)
             self._add_rates(rows)
         self._rows = rows[-1:]
 
@@ -108,11 +106,6 @@ class Tally:
                     seen.integral += (before + after) * seconds / 2
                     seen.seconds += seconds
 
-    def _note_latest(self, row: Sample) -> None:
-        for key, (value,) in _counters([row]):
-            if value is not None:
-                self._latest[key] = row.elapsed, value
-
     def _add_rates(self, rows: list[Sample]) -> None:
         steps = [
             None if is_too_short(before.elapsed, seconds := after.elapsed - before.elapsed) else seconds
@@ -125,6 +118,10 @@ class Tally:
                     place = next(place for place, value in enumerate(column) if value is not None)
                     self._first[key] = rows[place].elapsed, column[place] or 0
                 self._extremes.setdefault(key, Extremes()).see(rates)
+            if key in self._first:  # the record at the end does not know all, nor does one whose cgroup is gone
+                known = (place for place in range(len(column) - 1, -1, -1) if column[place] is not None)
+                if (place := next(known, None)) is not None:
+                    self._latest[key] = rows[place].elapsed, column[place] or 0
 
 
 def _steps(rows: Sequence[Sample]) -> list[float]:

@@ -95,6 +95,13 @@ def test_a_counter_the_end_knows_nothing_of_has_the_mean_it_had() -> None:
     assert numbers(tallied(*ops)["io.read_ops"]) == approximately(0, 50, 100)
 
 
+def test_a_counter_that_is_not_there_any_more_has_the_mean_it_had() -> None:
+    """A cgroup goes with its job, and an agent may look later."""
+    pressed = [sample(float(moment), cpu_pressure=0.1 * moment) for moment in range(1, 4)]
+    spread = tallied(*pressed, sample(4.0), sample(5.0), sample(6.0))["cpu.pressure"]
+    assert numbers(spread) == approximately(0.1, 0.1, 0.1)
+
+
 def test_percent_needs_both_times() -> None:
     spreads = tallied(sample(1.0, cpu_user=1.0), sample(2.0, cpu_user=2.0))
     assert "cpu.percent" not in spreads
