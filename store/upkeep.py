@@ -7,6 +7,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from jobtop.core.blocks import open_block
@@ -27,6 +28,7 @@ PATIENCE_SECONDS = 5.0
 ROWS_AT_ONCE = 200
 PAGES_AT_ONCE = 1000
 MOST_PROBLEMS = 100
+CHECKPOINT_MILLISECONDS = 1000  # who reads longer is named
 LOOKED_AT = 1000  # rows from which the size of all is estimated
 INCREMENTAL = 2  # of PRAGMA auto_vacuum
 KINDS = {
@@ -204,9 +206,10 @@ def _files(directory: Path, names: set[str], suffix: str) -> Files:
     except OSError:
         return Files()
     for entry in entries:
-        for file in os.scandir(entry) if entry.is_dir() else [entry]:
-            if file.name.endswith(suffix):
-                count, size = count + 1, size + file.stat().st_blocks * 512
+        with suppress(OSError):  # removed meanwhile
+            for file in list(os.scandir(entry)) if entry.is_dir() else [entry]:
+                if file.name.endswith(suffix):
+                    count, size = count + 1, size + file.stat().st_blocks * 512
     return Files(count, size)
 
 
@@ -302,6 +305,7 @@ def vacuum(database: Database, is_full: bool = False, progress: Progress | None 
                 connection.execute("VACUUM")
             else:
                 _give_back(connection, progress)
+            connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_MILLISECONDS}")
             is_held = bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY and others:
@@ -327,13 +331,18 @@ def holders(path: Path, proc: Path = Path("/proc")) -> list[str]:
     """The other processes that have a file open, as far as we may look."""
     target, found = os.path.realpath(path), []
     for pid in filter(str.isdecimal, os.listdir(proc) if proc.is_dir() else ()):
-        try:
-            files = [os.readlink(entry.path) for entry in os.scandir(proc / pid / "fd")]
-            if target in files and int(pid) != os.getpid():
+        with suppress(OSError):  # it has ended, or is somebody else's
+            files = os.listdir(proc / pid / "fd")
+            if int(pid) != os.getpid() and any(_is_link_to(proc / pid / "fd" / file, target) for file in files):
                 found.append(f"process {pid} ({(proc / pid / 'comm').read_text().strip()})")
-        except OSError:
-            continue
     return found
+
+
+def _is_link_to(link: Path, target: str) -> bool:
+    try:
+        return os.readlink(link) == target
+    except OSError:
+        return False
 
 
 def backup(source: Database, target: Path, progress: Progress | None = None) -> None:

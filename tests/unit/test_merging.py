@@ -1,0 +1,202 @@
+"""Stores folded into one: every job once, with all that is kept of it, however often."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Identity, Job, Queued, Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.core.snapshot import ProcessRow
+from jobtop.store.database import Database, open_to_write
+from jobtop.store.hosts import HostRecord
+from jobtop.store.jobs import Event, Jobs, Query
+from jobtop.store.merging import Merged, merge
+from jobtop.store.series import SeriesStore
+from jobtop.store.snapshots import Snapshots
+from records import HERE, NO_PROCESS, call, damage_pages, kept_jobs, made_job, running_job
+from sampled import steady
+
+OLD = Path(__file__).parents[1] / "data" / "store-v1.db"
+
+
+@pytest.fixture
+def stores(home: Path, tmp_path: Path) -> Iterator[tuple[Database, Database]]:
+    """This host's store, with a job of its own, and that of another."""
+    ours, theirs = open_to_write(StatePaths(home, HERE)), open_to_write(StatePaths(tmp_path, "other"))
+    Jobs(ours).insert(made_job(name="ours"))
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def add_job(database: Database, job: Job, samples: int = 0, is_sealed: bool = False) -> Job:
+    """A job with samples, an event, a mark and a snapshot."""
+    kept = Jobs(database).insert(replace(job, host="other"), Event(1.0, "started", {"pid": 7}))
+    assert kept.seq is not None
+    Jobs(database).keep_marks(kept, [(1.0, 10, None), (2.0, 20, 5)])
+    Snapshots(database).keep(kept.seq, 1.0, [ProcessRow(7, 1, "sh", 0.5, 10.0, 4096, 1, 2.0, "S")])
+    series = SeriesStore(database)
+    series.append([(kept.seq, one) for one in steady(samples)])
+    if is_sealed:
+        series.seal(kept.seq)
+    return kept
+
+
+def all_of(database: Database, job_id: str) -> tuple[object, ...]:
+    """All that is kept of a job."""
+    jobs = Jobs(database)
+    job = jobs.find(job_id)
+    assert job.seq is not None
+    return (
+        replace(job, seq=None),
+        jobs.events(job),
+        jobs.marks(job),
+        Snapshots(database).latest(job),
+        SeriesStore(database).series(job.seq, JOB_COLUMNS),
+    )
+
+
+def dump(database: Database) -> list[tuple[object, ...]]:
+    tables = ("jobs", "events", "log_marks", "snapshots", "series", "blocks", "hosts", "host_blocks", "host_details")
+    with database.reading() as connection:
+        return [tuple(row) for table in tables for row in connection.execute(f"SELECT * FROM {table}")]
+
+
+@pytest.mark.parametrize("samples", [0, 7, 120, 300])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_job_comes_with_all_that_is_kept_of_it(
+    stores: tuple[Database, Database], samples: int, is_sealed: bool
+) -> None:
+    ours, theirs = stores
+    names = ("first", "caf\udce9", "last")
+    kept = [add_job(theirs, made_job(name=name), samples, is_sealed) for name in names]
+    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, added=3)
+    for job in kept:
+        SeriesStore(theirs).seal(job.seq or 0)  # to the resolution of a block
+        assert all_of(ours, job.id) == all_of(theirs, job.id)
+    assert [job.name for job in Jobs(ours).select(Query(reverse=True))] == ["ours", *names]
+
+
+def test_what_is_merged_again_is_known_and_nothing_changes(stores: tuple[Database, Database]) -> None:
+    ours, theirs = stores
+    for number in range(120):
+        add_job(theirs, made_job(), number % 3)
+    assert merge(ours, theirs.path, HERE).added == 120
+    before = dump(ours)
+    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, known=120)
+    assert dump(ours) == before
+
+
+def test_a_job_that_ran_is_completed_once_it_has_ended(stores: tuple[Database, Database]) -> None:
+    ours, theirs = stores
+    job = add_job(theirs, running_job(), 130)
+    assert merge(ours, theirs.path, HERE).added == 1
+    assert Jobs(ours).find(job.id).status is Status.RUNNING
+    Jobs(theirs).change(
+        job.id, lambda row: (replace(row, status=Status.FAILED, settled=True), [Event(9.0, "exited", {})])
+    )
+    series = SeriesStore(theirs)
+    series.append([(job.seq or 0, one) for one in steady(140)[130:]])
+    series.seal(job.seq or 0)
+    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, completed=1)
+    assert all_of(ours, job.id) == all_of(theirs, job.id)
+    theirs_older = running_job(id=job.id, host="other")
+    third = open_to_write(StatePaths(theirs.path.parent, "third"))
+    Jobs(third).insert(theirs_older)
+    assert merge(ours, third.path, HERE) == Merged(third.path, known=1)
+    third.close()
+
+
+def test_jobs_of_this_host_are_its_own_to_change_and_those_that_wait_stay_where_they_are(
+    stores: tuple[Database, Database],
+) -> None:
+    ours, theirs = stores
+    running = Jobs(ours).insert(running_job())
+    Jobs(theirs).insert(replace(running, status=Status.FAILED, settled=True))
+    waiting = running_job(status=Status.QUEUED, recorder=None, queue=Queued(), host="other")
+    Jobs(theirs).insert(waiting)
+    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, known=1, waiting=1)
+    assert Jobs(ours).find(running.id).status is Status.RUNNING
+
+
+def test_samples_of_a_merged_job_that_come_later_are_seen(stores: tuple[Database, Database]) -> None:
+    ours, theirs = stores
+    job = add_job(theirs, running_job(), 130)
+    merge(ours, theirs.path, HERE)
+    merged = Jobs(ours).find(job.id)
+    series = SeriesStore(ours)
+    series.append([(merged.seq or 0, one) for one in steady(140)[130:]])
+    assert series.series(merged.seq or 0, ["proc.count"]).times == [float(number) for number in range(1, 141)]
+
+
+def test_the_machine_around_a_job_comes_along_and_ours_stays_the_last(
+    stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = stores
+    me = Identity("their boot", NO_PROCESS, 1)
+    for database, boot in ((theirs, "their boot"), (ours, "our boot")):
+        monkeypatch.setattr("jobtop.store.hosts.boot_id", lambda boot=boot: boot)
+        host = HostRecord(database)
+        assert host.lease(replace(me, boot=boot))
+        assert host.append([(1000.0 + number, {"cpu.percent": float(number)}) for number in range(150)])
+        assert host.keep_detail(1001.0, {"of": boot})
+    job = add_job(theirs, made_job(shim=me, start_boottime=1000.0, duration_seconds=140.0))
+    for _ in range(2):
+        assert merge(ours, theirs.path, HERE).problem is None
+    keys = ["cpu.percent"]
+    around = HostRecord(ours).around(Jobs(ours).find(job.id), keys)
+    assert len(around.times) > 100
+    assert around == HostRecord(theirs).around(job, keys)
+    latest = HostRecord(ours).latest_detail()
+    assert latest is not None
+    assert latest.values == {"of": "our boot"}
+
+
+def test_a_store_of_the_first_version_is_folded_in(home: Path, tmp_path: Path) -> None:
+    shutil.copy(OLD, tmp_path / "old.db")
+    into = tmp_path / "all.db"
+    answer = call("store", "merge", str(tmp_path / "old.db"), "--into", str(into), "--json")
+    with closing(sqlite3.connect(tmp_path / "old.db")) as old:
+        count = old.execute("SELECT count(*) FROM jobs").fetchone()[0]
+    assert (answer.returncode, json.loads(answer.stdout)[0]["added"]) == (0, count)
+    assert call("store", "check", str(into)).returncode == 0
+    assert not home.exists()
+
+
+def test_files_that_cannot_be_read_are_named_and_the_others_taken(home: Path, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    kept_jobs(files, *(made_job(host="good", note="n" * 500) for _ in range(30)))
+    good = StatePaths(files, HERE).store
+    for name in ("newer", "pages"):
+        shutil.copy(good, files / f"{name}.db")
+    damage_pages(files / "pages.db")
+    newer = sqlite3.connect(files / "newer.db")
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    (files / "garbage.db").write_bytes(b"garbage" * 1000)
+    answer = call("store", "merge", str(files), str(tmp_path / "missing.db"), "--json")
+    done = {Path(one["path"]).name: (one["added"], one["problem"] is not None) for one in json.loads(answer.stdout)}
+    assert answer.returncode == 1
+    assert done == {
+        good.name: (30, False),
+        **dict.fromkeys(("garbage.db", "missing.db", "newer.db", "pages.db"), (0, True)),
+    }
+    assert answer.stderr.count("left out: ") == 4
+    assert call("store", "check").returncode == 0
+    assert not list(home.glob("*.suspect"))
+
+
+def test_a_store_is_not_merged_into_itself(home: Path) -> None:
+    kept_jobs(home, made_job())
+    answer = call("store", "merge", str(StatePaths(home, HERE).store))
+    assert answer.returncode == 1
+    assert "it is the store to merge into" in answer.stderr
+    assert call("store", "merge", str(home)).returncode == 2
+    assert call("store", "merge", str(home), "--into", str(home / "no-suffix")).returncode == 2
