@@ -31,9 +31,11 @@ MERGED_COLUMNS = (
 Progress = Callable[[int, int], object]
 
 
-@click.group()
-def store() -> None:
-    """Look after the file that the history is in."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def store(ctx: click.Context) -> int:
+    """Look after the file that the history is in; alone, it says what is in it."""
+    return 0 if ctx.invoked_subcommand is not None else int(ctx.invoke(info, path=None, style="table"))
 
 
 @store.command()

@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Progress = Callable[[int, int], object]
     Rank = tuple[bool, bool, float]
-    Rows = list[tuple[int, object]]
+    Standing = tuple[int, str, str, str, int, float, int]
 
 JOBS_AT_ONCE = 50
 CHECK_SECONDS = 3600.0
@@ -101,7 +101,7 @@ class _Merging:
         while True:
             with self._writing() as connection:
                 sql = f"SELECT {STANDING} FROM theirs.jobs WHERE seq > ? ORDER BY seq LIMIT {JOBS_AT_ONCE}"
-                rows = [tuple(row) for row in connection.execute(sql, (last,))]
+                rows: list[Standing] = [tuple(row) for row in connection.execute(sql, (last,))]
                 if rows:
                     self._take(connection, rows, unsealed)
             if not rows:
@@ -112,18 +112,17 @@ class _Merging:
         self._take_machines()
         return Merged(self.theirs.path, self.added, self.completed, self.known, self.waiting)
 
-    def _take(self, connection: sqlite3.Connection, rows: Sequence[tuple[object, ...]], unsealed: set[int]) -> None:
+    def _take(self, connection: sqlite3.Connection, rows: Sequence[Standing], unsealed: set[int]) -> None:
         pairs: list[tuple[int, int]] = []
         shared = _shared_columns(connection, "jobs", {"seq", "touched"})
-        for row in rows:
-            seq, job_id, host, status, settled, last, has_nobody = row
+        for seq, job_id, host, status, settled, last, has_nobody in rows:
             if status in LIVE and has_nobody:
                 self.waiting += 1
                 continue
             ours = connection.execute(f"SELECT {STANDING} FROM main.jobs WHERE id = ?", (job_id,)).fetchone()
             if ours is None:
                 sql = f"INSERT INTO main.jobs ({shared}, touched) SELECT {shared}, {NEXT_TOUCH} FROM theirs.jobs"
-                pairs.append((seq, connection.execute(f"{sql} WHERE seq = ?", (seq,)).lastrowid))
+                pairs.append((seq, connection.execute(f"{sql} WHERE seq = ?", (seq,)).lastrowid or 0))
                 self.added += 1
             elif host != self.own_host and _rank(status, settled, last) > _rank(*tuple(ours)[3:6]):
                 _overwrite(connection, shared, seq, ours[0])

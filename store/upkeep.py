@@ -168,10 +168,12 @@ def _facts(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
 def table_bytes(connection: sqlite3.Connection) -> tuple[dict[str, int], bool]:
     """What each table takes with its indexes; estimated, and then False, where SQLite was built without dbstat."""
     try:
-        sizes = dict(connection.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE").fetchall())
+        sizes: dict[str, int] = dict(
+            connection.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE").fetchall()
+        )
     except sqlite3.OperationalError:
         return estimated_bytes(connection), False
-    tables = dict(connection.execute("SELECT name, tbl_name FROM sqlite_master").fetchall())
+    tables: dict[str, str] = dict(connection.execute("SELECT name, tbl_name FROM sqlite_master").fetchall())
     found: dict[str, int] = {}
     for name, size in sizes.items():
         table = tables.get(name, name)

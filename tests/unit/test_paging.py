@@ -36,7 +36,7 @@ def varied_jobs() -> Iterator[Job]:
     chance = random.Random(0)
     for number in range(COUNT):
         few = chance.choice((None, 1, 2, 3))
-        usage = Usage(*[None if few is None else float(few)] * 4, memory_peak_bytes=few, io_read_bytes=few)
+        usage = Usage(cpu_total_seconds=few, cpu_efficiency=few, memory_peak_bytes=few, io_read_bytes=few)
         yield made_job(
             name=chance.choice(NAMES),
             tool=chance.choice((None, "make", "Make", "pytorch")),
