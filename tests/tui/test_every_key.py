@@ -17,6 +17,7 @@ from textual.widgets import Input
 from jobtop.core.config import load
 from jobtop.core.paths import StatePaths
 from jobtop.core.request import Request
+from jobtop.store.examination import Topics
 from jobtop.store.starting import start_and_stay
 from jobtop.tui import settings_page
 from jobtop.tui.actions import ACTIONS, BY_ID, Action
@@ -65,6 +66,7 @@ JOB_ID = "5a17e924-0000-4000-8000-000000000000"
 JOBS = 60
 MIDDLE = 30
 Kind = TypeVar("Kind", bound=Widget)
+Shown = TypeVar("Shown", bound=Screen[Any])
 
 
 class Case(NamedTuple):
@@ -96,6 +98,13 @@ def one(visitor: Visitor, kind: type[Kind]) -> Kind:
     """The widget of a kind that has the focus, else the first there is."""
     focused = visitor.console.screen.focused
     return focused if isinstance(focused, kind) else visitor.console.screen.query(kind).first(kind)
+
+
+def page(visitor: Visitor, kind: type[Shown]) -> Shown:
+    """The screen that is shown, which is of this kind."""
+    screen = visitor.console.screen
+    assert isinstance(screen, kind)
+    return screen
 
 
 def kind_of_screen(visitor: Visitor) -> type[Screen[Any]]:
@@ -445,9 +454,9 @@ CASES: dict[str, Case] = {
     "jobs.export": Case(at_dashboard, kind_of_screen, comes_to(ExportForm)),
     "jobs.copy": Case(at_dashboard, lambda visitor: visitor.console.clipboard, differs),
     "history.group": Case(at_history, lambda visitor: getattr(visitor.console.screen, "is_grouped", None), more),
-    "compare.align": Case(at_compare, lambda visitor: visitor.console.screen.alignment, differs),
+    "compare.align": Case(at_compare, lambda visitor: page(visitor, Compare).alignment, differs),
     "filter.apply": Case(
-        typing("name:job-7"), lambda visitor: visitor.console.screen.text, lambda _, after: after == "name:job-7"
+        typing("name:job-7"), lambda visitor: page(visitor, History).text, lambda _, after: after == "name:job-7"
     ),
     "filter.take": Case(typing("stat"), field_value, lambda before, after: (before, after) == ("stat", "status:")),
     "filter.leave": Case(typing("stat"), lambda visitor: type(focused(visitor)), lambda _, after: after is Table),
@@ -476,13 +485,19 @@ LINE = 9  # bytes of a line of the output
 LOOKS: list[object] = []
 
 
+def examined(*asked: object) -> Topics:
+    """What the doctor is asked, and nothing found."""
+    LOOKS.append(asked)
+    return {}
+
+
 @pytest.fixture
 def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     """A console of its own store: jobs that run, and one that is over and has all that a job can have."""
     paths, us = StatePaths(home, HERE), this_process()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.002)  # seconds, of which a picture waits one
-    monkeypatch.setattr(settings_page, "examine", lambda *_: LOOKS.append(1) or {})
+    monkeypatch.setattr(settings_page, "examine", examined)
     kept_jobs(home, *(running_job(name=f"job-{number}", shim=us, recorder=us) for number in range(JOBS)))
     job = kept_sampled(home, made_job(id=JOB_ID, duration_seconds=600.0, end_time=1_700_000_600.5), steady(599))
     directory = paths.job(job.id)

@@ -1,0 +1,236 @@
+"""What every screen shows, as text: without jobs, busy, where there is little room, and with hostile text.
+
+`JOBTOP_UPDATE_SNAPSHOTS=1 .venv/bin/pytest tests/tui/test_snapshots.py` writes them anew; look at what changed.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
+
+from hostile import hostile_texts
+from jobtop.core.checks import Finding, State
+from jobtop.core.config import Alert
+from jobtop.core.model import Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.core.snapshot import ProcessRow
+from jobtop.store.database import Database, open_to_write
+from jobtop.store.jobs import Event, Jobs
+from jobtop.store.series import SeriesStore
+from jobtop.store.snapshots import Snapshots
+from jobtop.tui.acting import STOP
+from jobtop.tui.app import Console, Options
+from jobtop.tui.demo import demo, of_demo
+from jobtop.tui.demo_load import HOST, UPTIME_SECONDS, Surroundings
+from jobtop.tui.filter_line import Field
+from jobtop.tui.history_page import History
+from jobtop.tui.jobs_pane import question
+from jobtop.tui.leaving import Leaving
+from records import made_job, running_job
+from sampled import steady
+from tools.scenes import CONFIG_FILE, SCENES, Scene, compared, config, job, keys
+from tools.screenshots import MOMENT, painted, standing_still
+
+FOLDER = Path(__file__).parent / "snapshots"
+UPDATE = "JOBTOP_UPDATE_SNAPSHOTS"
+HOW = f"{UPDATE}=1 .venv/bin/pytest tests/tui/test_snapshots.py writes them anew; look at what changed"
+WIDE, NARROW = (160, 42), (60, 15)
+DEADLINE_SECONDS = 30.0
+LOOKS = 1  # that show the same as the one before
+SHOWN_LINES = 60  # of differences
+
+
+async def asked(console: Console, _: Pilot[int]) -> None:
+    assert console.view is not None
+    rows = sorted(console.view.rows, key=lambda row: row.job.id)
+    await console.push_screen(question(STOP, rows[:8]))
+
+
+async def left(console: Console, _: Pilot[int]) -> None:
+    assert console.view is not None
+    await console.push_screen(Leaving(min(row.job.name for row in console.view.rows)))
+
+
+async def told(console: Console, _: Pilot[int]) -> None:
+    assert console.view is not None
+    names = sorted(row.job.name for row in console.view.rows)
+    console.notify("\n".join(names[:3]), timeout=1000.0)
+
+
+async def filtered(console: Console, _: Pilot[int]) -> None:
+    await console.action_go("history")
+    page = console.screen
+    assert isinstance(page, History)
+    await page.action_filter()
+    field = page.query_one(Field)
+    field.value = "status:failed na"
+    field.cursor_position = len(field.value)
+
+
+PAGES = tuple(scene for scene in SCENES if scene.screen not in ("JobScreen", "Compare"))
+COLUMNS = Scene("columns", "ChooseColumns", keys("o"))
+FILTER = Scene("filter", "History", filtered)
+DIALOGS = (
+    COLUMNS,
+    Scene("export", "ExportForm", keys("e")),
+    Scene("confirm", "Confirm", asked),
+    Scene("leaving", "Leaving", left),
+    Scene("notice", "Dashboard", told),
+    FILTER,
+)
+HOSTILE_JOBS = (
+    Scene("job", "JobScreen", job("*", "running")),
+    Scene("job-failed", "JobScreen", job("*", "failed")),
+    Scene("compare", "Compare", compared("*", 3)),
+)
+
+
+@contextmanager
+def nothing(root: Path) -> Iterator[Options]:
+    """A store without a job."""
+    paths = StatePaths(root, HOST)
+    open_to_write(paths).close()
+    yield Options([paths.store], own=paths, machine=idle(), config=replace(config(), alerts=()))
+
+
+@contextmanager
+def much(root: Path) -> Iterator[Options]:
+    """The demo."""
+    with demo(MOMENT) as made:
+        yield of_demo(made, Options((), config=config()))
+
+
+@contextmanager
+def evil(root: Path) -> Iterator[Options]:
+    """A store of jobs whose every word is hostile."""
+    paths, texts = StatePaths(root, HOST), hostile_texts()[::47]
+    database = open_to_write(paths)
+    with database.writing():
+        for number in range(len(texts)):
+            keep_hostile(paths, database, number, texts[number:] + texts[:number])
+    database.close()
+    rules = tuple(Alert(text, {"metric": text, "above": 1.0}, CONFIG_FILE) for text in texts[:9])
+    findings = {texts[0]: [Finding(text, State.FAILS, text, text) for text in texts]}
+    with patch("jobtop.tui.settings_page.examine", return_value=findings):
+        yield Options([paths.store], machine=idle(), config=replace(config(), alerts=rules))
+
+
+def idle() -> Surroundings:
+    """The machine of the demo, without its jobs."""
+    machine = Surroundings()
+    for second in range(60):
+        machine.advance(MOMENT - 59 + second, UPTIME_SECONDS - 59 + second, [])
+    return machine
+
+
+def keep_hostile(paths: StatePaths, database: Database, number: int, texts: list[str]) -> None:
+    """One of these jobs, with samples, processes, events and output: every fifth runs, every seventh failed."""
+    words: dict[str, Any] = dict(zip(("name", "user", "cwd", "tool", "note", "reason"), texts, strict=False))
+    words |= {"command": texts[6:9], "tags": {texts[9]: texts[10]}, "params": {texts[11]: texts[12]}}
+    began = MOMENT - 600.0 + number
+    values = {**words, "id": f"{number:08x}-0000-4000-8000-000000000000", "host": HOST, "start_time": began}
+    if number % 5 == 0:
+        job = running_job(**values)
+    else:
+        status = Status.FAILED if number % 7 == 0 else Status.SUCCESS
+        job = made_job(**values, status=status, duration_seconds=300.0, end_time=began + 300.0)
+    alerts = [Event(began + at, "alert", {"severity": "critical", "text": text}) for at, text in enumerate(texts[:20])]
+    kept = Jobs(database).insert(job, *alerts)
+    assert kept.seq is not None
+    SeriesStore(database).append([(kept.seq, sample) for sample in steady(300)])
+    rows = [
+        ProcessRow(at + 7, at // 3 + 6, text, 1.0, 2.5, 1 << 20, 2, 60.0, "S") for at, text in enumerate(texts[:20])
+    ]
+    Snapshots(database).keep(kept.seq, 290.0, rows)
+    directory = paths.job(kept.id)
+    directory.mkdir(parents=True)
+    (directory / "stdout.log").write_bytes("\n".join(texts[:30]).encode("utf-8", "surrogatepass"))
+
+
+Furnish = Callable[[Path], AbstractContextManager[Options]]
+STATES: dict[str, tuple[Furnish, tuple[int, int], tuple[Scene, ...]]] = {
+    "empty": (nothing, WIDE, (*PAGES, Scene("compare", "Compare", keys("3")), COLUMNS, FILTER)),
+    "busy": (much, WIDE, (*SCENES, *DIALOGS)),
+    "narrow": (much, NARROW, (*SCENES, *DIALOGS)),
+    "hostile": (evil, WIDE, (*PAGES, *HOSTILE_JOBS, *DIALOGS)),
+    "hostile-narrow": (evil, NARROW, (PAGES[0], *HOSTILE_JOBS, *DIALOGS)),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_screen_shows_what_it_showed(state: str, tmp_path: Path) -> None:
+    furnish, size, scenes = STATES[state]
+    with standing_still(), furnish(tmp_path) as options, patch("textual.screen.UPDATE_PERIOD", 0.002):
+        shown = asyncio.run(performed(Console(options), size, scenes))
+    if os.environ.get(UPDATE):
+        write(state, shown)
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob(f"*.{state}.txt"))}
+    known = {name.removesuffix(f".{state}"): text for name, text in texts.items()}
+    assert sorted(known) == sorted(shown), HOW
+    changes = [line for name, text in shown.items() for line in difference(f"{name}.{state}", known[name], text)]
+    assert not changes, "\n".join([*changes[:SHOWN_LINES], *["…"] * (len(changes) > SHOWN_LINES), HOW])
+
+
+def test_every_snapshot_is_of_something_that_is_shown() -> None:
+    assert {file.name.split(".")[1] for file in FOLDER.iterdir()} == STATES.keys(), HOW
+
+
+def difference(name: str, before: str, after: str) -> Iterator[str]:
+    """What is not as it was."""
+    return unified_diff(before.splitlines(), after.splitlines(), f"{name} as kept", f"{name} now", lineterm="", n=1)
+
+
+def write(state: str, shown: dict[str, str]) -> None:
+    for file in FOLDER.glob(f"*.{state}.txt"):
+        file.unlink()
+    for name, text in shown.items():
+        (FOLDER / f"{name}.{state}.txt").write_text(text, encoding="utf-8")
+
+
+async def performed(console: Console, size: tuple[int, int], scenes: tuple[Scene, ...]) -> dict[str, str]:
+    """The text of each scene."""
+    console.animation_level = "none"
+    shown = {}
+    async with console.run_test(size=size, notifications=True) as pilot:
+        for scene in scenes:
+            await console.action_go("dashboard")
+            await rested(console, "Dashboard", looks=0)
+            await scene.way(console, pilot)
+            shown[scene.name] = await rested(console, scene.screen)
+            console.clear_notifications()
+    return shown
+
+
+async def rested(console: Console, screen: str, looks: int = LOOKS) -> str:
+    """What a screen shows, once it is the one that is meant, nothing is at work and nothing changes any more."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    before, same = "", 0
+    while True:
+        assert time.monotonic() < deadline, f"{screen} does not come to rest: {console.screen}\n{before}"
+        await asyncio.sleep(0.02)
+        if type(console.screen).__name__ != screen or console.view is None or is_busy(console):
+            same = 0
+            continue
+        if not looks:
+            return ""
+        for editor in (*console.screen.query(Input), *console.screen.query(TextArea)):
+            editor.cursor_blink = False
+        text = "".join(f"{strip.text.rstrip()}\n" for strip in painted(console))
+        same = same + 1 if text == before else 0
+        before = text
+        if same >= looks:
+            return text
+
+
+def is_busy(console: Console) -> bool:
+    return any(not work.is_finished for work in console.workers)
