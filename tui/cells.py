@@ -20,6 +20,9 @@ UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U0001f3fb-\U0001f3ff\U000e0000-\U000e0fff]"
 )
+# More than three marks on one letter reach into the lines around it.
+_MARKS = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+STACKED = re.compile(f"({_MARKS}{{3}}){_MARKS}+")
 CHARACTERS_PER_CELL = 4  # more than one, because some take none; a line has no room for what is behind
 PERCENT_WIDTH = 5  # " 100%"
 UNITS = "BKMGTPE"
@@ -99,7 +102,7 @@ def tamed(text: str) -> str:
     """Text that takes the cells it seems to take, on any terminal: nothing is obeyed, nothing joined."""
     if text.isascii() and text.isprintable():
         return text
-    text = UNSEEN.sub("", printable(text))
+    text = STACKED.sub(r"\1", UNSEEN.sub("", printable(text)))
     return text if text.isprintable() else "".join(map(_assigned, text))
 
 
