@@ -8,6 +8,7 @@ import select
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 
 from jobtop.core import evidence, journal
 from jobtop.core.collectors.proc import identify, is_alive
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from jobtop.core.paths import StatePaths
 
 LOOK_SECONDS = 0.2  # between two looks at a store that says nothing
+NEWS_SECONDS = 1.0  # of what we changed ourselves sqlite says nothing
 ADOPT_SECONDS = 1.0  # between two looks for jobs whose recorder died without a word
 RECONCILE_SECONDS = 5.0
 FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
@@ -106,11 +108,13 @@ class Agent:
         agency.register(self.database, self.me)  # from now on others rely on us, and may wake us by a signal
         self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
         is_settled = False
-        while not self._guarded_round():
-            if not is_settled:  # from here on a spare shim tells if we are killed
-                is_settled = agency.write_seat(held, str(os.getpid()).encode())
-            self._sleep()
-        agency.write_seat(held, b"")  # before a spare shim learns that we leave: it need not start another
+        try:
+            while not self._guarded_round():
+                if not is_settled:  # from here on a spare shim tells if we are killed
+                    is_settled = agency.write_seat(held, str(os.getpid()).encode())
+                self._sleep()
+        finally:  # before a spare shim learns that we leave: it need not start another, least of all after a mistake
+            agency.write_seat(held, b"")
         self._leave()
         return True
 
@@ -146,7 +150,7 @@ class Agent:
     def _look(self) -> None:
         """Take in what changed in the store, and whoever lost their recorder."""
         seen = self.database.version_seen()
-        is_news = seen != self._seen
+        is_news = self._is_due("news", NEWS_SECONDS) or seen != self._seen
         if is_news:
             self._take_in(self._news())
             self._seen = seen
@@ -175,8 +179,12 @@ class Agent:
     def _adopt(self, jobs: Iterable[Job]) -> None:
         """Record those that nobody records."""
         for job in list(jobs):
-            if job.id not in self.held and job.status != "queued" and not self._is_recorded(job):
-                self._adopt_one(with_shim(self.paths, job))
+            waits = job.status == "queued" and (job.recorder is None or job.id in self.starter.told)
+            if job.id in self.held or waits or self._is_recorded(job):
+                continue
+            begun = with_shim(self.paths, job)
+            if begun.status != "queued":
+                self._adopt_one(begun)
 
     def _is_recorded(self, job: Job) -> bool:
         """Whether somebody else keeps the end of a job."""
@@ -204,15 +212,17 @@ class Agent:
         begun = evidence.started(facts)
         fd = opened(begun.shim.pid)
         alive = is_alive(begun.shim)  # asked with the descriptor open: it is of no other process
-        job = self.jobs.change(job.id, self._claimed) if alive else reconcile_one(self.jobs, self.paths, job)
+        claimed = partial(self._claimed, begun=begun)
+        job = self.jobs.change(job.id, claimed) if alive else reconcile_one(self.jobs, self.paths, job)
         if alive and job.recorder == self.me:
             self._hold(job, begun, fd)
         elif fd is not None:
             os.close(fd)
 
-    def _claimed(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
+    def _claimed(self, row: Job, begun: Started) -> tuple[Job, tuple[Event, ...]]:
         if row.status.ended or self._is_recorded(row):
             return row, ()
+        row = row if row.shim is not None else evidence.begin(row, begun)
         return replace(row, recorder=self.me), ()
 
     def _hold(self, job: Job, begun: Started, fd: int | None, is_new: bool = False) -> None:
@@ -273,12 +283,10 @@ class Agent:
         return is_gone or os.path.exists(held.end_file)
 
     def _finish(self, held: Held) -> None:
-        try:
+        with suppress(UnknownJob):  # it was deleted meanwhile
             done = self._finished(held.job, read_facts(held.end_file, "own_rss"), self._observed(held))
             if done.status.ended:
                 self._log(*journal.outcome(done))
-        except UnknownJob:  # it was deleted meanwhile
-            pass
         self._release(held)
         self.live.pop(held.job.id, None)
         self.starter.is_due = True
