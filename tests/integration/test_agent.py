@@ -6,6 +6,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from jobtop.core.shim import BOOTTIME
 from jobtop.store.agent import GAP_SECONDS
 from jobtop.store.starting import start_and_stay
 from records import call
-from running import descendants, is_alive, kill_if_alive, nothing_is_left, running
+from running import descendants, is_alive, kill_if_alive, nothing_is_left, processes_of, running
 from support import Jobtop, wait_for
 
 __all__ = ["line", "nothing_is_left"]
@@ -71,7 +72,7 @@ def test_a_detached_job_is_watched_by_an_agent_that_comes_by_itself_and_leaves(j
     gone(line)
     assert line.agent() is None
     assert f"agent {agent.who.pid} leaves" in line.log()
-    assert os.stat(line.paths.agent).st_size == 0
+    assert line.paths.agent.read_text() == ""
 
 
 def test_the_verbs_start_show_and_stop_it(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,3 +361,19 @@ def test_an_agent_that_cannot_write_its_store_goes_on_when_it_can(
     assert line.agent() == agent
     assert line.log().count(" ERROR agent: ") <= 3, line.log()
     assert agent_verb("stop") == ""
+
+
+def test_an_agent_that_fails_of_itself_says_so_and_is_not_started_again_and_again(jobtop: Jobtop, line: Line) -> None:
+    broken = "import jobtop.store.agent as broken; broken.Agent._attend = lambda _: 1 / 0"
+    code = f"{broken}; from jobtop.__main__ import main; main()"
+    line.submit(("true",), not_before=time.time() + 3600)
+    failed = subprocess.run(
+        [jobtop.python, "-c", code, "--set", f"store.dir={line.paths.root}", "agent", "run"],
+        env=jobtop.env,
+        capture_output=True,
+        text=True,
+    )
+    assert failed.returncode == 125
+    assert "a mistake in jobtop itself: ZeroDivisionError" in failed.stderr
+    wait_for(lambda: not processes_of(jobtop))
+    assert line.log().count(" serves ") == 1
