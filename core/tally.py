@@ -119,9 +119,9 @@ class Tally:
                     self._first[key] = rows[place].elapsed, column[place] or 0
                 self._extremes.setdefault(key, Extremes()).see(rates)
             if key in self._first:  # the record at the end does not know all, nor does one whose cgroup is gone
-                known = (place for place in range(len(column) - 1, -1, -1) if column[place] is not None)
-                if (place := next(known, None)) is not None:
-                    self._latest[key] = rows[place].elapsed, column[place] or 0
+                pairs = zip(reversed(rows), reversed(column), strict=True)
+                last = next(((row.elapsed, value) for row, value in pairs if value is not None), None)
+                self._latest[key] = last or self._latest[key]
 
 
 def _steps(rows: Sequence[Sample]) -> list[float]:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -146,12 +147,12 @@ def test_good_bye_is_only_said_for_oneself(database: Database) -> None:
     assert agency.registered(database) is None
 
 
-UNDONE = {
+UNDONE: dict[str, dict[str, Any]] = {
     "waits": {"status": Status.QUEUED, "queue": Queued(), "recorder": None},
     "is to be tried again": {"status": Status.FAILED, "queue": Queued(retries=1), "settled": True, "recorder": None},
     "runs unrecorded": {"recorder": None, "shim": DEAD},
 }
-DONE = {
+DONE: dict[str, dict[str, Any]] = {
     "is held": {"status": Status.PAUSED, "queue": Queued(), "recorder": None},
     "has failed for good": {"status": Status.FAILED, "queue": Queued(), "settled": True, "recorder": None},
     "was tried again": {"status": Status.LOST, "queue": Queued(retries=1, retried_by="x"), "recorder": None},
