@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hostile import COUNT, MARK, clean_texts, hostile_texts, marked
 from rich.cells import cell_len
 from rich.style import Style
 from textual._compositor import ChopsUpdate, LayoutUpdate
@@ -20,6 +19,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets._toast import Toast
 
 from benchmarks.display import Screen
+from hostile import COUNT, MARK, clean_texts, hostile_texts, marked
 from jobtop.core.analysis.ending import ending
 from jobtop.core.checks import Finding, State
 from jobtop.core.config import Alert, load
@@ -103,11 +103,11 @@ class Watched(Console):
 
     @property
     def looks(self) -> set[object]:
-        """Every attribute, link and action that anything was painted with, and colours of markup if there are any."""
+        """What only markup or a terminal's own sequences would paint with: their colours, blinking, links, actions."""
         styles = [style for style in self.inks_seen if style is not None]
-        colours = {colour for style in styles for colour in (style.color, style.bgcolor)}
-        others = {(str(style.without_color), style.link) for style in styles}
-        return {*(colours & THEIRS), *others, *(key for style in styles for key in style.meta if "@" in key)}
+        colours = {colour for style in styles for colour in (style.color, style.bgcolor)} & THEIRS
+        blinking = {style for style in styles if style.blink or style.strike or style.link}
+        return {*colours, *blinking, *(key for style in styles for key in style.meta if "@click" in key)}
 
     async def settle(self) -> None:
         """Until what was asked for is painted: what the first picture asks for is in the second."""
@@ -155,14 +155,13 @@ def perform(scene: Scene, texts: list[str], options: Options, size: tuple[int, i
 
 
 def endure(scene: Scene, furnish: Callable[[Path, list[str]], Options], root: Path, size: tuple[int, int]) -> None:
-    """Hold the scene with hostile texts against the same with clean ones."""
+    """Let a scene happen with all texts: each is seen on every place that has a name, and nothing comes of any."""
     texts = hostile_texts()
-    tame = perform(scene, clean_texts(FEW), furnish(root / "clean", clean_texts(FEW)), size)
-    wild = perform(scene, texts, furnish(root / "hostile", texts), size)
-    assert (tame.faults, wild.faults[:5]) == ([], [])
-    missing = {place: len(marked(texts) - seen) for place, seen in wild.seen.items() if place}
+    console = perform(scene, texts, furnish(root, texts), size)
+    assert console.faults[:5] == []
+    assert console.looks == set()
+    missing = {place: len(marked(texts) - seen) for place, seen in console.seen.items() if place}
     assert missing == dict.fromkeys(missing, 0)
-    assert wild.looks <= tame.looks
 
 
 def rotated(texts: Sequence[str], number: int, **values: Any) -> dict[str, Any]:
@@ -261,7 +260,7 @@ async def filtering(console: Watched, texts: list[str]) -> None:
     for first in range(0, len(texts), 50):
         few = texts[first : first + 50]
         line.values = {"name": few}
-        for value in ("name:", "mem>x mem>", " ".join(few)[:400]):
+        for value in ("name:", " ".join(few)[:400]):
             field.value = value
             field.cursor_position = len(field.value)
             await console.settle()
@@ -436,7 +435,7 @@ async def offered(console: Watched, texts: list[str]) -> None:
 
 async def typed(console: Watched, texts: list[str]) -> None:
     """What is pasted into the fields of the form, and what is said to be wrong with it."""
-    every, some = list(console.screen.query(FormField)), texts[:FEW]
+    every, some = list(console.screen.query(FormField)), texts[:220:2]
     for first in range(0, len(some), len(every)):
         for field, text in zip(every, some[first:], strict=False):
             if isinstance(field.editor, Input):
@@ -532,7 +531,7 @@ def test_no_form_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_where_there_is_little_room_every_line_is_as_wide_as_it_is(
     tmp_path: Path, scene: Scene, furnish: Callable[[Path, list[str]], Options]
 ) -> None:
-    texts = hostile_texts()[::10]
+    texts = hostile_texts()[::15]
     assert perform(scene, texts, furnish(tmp_path, texts), NARROW).faults == []
 
 
@@ -551,7 +550,8 @@ def has_changed(before: str, after: str) -> Callable[[Screen], bool]:
 def toured(jobtop: Jobtop, texts: Sequence[str]) -> set[str]:
     """What a console tells a real terminal on its way around these texts."""
     kept_jobs(jobtop.state, *(made_job(**rotated(texts, number, status=Status.FAILED)) for number in range(len(texts))))
-    with recorded(jobtop.command(), jobtop.env, (150, 40)) as (shown, recorder):
+    env = {key: value for key, value in jobtop.env.items() if key not in ("COLUMNS", "LINES")}
+    with recorded(jobtop.command(), env, (150, 40)) as (shown, recorder):
         shown.until(lambda screen: "FAILED" in screen.text() or "failed" in screen.text(), "a job")
         before = ""
         for key, words in TOUR:

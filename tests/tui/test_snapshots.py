@@ -163,7 +163,6 @@ STATES: dict[str, tuple[Furnish, tuple[int, int], tuple[Scene, ...]]] = {
     "busy": (much, WIDE, (*SCENES, *DIALOGS)),
     "narrow": (much, NARROW, (*SCENES, *DIALOGS)),
     "hostile": (evil, WIDE, (*PAGES, *HOSTILE_JOBS, *DIALOGS)),
-    "hostile-narrow": (evil, NARROW, (PAGES[0], *HOSTILE_JOBS, *DIALOGS)),
 }
 
 
