@@ -28,6 +28,7 @@ VERBS = {
     "metrics": ("jobtop.cli.metrics:metrics", "Print what a job used, sample by sample, as it comes."),
     "plot": ("jobtop.cli.plot:plot", "Draw what a job used over time."),
     "export": ("jobtop.cli.export:export", "Write jobs in a format that other programs read."),
+    "import": ("jobtop.cli.imports:import_", "Take over the jobs that other programs kept."),
     "stats": ("jobtop.cli.stats:stats", "Add jobs up: how they ended, what they used, by group."),
     "wait": ("jobtop.cli.control:wait", "Wait until jobs have ended; 1 if one did not succeed."),
     "stop": ("jobtop.cli.control:stop", "Stop jobs: TERM, their grace, then KILL."),

@@ -1,0 +1,153 @@
+"""`jobtop import`: jobs that other programs kept, moved into this host's history."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.output import format_options, print_shapes
+from jobtop.core.model import SCHEMA_VERSION
+from jobtop.core.request import pair
+from jobtop.core.units import printable
+
+if TYPE_CHECKING:
+    from jobtop.store.import_values import Intake
+    from jobtop.store.imports import Found, Kept, Source
+
+SHOWN_AFTER_SECONDS = 1.0
+NAMED_PLACES = 10
+
+
+@click.command("import")
+@click.argument("paths", metavar="PATH…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Say what would be imported, and keep nothing.")
+@click.option("--tag", "tags", multiple=True, metavar="K=V", help="A tag for what is imported; may be repeated.")
+@click.option("--host", metavar="NAME", help="Where the jobs ran, if their file does not say.")
+@format_options
+@click.pass_obj
+def import_(
+    app: App, paths: tuple[Path, ...], dry_run: bool, tags: tuple[str, ...], host: str | None, style: str
+) -> int:
+    """Import the jobs of other programs, from files or from all files in a directory.
+
+    \b
+    Torc        resource_metrics_HOST_WORKFLOW_RUN.db
+    Keystone    jobs_history.jsonl
+    OCR         epoch_N.csv of its training callback; a directory of them is one job
+    Joblet      JOB/TIME.jsonl.gz
+    con-duct    PREFIX_info.json and PREFIX_usage.jsonl
+    Snakemake   benchmark files
+    Nextflow    trace files
+
+    What was imported before is known, and left as it is. Jobs whose outcome is not written down are unknown.
+    """
+    from jobtop.store.import_values import Intake
+    from jobtop.store.imports import Kept, batches, find_sources
+
+    intake = Intake(dict(map(pair, tags)), host, app.config.texts("run.redact"))
+    found = find_sources(paths)
+    total = Kept()
+    by_kind: dict[str, Kept] = {}
+    with keeping(app, dry_run) as put, progress(found, intake) as told:
+        for source in found.sources:
+            for batch in batches(source.jobs(intake)):
+                kept = put(batch)
+                total, by_kind[source.kind] = total + kept, by_kind.get(source.kind, Kept()) + kept
+                told(None)
+            told(source)
+    if style == "table":
+        print(words(total, by_kind, found, intake, dry_run))
+    else:
+        print_shapes(style, [shape(total, by_kind, found, intake, dry_run)], single=True)
+    return 0
+
+
+@contextmanager
+def keeping(app: App, dry_run: bool) -> Iterator[Callable[[Any], Kept]]:
+    """What takes the batches: the store of this host, or, to look only, nobody."""
+    from jobtop.store.database import open_to_read, open_to_write
+    from jobtop.store.imports import keep_batch, look_at_batch, make_roomy
+
+    if not dry_run:
+        with closing(open_to_write(app.paths, app.config.switch("store.network"))) as database:
+            make_roomy(database)
+            yield lambda batch: keep_batch(database, batch)
+    elif app.paths.store.exists():
+        with closing(open_to_read(app.paths.store)) as database:
+            yield lambda batch: look_at_batch(database, batch)
+    else:
+        yield lambda batch: look_at_batch(None, batch)
+
+
+@contextmanager
+def progress(found: Found, intake: Intake) -> Iterator[Callable[[Source | None], None]]:
+    """What to tell how far it is, with the source that is done; a bar, once that takes long and somebody looks."""
+    begun, done = time.monotonic(), 0
+    bar = click.progressbar(length=sum(source.size() for source in found.sources), label="importing", file=sys.stderr)
+    is_shown = False
+
+    def tell(source: Source | None) -> None:
+        nonlocal done, is_shown
+        done += 0 if source is None else source.size()
+        if not is_shown and (not sys.stderr.isatty() or time.monotonic() - begun < SHOWN_AFTER_SECONDS):
+            return
+        is_shown = True
+        bar.update(max(0, (done if source else done + intake.position()) - bar.pos))
+
+    try:
+        yield tell
+    finally:
+        if is_shown:
+            bar.render_finish()
+
+
+def words(total: Kept, by_kind: dict[str, Kept], found: Found, intake: Intake, dry_run: bool) -> str:
+    """What was taken, and what was not."""
+    whose = ", ".join(f"{kind} {kept.jobs}" for kind, kept in by_kind.items()) if len(by_kind) > 1 else "".join(by_kind)
+    lines = [f"{'would import ' if dry_run else ''}{counted(total.jobs, 'job')}, {counted(total.samples, 'sample')}"]
+    lines[0] += f" ({whose})" if by_kind else ""
+    if total.known:
+        lines.append(f"{counted(total.known, 'job')} there already")
+    lines += unreadable_words(intake)
+    for kind, names in intake.left_out.items():
+        if names:
+            lines.append(f"no place for this of {kind}: {printable(', '.join(sorted(names)))}")
+    if found.passed_over:
+        lines.append(f"{counted(found.passed_over, 'other file')} passed over")
+    return "\n".join(lines)
+
+
+def unreadable_words(intake: Intake) -> list[str]:
+    lines = []
+    for what in ("line", "file"):
+        places = [str(place) for place in intake.unreadable if (place.line is None) == (what == "file")]
+        if places:
+            more = f", and {len(places) - NAMED_PLACES} more" if len(places) > NAMED_PLACES else ""
+            named = printable(", ".join(places[:NAMED_PLACES]))
+            lines.append(f"{counted(len(places), what)} could not be read: {named}{more}")
+    return lines
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def shape(total: Kept, by_kind: dict[str, Kept], found: Found, intake: Intake, dry_run: bool) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "dry_run": dry_run,
+        "jobs": total.jobs,
+        "samples": total.samples,
+        "already_there": total.known,
+        "by_kind": {kind: {"jobs": kept.jobs, "samples": kept.samples} for kind, kept in by_kind.items()},
+        "unreadable": [{"file": str(place.path), "line": place.line, "why": place.why} for place in intake.unreadable],
+        "left_out": {kind: sorted(names) for kind, names in intake.left_out.items() if names},
+        "passed_over": found.passed_over,
+    }
