@@ -144,8 +144,9 @@ def backup(app: App, path: str, force: bool) -> int:
     source, target = chosen_file(app, None), given_path(path)
     if target.exists() and os.path.samefile(source, target):
         raise UsageError(f"{target}: it is the store itself; name another file")
-    if Path(f"{target}-wal").exists():
-        raise UsageError(f"{target}: it is a store that is open; name another file")
+    journal = Path(f"{target}-wal")
+    if journal.exists() and journal.stat().st_size > 0:  # it would be taken for that of the copy
+        raise UsageError(f"{target}: it is a store in use; name another file")
     with closing(open_to_read(source)) as database, new_path("backup", target, force) as part:
         part.chmod(0o600)
         with bar("copying") as progress:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Rank = tuple[bool, bool, float]
     Standing = tuple[int, str, str, str, int, float, int]
 
-JOBS_AT_ONCE = 50
+JOBS_AT_ONCE = 200
 CHECK_SECONDS = 3600.0
 NOT_KNOWN = (*LIVE, Status.LOST, Status.UNKNOWN)
 STANDING = "seq, id, host, status, settled, coalesce(heartbeat, end_time, 0), shim_pid IS NULL AND recorder_pid IS NULL"

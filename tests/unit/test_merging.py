@@ -86,11 +86,11 @@ def test_a_job_comes_with_all_that_is_kept_of_it(
 
 def test_what_is_merged_again_is_known_and_nothing_changes(stores: tuple[Database, Database]) -> None:
     ours, theirs = stores
-    for number in range(120):
+    for number in range(220):
         add_job(theirs, made_job(), number % 3)
-    assert merge(ours, theirs.path, HERE).added == 120
+    assert merge(ours, theirs.path, HERE).added == 220
     before = dump(ours)
-    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, known=120)
+    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, known=220)
     assert dump(ours) == before
 
 

@@ -236,6 +236,11 @@ def test_a_backup_is_private_and_overwrites_nothing_unasked(home: Path, tmp_path
     itself = call("store", "backup", "--force", str(store))
     assert itself.returncode == 2
     assert "it is the store itself" in itself.stderr
+    with closing(sqlite3.connect(copy)) as connection:
+        connection.execute("PRAGMA user_version = 4")
+        in_use = call("store", "backup", "--force", str(copy))
+    assert in_use.returncode == 2
+    assert "it is a store in use" in in_use.stderr
     assert not list(tmp_path.glob("*part*"))
 
 
