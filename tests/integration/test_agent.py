@@ -134,8 +134,8 @@ def test_an_agent_that_is_killed_has_a_successor_before_anybody_asks(jobtop: Job
 
 def test_jobs_nobody_watches_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop, line: Line) -> None:
     """Of a killed agent, and of a killed `run`."""
-    left = Load(jobtop.home / "left", 0.6, "SIGKILL", 32, waits=True)
-    attended = Load(jobtop.home / "attended", 0.6, "137", 48, waits=True)
+    left = Load(jobtop.home / "left", 0.4, "SIGKILL", 32, waits=True)
+    attended = Load(jobtop.home / "attended", 0.4, "137", 48, waits=True)
     with running(jobtop, "--no-ui", *QUICK, "--", *attended.command, start_new_session=True) as run:
         attended.begins()
         jobs = {left: detached(jobtop, line, left), attended: line.jobs.find(run.reference)}
@@ -145,6 +145,7 @@ def test_jobs_nobody_watches_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop
         first = line.new_agent()
         for job in jobs.values():
             wait_for(lambda job=job: line.now(job).recorder == first.who, DEADLINE)  # type: ignore[misc]
+        left.begins()
         kill_with_spares(first)
         killed_at = time.clock_gettime(BOOTTIME)
         wait_for(lambda: time.clock_gettime(BOOTTIME) - killed_at > GAP_SECONDS + 0.5)
@@ -152,16 +153,16 @@ def test_jobs_nobody_watches_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop
         assert all(is_alive(load.pids[0]) for load in jobs)
         line.call_agent()
         second = line.new_agent(first)
-        left.begins()
         for load, job in jobs.items():
-            now = wait_for(lambda job=job: now if (now := line.now(job)).recorder == second.who else None)  # type: ignore[misc]
+            wait_for(lambda job=job: line.now(job).recorder == second.who, DEADLINE)  # type: ignore[misc]
             load.let_end()
+        for load, job in jobs.items():
             done = line.ended(job)
             load.check(done)
             (gap,) = (event.detail for event in line.jobs.events(job) if event.kind == "unsampled")
-            assert now.start_boottime is not None
+            age = killed_at - (done.start_boottime or 0.0)
             assert gap["until"] - gap["since"] > GAP_SECONDS
-            assert killed_at - now.start_boottime - 2 <= gap["since"] <= killed_at - now.start_boottime
+            assert age - 2 <= gap["since"] <= age
             assert (done.usage.memory_peak_bytes or 0) > (32 if load is left else 48) * MIB
             assert (done.usage.samples or 0) > 2
 
@@ -215,7 +216,7 @@ def boot_differently(line: Line, job: Job, boot: str) -> None:
 # One of them, whoever calls.
 
 
-@pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize("rounds", [4, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
 def test_two_consoles_and_a_submitter_that_call_at_once_get_one_agent(
     line: Line, monkeypatch: pytest.MonkeyPatch, rounds: int
 ) -> None:
