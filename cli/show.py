@@ -54,7 +54,7 @@ def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
         ("reason", printable(job.reason) if job.reason else None),
         ("command", printable(shlex.join(job.command))),
         ("in", printable(job.cwd)),
-        ("where", f"{printable(job.user)} on {printable(job.host)}" + (f", pid {job.pid}" if job.pid else "")),
+        ("where", where_words(job)),
         ("when", when_words(job, elapsed)),
         ("queue", queue_words(job)),
         ("exit", exit_words(job)),
@@ -80,6 +80,12 @@ def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
         ("overhead", f"{format_duration(monitor.cpu_seconds)} of CPU by jobtop" if monitor.cpu_seconds else None),
     ]
     return [(title, value) for title, value in rows if value and not value.startswith("– ")]
+
+
+def where_words(job: Job) -> str:
+    """By whom, on which host, as which process; of an imported job not all of it is known."""
+    place = " on ".join(filter(None, (printable(job.user), printable(job.host))))
+    return ", ".join(filter(None, (place, f"pid {job.pid}" if job.pid else "")))
 
 
 def queue_words(job: Job) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.record import record
@@ -122,7 +122,7 @@ def row_of(job: Job) -> Row:
 class Unpacked(io.RawIOBase):
     """What is packed in a file, as far as it goes: gzip's own reader gives nothing of a part that breaks off."""
 
-    def __init__(self, file: io.BufferedReader) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self.file = file
         self.packed = b""
         self.unpacker = zlib.decompressobj(GZIP_WINDOW)

@@ -114,7 +114,8 @@ def test_whatever_a_line_of_keystone_holds_does_no_harm(home: Path, tmp_path: Pa
     assert (summary["jobs"], [place["line"] for place in summary["unreadable"]]) == (3, [4, 5, 7])
     assert [job.status for job in stored(home)] == [Status.UNKNOWN, Status.UNKNOWN, Status.SUCCESS]
     assert [job.duration_seconds for job in stored(home)] == [None] * 3
-    assert call("show", stored(home)[1].id).returncode == 0
+    shown = call("show", stored(home)[1].id)
+    assert (shown.returncode, "where" in shown.stdout, "\x1b" in shown.stdout) == (0, False, False)
 
 
 def test_many_jobs_are_found_by_every_index_afterwards(
