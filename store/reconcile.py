@@ -231,9 +231,11 @@ def sweep_specs(paths: StatePaths, days: float) -> None:
         if swept.exists() and now - swept.stat().st_mtime < DAY_SECONDS:
             return
         swept.touch(mode=0o600)
-        waiting = ids_waiting(paths)
-        for file in paths.specs.glob("*.json"):
-            age, directory = now - file.stat().st_mtime, paths.job(file.stem)
+        old = {file: now - file.stat().st_mtime for file in paths.specs.glob("*.json")}
+        old = {file: age for file, age in old.items() if age > min(days, 1) * DAY_SECONDS}
+        waiting = ids_waiting(paths) if old else frozenset()
+        for file, age in old.items():
+            directory = paths.job(file.stem)
             never_began = age > DAY_SECONDS and os.path.isdir(directory) and not os.listdir(directory)
             if (age > days * DAY_SECONDS or never_began) and file.stem not in waiting:
                 file.unlink(missing_ok=True)
