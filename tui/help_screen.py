@@ -38,6 +38,7 @@ STATUSES = {
 }
 FLAGS = {
     "oom_killed": "the kernel's OOM killer was at work",
+    "over_limit": "was stopped over its memory limit",
     "throttled": "was held back at its CPU limit",
     "left_running": "ended, but processes of it live on",
 }

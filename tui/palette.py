@@ -128,7 +128,12 @@ STATUS_GLYPHS = {
     "lost": ("?", Tone.GREY),
     "unknown": ("?", Tone.GREY),
 }
-FLAG_GLYPHS = {"oom_killed": ("▼", Tone.PURPLE), "throttled": ("≈", Tone.YELLOW), "left_running": ("…", Tone.GREY)}
+FLAG_GLYPHS = {
+    "oom_killed": ("▼", Tone.PURPLE),
+    "over_limit": ("▼", Tone.VERMILION),
+    "throttled": ("≈", Tone.YELLOW),
+    "left_running": ("…", Tone.GREY),
+}
 SEVERITY_GLYPHS = {"critical": ("▲", Tone.VERMILION), "warning": ("△", Tone.YELLOW), "info": ("·", Tone.GREY)}
 
 # One ASCII character for each of ours, so that every column stays where it is.

@@ -12,6 +12,7 @@ from jobtop.tui.cells import Span, width_of
 from jobtop.tui.painting import Inks, Painted
 from jobtop.tui.palette import Tone
 from jobtop.tui.prose import Paragraph
+from jobtop.tui.troubles import is_unwritten
 from jobtop.tui.view import StoreState
 
 MOST_LINES = 3
@@ -42,17 +43,23 @@ class ProblemLine(Painted):
 
     def lines(self, width: int) -> list[list[Span]]:
         """The first problem, else the first notice; where there is little room, a store is called by its name."""
-        wrong = [(state, state.problem, Tone.TEXT) for state in self.stores if state.problem]
-        wrong += [(state, state.notice, Tone.GREY) for state in self.stores if state.notice]
-        if not wrong:
+        said = [(state, state.problem or state.notice or "") for state in self.stores]
+        said = [(state, words) for state, words in said if words]
+        if not said:
             return []
-        (state, words, tone), *others = wrong
-        sign = Span(" ! ", Tone.VERMILION, True) if state.problem else Span(" · ", Tone.GREY, True)
+        said.sort(key=lambda item: not is_wrong(item[0]))
+        (state, words), *others = said
+        sign = Span(" ! ", Tone.VERMILION, True) if is_wrong(state) else Span(" · ", Tone.GREY, True)
+        tone = Tone.TEXT if is_wrong(state) else Tone.GREY
         label = [sign, *([Span(f"({len(others)} more) ", Tone.GREY)] if others else [])]
-        words = words or ""
         if len(words) + width_of(label) > width:
             words = words.replace(str(state.path), state.path.name)
         return list(Paragraph(words, tone, label).lines(width))[:MOST_LINES]
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         return [inks.strip(line, width) for line in self.lines(width)]
+
+
+def is_wrong(state: StoreState) -> bool:
+    """Whether it is more than worth a word: a store that the first job will make is not."""
+    return state.problem is not None and not is_unwritten(state.problem)
