@@ -200,6 +200,11 @@ class Dashboard(Page, JobActions):
         if self.console.view is not None:
             self.show_rows(self.console.view)
 
+    async def action_filter(self) -> None:
+        """Where there are few jobs to see there is nothing to filter: the history has all of them."""
+        await self.console.action_go("history")
+        await self.console.pages["history"].action_filter()  # type: ignore[attr-defined]
+
     async def on_table_activated(self, message: Table.Activated) -> None:
         await self.console.open_job(str(message.key))
 

@@ -551,7 +551,6 @@ async def press(visitor: Visitor, case: Case, key: str) -> None:
     await until(lambda: case.holds(before, case.look(visitor)), f"{key} did nothing to {before}")
 
 
-@pytest.mark.xfail(reason="/ does nothing on the dashboard", strict=False)
 def test_what_a_key_is_bound_to_is_there(options: Options) -> None:
     async def scene(visitor: Visitor) -> None:
         for page in PAGES:
