@@ -203,20 +203,20 @@ async def performed(console: Console, size: tuple[int, int], scenes: tuple[Scene
     async with console.run_test(size=size, notifications=True) as pilot:
         for scene in scenes:
             await console.action_go("dashboard")
-            await rested(console, "Dashboard", looks=0)
+            await rested(console, pilot, "Dashboard", looks=0)
             await scene.way(console, pilot)
-            shown[scene.name] = await rested(console, scene.screen)
+            shown[scene.name] = await rested(console, pilot, scene.screen)
             console.clear_notifications()
     return shown
 
 
-async def rested(console: Console, screen: str, looks: int = LOOKS) -> str:
+async def rested(console: Console, pilot: Pilot[int], screen: str, looks: int = LOOKS) -> str:
     """What a screen shows, once it is the one that is meant, nothing is at work and nothing changes any more."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     before, same = "", 0
     while True:
         assert time.monotonic() < deadline, f"{screen} does not come to rest: {console.screen}\n{before}"
-        await asyncio.sleep(0.02)
+        await pilot.pause(0.02)  # and until every widget has done what it was told
         if type(console.screen).__name__ != screen or console.view is None or is_busy(console):
             same = 0
             continue
@@ -225,7 +225,7 @@ async def rested(console: Console, screen: str, looks: int = LOOKS) -> str:
         for editor in (*console.screen.query(Input), *console.screen.query(TextArea)):
             editor.cursor_blink = False
         text = "".join(f"{strip.text.rstrip()}\n" for strip in painted(console))
-        same = same + 1 if text == before else 0
+        same = same + 1 if text and text == before else 0
         before = text
         if same >= looks:
             return text
