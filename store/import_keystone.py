@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
     sources = {"cpu": KIND, "memory_peak": KIND, "io": KIND}
     common = row_of(intake.job(KIND, sources=sources, incomplete=INCOMPLETE))
     own = columns({"task_id": ""}, intake).keys()
-    common = {name: value for name, value in common.items() if name not in own}
+    common = {name: value for name, value in common.items() if name not in own} | {"monitor": "{}"}
     without_monitor = {name: value for name, value in common.items() if name != "monitor"}
     for path in paths:
         for place, shape in intake.shapes(path, intake.lines(path)):
@@ -76,8 +77,8 @@ def columns(shape: Shape, intake: Intake) -> Shape:
         "tool": column_text(tool),
         "script": column_text(script),
         "params": json.dumps(intake.params(params)) if params and isinstance(params, dict) else "{}",
-        "start_time": moment(start, True),
-        "end_time": moment(get("end_time"), True),
+        "start_time": utc(start),
+        "end_time": utc(get("end_time")),
         "duration_seconds": duration,
         "status": status if (status := get("status")) in STATUSES else "unknown",
         "exit_code": None if code is None or code < 0 else int(code),
@@ -89,6 +90,14 @@ def columns(shape: Shape, intake: Intake) -> Shape:
         "cpu_percent_mean": 100 * cpu / duration if cpu is not None and duration else None,
         "memory_peak_bytes": amount(usage.get("memory_peak_mb"), MIB),
     }
+
+
+def utc(value: object) -> float | None:
+    """A moment that is in UTC unless it says otherwise."""
+    try:
+        return datetime.fromisoformat(f"{value}+00:00").timestamp()
+    except ValueError:
+        return moment(value, is_utc=True)
 
 
 @lru_cache(4096)

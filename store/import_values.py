@@ -75,9 +75,10 @@ class Intake:
 
     def params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Parameters without what looks secret; most are numbers, which are quickly looked through."""
-        if not any(isinstance(value, str) or is_secret_name(key) for key, value in params.items()):
-            return params
-        return redact_mapping(params, self.secret)
+        for key, value in params.items():
+            if isinstance(value, str) or is_secret_name(key):
+                return redact_mapping(params, self.secret)
+        return params
 
     def lines(self, path: Path, is_packed: bool = False) -> Iterator[str]:
         """The lines of a text; bytes that are no UTF-8 survive. What breaks off is said, and what came before stays."""

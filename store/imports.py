@@ -25,7 +25,7 @@ from jobtop.store.sealed import Unsealed, keep
 
 HEAD_BYTES = 1024 * 1024  # enough of a file to know it by
 TRIED_LINES = 20  # the first of them may be torn
-BATCH_JOBS, BATCH_SAMPLES = 50_000, 20_000  # so that whoever else writes waits for a second or two
+BATCH_JOBS, BATCH_SAMPLES = 25_000, 20_000  # so that whoever else writes waits for a second at most
 FEW_JOBS = 5000
 ASKED_IDS = 500
 CACHE_KIB = 64 * 1024  # the indexes of a hundred thousand jobs: what is inserted falls all over them
@@ -168,7 +168,7 @@ def keep_batch(database: Database, batch: Sequence[Taken]) -> Kept:
 
 def outnumber(connection: sqlite3.Connection, new: Sequence[Taken]) -> bool:
     """Whether new jobs are so many that making the indexes anew is cheaper than adding to them."""
-    return len(new) > FEW_JOBS and len(new) >= connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
+    return len(new) > FEW_JOBS and 2 * len(new) >= connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
 
 
 @contextmanager
