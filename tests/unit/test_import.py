@@ -18,6 +18,7 @@ from jobtop.store.import_workflows import duration, moment_of, size
 from jobtop.store.imports import recognise
 from jobtop.store.jobs import Jobs, Query
 from records import HERE, call, kept_jobs, made_job
+from sampled import kept_sampled, steady
 from support import ROOT
 
 SAMPLES = ROOT / "tests/data/import"
@@ -191,6 +192,14 @@ def test_counters_of_joblet_stay_counters(home: Path) -> None:
     assert values["cpu.percent"][2:5] == pytest.approx([50.0] * 3)
     assert values["mem.used"][1] == 268435456 + 1048576
     assert set(values["proc.fds"]) == {None}  # Joblet never fills it
+
+
+def test_samples_of_other_jobs_go_on_around_an_import(home: Path) -> None:
+    before = kept_sampled(home, made_job(duration_seconds=3.5), steady(3))
+    imported(SAMPLES / "joblet")
+    after = kept_sampled(home, made_job(duration_seconds=3.5), steady(3), sealed=True)
+    for job in (before, after):
+        assert series(home, job, "mem.used")[1]["mem.used"][1:4] == [1 << 20, 2 << 20, 3 << 20]
 
 
 def test_a_packed_file_that_breaks_off_gives_what_it_has(home: Path, tmp_path: Path) -> None:
