@@ -496,7 +496,7 @@ def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opti
     """A console of its own store: jobs that run, and one that is over and has all that a job can have."""
     paths, us = StatePaths(home, HERE), this_process()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.002)  # seconds, of which a picture waits one
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.006)  # seconds, of which a picture waits one
     monkeypatch.setattr(settings_page, "examine", examined)
     kept_jobs(home, *(running_job(name=f"job-{number}", shim=us, recorder=us) for number in range(JOBS)))
     job = kept_sampled(home, made_job(id=JOB_ID, duration_seconds=600.0, end_time=1_700_000_600.5), steady(599))

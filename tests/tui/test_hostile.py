@@ -149,7 +149,7 @@ def perform(scene: Scene, texts: list[str], options: Options, size: tuple[int, i
             await scene(console, texts)
 
     # Textual waits for the next of sixty pictures a second.
-    with patch("textual.screen.UPDATE_PERIOD", 0.001):
+    with patch("textual.screen.UPDATE_PERIOD", 0.004):
         asyncio.run(play())
     return console
 
@@ -257,8 +257,8 @@ async def filtering(console: Watched, texts: list[str]) -> None:
     await console.action_go("history")
     line, field = console.screen.query_one(FilterLine), console.screen.query_one(Field)
     field.focus()
-    for first in range(0, len(texts), 50):
-        few = texts[first : first + 50]
+    for first in range(0, len(texts), 100):
+        few = texts[first : first + 100]
         line.values = {"name": few}
         for value in ("name:", " ".join(few)[:400]):
             field.value = value
@@ -271,8 +271,8 @@ async def corner(console: Watched, texts: list[str]) -> None:
     await console.action_go("history")
     page = console.screen
     assert isinstance(page, JobActions)
-    for first in range(0, len(texts), 50):
-        page.say_all(texts[first : first + 50])
+    for first in range(0, len(texts), 100):
+        page.say_all([text[:100] for text in texts[first : first + 100]])
         await console.until(lambda: page.query(Toast), "no words")
         await console.settle()
         console.clear_notifications()
@@ -475,7 +475,7 @@ async def doctor(console: Watched, texts: list[str]) -> None:
     prose: Prose = console.screen.query_one("#doctor", Prose)
     for first in range(0, len(texts), 100):
         few = texts[first : first + 100]
-        findings = [Finding(text[:150], State.FAILS, text[:150], text[:150]) for text in few]
+        findings = [Finding(text[:80], State.FAILS, text[:80], text[:80]) for text in few]
         prose.text = tuple(report({few[0]: findings}))
         console.read_over(prose)
     await console.settle()
@@ -494,7 +494,7 @@ async def rules(console: Watched, texts: list[str]) -> None:
     config = console.options.config
     assert config is not None
     for first in range(0, len(texts), 100):
-        alerts = tuple(Alert(text[:150], {"metric": text[:150]}, text[:150]) for text in texts[first : first + 100])
+        alerts = tuple(Alert(text[:80], {"metric": text[:80]}, text[:80]) for text in texts[first : first + 100])
         prose.text = tuple(rule_lines(replace(config, alerts=alerts)))
         console.read_over(prose)
     await console.settle()
@@ -515,7 +515,7 @@ def test_no_comparison_obeys_hostile_text(tmp_path: Path) -> None:
 
 def test_no_pane_of_words_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_page, "examine", lambda *_: {})
-    monkeypatch.setattr(jobs_pane, "NAMED", 50)
+    monkeypatch.setattr(jobs_pane, "NAMED", 100)
     scenes = [("doctor", doctor), ("settings", settings), ("rules", rules), ("questions", questions)]
     endure(in_turn(("", filtering), ("", corner), *scenes), furnish_little, tmp_path, LOW)
 
