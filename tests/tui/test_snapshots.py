@@ -69,14 +69,19 @@ async def told(console: Console, _: Pilot[int]) -> None:
     console.notify("\n".join(names[:3]), timeout=1000.0)
 
 
-async def filtered(console: Console, _: Pilot[int]) -> None:
+async def filtered(console: Console, pilot: Pilot[int]) -> None:
     await console.action_go("history")
     page = console.screen
     assert isinstance(page, History)
     await page.action_filter()
     field = page.query_one(Field)
+    while not field.has_focus:
+        await pilot.pause()
+    await pilot.pause()  # what is offered is forgotten when the focus comes
     field.value = "status:failed na"
     field.cursor_position = len(field.value)
+    while not field._suggestion:
+        await pilot.pause()
 
 
 PAGES = tuple(scene for scene in SCENES if scene.screen not in ("JobScreen", "Compare"))
