@@ -142,7 +142,7 @@ class Console(App[int]):
     async def action_back(self) -> None:
         if len(self.screen_stack) > 2:
             await self.pop_screen()
-            if self.view is not None and isinstance(self.screen, Page):
+            if self.view is not None and isinstance(self.screen, Page) and self.screen.query(TopLine):
                 self.screen.show(self.view)
 
     def action_freeze(self) -> None:

@@ -78,7 +78,8 @@ def test_memory_and_cpus_of_such_a_user_hold_and_the_whole_job_ends_at_the_limit
     assert job["returncode"] == 137, job
     # The kernel counts whom it chose once more when it ends the others.
     assert job["reason"] in [f"killed by SIGKILL: over its memory limit of 32.0 MiB (oom_kill +{n})" for n in (2, 3)]
-    assert (job["limits"]["enforced"], job["sources"]["limits"], job["incomplete"]) == (True, "cgroup v2", [])
+    assert (job["limits"]["enforced"], job["sources"]["limits"]) == (True, "cgroup v2")
+    assert [words for words in job["incomplete"] if not words.startswith("io_chars")] == []
     assert job["resource_usage"]["memory_cgroup_peak_bytes"] <= 32 * MEBIBYTE
     assert job["resource_usage"]["cpu_efficiency"] < 1.2, "half a CPU and the 10 ms of a tick"
     assert job["left"] == []
