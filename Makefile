@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 # Most tests wait for something: more of them than there are cores can do that at once.
-WORKERS := -n 4 --dist loadscope
+WORKERS := -n 3 --dist loadscope
 CHECKED := $(wildcard tests benchmarks docs/examples tools/*.py)
 ROOMS := core store tui cli
 

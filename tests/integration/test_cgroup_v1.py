@@ -176,7 +176,8 @@ def test_the_peak_of_the_cgroup_is_that_of_all_processes_together(jobtop: Jobtop
     assert jobtop("run", "--external-id", "two", "--", *command).returncode == 0
     usage = show(jobtop, "two")["resource_usage"]
     assert 150 * MEBIBYTE < usage["memory_cgroup_peak_bytes"] < 220 * MEBIBYTE
-    assert 80 * MEBIBYTE < usage["memory_peak_bytes"] < 110 * MEBIBYTE
+    # That of one, or what a sample saw of both.
+    assert 80 * MEBIBYTE < usage["memory_peak_bytes"] < 180 * MEBIBYTE
 
 
 def test_an_oom_kill_in_the_job_s_cgroup_is_told(jobtop: Jobtop, limited: Path) -> None:
