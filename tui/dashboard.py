@@ -101,9 +101,16 @@ class Dashboard(Page, JobActions):
 
     def show(self, view: View) -> None:
         super().show(view)
-        is_still = self.is_still(view)
+        is_first, is_still = self.version is None, self.is_still(view)
         if not is_still:
             self.show_rows(view)
+        if is_first:  # who opens the console waits for the jobs
+            self.call_after_refresh(self.show_rest, view, is_still)
+        else:
+            self.show_rest(view, is_still)
+
+    def show_rest(self, view: View, is_still: bool) -> None:
+        """What is around the jobs."""
         self.preview()
         if view.machine is not None:
             self.query_one(HostStrip).view = host_view(view.machine)

@@ -11,13 +11,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from jobtop.core.collectors.host import HostSample, host_detail, host_frame, open_host
 from jobtop.core.errors import JobtopError, StoreBusy, StoreError
 from jobtop.core.model import LIVE, Job
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import Database, is_network, open_to_read, open_to_write
-from jobtop.store.hosts import HostNow, HostTail
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, newest, still_there
 from jobtop.tui.reading import StoreFile
@@ -25,13 +23,15 @@ from jobtop.tui.turns import Turns
 from jobtop.tui.view import JobRow, Machine, StoreState, View
 
 if TYPE_CHECKING:
-    from jobtop.core.collectors.host import HostSource
+    from jobtop.core.collectors.host import HostSample, HostSource
+    from jobtop.store.hosts import HostNow, HostTail
 
 RECENT = 30
 RECONCILE_SECONDS = 5.0
 LOCAL_POLL_SECONDS, NETWORK_POLL_SECONDS = 0.25, 5.0
 STALE_SECONDS = 60.0
 SAME_LOOK_SECONDS = 0.2
+FIRST_SECONDS = 0.22
 BUSY_SECONDS = 15.0  # until it is worth a word
 
 
@@ -52,6 +52,7 @@ class Source:
         self.jobs: dict[int, Job] = {}
         self.tails: LiveTails | None = None
         self.host: HostTail | None = None
+        self.is_hasty = False  # only the jobs, for a first picture
         self._file = StoreFile(path)
         self._seen: tuple[object, object] | None = None  # when it was written, and the last commit
         self._touch = 0
@@ -107,10 +108,10 @@ class Source:
     def _read(self, database: Database) -> None:
         """All that is new; the first time all that is live or recent."""
         jobs, version = Jobs(database), database.check()
-        if self.tails is None or self.host is None or version < TOUCHED_SINCE_VERSION:
+        if self.tails is None or version < TOUCHED_SINCE_VERSION:
             found, self._touch = jobs.live_and_recent(RECENT) if version >= TOUCHED_SINCE_VERSION else (older(jobs), 0)
             self.jobs = {}
-            self.tails, self.host = self.tails or LiveTails(database), self.host or HostTail(database)
+            self.tails = self.tails or LiveTails(database)
         else:
             found, self._touch = jobs.touched_since(self._touch)
         there = still_there(database, self.jobs)
@@ -118,6 +119,20 @@ class Source:
         self.jobs |= {job.seq: job for job in found if job.seq is not None}
         self._forget_old()
         self.tails.poll(seq for seq, job in self.jobs.items() if not job.status.ended)
+        if not self.is_hasty:
+            self._read_around(database)
+
+    def read_around(self) -> None:
+        """What the first picture was not to wait for."""
+        self.is_hasty = False
+        with suppress(StoreError), self._file.asked() as database:
+            self._read_around(database)
+
+    def _read_around(self, database: Database) -> None:
+        """The machine as somebody records it, and who waits for what."""
+        from jobtop.store.hosts import HostTail
+
+        self.host = self.host or HostTail(database)
         self.host.poll()
         if self.turns is not None:
             self.turns.read(database, any(job.status == "queued" for job in self.jobs.values()))
@@ -186,6 +201,14 @@ class Feed:
         self._hurry.set()
 
     def _run(self) -> None:
+        for source in self.sources:
+            source.is_hasty = True
+        self.on_view(self.look(with_machine=False))
+        self._hurry.wait(FIRST_SECONDS)  # let it be painted
+        self._machine()  # of which two looks are needed
+        self._hurry.wait(FIRST_SECONDS)
+        for source in self.sources:
+            source.read_around()
         while not self._stop.is_set():
             began = time.monotonic()
             is_hurried = self._hurry.is_set()
@@ -196,7 +219,7 @@ class Feed:
         for source in self.sources:
             source.close()
 
-    def look(self, at_once: bool = False) -> View:
+    def look(self, at_once: bool = False, with_machine: bool = True) -> View:
         """The picture now; stores that were looked at just before are looked at again only if it has to be at once."""
         now = time.time()
         changed = [source.poll(at_once) for source in self.sources]
@@ -204,7 +227,7 @@ class Feed:
         rows = tuple(row for source in self.sources for row in source.rows(now))
         agent = next((source.turns.has_agent for source in self.sources if source.turns is not None), None)
         states = tuple(source.state for source in self.sources)
-        return View(now, rows, self._machine(), states, self._version, agent)
+        return View(now, rows, self._machine() if with_machine else None, states, self._version, agent)
 
     def _machine_now(self) -> Machine | None:
         """As an engine on it records it; where none does, as we see it ourselves."""
@@ -242,6 +265,8 @@ class MachineReader:
 
     def read(self) -> Machine | None:
         """The machine since the last look; at the first what was shown before, if anything was."""
+        from jobtop.core.collectors.host import host_detail, host_frame, open_host
+
         if self._source is None:
             self._source = open_host()
         before, self._last = self._last, self._source.collect()

@@ -172,7 +172,7 @@ class Page(Screen[None]):
         self.query_one(TopLine).view = view
         self.query_one(ProblemLine).stores = view.stores
         if self.trouble_watch.is_due(view):
-            self.look_for_troubles(view)
+            self.call_after_refresh(self.look_for_troubles, view)
 
     @work(group="troubles", exclusive=True)
     async def look_for_troubles(self, view: View) -> None:
