@@ -184,6 +184,7 @@ class Feed:
         self._version = 0
         self._reconciled_at = -float("inf")
         self._own_eyes = MachineReader()
+        self._is_hasty = False
         self._machine = machine.read if machine is not None else self._machine_now
         self._thread = threading.Thread(target=self._run, name="jobtop-feed", daemon=True)
 
@@ -201,14 +202,8 @@ class Feed:
         self._hurry.set()
 
     def _run(self) -> None:
-        for source in self.sources:
-            source.is_hasty = True
-        self.on_view(self.look(with_machine=False))
-        self._hurry.wait(FIRST_SECONDS)  # let it be painted
-        self._machine()  # of which two looks are needed
-        self._hurry.wait(FIRST_SECONDS)
-        for source in self.sources:
-            source.read_around()
+        if self._machine == self._machine_now:  # of a demo everything is known at once
+            self._look_hastily()
         while not self._stop.is_set():
             began = time.monotonic()
             is_hurried = self._hurry.is_set()
@@ -219,7 +214,20 @@ class Feed:
         for source in self.sources:
             source.close()
 
-    def look(self, at_once: bool = False, with_machine: bool = True) -> View:
+    def _look_hastily(self) -> None:
+        """The jobs alone, for a first picture; once that is painted, what is around them."""
+        self._is_hasty = True
+        for source in self.sources:
+            source.is_hasty = True
+        self.on_view(self.look(False))
+        self._is_hasty = False
+        self._hurry.wait(FIRST_SECONDS)
+        self._machine()  # of which two looks are needed
+        self._hurry.wait(FIRST_SECONDS)
+        for source in self.sources:
+            source.read_around()
+
+    def look(self, at_once: bool = False) -> View:
         """The picture now; stores that were looked at just before are looked at again only if it has to be at once."""
         now = time.time()
         changed = [source.poll(at_once) for source in self.sources]
@@ -227,7 +235,7 @@ class Feed:
         rows = tuple(row for source in self.sources for row in source.rows(now))
         agent = next((source.turns.has_agent for source in self.sources if source.turns is not None), None)
         states = tuple(source.state for source in self.sources)
-        return View(now, rows, self._machine() if with_machine else None, states, self._version, agent)
+        return View(now, rows, None if self._is_hasty else self._machine(), states, self._version, agent)
 
     def _machine_now(self) -> Machine | None:
         """As an engine on it records it; where none does, as we see it ourselves."""
