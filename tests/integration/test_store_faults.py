@@ -230,7 +230,9 @@ class Disk:
         self.mount = mount
 
     def remount(self, option: str) -> None:
-        subprocess.run([*self.jobtop.prefix, "mount", "-o", f"remount,{option}", self.mount], check=True)
+        """As soon as no shim that ends has a file open any more."""
+        command = [*self.jobtop.prefix, "mount", "-o", f"remount,{option}", str(self.mount)]
+        wait_for(lambda: subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0)
 
     def fill(self) -> None:
         with (self.files / "filler").open("wb", buffering=0) as file:
