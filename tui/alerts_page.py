@@ -9,6 +9,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from jobtop.core.config import Alert, Config
+from jobtop.core.display import format_shown
+from jobtop.core.metrics import find_metric
 from jobtop.core.units import format_duration
 from jobtop.store.troubles import Trouble
 from jobtop.tui.actions import ALERTS, APP, bindings
@@ -115,12 +117,14 @@ def rule_lines(config: Config | None) -> Iterator[Paragraph]:
 
 
 def rule_words(rule: Alert) -> str:
-    """`mem.used of a job above 4e+09 for 30.0 s, until below 3e+09`."""
+    """`mem.used of a job above 3.7 GiB for 30.0 s until 2.8 GiB`."""
     fields = rule.fields
-    words = [f"{fields['metric']} of a {fields.get('scope', 'job')}"]
-    words += [f"{side} {fields[side]:g}" for side in ("above", "below") if isinstance(fields.get(side), float)]
+    metric = find_metric(str(fields["metric"]))
+    words = [f"{metric.key} of a {fields.get('scope', 'job')}"]
+    levels = {side: level for side in ("above", "below") if isinstance(level := fields.get(side), float)}
+    words += [f"{side} {format_shown(metric, level)}" for side, level in levels.items()]
     if isinstance(held := fields.get("for"), float):
         words.append(f"for {format_duration(held)}")
     if isinstance(clear := fields.get("clear"), float):
-        words.append(f"until {clear:g}")
+        words.append(f"until {format_shown(metric, clear)}")
     return " ".join(words)

@@ -215,7 +215,7 @@ def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
-        screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90 for 30.0 s")
+        screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90.0 % for 30.0 s")
         assert "config.toml" in re.sub(r"[│\s]", "", screen)  # wherever its path is wrapped
         assert "watch them yet" in screen
 
