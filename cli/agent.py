@@ -1,6 +1,5 @@
 """`jobtop agent`: the process that watches jobs nobody stays with; it comes by itself, and can be kept by systemd."""
 
-import json
 import os
 import shlex
 import signal
@@ -95,7 +94,7 @@ def status(app: App, style: str) -> int:
             "queued": counts.get("queued", 0),
             "since": None if there is None else iso(there.since),
         }
-        print(json.dumps(shape, indent=2)) if style == "json" else print_shapes(style, [shape])
+        print_shapes(style, [shape], single=True)
     elif there is None:
         print(f"no agent; {running} running, {counts.get('queued', 0)} queued")
     else:

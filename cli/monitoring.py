@@ -36,19 +36,13 @@ class Monitoring:
         if self.begun is None or not self.enabled:
             return
         from jobtop.core.collectors.processes import raise_descriptor_limit
-        from jobtop.core.engine import Engine, Settings
+        from jobtop.core.engine import Engine, chosen
         from jobtop.store.sink import StoreSink
 
         raise_descriptor_limit()
         config = self.app.config
-        settings = Settings(
-            self.interval,
-            config.number("monitor.budget"),
-            frozenset(config.texts("monitor.without")),
-            config.text("monitor.granularity") == "time_series",
-            config.texts("run.redact"),
-        )
-        self.engine = Engine(StoreSink(self.app.paths, config.switch("store.network")), settings)
+        sink = StoreSink(self.app.paths, config.switch("store.network"))
+        self.engine = Engine(sink, chosen(config, self.interval))
         report = print_report if self.report_seconds else None
         self.engine.watch(self.job_id, self.begun, report, self.report_seconds or 0.0)
         self.engine.start()

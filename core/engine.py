@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
+    from jobtop.core.config import Config
     from jobtop.core.derive import Frame
     from jobtop.core.evidence import Started
     from jobtop.core.model import Sample
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 HOST_LEASE_SECONDS = 3.0
 MOST_HELD = 3600  # batches, while the store is somebody else's
 STEPS_PER_BATCH = 8
+BUSY_SECONDS = 0.2  # until a store that somebody else holds is tried again
 
 
 @record
@@ -50,6 +52,17 @@ class Settings:
     without: frozenset[str] = frozenset()
     keeps_series: bool = True
     secret: tuple[str, ...] = ()
+
+
+def chosen(config: Config, interval: float | None) -> Settings:
+    """How to watch, as the settings have it."""
+    return Settings(
+        interval,
+        config.number("monitor.budget"),
+        frozenset(config.texts("monitor.without")),
+        config.text("monitor.granularity") == "time_series",
+        config.texts("run.redact"),
+    )
 
 
 class Watched:
@@ -169,14 +182,14 @@ class Engine:
             waiting, is_busy = self._keep(waiting)
             self.sampler.charged_seconds += time.thread_time() - began
             kept_at = time.monotonic()
-            if is_busy:
-                self._flushing.wait(0.2)
-                self._news.set()
-            elif not self._batches:
+            if not is_busy and not self._batches:
                 self._idle.set()
                 if not waiting:
                     self._keep_house()
-            if self._closing and not (waiting or self._batches):
+            if is_busy or self._finished:  # somebody else holds the store: by and by they will not
+                self._flushing.wait(BUSY_SECONDS)
+                self._news.set()
+            if self._closing and not (waiting or self._batches or self._finished):
                 break
         self._guarded(self.sink.close)
 
@@ -204,8 +217,8 @@ class Engine:
 
     def _keep_house(self) -> None:
         """Between ticks, in small steps: pack what is full or done, look after the host's record."""
-        while self._finished:
-            self._guarded(partial(self.sink.finish, self._finished.popleft()))
+        while self._finished and self._guarded(partial(self._finish, self._finished[0])):
+            self._finished.popleft()
         for _ in range(STEPS_PER_BATCH):
             if self._batches or not self._guarded(self.sink.step):
                 break
@@ -220,6 +233,16 @@ class Engine:
                 self.sampler.host = open_host()
             elif not ours:
                 self.sampler.host = None
+
+    def _finish(self, key: str) -> bool:
+        """Let a job's samples be packed; StoreBusy if that has to wait."""
+        try:
+            self.sink.finish(key)
+        except StoreBusy:
+            raise
+        except Exception as error:  # noqa: BLE001 - the same border
+            self._note(error)
+        return True
 
     def _guarded(self, call: Callable[[], object]) -> object:
         try:

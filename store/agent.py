@@ -12,7 +12,7 @@ from functools import partial
 
 from jobtop.core import evidence, journal
 from jobtop.core.collectors.proc import identify, is_alive
-from jobtop.core.engine import Engine, Settings
+from jobtop.core.engine import Engine, chosen
 from jobtop.core.errors import JobtopError, StoreBusy, UnknownJob
 from jobtop.core.model import Job, JobSpec
 from jobtop.core.procfs import status_value
@@ -253,15 +253,8 @@ class Agent:
             from jobtop.core.collectors.processes import raise_descriptor_limit
 
             raise_descriptor_limit()
-            config = self.config
-            settings = Settings(
-                None,
-                config.number("monitor.budget"),
-                frozenset(config.texts("monitor.without")),
-                config.text("monitor.granularity") == "time_series",
-                config.texts("run.redact"),
-            )
-            self.engine = Engine(StoreSink(self.paths, self.network, are_recorded=True), settings)
+            sink = StoreSink(self.paths, self.network, are_recorded=True)
+            self.engine = Engine(sink, chosen(self.config, None))
             self.engine.start()
             gc.freeze()
         return self.engine

@@ -164,6 +164,24 @@ def test_sampling_does_not_wait_for_a_store_that_hangs(make: Make) -> None:
     assert sink.elapsed() == [float(moment) for moment in range(1, 1000)]
 
 
+def test_a_job_that_ends_while_somebody_else_holds_the_store_is_packed_when_they_let_go(make: Make) -> None:
+    sink = FakeSink()
+    tries: list[str] = []
+
+    def finish(key: str) -> None:
+        tries.append(key)
+        if len(tries) < 3:
+            raise StoreBusy("h.db is busy")
+        sink.finished.append(key)
+
+    sink.finish = finish  # type: ignore[method-assign]
+    engine = make(sink)
+    engine.finish("job")
+    engine.close(PATIENCE)
+    assert (sink.finished, len(tries)) == (["job"], 3)
+    assert engine.problem is None
+
+
 def test_what_a_full_disk_could_not_take_is_kept_when_there_is_room(make: Make) -> None:
     sink = FakeSink(fail_first(2, StoreUnavailable("h.db: the disk is full")))
     engine = make(sink)
