@@ -494,7 +494,7 @@ async def rules(console: Watched, texts: list[str]) -> None:
     config = console.options.config
     assert config is not None
     for first in range(0, len(texts), 100):
-        alerts = tuple(Alert(text[:80], {"metric": text[:80]}, text[:80]) for text in texts[first : first + 100])
+        alerts = tuple(Alert(text[:80], {"metric": "mem.used"}, text[:80]) for text in texts[first : first + 100])
         prose.text = tuple(rule_lines(replace(config, alerts=alerts)))
         console.read_over(prose)
     await console.settle()

@@ -125,7 +125,7 @@ def evil(root: Path) -> Iterator[Options]:
         for number in range(len(texts)):
             keep_hostile(paths, database, number, texts[number:] + texts[:number])
     database.close()
-    rules = tuple(Alert(text, {"metric": text, "above": 1.0}, CONFIG_FILE) for text in texts[:9])
+    rules = tuple(Alert(text, {"metric": "mem.used", "above": 1.0}, CONFIG_FILE) for text in texts[:9])
     findings = {texts[0]: [Finding(text, State.FAILS, text, text) for text in texts]}
     with patch("jobtop.tui.settings_page.examine", return_value=findings):
         yield Options([paths.store], machine=idle(), config=replace(config(), alerts=rules))
