@@ -49,6 +49,14 @@ NEXT: dict[Status, frozenset[Status]] = {
 }
 
 
+class Kept(StrEnum):
+    """What is left of a job that ended: every sample, one-minute roll-ups of them, or the record alone."""
+
+    WHOLE = "whole"
+    MINUTES = "minutes"
+    RECORD = "record"
+
+
 @record
 class Identity:
     """A process for ever: pids are reused, and start times repeat after a boot."""
@@ -214,6 +222,8 @@ class Job:
     recorder: Identity | None = None
     stop_request: StopRequest | None = None
     settled: bool = False
+    pinned: bool = False
+    kept: Kept = Kept.WHOLE
 
     @property
     def is_attached(self) -> bool:
@@ -245,6 +255,8 @@ class Job:
             "monitor": as_dict(self.monitor),
             "metrics": self.metrics,
             "queue": None if self.queue is None else self.queue.to_json(),
+            "pinned": self.pinned,
+            "kept": str(self.kept),
         }
 
     @classmethod
@@ -260,6 +272,7 @@ class Job:
             "usage": known(Usage, shape["resource_usage"]),
             "monitor": known(Monitor, shape["monitor"]),
             "queue": queued_from(shape.get("queue")),
+            "kept": Kept(shape.get("kept", Kept.WHOLE)),
         }
         return cls(**values)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
-from jobtop.core.model import LIVE, Identity, Job, Limits, Monitor, Status, StopRequest, Usage, known, queued_from
+from jobtop.core.model import LIVE, Identity, Job, Kept, Limits, Monitor, Status, StopRequest, Usage, known, queued_from
 from jobtop.core.record import as_dict, fields, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
@@ -424,6 +424,8 @@ def _job(row: sqlite3.Row) -> Job:
             "stop_request": StopRequest(row["stop_by"], row["stop_at"]) if row["stop_by"] else None,
             "settled": bool(row["settled"]),
             "queue": queued_from(json.loads(row["queue"])) if "queue" in there and row["queue"] else None,
+            "pinned": bool(row["pinned"]) if "pinned" in there else False,
+            "kept": Kept(row["kept"]) if "kept" in there else Kept.WHOLE,
         }
     )
 

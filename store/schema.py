@@ -252,7 +252,17 @@ CREATE INDEX jobs_by_memory ON jobs (memory_peak_bytes, status, tool, host, name
 CREATE INDEX jobs_by_duration ON jobs (duration_seconds, status, tool, host, name, start_time, submitted_at);
 """
 
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5)
+# Old samples are thinned to minutes, then let go: `rolled_until` is the last id of an owner whose block is of minutes,
+# `kept` what is left of a job (whole, minutes, record). Pinned jobs are left alone.
+V6 = """
+ALTER TABLE jobs ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN kept TEXT NOT NULL DEFAULT 'whole';
+CREATE INDEX jobs_by_kept ON jobs (kept, start_time) WHERE kept <> 'record';
+ALTER TABLE series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE host_series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
+"""
+
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
 VERSION = len(MIGRATIONS)
 
 
