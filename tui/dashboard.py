@@ -22,14 +22,14 @@ from jobtop.tui.columns import Sort
 from jobtop.tui.host import GpuView, HostStrip, HostView
 from jobtop.tui.job_columns import SORTS, live_columns, with_alerts, with_wait
 from jobtop.tui.jobs_pane import JobActions
-from jobtop.tui.machine_chart import MachinePast
+from jobtop.tui.machine_chart import machine_chart
 from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
 from jobtop.tui.plotting import Axis, ChartView, Series, Side
 from jobtop.tui.rows import ListRows, held_order
 from jobtop.tui.table import Table
 from jobtop.tui.troubles import Troubles, is_unwritten
-from jobtop.tui.view import JobRow, Machine, View
+from jobtop.tui.view import JobRow, Machine, Moment, View
 from jobtop.tui.window import TimeWindow
 
 EMPTY = "No job runs and none has been recorded yet.\nPress n to run one, or type:  jobtop run -- COMMAND"
@@ -64,7 +64,8 @@ class Dashboard(Page, JobActions):
         self.shown: list[JobRow] = []
         self.wanted: str | None = None
         self.previewed: JobRow | None = None
-        self.past, self.past_shown_at = MachinePast(), 0.0
+        self.past: tuple[Moment, ...] = ()
+        self.past_shown_at = 0.0
         self.version: int | None = None
 
     def panes(self) -> ComposeResult:
@@ -87,7 +88,7 @@ class Dashboard(Page, JobActions):
         self.table.sort = self.sort
         self.table.focus()
         self.query_one("#preview", Glance).view = NO_PREVIEW
-        self.query_one("#machine", Glance).view = self.past.chart()
+        self.query_one("#machine", Glance).view = machine_chart(self.past)
         self.query_one("#machine", Glance).window = LAST_MINUTE
 
     def on_resize(self) -> None:
@@ -98,6 +99,10 @@ class Dashboard(Page, JobActions):
         self.previewed = None
         self.preview()
         self.show_past()
+
+    def on_screen_resume(self) -> None:
+        """Who comes back sees at once what has been meanwhile."""
+        self.past_shown_at = 0.0
 
     def show(self, view: View) -> None:
         super().show(view)
@@ -114,7 +119,7 @@ class Dashboard(Page, JobActions):
         self.preview()
         if view.machine is not None:
             self.query_one(HostStrip).view = host_view(view.machine)
-            is_new = self.past.take(view.machine)
+            is_new, self.past = view.machine.past[-1:] != self.past[-1:], view.machine.past
             if is_new and (not is_still or view.at - self.past_shown_at > STILL_SECONDS):
                 self.past_shown_at = view.at
                 self.show_past()
@@ -149,7 +154,7 @@ class Dashboard(Page, JobActions):
     def show_past(self) -> None:
         """The last minute of the machine, where there is room for it."""
         if not self.has_class("-narrow") and not self.has_class("-low"):
-            self.query_one("#machine", Glance).view = self.past.chart()
+            self.query_one("#machine", Glance).view = machine_chart(self.past)
 
     def show_troubles(self, troubles: Troubles) -> None:
         self.query_one(AlertsPanel).troubles = troubles

@@ -12,6 +12,7 @@ from jobtop.core.model import Sample
 from jobtop.core.snapshot import ProcessRow
 from jobtop.store.live import KEPT_SAMPLES
 from jobtop.tui.demo_data import GIB, MIB, Part
+from jobtop.tui.machine_past import MachinePast
 from jobtop.tui.view import Machine
 
 Number = float | int
@@ -143,7 +144,7 @@ class Surroundings:
         self._weights = self._aims
         self._loads: list[float] | None = None
         self._line: deque[float | None] = deque(maxlen=KEPT_SAMPLES)
-        self._past: deque[Machine] = deque(maxlen=KEPT_SAMPLES)
+        self._past = MachinePast()
         self._totals = dict.fromkeys(("disk.read_bytes", "disk.write_bytes", "net.rx_bytes", "net.tx_bytes"), 0.0)
         self.machine: Machine | None = None
 
@@ -190,9 +191,7 @@ class Surroundings:
             "interfaces": {"eth0": {key: values[key] for key in ("net.rx_bytes", "net.tx_bytes")}},
             "gpus": gpus(loads),
         }
-        past = tuple(self._past)
-        self._past.append(Machine(HOST, at, values, detail))
-        self.machine = Machine(HOST, at, values, detail | {"past": past}, tuple(self._line))
+        self.machine = self._past.with_past(Machine(HOST, at, values, detail, tuple(self._line)))
 
     def counted(self) -> dict[str, Number | None]:
         """The machine now as it is recorded: what is shown as a rate counts on."""

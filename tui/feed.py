@@ -18,6 +18,7 @@ from jobtop.core.record import replace
 from jobtop.store.database import Database, is_network, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, newest, still_there
+from jobtop.tui.machine_past import MachinePast
 from jobtop.tui.reading import StoreFile
 from jobtop.tui.turns import Turns
 from jobtop.tui.view import JobRow, Machine, StoreState, View
@@ -269,6 +270,7 @@ class MachineReader:
         self._source = source
         self._last: HostSample | None = None
         self._cpu: deque[float | int | None] = deque(maxlen=KEPT_SAMPLES)
+        self._past = MachinePast()
         self._shown: Machine | None = None
 
     def read(self) -> Machine | None:
@@ -286,16 +288,16 @@ class MachineReader:
         frame = host_frame(before, self._last)
         self._cpu.append(share(frame.cpu.percent, len(frame.cores)))
         detail = host_detail(frame, self._last.uptime_seconds)
-        self._shown = Machine(machine_name(), time.time(), frame.values, detail, tuple(self._cpu))
+        seen = Machine(machine_name(), time.time(), frame.values, detail, tuple(self._cpu))
+        self._shown = self._past.with_past(seen)
         return self._shown
 
     def rest(self, machine: Machine) -> Machine:
         """Somebody else has looked: their last value goes behind ours, and ours later behind theirs."""
-        if self._shown is None:
-            self._cpu.extend(machine.cpu_line)
-        elif machine.at - self._shown.at > SAME_LOOK_SECONDS:
-            self._cpu.extend(machine.cpu_line[-1:])
-        self._last, self._shown = None, replace(machine, cpu_line=tuple(self._cpu))
+        self._last = None
+        if self._shown is None or abs(machine.at - self._shown.at) > SAME_LOOK_SECONDS:
+            self._cpu.extend(machine.cpu_line if self._shown is None else machine.cpu_line[-1:])
+            self._shown = self._past.with_past(replace(machine, cpu_line=tuple(self._cpu)))
         return self._shown
 
 

@@ -48,6 +48,16 @@ class JobRow:
 
 
 @record
+class Moment:
+    """What is remembered of the machine for a minute."""
+
+    at: float
+    received: Number | None
+    sent: Number | None
+    gpus: dict[str, tuple[Number | None, Number | None, Number | None]]  # busy, memory, of how much
+
+
+@record
 class Machine:
     """The host now: its catalogue values as they are shown (rates per second), and each core, disk and interface."""
 
@@ -56,6 +66,7 @@ class Machine:
     values: dict[str, Number | None] = fresh(default_factory=dict)
     detail: dict[str, Any] = fresh(default_factory=dict)
     cpu_line: tuple[Number | None, ...] = ()
+    past: tuple[Moment, ...] = ()  # of the last minute, this moment the last
 
 
 @record

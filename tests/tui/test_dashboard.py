@@ -13,14 +13,16 @@ from jobtop.store.live import Now, Tail
 from jobtop.store.troubles import Trouble
 from jobtop.tui.alerts_panel import AlertsPanel, trouble_lines
 from jobtop.tui.cells import Align, width_of
-from jobtop.tui.chart import Chart
+from jobtop.tui.chart import Chart, Glance
 from jobtop.tui.columns import placed
 from jobtop.tui.dashboard import preview_of
 from jobtop.tui.job_columns import Minute, live_columns, with_alerts, with_wait
 from jobtop.tui.job_screen import JobScreen
-from jobtop.tui.machine_chart import MachinePast
+from jobtop.tui.machine_chart import machine_chart
+from jobtop.tui.machine_past import MachinePast
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
+from jobtop.tui.plotting import ChartView
 from jobtop.tui.troubles import Troubles, what_happened
 from jobtop.tui.view import JobRow, Machine, View
 from jobtop.tui.window import TimeWindow
@@ -59,6 +61,12 @@ def trouble(number: int, severity: str | None = None, **values: object) -> Troub
 def machine(at: float, received: float | None = 1.0, **gpus: float) -> Machine:
     detail = {"gpus": {name.removeprefix("gpu"): {"gpu.util": busy} for name, busy in gpus.items()}}
     return Machine("atlas", at, {"net.rx_bytes": received, "net.tx_bytes": 2.0}, detail)
+
+
+def chart_of(*seen: Machine) -> ChartView:
+    """The chart of a machine that was seen like this, one picture after the other."""
+    past = MachinePast()
+    return machine_chart([past.with_past(picture) for picture in seen][-1].past)
 
 
 def test_columns_go_in_the_order_of_their_worth_and_some_never() -> None:
@@ -178,35 +186,30 @@ def test_who_waits_is_counted_and_frozen_is_never_left_out() -> None:
 
 
 def test_the_machine_s_minute_is_of_its_gpus_or_of_its_network() -> None:
-    past = MachinePast()
-    assert past.take(machine(NOW, 10.0))
-    assert not past.take(machine(NOW, 10.0)), "the same picture"
-    assert past.take(machine(NOW + 1, None))
-    chart = past.chart()
+    chart = chart_of(machine(NOW, 10.0), machine(NOW + 1, None))
     assert [(series.label, list(series.values)) for series in chart.series] == [
         ("in", [10.0, None]),
         ("out", [2.0, 2.0]),
     ]
     assert chart.is_live
-    past = MachinePast()
-    past.take(machine(NOW, gpu0=80.0, gpu1=20.0))
-    assert [series.label for series in past.chart().series] == ["gpu0", "gpu1"]
-    past = MachinePast()
-    past.take(machine(NOW, **{f"gpu{number}": float(number) for number in range(8)}))
-    assert [(series.label, list(series.values)) for series in past.chart().series] == [
+    assert [series.label for series in chart_of(machine(NOW, gpu0=80.0, gpu1=20.0)).series] == ["gpu0", "gpu1"]
+    chart = chart_of(machine(NOW, **{f"gpu{number}": float(number) for number in range(8)}))
+    assert [(series.label, list(series.values)) for series in chart.series] == [
         ("most", [7.0]),
         ("mean", [3.5]),
         ("least", [0.0]),
     ]
 
 
-def test_a_source_that_remembers_fills_the_minute_at_once() -> None:
-    now = machine(NOW, 3.0)
-    now.detail["past"] = (machine(NOW - 2, 1.0), machine(NOW - 1, 2.0))
-    past = MachinePast()
-    past.take(now)
-    assert list(past.chart().series[0].values) == [1.0, 2.0, 3.0]
-    assert list(past.chart().series[0].times) == [0.0, 1.0, 2.0]
+def test_a_minute_of_the_machine_is_remembered_and_not_more() -> None:
+    chart = chart_of(*(machine(NOW + second, float(second)) for second in range(100)))
+    assert list(chart.series[0].values) == [float(second) for second in range(24, 100)]
+    assert list(chart.series[0].times) == [float(second) for second in range(76)]
+
+
+def test_a_clock_that_is_set_back_begins_the_minute_anew() -> None:
+    chart = chart_of(machine(NOW, 1.0), machine(NOW + 1, 2.0), machine(NOW - 3600, 3.0), machine(NOW - 3599, 4.0))
+    assert list(chart.series[0].values) == [3.0, 4.0]
 
 
 def test_a_chart_that_was_moved_into_the_past_does_not_say_now() -> None:
@@ -316,6 +319,28 @@ def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
         screen = visitor.screen()
         assert "▲1" in screen.splitlines()[0]
         assert "preview" not in screen
+
+    visit(home, scene)
+
+
+def test_who_was_on_another_screen_finds_the_machine_s_minute_without_a_hole(home: Path) -> None:
+    kept_jobs(home)
+
+    async def scene(visitor: Visitor) -> None:
+        def remembered() -> list[float]:
+            view = visitor.console.view
+            return [] if view is None or view.machine is None else [moment.at for moment in view.machine.past]
+
+        await visitor.shows("network  ")
+        await visitor.press("4")
+        left = len(remembered())
+        await visitor.until(lambda: len(remembered()) > left + 2)
+        meanwhile = remembered()[left:]
+        await visitor.press("1")
+        chart = visitor.console.screen.query_one("#machine", Glance)
+        await visitor.until(lambda: len(chart.view.series[0].times) > left + 2)
+        drawn = [remembered()[0] + moment for moment in chart.view.series[0].times]
+        assert {round(at, 3) for at in meanwhile} <= {round(at, 3) for at in drawn}
 
     visit(home, scene)
 
