@@ -28,8 +28,9 @@ Packed = tuple[int, bytes, int, int, int]  # kind, bytes, first, smallest differ
 WHOLE, APART = 1, 2
 SHORTEST_APART = 300
 LEVEL = 6
-ELAPSED, ID = "elapsed", "id"
-OWN_STEPS = {ELAPSED: 1000, ID: 1}
+ELAPSED, ID, SAMPLES = "elapsed", "id", "samples"
+OWN_STEPS = {ELAPSED: 1000, ID: 1, SAMPLES: 1}
+OF_MINUTES = (":min", ":max", ":last")  # what a key has columns of, in a block of minutes
 HEAD = struct.Struct("<BI")
 TABLE_SIZE = struct.Struct("<I")
 RAW = -zlib.MAX_WBITS  # no header, and no checksum of its own
@@ -91,14 +92,17 @@ class Opened:
 
     def decoded(self, wanted: Collection[str] | None = None) -> Block:
         """The samples, of all columns or of those wanted."""
-        columns = {key: self.values(key) for key in (KEYS.values() if wanted is None else (ELAPSED, *wanted))}
-        moments, ids = columns.pop(ELAPSED), columns.pop(ID, [])
+        names = [KEYS[name] for name in self.names if name in KEYS] if wanted is None else (ELAPSED, *wanted)
+        columns = {key: self.values(key) for key in names}
+        moments, ids = columns.pop(ELAPSED, []), columns.pop(ID, [])
         return Block(ids, moments, {key: values for key, values in columns.items() if values})  # type: ignore[arg-type]
+
+    def has(self, key: str) -> bool:
+        return SHORT_IDS.get(key) in self.names
 
     def values(self, key: str) -> list[Number | None]:
         """The values of one column; none if it is not there."""
-        name = SHORT_IDS.get(key)
-        return _scaled(*self.column(name)) if name is not None and name in self.names else []
+        return _scaled(*self.column(SHORT_IDS[key])) if self.has(key) else []
 
     def growth(self, key: str) -> Growth | None:
         """How a column grew; None if it fell once, has gaps, or is not there."""
@@ -135,6 +139,17 @@ def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], ro
     named = ((ELAPSED, moments), (ID, ids), *zip(keys, columns, strict=bool(rows)))
     packed = {SHORT_IDS[key]: _packed_column(values, *_steps(key)) for key, values in named if not _is_absent(values)}
     return _block(len(rows), packed)
+
+
+def encode_columns(ids: Sequence[int], moments: Sequence[float], columns: Mapping[str, tuple[Values, int]]) -> bytes:
+    """The block of columns by their names, each with how many steps of it make one."""
+    own = {ELAPSED: (moments, OWN_STEPS[ELAPSED]), ID: (ids, OWN_STEPS[ID])}
+    packed = {
+        SHORT_IDS[name]: _packed_column(values, factor, len(str(factor)) - 1)
+        for name, (values, factor) in (own | dict(columns)).items()
+        if not _is_absent(values)
+    }
+    return _block(len(ids), packed)
 
 
 def merge(datas: Sequence[bytes]) -> bytes:
@@ -361,6 +376,7 @@ def _steps(key: str) -> tuple[int, int]:
     return factor, len(str(factor)) - 1
 
 
+_OF_KEYS = [f"{key}{suffix}" for key in BY_KEY for suffix in OF_MINUTES]
 # The lower half: a test proves that no two keys of the catalogue share it.
-SHORT_IDS = {key: zlib.crc32(key.encode()) & 0xFFFF for key in (*OWN_STEPS, *BY_KEY)}
+SHORT_IDS = {key: zlib.crc32(key.encode()) & 0xFFFF for key in (*OWN_STEPS, *BY_KEY, *_OF_KEYS)}
 KEYS = {short: key for key, short in SHORT_IDS.items()}

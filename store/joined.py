@@ -12,6 +12,7 @@ from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import DERIVED, find_metric
 from jobtop.core.model import Sample
 from jobtop.core.record import record
+from jobtop.core.rolling import Before, is_rolled, stretched
 from jobtop.core.thinning import kept_positions
 from jobtop.store.head import Layout
 
@@ -75,7 +76,9 @@ class Joined:
         except BlockDamaged:
             self.damaged += count
             return
-        if not self._add_growth(opened):
+        if is_rolled(opened):
+            self._add_minutes(opened)
+        elif not self._add_growth(opened):
             block = opened.decoded(self.stored)
             self.add(block.elapsed, block.columns)
 
@@ -98,6 +101,16 @@ class Joined:
             return percents(times, counters)
         before = [[self.newest[part], *values] for part, values in zip(parts, counters, strict=True)]
         return percents([self.times[-1], *times], before)[1:]
+
+    def _add_minutes(self, opened: Opened) -> None:
+        """A block of minutes, as points with the same extremes."""
+        before = Before(self.times[-1], self.newest) if self.times else None
+        points = stretched(opened, self.stored, self.derived, before)
+        begin = len(self.times)
+        self.add(points.times, points.columns)
+        for key, values in points.extremes.items():
+            for place, value in values.items():
+                self.columns[key][begin + place] = value
 
     def _add_growth(self, opened: Opened) -> bool:
         """A block in half the time, what is derived made of differences; False, and nothing added, if it cannot be."""

@@ -39,6 +39,7 @@ class Sealed:
 class Merged:
     """A large block, and the rows it comes in place of; the last of them is the one that stays."""
 
+    owner: int
     places: tuple[int, ...]
     first_elapsed: float
     samples: int
@@ -104,10 +105,11 @@ def keep(connection: sqlite3.Connection, layout: Layout, owner: int, sealed: Sea
 
 
 def has_many_small(connection: sqlite3.Connection, layout: Layout, owner: int) -> bool:
-    """Whether the newest blocks of an owner are so many small ones that it is time to merge some."""
+    """Whether the newest blocks of an owner are so many small ones, none of minutes, that it is time to merge some."""
     count, largest = connection.execute(
-        "SELECT count(*), max(samples) FROM"
-        f" (SELECT samples FROM {layout.blocks} WHERE {layout.owner} = ? ORDER BY last_id DESC LIMIT {SMALL_BLOCKS})",
+        f"SELECT count(*), max(samples) FROM (SELECT samples FROM {layout.blocks} WHERE {layout.owner} = ?1"
+        f" AND last_id > (SELECT rolled_until FROM {layout.series} WHERE {layout.owner} = ?1)"
+        f" ORDER BY last_id DESC LIMIT {SMALL_BLOCKS})",
         (owner,),
     ).fetchone()
     return bool(count == SMALL_BLOCKS and largest <= BLOCK_SAMPLES)
@@ -124,15 +126,15 @@ def merged(connection: sqlite3.Connection, layout: Layout, owner: int) -> Merged
     ).fetchall()
     places, moments, counts, datas = zip(*rows[::-1], strict=True)
     with suppress(BlockDamaged):
-        return Merged(places, moments[0], sum(counts), blocks.merge(datas))
+        return Merged(owner, places, moments[0], sum(counts), blocks.merge(datas))
     return None
 
 
 def put_in_place(connection: sqlite3.Connection, layout: Layout, large: Merged) -> None:
     """Put a large block in place of the small ones, unless one of them is gone: somebody else did."""
     marks = ", ".join("?" * MERGED_BLOCKS)
-    sql = f"SELECT count(*) FROM {layout.blocks} WHERE id IN ({marks})"
-    if connection.execute(sql, large.places).fetchone()[0] < MERGED_BLOCKS:
+    sql = f"SELECT count(*) FROM {layout.blocks} WHERE id IN ({marks}) AND {layout.owner} = ?"
+    if connection.execute(sql, (*large.places, large.owner)).fetchone()[0] < MERGED_BLOCKS:
         return
     connection.execute(
         f"UPDATE {layout.blocks} SET first_elapsed = ?, samples = ?, data = ? WHERE id = ?",
