@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
@@ -19,6 +20,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 BUSY = 5
+WAL_BYTE, WAL_VERSION = 19, b"\x02"  # where the header of a database says what its readers have to know
 APPLICATION_ID = 0x6A6F6274  # "jobt"
 CORRUPT = 11
 DAMAGED = (CORRUPT, 26)  # SQLite's primary result codes CORRUPT and NOTADB
@@ -128,9 +130,11 @@ def open_to_read(path: Path, patience: float | None = None) -> Database:
     if not path.is_file():
         kind = "a directory: name a store in it, HOST.db" if path.is_dir() else "no file"
         raise StoreUnavailable(f"{path}: it is {kind}")
+    if not os.access(path, os.R_OK):
+        raise StoreUnavailable(f"{path}: it may not be read by this user")
     with errors_named(path):
-        # In a directory or beside a file that cannot be written SQLite fails, or makes a journal nobody can use later.
-        if os.access(path, os.W_OK) or os.path.exists(f"{path}-wal"):
+        # In a directory or beside a file that cannot be written SQLite fails, or makes a WAL nobody can use later.
+        if os.access(path, os.W_OK) or os.path.exists(f"{path}-wal") or not _has_wal(path):
             try:
                 return Database(path, _connect_checked(path, "mode=ro", patience))
             except sqlite3.OperationalError as error:
@@ -140,20 +144,50 @@ def open_to_read(path: Path, patience: float | None = None) -> Database:
         return Database(path, _connect_checked(path, "mode=ro&immutable=1", patience), notice)
 
 
+def _has_wal(path: Path) -> bool:
+    """Whether who reads the store needs a WAL; a rollback journal takes nothing but a lock."""
+    with open(path, "rb") as file:
+        return file.read(WAL_BYTE + 1)[WAL_BYTE:] == WAL_VERSION
+
+
 def is_network(path: Path, mountinfo: str | None = None) -> bool:
     """Whether a path is on a file system that several machines share."""
-    if mountinfo is None:
-        try:
-            mountinfo = Path("/proc/self/mountinfo").read_text()
-        except OSError:
-            return False
-    best, kind = "", ""
+    place = os.path.realpath(path)
+    if mountinfo is not None:
+        return _is_shared(place, mountinfo)
+    return _is_network_directory(place if os.path.isdir(place) else os.path.dirname(place))
+
+
+@lru_cache(maxsize=64)
+def _is_network_directory(directory: str) -> bool:
+    try:
+        return _is_shared(directory, Path("/proc/self/mountinfo").read_text())
+    except OSError:
+        return False
+
+
+def _is_shared(place: str, mountinfo: str) -> bool:
+    """By the innermost mount; of two at one place the later hides the other."""
+    best, kind, below = "", "", f"{place.rstrip('/')}/"
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
-        mount = before.split()[4].replace("\\040", " ")
-        if len(mount) >= len(best) and os.path.commonpath([mount, os.path.realpath(path)]) == mount:
-            best, kind = mount, after.split()[0]
+        mount = before.split(" ", 5)[4].replace("\\040", " ")
+        if len(mount) >= len(best) and below.startswith(f"{mount.rstrip('/')}/"):
+            best, kind = mount, after.split(" ", 1)[0]
     return kind in NETWORK_FILE_SYSTEMS
+
+
+def file_times(path: Path) -> tuple[tuple[int, int] | None, ...]:
+    """When a store and its journals were written, and how long they are: what can be asked of a file elsewhere."""
+    return tuple(_written(f"{path}{suffix}") for suffix in ("", "-wal", "-journal"))
+
+
+def _written(name: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(name)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def store_uri(path: Path, options: str) -> str:
@@ -205,6 +239,7 @@ def _open_current(paths: StatePaths, network: bool | None, patience: float | Non
             if _check_version(paths.store, connection) < VERSION:
                 with _lock(paths):
                     _prepare(paths.store, connection, network)
+            _choose_journal(paths.store, connection, network)
             connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
             connection.execute("PRAGMA synchronous = NORMAL")
         except BaseException:
@@ -258,8 +293,7 @@ def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -
     if version == 0:
         connection.execute("PRAGMA synchronous = OFF")  # 15 waits for the disk, and nothing in the file to lose yet
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    shared = is_network(path) if network is None else network
-    connection.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
+    _choose_journal(path, connection, network)
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -273,6 +307,25 @@ def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def _choose_journal(path: Path, connection: sqlite3.Connection, network: bool | None) -> None:
+    """A rollback journal where machines share the file, for a WAL needs memory that they share too.
+
+    A store that was moved, or whose setting changed, keeps what it has until somebody is alone with it.
+    """
+    shared = is_network(path) if network is None else network
+    if (connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal") is not shared:
+        return
+    patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        connection.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
+    except sqlite3.OperationalError as error:
+        if _code(error) != BUSY:
+            raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
 def _is_foreign(connection: sqlite3.Connection, version: int) -> bool:

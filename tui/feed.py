@@ -15,7 +15,7 @@ from jobtop.core.errors import JobtopError, StoreBusy, StoreError
 from jobtop.core.model import LIVE, Job
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store.database import Database, is_network, open_to_read, open_to_write
+from jobtop.store.database import Database, file_times, is_network, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, newest, still_there
 from jobtop.tui.machine_past import MachinePast
@@ -321,16 +321,3 @@ def older(jobs: Jobs) -> list[Job]:
     """What is live or recent in a store of a version that does not say what has changed."""
     live = jobs.select(Query(statuses=tuple(LIVE), limit=None))
     return live + [job for job in jobs.select(Query(limit=RECENT + len(live))) if job.status not in LIVE]
-
-
-def file_times(path: Path) -> list[tuple[int, int] | None]:
-    """When a store and its journals were written, and how long they are: what can be asked of a file elsewhere."""
-    found: list[tuple[int, int] | None] = []
-    for suffix in ("", "-wal", "-journal"):
-        try:
-            status = os.stat(f"{path}{suffix}")
-        except OSError:
-            found.append(None)
-        else:
-            found.append((status.st_mtime_ns, status.st_size))
-    return found

@@ -89,6 +89,32 @@ def test_a_store_on_a_network_file_system_has_a_rollback_journal(paths: StatePat
     assert pragma(paths.store, "journal_mode") == "delete"
 
 
+def test_a_store_that_came_to_a_network_file_system_changes_its_journal_once_nobody_else_has_it_open(
+    paths: StatePaths,
+) -> None:
+    filled(paths, 1)
+    with closing(open_to_read(paths.store)) as reader:
+        assert names(reader) == {"job 0"}
+        open_to_write(paths, network=True, patience=0.01).close()
+        assert pragma(paths.store, "journal_mode") == "wal"
+    for network, journal in ((True, "delete"), (False, "wal")):
+        with closing(open_to_write(paths, network)) as database:
+            assert names(database) == {"job 0"}
+        assert pragma(paths.store, "journal_mode") == journal
+
+
+def test_a_store_with_a_rollback_journal_is_read_with_locks_where_it_cannot_be_written(
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, local = paths, StatePaths(paths.root, "local")
+    open_to_write(shared, network=True).close()
+    open_to_write(local, network=False).close()
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
+    for which, is_locked in ((shared, True), (local, False)):
+        with closing(open_to_read(which.store)) as database:
+            assert (database.notice is None) is is_locked
+
+
 @pytest.mark.parametrize(
     ("path", "network"),
     [
