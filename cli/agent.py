@@ -16,7 +16,7 @@ from jobtop.core.collectors.proc import identify, is_alive, send
 from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.model import LIVE, SCHEMA_VERSION, Identity
 from jobtop.core.units import format_duration
-from jobtop.store.agency import Registered, agent_command, registered, start_agent
+from jobtop.store.agency import Registered, agent_command, is_taken, registered, seat, start_agent
 from jobtop.store.database import Database, open_to_write
 
 START_SECONDS, STOP_SECONDS = 10.0, 15.0
@@ -53,8 +53,13 @@ def start(app: App) -> int:
     refuse_inside(app)
     with_store = opened(app)
     there = registered(with_store)
+    if there is not None and app.sets:
+        app.warn(f"agent {there.who.pid} is there already, with settings of its own: jobtop agent stop, then again")
     if there is None:
-        there = awaited(with_store, identify(start_agent(app.paths)))
+        there = awaited(app, with_store, identify(start_agent(app.paths, app.sets)))
+        if there is None:
+            app.warn("the agent before has not left yet: the next one serves once it has (jobtop agent status)")
+            return ExitCode.BAD_ANSWER
     print(f"agent {there.who.pid} serves {app.paths.store}")
     return ExitCode.OK
 
@@ -111,7 +116,7 @@ def run(app: App) -> int:
     os.chdir("/")  # it serves jobs of all projects
     from jobtop.store.agent import Agent
 
-    if not Agent(app.paths, app.config).serve():
+    if not Agent(app.paths, app.config, app.sets).serve():
         app.warn(f"another agent serves {app.paths.store} (jobtop agent status)")
         return ExitCode.BAD_ANSWER
     return ExitCode.OK
@@ -121,7 +126,7 @@ def run(app: App) -> int:
 @click.pass_obj
 def unit(app: App) -> int:
     """Print a unit for systemd that keeps one: save it as ~/.config/systemd/user/jobtop.service."""
-    command = " ".join(shlex.quote(word).replace("%", "%%") for word in agent_command(app.paths))
+    command = " ".join(shlex.quote(word).replace("%", "%%") for word in agent_command(app.paths, app.sets))
     sys.stdout.write(UNIT.format(command=command))
     return ExitCode.OK
 
@@ -135,14 +140,16 @@ def opened(app: App) -> Database:
     return open_to_write(app.paths, app.config.switch("store.network"))
 
 
-def awaited(database: Database, started: Identity) -> Registered:
-    """The agent that was just started, or another that came at the same time."""
+def awaited(app: App, database: Database, started: Identity) -> Registered | None:
+    """The agent that was just started, or another that came at the same time; None while one that leaves is there."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         is_over = not is_alive(started) or time.monotonic() > deadline
         there = registered(database)
         if there is not None:
             return there
+        if is_over and is_taken(seat(app.paths, app.config.switch("store.network"))):
+            return None
         if is_over:
             raise UsageError("the agent did not stay: jobtop agent run says why, or agent.idle is too short")
         time.sleep(POLL_SECONDS)

@@ -41,16 +41,19 @@ def become_job(spec: "dict[str, Any]", go_read: int, answer_write: int, outputs:
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(outputs[0], 1)
         os.dup2(outputs[1], 2)
+        # A directory on a dead server keeps us here: the job has not begun yet, and whoever waits can give up.
+        problem = entering(spec["cwd"])
         joined = [b"y" if join_cgroup(procs) else b"n" for procs in spec["cgroup_join"]]
         write_all(answer_write, b"r" + b"".join(joined))
         if os.read(go_read, 1) != b"g":
             os._exit(0)
+        stage = "cwd"
+        if problem is not None:
+            raise problem
         stage = "priority"
         take_priority(spec["nice"], spec["ionice"])
         if spec["affinity"] is not None:
             os.sched_setaffinity(0, some_cpus(spec["affinity"]))
-        stage = "cwd"
-        os.chdir(spec["cwd"])
         stage = "exec"
         write_all(answer_write, f"{status_value(os.getpid(), 'VmHWM:')} ".encode())
         execute(spec["argv"], spec["env"])
@@ -61,6 +64,15 @@ def become_job(spec: "dict[str, Any]", go_read: int, answer_write: int, outputs:
         write_all(answer_write, f"{prefix}{stage} {error.errno or 0}".encode())
     finally:
         os._exit(127)
+
+
+def entering(directory: bytes) -> OSError | None:
+    """Go to a directory; why that cannot be done, if it cannot."""
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        return error
+    return None
 
 
 def take_priority(nice: int | None, ionice: "tuple[int, ...] | None") -> None:

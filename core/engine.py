@@ -17,13 +17,14 @@ from jobtop.core.tally import Tally
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Protocol
 
     from jobtop.core.config import Config
     from jobtop.core.derive import Frame
     from jobtop.core.evidence import Started
     from jobtop.core.model import Sample
+    from jobtop.core.sampler import Watch
 
     class Sink(Protocol):
         """Where readings are kept; called from one thread. `pace_seconds` is how long they may wait for each other."""
@@ -123,8 +124,18 @@ class Engine:
 
     def conclude(self, key: str, patience_seconds: float) -> Observation | None:
         """Watch a job no longer, let what was sampled be kept, and say what it came to."""
-        watch, watched = self.sampler.forget(key), self.watched.get(key)
-        if watch is None or watched is None:
+        return self.conclude_all((key,), patience_seconds).get(key)
+
+    def conclude_all(self, keys: Iterable[str], patience_seconds: float) -> dict[str, Observation]:
+        """The same for jobs that end at a time: the writer is waited for once."""
+        watches = {key: watch for key in keys if (watch := self._part_with(key)) is not None}
+        if watches:
+            self.flush(patience_seconds)
+        return {key: self._observation(key, watch) for key, watch in watches.items()}
+
+    def _part_with(self, key: str) -> Watch | None:
+        watch = self.sampler.forget(key)
+        if watch is None or key not in self.watched:
             return None
         rows = (
             None
@@ -133,14 +144,16 @@ class Engine:
         )
         if rows:
             self._take(Batch(snapshots=[(key, watch.elapsed, rows)]))
-        self.flush(patience_seconds)
+        return watch
+
+    def _observation(self, key: str, watch: Watch) -> Observation:
         interval = watch.interval_at(watch.elapsed)
         longest = interval * watch.longest_stretch
         problem = self.problem or self.sampler.problem
         over = watch.guard.over_bytes if watch.guard is not None else None
         doubts = watch.impossible_seconds, problem
         high = watch.tree.high_bytes or None
-        return Observation(watched.tally, interval, longest, self.sampler.thinned, *doubts, over, high)
+        return Observation(self.watched[key].tally, interval, longest, self.sampler.thinned, *doubts, over, high)
 
     def finish(self, key: str) -> None:
         """Nothing more will come of a job: its samples can be packed."""

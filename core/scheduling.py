@@ -48,6 +48,7 @@ class Waiting:
     not_before: float | None = None
     attempt: int = 1
     is_paused: bool = False
+    put_off: str | None = None  # why it could not be started when its turn was there
 
 
 @record
@@ -121,7 +122,8 @@ def plan(
             waits[job.id] = verdict[1]
         elif job.not_before is not None and job.not_before > now:
             moment = (job.not_before, job.attempt)
-            waits[job.id] = clocks.get(moment) or clocks.setdefault(moment, until(*moment, now))
+            words = clocks.get(moment) or clocks.setdefault(moment, until(*moment, now))
+            waits[job.id] = words if job.put_off is None else f"{job.put_off}; {words}"
             moments.add(job.not_before)
         else:
             asked = (job.group, job.cpus, job.memory_bytes, job.gpus, job.runtime_seconds)
@@ -238,6 +240,7 @@ def waiting_from(job: Job) -> Waiting:
         queued.not_before,
         queued.attempt,
         job.status is Status.PAUSED,
+        job.reason,
     )
 
 

@@ -11,7 +11,7 @@ from _thread import allocate_lock, start_new_thread
 from contextlib import suppress
 from pathlib import Path
 
-from jobtop.core.collectors.proc import identify, is_alive, send
+from jobtop.core.collectors.proc import is_alive, send
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.model import Identity
 from jobtop.core.record import record
@@ -19,10 +19,12 @@ from jobtop.store.database import is_network
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from jobtop.core.paths import StatePaths
     from jobtop.store.database import Database
 
-LEAVING_SECONDS = 10.0  # how long one that has said good-bye may still hold the seat
+LEAVING_SECONDS = 10.0  # one that holds the seat for longer after it has said good-bye is worth a word
 SCRATCH = "/tmp"
 # While a shim is made its pipes can be inherited: whatever another thread executes meanwhile must not have them.
 SPAWNING = allocate_lock()
@@ -126,11 +128,11 @@ def ensure_agent(database: Database, paths: StatePaths) -> bool:
     return True
 
 
-def start_agent(paths: StatePaths) -> int:
-    """Start one, in a session of its own, with nothing of ours but the environment; its pid."""
+def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
+    """Start one, in a session of its own, with nothing of ours but the environment and these settings; its pid."""
     environment = agent_environment()
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
-    arguments = agent_command(paths)
+    arguments = agent_command(paths, sets)
     with SPAWNING:
         try:
             pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null, setsid=True)
@@ -140,9 +142,10 @@ def start_agent(paths: StatePaths) -> int:
     return pid
 
 
-def agent_command(paths: StatePaths) -> list[str]:
-    """The words that make a process the agent of a store."""
-    return [sys.executable, "-m", "jobtop", "--set", f"store.dir={paths.root}", "agent", "run"]
+def agent_command(paths: StatePaths, sets: Iterable[str] = ()) -> list[str]:
+    """The words that make a process the agent of a store, with these settings; the last word for a key holds."""
+    words = [word for assignment in (*sets, f"store.dir={paths.root}") for word in ("--set", assignment)]
+    return [sys.executable, "-m", "jobtop", *words, "agent", "run"]
 
 
 def bury(pid: int) -> None:
@@ -151,13 +154,32 @@ def bury(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def wait_for_seat(path: Path, database: Database) -> int | None:
-    """The seat, once a leaving agent is gone; None if another agent serves the store."""
-    deadline = time.monotonic() + LEAVING_SECONDS
-    me = identify(os.getpid())
+def wait_for_seat(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
+    """The seat, once a leaving agent is gone, however long that takes; None if there is another agent, or one to be.
+
+    One waits. Whoever comes meanwhile leaves all to it: so it goes only if an agent serves after it has ceased to wait.
+    """
     while (fd := take_seat(path)) is None:
-        there = registered(database)
-        if (there is not None and there.who != me) or time.monotonic() > deadline:
+        turn = take_seat(path.with_name(f"{path.name}.next"))
+        if turn is None:
             return None
-        time.sleep(0.02)
+        try:
+            fd = _seat_after(path, database, say)
+        finally:
+            os.close(turn)
+        if fd is not None or registered(database) is not None:
+            break
+    return fd
+
+
+def _seat_after(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
+    since, is_said = time.monotonic(), False
+    while (fd := take_seat(path)) is None:
+        waited = time.monotonic() - since
+        if registered(database) is not None:
+            return None
+        if waited > LEAVING_SECONDS and not is_said:
+            is_said = True
+            say(f"agent {os.getpid()} waits for the one before it, which has not left yet")
+        time.sleep(0.02 if waited < 1.0 else 0.2)
     return fd

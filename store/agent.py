@@ -14,9 +14,10 @@ from jobtop.core import evidence, journal
 from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.engine import Engine, chosen
 from jobtop.core.errors import JobtopError, StoreBusy, UnknownJob
-from jobtop.core.model import Job, JobSpec
+from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
+from jobtop.core.runner import Keeper
 from jobtop.core.sharing import SharedCost
 from jobtop.core.shim import BOOTTIME
 from jobtop.store import agency
@@ -28,23 +29,25 @@ from jobtop.store.reconcile import (
     finish,
     has_a_recorder,
     read_facts,
-    reconcile,
     reconcile_one,
     sampled,
+    take_in_unrecorded,
     with_shim,
 )
 from jobtop.store.series import SeriesStore
 from jobtop.store.sink import StoreSink
-from jobtop.store.starter import Starter
+from jobtop.store.starter import Starter, contained
 from jobtop.store.starting import kept_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
     from types import FrameType
 
     from jobtop.core.config import Config
     from jobtop.core.evidence import Facts, Started
+    from jobtop.core.observation import Observation
     from jobtop.core.paths import StatePaths
 
 LOOK_SECONDS = 0.2  # between two looks at a store that says nothing
@@ -67,17 +70,19 @@ class Held:
     ) -> None:
         self.job, self.begun, self.fd, self.end_file = job, begun, fd, end_file
         self.is_watched, self.has_past = is_watched, has_past
+        self.observed: Observation | None = None  # at its end
 
 
 class Agent:
     """Serves one store until there has been nothing to do for a while, or until it is told to end."""
 
-    def __init__(self, paths: StatePaths, config: Config) -> None:
-        self.paths, self.config = paths, config
+    def __init__(self, paths: StatePaths, config: Config, sets: tuple[str, ...] = ()) -> None:
+        self.paths, self.config, self.sets = paths, config, sets
         self.network = config.switch("store.network")
         self.me = identify(os.getpid())
         self.live: dict[str, Job] = {}
         self.held: dict[str, Held] = {}
+        self.spoilt: set[str] = set()  # jobs that a mistake of ours keeps us from recording
         self.engine: Engine | None = None
         self.cost = SharedCost()
         self._poll = select.poll()
@@ -94,15 +99,15 @@ class Agent:
     def serve(self) -> bool:
         """Until the end; False if another agent serves this store."""
         self.database = open_to_write(self.paths, self.network)
-        self.jobs = Jobs(self.database)
+        self.jobs, self._file = Jobs(self.database), self._file_identity()
         seat = agency.seat(self.paths, self.network)
-        held = agency.wait_for_seat(seat, self.database)
+        held = agency.wait_for_seat(seat, self.database, partial(self._log, "WARNING"))
         if held is None:
             return False
         agency.write_seat(held, b"0")
-        self._file = self._file_identity()
         self._listen()
-        self.starter = Starter(self.paths, self.config, self.jobs, self.me, seat)
+        keeper = Keeper(str(seat), agency.agent_command(self.paths, self.sets), agency.agent_environment())
+        self.starter = Starter(self.paths, self.config, self.jobs, self.me, keeper, self._log)
         with suppress(OSError):  # there are as many processes as there may be: it will be made later
             self.starter.keep_spares()
         agency.register(self.database, self.me)  # from now on others rely on us, and may wake us by a signal
@@ -137,7 +142,8 @@ class Agent:
         self._attend()
         self._bury()
         for job, begun in self.starter.start_due():
-            self._hold(job, begun, opened(begun.shim.pid), is_new=True)
+            with self._contained(job):
+                self._hold(job, begun, opened(begun.shim.pid), is_new=True)
         if self.held or self.starter.has_work:
             self._busy_at = time.monotonic()
             return False
@@ -158,7 +164,7 @@ class Agent:
         if self._is_due("adopt", ADOPT_SECONDS):
             self._adopt(self.live.values())
         if self._is_due("reconcile", RECONCILE_SECONDS):
-            reconcile(self.jobs, self.paths, self.me)
+            self._reconcile()
             if self._has_stumbled:
                 self._recover()
 
@@ -176,15 +182,25 @@ class Agent:
                 self.live[job.id] = job
         self._adopt(job for job in jobs if not job.status.ended and job.recorder is None)
 
+    def _reconcile(self) -> None:
+        """Finish the records of jobs whose recorder is gone."""
+        take_in_unrecorded(self.jobs, self.paths)
+        for job in self.jobs.unsettled(self.paths.host, but_by=self.me):
+            is_left = job.id in self.spoilt and job.shim is not None and is_alive(job.shim)
+            if not is_left and not has_a_recorder(self.paths, job):
+                with self._contained(job):
+                    reconcile_one(self.jobs, self.paths, job)
+
     def _adopt(self, jobs: Iterable[Job]) -> None:
         """Record those that nobody records."""
         for job in list(jobs):
             waits = job.status == "queued" and (job.recorder is None or job.id in self.starter.told)
-            if job.id in self.held or waits or self._is_recorded(job):
+            if job.id in self.held or job.id in self.spoilt or waits or self._is_recorded(job):
                 continue
-            begun = with_shim(self.paths, job)
-            if begun.status != "queued":
-                self._adopt_one(begun)
+            with self._contained(job):
+                begun = with_shim(self.paths, job)
+                if begun.status != "queued":
+                    self._adopt_one(begun)
 
     def _is_recorded(self, job: Job) -> bool:
         """Whether somebody else keeps the end of a job."""
@@ -196,12 +212,16 @@ class Agent:
         for row in self.jobs.unsettled(self.paths.host):
             if row.recorder != self.me or row.status.ended or row.id in self.held or row.id in self.starter.told:
                 continue
-            job = with_shim(self.paths, row)
-            if job.shim is not None:
-                self._adopt_one(job)
-            else:
-                self.starter.queue.release(job.id, self.me)
-                self.starter.is_due = True
+            with self._contained(row):
+                self._take_up(row)
+
+    def _take_up(self, row: Job) -> None:
+        job = with_shim(self.paths, row)
+        if job.shim is not None:
+            self._adopt_one(job)
+        else:
+            self.starter.queue.release(job.id, self.me)
+            self.starter.is_due = True
 
     def _adopt_one(self, job: Job) -> None:
         """Record a job from now on, and sample it; one that is over is finished."""
@@ -267,8 +287,16 @@ class Agent:
         if self._is_due("ends", END_SECONDS):
             gone = [held for held in self.held.values() if held in gone or self._has_ended(held)]
         self._ready.clear()
+        self._conclude(gone)
         for held in gone:
             self._finish(held)
+
+    def _conclude(self, gone: list[Held]) -> None:
+        """Keep what was sampled of those that have ended, waiting once for all of them."""
+        if self.engine is not None:
+            observed = self.engine.conclude_all((held.job.id for held in gone if held.is_watched), FLUSH_SECONDS)
+            for held in gone:
+                held.observed = observed.get(held.job.id, held.observed)
 
     def _has_ended(self, held: Held) -> bool:
         """A job that leaves processes behind ends before its supervisor does."""
@@ -276,7 +304,7 @@ class Agent:
         return is_gone or os.path.exists(held.end_file)
 
     def _finish(self, held: Held) -> None:
-        with suppress(UnknownJob):  # it was deleted meanwhile
+        with suppress(UnknownJob), self._contained(held.job):  # it may have been deleted meanwhile
             done = self._finished(held.job, read_facts(held.end_file, "own_rss"), self._observed(held))
             if done.status.ended:
                 self._log(*journal.outcome(done))
@@ -298,7 +326,7 @@ class Agent:
         """What the record gets from having watched, by us and by whoever did before."""
         if not held.is_watched or self.engine is None:
             return None
-        observed = self.engine.conclude(held.job.id, FLUSH_SECONDS)
+        observed = held.observed
         stored = sampled(self.jobs, held.job) if observed is None or held.has_past else None
         if observed is None or stored is None:
             return stored.of if stored is not None else observed.of if observed is not None else None
@@ -306,13 +334,27 @@ class Agent:
 
     def _release(self, held: Held) -> None:
         """Watch it no longer."""
-        del self.held[held.job.id]
+        if self.held.pop(held.job.id, None) is None:
+            return
         self.cost.leave(held.job.id)
         if held.fd is not None:
             self._poll.unregister(held.fd)
             os.close(held.fd)
         if self.engine is not None and held.is_watched:
             self.engine.finish(held.job.id)
+
+    def _contained(self, job: Job) -> AbstractContextManager[None]:
+        """A mistake of ours with one job is that job's trouble."""
+        return contained(partial(self._spoil, job))
+
+    def _spoil(self, job: Job, error: Exception) -> None:
+        """Record a job no longer that we cannot cope with; while it runs it may yet leave what we can."""
+        why = self.starter.log_mistake(job, error)
+        self.spoilt.add(job.id)
+        if job.id in self.held:
+            self._release(self.held[job.id])
+        with suppress(UnknownJob):
+            self.jobs.change(job.id, partial(spoilt, why=why))
 
     def _bury(self) -> None:
         """Our only children are shims."""
@@ -322,15 +364,17 @@ class Agent:
 
     def _leave(self) -> None:
         """Give back what is held, so that whoever comes next can take it."""
-        self.starter.close()
-        for held in list(self.held.values()):
-            with suppress(JobtopError):
-                if self.engine is not None:
-                    self.engine.conclude(held.job.id, FLUSH_SECONDS)
-                self.jobs.change(held.job.id, self._given_back)
-            self._release(held)
-        with suppress(JobtopError):
+        with suppress(JobtopError):  # first, so that nobody relies on us any more
             agency.unregister(self.database, self.me, self.paths.host, "")
+        self.starter.close()
+        left = list(self.held.values())
+        self._conclude(left)
+        with suppress(JobtopError), self.database.writing():
+            for held in left:
+                with suppress(UnknownJob):
+                    self.jobs.change(held.job.id, self._given_back)
+        for held in left:
+            self._release(held)
         if self.engine is not None:
             self.engine.close(CLOSE_SECONDS)
         self._log("INFO", f"agent {os.getpid()} leaves")
@@ -375,6 +419,17 @@ class Agent:
     def _log(self, level: str, text: str) -> None:
         with suppress(OSError):
             journal.write(self.paths.log, level, text)
+
+
+def spoilt(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:
+    """The record of a job that we could not cope with: how one that is gone ended stays unknown."""
+    said = event("mistake", reason=why)
+    if row.status.ended:
+        return replace(row, settled=True, recorder=None), (said,)
+    if row.shim is not None and is_alive(row.shim):
+        return replace(row, recorder=None), (said,)
+    status = Status.UNKNOWN if row.status.may_become(Status.UNKNOWN) else Status.ERROR
+    return replace(row, status=status, reason=why, end_time=said.at, settled=True, recorder=None), (said,)
 
 
 def opened(pid: int) -> int | None:

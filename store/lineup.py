@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "seq, id, host, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds,"
     " limit_timeout_seconds, start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled,"
-    " touched"
+    " touched, reason"
 )
 FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
 TO_RETRY = (
@@ -163,6 +163,7 @@ def waiting_row(row: Row, queued: dict[str, Any]) -> Waiting:
         from_iso(queued["not_before"]),
         queued["attempt"],
         row["status"] == Status.PAUSED,
+        row["reason"],
     )
 
 

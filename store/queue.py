@@ -59,18 +59,33 @@ class Queue:
             return None
         with self.jobs.database.writing() as connection:
             row = connection.execute(
-                "UPDATE jobs SET recorder_boot = ?, recorder_pid = ?, recorder_start = ?,"
+                "UPDATE jobs SET recorder_boot = ?, recorder_pid = ?, recorder_start = ?, reason = NULL,"
                 f" queue = json_set(queue, '$.gpus', json(?)), touched = {NEXT_TOUCH}"
                 " WHERE id = ? AND status = 'queued' AND shim_pid IS NULL"
                 " AND recorder_boot IS ? AND recorder_pid IS ? AND recorder_start IS ? RETURNING queue",
                 (*_columns(me), json.dumps(list(gpus)), job_id, *_columns(seen.recorder)),
             ).fetchone()
-        return None if row is None else replace(seen, recorder=me, queue=_queued(row["queue"]))
+        return None if row is None else replace(seen, recorder=me, reason=None, queue=_queued(row["queue"]))
 
     def release(self, job_id: str, me: Identity) -> None:
         """Let a job wait again that was claimed and not started."""
         with suppress(UnknownJob):
             self.jobs.change(job_id, lambda row: (released(row) if row.recorder == me else row, ()))
+
+    def put_off(self, job_id: str, me: Identity, why: str, seconds: float) -> None:
+        """Let a job wait for so long that was claimed and could not be started."""
+        until = time.time() + seconds
+
+        def later(row: Job) -> tuple[Job, tuple[Event, ...]]:
+            if row.recorder != me:
+                return row, ()
+            row = released(row)
+            return replace(row, reason=why, queue=replace(row.queue or Queued(), not_before=until)), (
+                event("put_off", reason=why),
+            )
+
+        with suppress(UnknownJob):
+            self.jobs.change(job_id, later)
 
     def waits(self, job: Job) -> bool:
         """Whether nobody runs this job, nor is about to, whatever became of who once was."""

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import time
+from contextlib import contextmanager
 
 from jobtop.core import evidence
 from jobtop.core.capacity import capacity, gpu_environment
 from jobtop.core.collectors import cgroup
-from jobtop.core.errors import UsageError
+from jobtop.core.errors import JobtopError, UsageError
 from jobtop.core.paths import make_private_dir
+from jobtop.core.procfs import HAS_PROC, children, signal_descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.core.runner import Keeper, Supervisor
-from jobtop.store.agency import agent_command, agent_environment
+from jobtop.core.scheduling import retry_seconds
 from jobtop.store.jobs import Event, event
 from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue
-from jobtop.store.reconcile import finish, read_facts, reconcile_one
+from jobtop.store.reconcile import START_SECONDS, finish, read_facts, reconcile_one
 from jobtop.store.starting import NOT_KEPT, kept_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
     from jobtop.core.config import Config
     from jobtop.core.evidence import Facts, Started
@@ -33,19 +36,38 @@ if TYPE_CHECKING:
 
 SPARES = 8
 FAR = float("inf")
+ANSWER_SECONDS = 0.2  # everybody waits for a shim that was just told something; then nobody does
+SILENT_DIRECTORY = "its working directory does not answer"
+SILENT_SHIM = "its supervisor did not answer"
+SILENT_PROGRAM = "the file system its program is on does not answer"
+
+
+class Told:
+    """A job that a shim was told to start."""
+
+    def __init__(self, job: Job, supervisor: Supervisor) -> None:
+        self.job, self.supervisor, self.at = job, supervisor, time.monotonic()
 
 
 class Starter:
     """The queue of one store, as the agent works it off; `is_due` says that something may have changed."""
 
-    def __init__(self, paths: StatePaths, config: Config, jobs: Jobs, me: Identity, seat: Path) -> None:
-        self.paths, self.jobs, self.me = paths, jobs, me
+    def __init__(
+        self,
+        paths: StatePaths,
+        config: Config,
+        jobs: Jobs,
+        me: Identity,
+        keeper: Keeper,
+        log: Callable[[str, str], None],
+    ) -> None:
+        self.paths, self.jobs, self.me, self.keeper, self.log = paths, jobs, me, keeper, log
         self.with_cgroup = "cgroup" not in config.texts("monitor.without")
         self.queue = Queue(jobs, paths)
         self.lineup = Lineup(self.queue)
-        self.keeper = Keeper(str(seat), agent_command(paths), agent_environment())
         self.spares: list[Supervisor] = []
-        self.told: dict[str, tuple[Job, Supervisor]] = {}  # what was ordered and not yet heard of
+        self.told: dict[str, Told] = {}  # what was ordered and not yet heard of
+        self.silences: dict[str, int] = {}  # how often nothing was heard
         self.is_due = True
         self.lately = 0.0  # jobs started at once
         self.next_moment = FAR
@@ -53,7 +75,7 @@ class Starter:
     @property
     def has_work(self) -> bool:
         """Whether somebody waits who is not held back by hand."""
-        return bool(self.lineup.to_retry) or any(not job.is_paused for job in self.lineup.waiting.values())
+        return bool(self.lineup.to_retry or self.told) or any(not job.is_paused for job in self.lineup.waiting.values())
 
     def start_due(self) -> Iterator[tuple[Job, Started]]:
         """Start every job whose turn it is; those that run now."""
@@ -97,13 +119,17 @@ class Starter:
         job = self.queue.claim(turn.id, self.me, turn.gpus)
         if job is None:
             return
+        with contained(lambda error: self._never(job, self.log_mistake(job, error))):
+            self._tell(job, turn.gpus)
+
+    def _tell(self, job: Job, gpus: Sequence[str]) -> None:
         spec = kept_spec(self.paths, job.id)
         if spec is None:
             self._never(job, NOT_KEPT)
             return
-        if turn.gpus:
-            spec = replace(spec, env=spec.env | gpu_environment(turn.gpus, os.environ))
-        if os.path.isdir(self.paths.job(job.id)):  # an agent was killed as it was about to start it
+        if gpus:
+            spec = replace(spec, env=spec.env | gpu_environment(gpus, os.environ))
+        if os.path.isdir(self.paths.job(job.id)):  # somebody was about to start it, and was killed or gave up
             cgroup.discard(cgroup.possible_directories(job.id))
         try:
             directory = make_private_dir(self.paths.job(job.id))
@@ -111,20 +137,91 @@ class Starter:
         except OSError as error:
             self.queue.release(job.id, self.me)
             raise UsageError(f"job {job.id[:8]} cannot be started now: {os.strerror(error.errno or 0)}") from error
-        supervisor.order(spec, str(directory), self.with_cgroup, with_stdin=False)
-        self.told[job.id] = job, supervisor
+        try:
+            supervisor.order(spec, str(directory), self.with_cgroup, with_stdin=False)
+        except BaseException:
+            discard(supervisor)
+            cgroup.discard(cgroup.possible_directories(job.id))
+            raise
+        self.told[job.id] = Told(job, supervisor)
 
     def _begun(self) -> Iterator[tuple[Job, Started]]:
-        """Those that were told to start and did."""
-        while self.told:
-            job, supervisor = self.told.pop(next(iter(self.told)))
-            try:
-                heard = supervisor.answer()
-            finally:
-                os.close(supervisor.status_read)
-            begun = self._taken_in(job, heard)
-            if begun is not None:
+        """Those that were told to start and did; nobody waits for one that hangs."""
+        while answered := self._answered():
+            for told in answered:
+                try:
+                    heard = told.supervisor.answer()
+                finally:
+                    self._let_go(told)
+                if (begun := self._contained_begin(told.job, heard)) is not None:
+                    yield begun
+        late = time.monotonic() - START_SECONDS
+        for told in [told for told in self.told.values() if told.at < late]:
+            if (begun := self._set_aside(told)) is not None:
                 yield begun
+
+    def _answered(self) -> list[Told]:
+        """Those that have something to say; who was told just now is given a moment."""
+        if not self.told:
+            return []
+        poll = select.poll()
+        for told in self.told.values():
+            poll.register(told.supervisor.status_read, select.POLLIN)
+        patience = max(told.at for told in self.told.values()) + ANSWER_SECONDS - time.monotonic()
+        ready = {fd for fd, _ in poll.poll(max(0.0, patience) * 1000)}
+        return [told for told in self.told.values() if told.supervisor.status_read in ready]
+
+    def _let_go(self, told: Told) -> None:
+        """Listen to a shim no longer."""
+        del self.told[told.job.id]
+        os.close(told.supervisor.status_read)
+
+    def _contained_begin(self, job: Job, heard: Facts | None) -> tuple[Job, Started] | None:
+        """What a shim said, taken in; if that is beyond us, what it left is found like that of any other job."""
+        self.silences.pop(job.id, None)
+        with contained(lambda error: self.log_mistake(job, error)):
+            return self._taken_in(job, heard)
+        return None
+
+    def _set_aside(self, told: Told) -> tuple[Job, Started] | None:
+        """Of a shim that hangs, what it has begun all the same; else it never will, and the job waits on.
+
+        It is stopped first: what stands still begins nothing while we look.
+        """
+        shim, job = told.supervisor.pid, told.job
+        state, parent = (*stat_fields(shim), "", "")[:2]
+        is_there = parent == str(os.getpid()) and state not in "ZX"
+        if not HAS_PROC:
+            return None
+        if is_there and state not in "Tt":
+            os.kill(shim, signal.SIGSTOP)
+            return None
+        started = self.paths.job(job.id) / "started"
+        if os.path.exists(started):
+            if is_there:
+                os.kill(shim, signal.SIGCONT)
+            heard = read_facts(started, "subreaper")
+            return None if heard is None else self._taken_unheard(told, heard)
+        why = SILENT_DIRECTORY if is_there and children(shim) else SILENT_SHIM
+        if is_there:
+            signal_descendants(shim, signal.SIGKILL)
+            os.kill(shim, signal.SIGKILL)
+        self._let_go(told)
+        cgroup.discard(told.supervisor.cgroups)
+        count = self.silences[job.id] = self.silences.get(job.id, 0) + 1
+        self.queue.put_off(job.id, self.me, why, retry_seconds(count + 5))  # from half a minute on
+        self.log("WARNING", f"job {job.id[:8]} is put off: {why}")
+        self.is_due = True
+        return None
+
+    def _taken_unheard(self, told: Told, heard: Facts) -> tuple[Job, Started] | None:
+        """It has begun, but its command is not there yet: it may be any moment, so that it counts as running."""
+        self.log("WARNING", f"job {told.job.id[:8]} stalls: {SILENT_PROGRAM}")
+        self._let_go(told)
+        begun = self._contained_begin(told.job, heard)
+        if begun is not None:
+            self.jobs.change(told.job.id, lambda row: (row, (event("stalled", reason=SILENT_PROGRAM),)))
+        return begun
 
     def _taken_in(self, job: Job, heard: Facts | None) -> tuple[Job, Started] | None:
         if heard is None:  # killed before it could, or one that a killed agent had told began it
@@ -140,8 +237,27 @@ class Starter:
         happened = Event(begun.start_time, "started", {"pid": begun.main.pid})
         return self.jobs.change(job.id, lambda row: (evidence.begin(row, begun), (happened,))), begun
 
+    def log_mistake(self, job: Job, error: Exception) -> str:
+        """Keep what was our own mistake with one job; in words for its record."""
+        import traceback
+
+        why = f"a mistake in jobtop itself: {type(error).__name__}: {error}"
+        self.log("ERROR", f"job {job.id[:8]}: {''.join(traceback.format_exception(error)).rstrip()}")
+        return why
+
     def _never(self, job: Job, why: str) -> None:
         self.jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
+
+
+@contextmanager
+def contained(blame: Callable[[Exception], object]) -> Iterator[None]:
+    """Keeps a mistake of ours with one job to that job; trouble of the store or of the host is everybody's."""
+    try:
+        yield
+    except (JobtopError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a border: the other jobs go on
+        blame(error)
 
 
 def discard(supervisor: Supervisor) -> None:

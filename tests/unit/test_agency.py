@@ -81,7 +81,7 @@ def test_whoever_comes_while_an_agent_leaves_waits_for_the_seat(
 ) -> None:
     leaving = threading.Timer(0.1, sitter.kill)
     leaving.start()
-    held = agency.wait_for_seat(paths.agent, database)
+    held = agency.wait_for_seat(paths.agent, database, pytest.fail)
     assert held is not None
     assert not leaving.is_alive()
     os.close(held)
@@ -91,14 +91,48 @@ def test_whoever_comes_while_an_agent_serves_goes(
     sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths
 ) -> None:
     agency.register(database, identify(sitter.pid))
-    assert agency.wait_for_seat(paths.agent, database) is None
+    assert agency.wait_for_seat(paths.agent, database, pytest.fail) is None
+    assert not agency.is_taken(paths.agent.with_name(f"{paths.agent.name}.next"))
 
 
-def test_a_leaving_agent_that_never_goes_is_not_waited_for_for_ever(
+def test_one_waits_for_a_slow_leaver_however_long_and_whoever_comes_later_leaves_it_to_that_one(
     sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agency, "LEAVING_SECONDS", 0.05)
-    assert agency.wait_for_seat(paths.agent, database) is None
+    monkeypatch.setattr(agency, "LEAVING_SECONDS", 0.02)
+    words: list[str] = []
+
+    def second(said: str) -> None:
+        """The first is past its patience: that is said, and it waits on."""
+        words.append(said)
+        assert agency.wait_for_seat(paths.agent, database, pytest.fail) is None
+        sitter.kill()
+
+    held = agency.wait_for_seat(paths.agent, database, second)
+    assert held is not None
+    assert words == [f"agent {os.getpid()} waits for the one before it, which has not left yet"]
+    os.close(held)
+
+
+def test_who_waited_goes_on_if_the_agent_it_saw_serve_has_left_since(
+    sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever came while it waited has left all to it."""
+    agency.register(database, identify(sitter.pid))
+    looks: list[object] = []
+
+    def last_look(known: Database) -> agency.Registered | None:
+        looks.append(found := registered(known))
+        agency.unregister(known, identify(sitter.pid), HERE, "")
+        if len(looks) == 2:
+            sitter.kill()
+        return found
+
+    registered = agency.registered
+    monkeypatch.setattr(agency, "registered", last_look)
+    held = agency.wait_for_seat(paths.agent, database, pytest.fail)
+    assert held is not None
+    assert looks[0] is not None
+    os.close(held)
 
 
 def test_the_seat_is_beside_a_local_store_and_in_a_folder_of_ones_own_for_a_shared_one(
@@ -211,7 +245,12 @@ def test_an_agent_is_of_its_store_and_of_no_job(paths: StatePaths, monkeypatch: 
     monkeypatch.setenv("JOBTOP_JOB_ID", "outer")
     assert "JOBTOP_JOB_ID" not in agency.agent_environment()
     assert agency.agent_environment()["PATH"] == os.environ["PATH"]
-    assert agency.agent_command(paths)[-4:] == ["--set", f"store.dir={paths.root}", "agent", "run"]
+    words = ["--set", f"store.dir={paths.root}", "agent", "run"]
+    assert agency.agent_command(paths)[-4:] == words
+    assert agency.agent_command(paths, ["agent.idle=1h", "store.dir=x"])[-8:] == [
+        *("--set", "agent.idle=1h", "--set", "store.dir=x"),
+        *words,
+    ]
 
 
 def test_what_an_agent_executes_does_not_keep_its_seat(paths: StatePaths, database: Database) -> None:
