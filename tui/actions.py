@@ -42,7 +42,7 @@ ACTIONS = (
     Action("app.next_pane", "tab", "Next pane", "To the next pane", APP, "focus_next"),
     Action("app.previous_pane", "shift+tab", "Previous pane", "To the pane before", APP, "focus_previous"),
     Action("app.palette", "ctrl+p", "palette", "Everything there is to do, by name", APP, "palette"),
-    Action("app.back", "escape", "Back", "To where you came from", APP, "back"),
+    Action("app.back", "escape", "Back", "To where you came from", APP, "back", in_footer=True),
     Action("app.quit", "q,ctrl+c", "Quit", "Leave; jobs go on", APP, "quit"),
     Action("table.up", "up,k", "Up", "One row up", TABLE, "cursor_up"),
     Action("table.down", "down,j", "Down", "One row down", TABLE, "cursor_down"),
@@ -61,7 +61,7 @@ ACTIONS = (
     Action("chart.left", "left", "Left", "Earlier", CHART, "left"),
     Action("chart.right", "right", "Right", "Later", CHART, "right"),
     Action("chart.cursor", "v", "Values", "A cursor that reads values out", CHART, "toggle_cursor", in_footer=True),
-    Action("job.live", "escape", "Live", "From a moment of the past back to now", JOB, "live"),
+    Action("job.live", "escape", "Live", "From a moment of the past back to now", JOB, "live", in_footer=True),
     Action("log.up", "up,k", "Up", "A line up; the output stays where it is from then on", LOG, "line_up"),
     Action("log.down", "down,j", "Down", "A line down", LOG, "line_down"),
     Action("log.page_up", "pageup", "Page up", "A page up", LOG, "page_up"),
@@ -156,23 +156,23 @@ def bindings(*places: str) -> list[Binding]:
     ]
 
 
-def key_words(keys: str) -> str:
-    """The first key of an action as people write it: ⏎, space, ^p, ?."""
+KEY_NAMES = {
+    "question_mark": "?",
+    "slash": "/",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "plus": "+",
+    "minus": "-",
+    "escape": "esc",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+}
+KEY_SIGNS = {"enter": "⏎", "up": "↑", "down": "↓", "left": "←", "right": "→"}
+
+
+def key_words(keys: str, in_words: bool = False) -> str:
+    """The first key of an action as people write it: ⏎ or in words Enter, space, ^p, ?."""
     first = keys.split(",", maxsplit=1)[0]
-    named = {
-        "enter": "⏎",
-        "question_mark": "?",
-        "slash": "/",
-        "left_square_bracket": "[",
-        "right_square_bracket": "]",
-        "plus": "+",
-        "minus": "-",
-        "escape": "esc",
-        "pageup": "PgUp",
-        "pagedown": "PgDn",
-        "up": "↑",
-        "down": "↓",
-        "left": "←",
-        "right": "→",
-    }
-    return named.get(first, first.replace("ctrl+", "^"))
+    if first in KEY_SIGNS:
+        return first.capitalize() if in_words else KEY_SIGNS[first]
+    return KEY_NAMES.get(first, first.replace("ctrl+", "^"))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import BindingType
+from textual.command import CommandPalette
 from textual.message import Message
 from textual.screen import ModalScreen
 
@@ -139,11 +140,14 @@ class Console(App[int]):
         if self.view is not None:
             page.show(self.view)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Back is only where somebody came from elsewhere; the palette is not where one is."""
+        return action != "back" or len(self.screen_stack) - CommandPalette.is_open(self) > 2
+
     async def action_back(self) -> None:
-        if len(self.screen_stack) > 2:
-            await self.pop_screen()
-            if self.view is not None and isinstance(self.screen, Page) and self.screen.query(TopLine):
-                self.screen.show(self.view)
+        await self.pop_screen()
+        if self.view is not None and isinstance(self.screen, Page) and self.screen.query(TopLine):
+            self.screen.show(self.view)
 
     def action_freeze(self) -> None:
         self.is_frozen = not self.is_frozen

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textual.binding import ActiveBinding
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.screen import Screen
@@ -15,7 +14,7 @@ from textual.style import Style
 from jobtop.core.record import record
 from jobtop.tui.actions import ACTIONS, APP, Action
 from jobtop.tui.cells import tamed
-from jobtop.tui.keymap import PANES, shown_keys
+from jobtop.tui.keymap import PANES, shown_keys, working
 from jobtop.tui.painting import ASCII_CLASS
 from jobtop.tui.palette import PALETTES, ascii_only
 
@@ -104,16 +103,14 @@ def commands(console: Console, screen: Screen[Any]) -> Iterator[Command]:
 
 
 def _actions(console: Console, screen: Screen[Any]) -> Iterator[Command]:
-    found: dict[str, tuple[ActiveBinding, list[str]]] = {}
-    for key, active in screen.active_bindings.items():
-        if active.binding.id is not None and active.enabled:
-            found.setdefault(active.binding.id, (active, []))[1].append(key)
+    found, in_words = working(screen), console.has_class(ASCII_CLASS)
     allowed = [action for action in ACTIONS if not (action.changes_jobs and console.options.is_readonly)]
     for action in sorted(allowed, key=lambda action: (action.place in PANES, action.place == APP)):
         if action.id in found and action.id not in LEFT_OUT:
-            active, keys = found[action.id]
+            active = found[action.id][0]
+            keys = [active.binding.key for active in found[action.id]]
             call = partial(console.run_action, active.binding.action, default_namespace=active.node)
-            yield Command(_title(action), shown_keys(keys), action.help, call)
+            yield Command(_title(action), shown_keys(keys, in_words), action.help, call)
 
 
 def _title(action: Action) -> str:

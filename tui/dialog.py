@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from jobtop.tui.actions import BY_ID
 from jobtop.tui.cells import Span, width_of
-from jobtop.tui.keymap import shown_keys
+from jobtop.tui.keymap import shown_keys, working_keys
 from jobtop.tui.painting import ASCII_CLASS, Inks, Painted
 from jobtop.tui.palette import Tone
 from jobtop.tui.prose import Paragraph
@@ -36,8 +36,8 @@ class KeyButton(Painted):
         self.title, self.tone = title or self.action.title, tone
 
     def words(self) -> list[Span]:
-        keys = [key for key, active in self.screen.active_bindings.items() if active.binding.id == self.action.id]
-        return [Span(shown_keys(keys), Tone.ORANGE, True), Span(f" {self.title}", self.tone)]
+        keys = shown_keys(working_keys(self.screen).get(self.action.id, ()), self.app.has_class(ASCII_CLASS))
+        return [Span(keys, Tone.ORANGE, True), Span(f" {self.title}", self.tone)]
 
     def get_content_width(self, container: Size, viewport: Size) -> int:
         return width_of(self.words())

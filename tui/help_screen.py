@@ -11,7 +11,8 @@ from textual.screen import ModalScreen, Screen
 
 from jobtop.tui.actions import ACTIONS, APP, HELP, Action, bindings
 from jobtop.tui.cells import Span
-from jobtop.tui.keymap import shown_keys
+from jobtop.tui.keymap import shown_keys, working_keys
+from jobtop.tui.painting import ASCII_CLASS
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
 from jobtop.tui.prose import BLANK, Paragraph, Prose, cell, entitle, heading
 
@@ -62,11 +63,8 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, about: Screen[Any]) -> None:
         super().__init__()
-        keys: dict[str, list[str]] = {}
-        for key, active in about.active_bindings.items():
-            if active.binding.id is not None and active.enabled:
-                keys.setdefault(active.binding.id, []).append(key)
-        self.keys = [(action, keys[action.id]) for action in ACTIONS if action.id in keys]
+        keys, in_words = working_keys(about), about.app.has_class(ASCII_CLASS)
+        self.keys = [(action, shown_keys(keys[action.id], in_words)) for action in ACTIONS if action.id in keys]
 
     def compose(self) -> ComposeResult:
         yield Prose()
@@ -78,15 +76,15 @@ class HelpScreen(ModalScreen[None]):
         pane.focus()
 
 
-def key_lines(active: Iterable[tuple[Action, list[str]]]) -> Iterator[Paragraph]:
+def key_lines(active: Iterable[tuple[Action, str]]) -> Iterator[Paragraph]:
     """The keys by place, the nearest first."""
-    places: dict[str, list[tuple[Action, list[str]]]] = {}
+    places: dict[str, list[tuple[Action, str]]] = {}
     for action, keys in active:
         places.setdefault(action.place, []).append((action, keys))
     for place in sorted(places, key=nearness):
         yield heading(PLACES.get(place, "On this screen"))
         for action, keys in places[place]:
-            label = [cell(f"  {shown_keys(keys)}  ", 14, Tone.ORANGE, True), cell(f"{action.title}  ", 15)]
+            label = [cell(f"  {keys}  ", 14, Tone.ORANGE, True), cell(f"{action.title}  ", 15)]
             yield Paragraph(action.help, Tone.GREY, label)
         yield BLANK
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
@@ -62,11 +61,12 @@ class Panes(Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(JOB)]
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "live" or (isinstance(self.screen, JobScreen) and self.screen.moment is not None)
+
     def action_live(self) -> None:
-        screen = self.screen
-        if not isinstance(screen, JobScreen) or screen.moment is None:
-            raise SkipAction
-        screen.go_to(None)
+        assert isinstance(self.screen, JobScreen)
+        self.screen.go_to(None)
 
 
 class JobScreen(Page, JobActions):
@@ -357,6 +357,7 @@ class JobScreen(Page, JobActions):
             self.moment = moment
             self.point_charts(by)
             self.show_header()
+            self.update_keys()
             self.want()
 
     def point_charts(self, but: Chart | None = None) -> None:

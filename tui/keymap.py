@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from textual.binding import ActiveBinding
 from textual.keys import Keys, key_to_character
+from textual.screen import Screen
 
 from jobtop.core.errors import ConfigError, did_you_mean
 from jobtop.core.units import printable
@@ -98,10 +100,10 @@ def clashes(keymap: Mapping[str, str]) -> list[Clash]:
     for one, other in combinations(ACTIONS, 2):
         if (one.id in keymap or other.id in keymap) and meet(one.place, other.place):
             shared = _shared(one, other, keymap) - _shared(one, other, {})
-            found += [Clash(shown_key(key), one.id, other.id) for key in sorted(shared)]
+            found += [Clash(shown_key(key, True), one.id, other.id) for key in sorted(shared)]
     for action in (BY_ID[name] for name in keymap):
         typed = [key for key in keys_of(action, keymap) if action.place in TYPED_IN and is_typed(key)]
-        found += [Clash(shown_key(key), action.id, A_CHARACTER) for key in typed]
+        found += [Clash(shown_key(key, True), action.id, A_CHARACTER) for key in typed]
     return found
 
 
@@ -130,12 +132,26 @@ def _same(key: str) -> str:
     return character_of(key) or key
 
 
-def shown_key(key: str) -> str:
-    """A key as people write it."""
-    words, character = key_words(key), character_of(key)
+def shown_key(key: str, in_words: bool = False) -> str:
+    """A key as people write it: with signs, or for a sentence or a serial console in words."""
+    words, character = key_words(key, in_words), character_of(key)
     is_sign = words == key and character is not None and character.isprintable() and not character.isspace()
     return str(character) if is_sign else words
 
 
-def shown_keys(keys: Sequence[str]) -> str:
-    return " ".join(map(shown_key, keys))
+def shown_keys(keys: Sequence[str], in_words: bool = False) -> str:
+    return " ".join(shown_key(key, in_words) for key in keys)
+
+
+def working(screen: Screen[Any]) -> dict[str, list[ActiveBinding]]:
+    """What works where the focus is, by the id of the action; of each the usual key first."""
+    found: dict[str, list[ActiveBinding]] = {}
+    for active in screen.active_bindings.values():
+        if active.binding.id is not None and active.enabled:
+            found.setdefault(active.binding.id, []).append(active)
+    return found
+
+
+def working_keys(screen: Screen[Any]) -> dict[str, list[str]]:
+    """The same, as no more than the keys."""
+    return {name: [active.binding.key for active in found] for name, found in working(screen).items()}

@@ -17,7 +17,8 @@ from textual.strip import Strip
 
 from jobtop.tui.actions import ACTIONS, APP, bindings, key_words
 from jobtop.tui.cells import Span, aligned, width_of
-from jobtop.tui.painting import Inks, Painted
+from jobtop.tui.keymap import shown_key, working_keys
+from jobtop.tui.painting import ASCII_CLASS, Inks, Painted
 from jobtop.tui.palette import Tone
 from jobtop.tui.problem_line import ProblemLine
 from jobtop.tui.troubles import Troubles, TroubleWatch, counter
@@ -82,7 +83,7 @@ class TopLine(Painted):
             name = action.call.split("'")[1]
             here = name == self.current
             title = f" {action.title} " if width >= ROOMY or here else " "
-            key = key_words(self.remapped.get(action.id, action.keys))
+            key = key_words(self.remapped.get(action.id, action.keys), self.has_class(ASCII_CLASS))
             named.append(
                 (name, [Span(f" {key}", Tone.ORANGE, True), Span(title, Tone.TEXT if here else Tone.GREY, here)])
             )
@@ -196,8 +197,8 @@ class Page(Screen[None]):
 
     def update_keys(self) -> None:
         """Show the keys that work where the focus is: those of the pane, of the screen, and of the console."""
-        active = {binding.binding.id: binding.binding.key for binding in self.active_bindings.values()}
-        here = [action for action in ACTIONS if action.in_footer and action.id in active]
+        keys, in_words = working_keys(self), self.console.options.is_ascii
+        here = [action for action in ACTIONS if action.in_footer and action.id in keys]
         here.sort(key=lambda action: action.place == APP)
-        shown = [(key_words(active[action.id]), action.title) for action in here]
+        shown = [(shown_key(keys[action.id][0], in_words), action.title) for action in here]
         self.query_one(KeyLine).keys = tuple(shown)

@@ -113,7 +113,7 @@ class Settings(PanedPage):
         values.source = ListRows(settings, lambda row: row.key)
         entitle(values, "Settings")
         keys: PlainTable[KeyRow] = self.query_one("#keys", PlainTable)
-        keys.source = ListRows(key_rows(options.keys or {}), lambda row: row.id)
+        keys.source = ListRows(key_rows(options.keys or {}, options.is_ascii), lambda row: row.id)
         entitle(self.query_one("#doctor", Prose), "Doctor")
         entitle(keys, "Keys", "[keys] in config.toml changes them")
         self.action_look_again()
@@ -172,13 +172,13 @@ def setting_rows(config: Config) -> list[SettingRow]:
     return [SettingRow(*row) for row in config.rows()]
 
 
-def key_rows(keymap: Mapping[str, str]) -> list[KeyRow]:
+def key_rows(keymap: Mapping[str, str], in_words: bool = False) -> list[KeyRow]:
     """Every action of the registry, in its order."""
     also: dict[str, str] = {}
     for clash in clashes(keymap):
         also[clash.one] = f"{clash.key} is also {clash.other}"
         also[clash.other] = f"{clash.key} is also {clash.one}"
+    keys = {action: shown_keys(keys_of(action, keymap), in_words) for action in ACTIONS}
     return [
-        KeyRow(action.id, shown_keys(keys_of(action, keymap)), action.help, action.id in keymap, also.get(action.id))
-        for action in ACTIONS
+        KeyRow(action.id, keys[action], action.help, action.id in keymap, also.get(action.id)) for action in ACTIONS
     ]

@@ -7,8 +7,11 @@ from jobtop.tui.actions import BY_ID
 from jobtop.tui.app import Options
 from jobtop.tui.help_screen import FLAGS, STATUSES, HelpScreen
 from jobtop.tui.keymap import read_keys
+from jobtop.tui.leaving import Leaving
+from jobtop.tui.output_view import OutputView
 from jobtop.tui.palette import FLAG_GLYPHS
 from jobtop.tui.prose import Prose
+from jobtop.tui.settings_page import key_rows
 from records import kept_jobs, made_job
 from visiting import Visitor, visit
 
@@ -17,6 +20,10 @@ def text_of(visitor: Visitor) -> list[str]:
     """All of the help, in sight or not."""
     pane = visitor.console.screen.query_one(Prose)
     return ["".join(span.text for span in line).rstrip() for line in pane.lines(78)]
+
+
+def footer(visitor: Visitor) -> str:
+    return visitor.screen().splitlines()[-1]
 
 
 def test_the_keys_of_the_focus_come_first_then_the_screen_s_then_those_of_everywhere(home: Path) -> None:
@@ -52,6 +59,37 @@ def test_keys_are_told_as_remapped(home: Path) -> None:
 
     keys = read_keys({"app.help": ("f1",), "jobs.kill": ("K", "^x")})
     visit(home, scene, options=Options([], keys=keys))
+
+
+def test_on_a_serial_console_keys_are_words_everywhere(home: Path) -> None:
+    async def scene(visitor: Visitor) -> None:
+        assert footer(visitor).startswith(" Enter Open  space Mark")
+        await visitor.press("question_mark")
+        assert any(line.split()[:3] == ["Down", "j", "Down"] for line in text_of(visitor))
+        await visitor.press("escape")
+        await visitor.console.push_screen(Leaving("train"))
+        await visitor.shows("d Enter Detach")
+        assert visitor.screen().isascii()
+        await visitor.press("escape", "ctrl+p", *"open")
+        await visitor.shows("Open                  Enter")
+
+    assert {row.id: row.keys for row in key_rows({}, in_words=True)}["table.up"] == "Up k"
+    kept_jobs(home, made_job())
+    visit(home, scene, options=Options([], is_ascii=True))
+
+
+def test_the_footer_tells_the_usual_key_and_the_way_back_where_there_is_one(home: Path) -> None:
+    (job,) = kept_jobs(home, made_job())
+
+    async def scene(visitor: Visitor) -> None:
+        assert "esc" not in footer(visitor)
+        await visitor.console.open_job(job.id)
+        await visitor.shows("esc Back")
+        visitor.console.screen.query_one(OutputView).focus()
+        await visitor.shows("G Follow")
+        assert "end Follow" not in footer(visitor)
+
+    visit(home, scene)
 
 
 def test_every_sign_is_explained_and_so_is_what_is_missing(home: Path) -> None:

@@ -13,6 +13,8 @@ def test_keys_are_written_as_people_do() -> None:
     assert shown_keys(keys_of(BY_ID["app.quit"], keys)) == "Q ^x esc"
     assert shown_keys(keys_of(BY_ID["app.help"], {})) == "?"
     assert shown_keys(["tab", "space", "left_square_bracket", "comma"]) == "tab space [ ,"
+    assert shown_keys(["enter", "down", "j"]) == "⏎ ↓ j"
+    assert shown_keys(["enter", "down", "j"], in_words=True) == "Enter Down j"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_a_key_may_do_something_else_in_another_pane_another_screen_or_a_dialogu
 
 
 def test_what_meets_in_a_dialogue_clashes_and_what_meets_by_design_does_not() -> None:
-    assert "keys: ⏎ is both form.submit and form.tick" in map(str, clashes(read_keys({"form.submit": ("enter",)})))
+    assert "keys: Enter is both form.submit and form.tick" in map(str, clashes(read_keys({"form.submit": ("enter",)})))
     assert "keys: j is both text.down and help.close" in map(str, clashes(read_keys({"help.close": ("j",)})))
     assert "keys: n is both confirm.yes and confirm.no" in map(str, clashes(read_keys({"confirm.yes": ("n",)})))
     assert clashes(read_keys({"app.back": ("esc", "h"), "log.next": ("n", ">"), "settings.again": ("x",)})) == []
