@@ -33,9 +33,15 @@ class Troubles:
     found: tuple[Trouble, ...] = ()
     is_known: bool = False
     is_unreadable: bool = False
+    has_more: bool = False  # than a store is asked for
 
     def __len__(self) -> int:
         return len(self.found)
+
+    @property
+    def count(self) -> str:
+        """`9`, or `500+`."""
+        return f"{len(self)}{'+' if self.has_more else ''}"
 
     def worst(self) -> str:
         """How grave the gravest is; a job that failed is as bad as a critical alert."""
@@ -80,9 +86,9 @@ def what_happened(trouble: Trouble) -> str:
 
 
 def counter(troubles: Troubles) -> list[Span]:
-    """`▲3`: the glyph and colour of the gravest, and how many there are."""
+    """`▲3`, `▲500+`: the glyph and colour of the gravest, and how many there are."""
     glyph, tone = SEVERITY_GLYPHS[troubles.worst()]
-    return [Span(f"{glyph}{len(troubles)}", tone, True)] if len(troubles) else []
+    return [Span(f"{glyph}{troubles.count}", tone, True)] if len(troubles) else []
 
 
 class TroubleWatch:
@@ -109,30 +115,40 @@ class TroubleWatch:
         self._is_reading = True
         self._jobs, self._stores, self._read_at = list(jobs_of(view)), view.stores, view.at
         found: list[Trouble] = []
-        is_unreadable = False
+        is_unreadable = has_more = False
         spent = 0.0
         since = view.at - LOOKED_BACK_SECONDS
         try:
             for state in view.stores:
                 try:
-                    seen, seconds = await reader.read(state.path, lambda database: timed_look(database, since))
-                    found, spent = found + seen, spent + seconds
+                    look = await reader.read(state.path, lambda database: timed_look(database, since))
+                    found, spent = found + look.found, spent + look.seconds
+                    has_more = has_more or look.has_more
                 except (StoreError, OSError) as error:
                     is_unreadable = is_unreadable or not is_unwritten(str(error))
         finally:
             self._is_reading = False
             self._not_before = time.monotonic() + spent / MOST_SHARE
         found.sort(key=lambda trouble: trouble.at, reverse=True)
-        self.troubles = Troubles(tuple(found), True, is_unreadable)
+        self.troubles = Troubles(tuple(found), True, is_unreadable, has_more)
         return self.troubles
 
 
-def timed_look(database: Database, since: float) -> tuple[list[Trouble], float]:
-    """What a store has of it, and the CPU time that took."""
-    from jobtop.store.troubles import read_troubles
+@record
+class TimedLook:
+    """What a store has of it, perhaps not all, and the CPU time that took."""
+
+    found: list[Trouble]
+    has_more: bool
+    seconds: float
+
+
+def timed_look(database: Database, since: float) -> TimedLook:
+    from jobtop.store.troubles import MOST, read_troubles
 
     began = time.thread_time()
-    return read_troubles(database, since), time.thread_time() - began
+    found = read_troubles(database, since)
+    return TimedLook(found, len(found) >= MOST, time.thread_time() - began)
 
 
 def is_unwritten(problem: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from textual.geometry import Region
 
 from jobtop.core.model import Job, Limits, Status
+from jobtop.store import troubles
 from jobtop.store.live import Now, Tail
 from jobtop.store.troubles import Trouble
 from jobtop.tui.alerts_panel import AlertsPanel, trouble_lines
@@ -319,6 +320,19 @@ def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
         screen = visitor.screen()
         assert "▲1" in screen.splitlines()[0]
         assert "preview" not in screen
+
+    visit(home, scene)
+
+
+def test_more_troubles_than_are_read_are_said_to_be_more(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(troubles, "MOST", 2)
+    kept_jobs(home, *(made_job(status=Status.FAILED, end_time=time.time() - number) for number in range(3)))
+
+    async def scene(visitor: Visitor) -> None:
+        screen = await visitor.shows("Alerts  2+ open")
+        assert "▲2+ " in screen.splitlines()[0]
+        await visitor.press("5")
+        await visitor.shows("0 alerts · 2 jobs failed, and more")
 
     visit(home, scene)
 
