@@ -96,8 +96,8 @@ def identity(view: HeaderView, job: Job) -> list[Piece]:
         Piece(2, [Span(view.problem, Tone.YELLOW)] if view.problem else []),
         Piece(3, flags),
         Piece(5, labelled("pid", str(job.pid)) if job.pid is not None else []),
-        Piece(4, [Span(outside(f"{job.user}@{job.host}"), Tone.GREY)]),
-        Piece(6, [Span(outside(job.cwd), Tone.GREY)]),
+        Piece(4, grey("@".join(filter(None, (job.user, job.host))))),
+        Piece(6, grey(job.cwd)),
     ]
 
 
@@ -169,12 +169,18 @@ def exit_spans(job: Job) -> list[Span]:
 
 
 def command(job: Job) -> list[Piece]:
+    if not job.command:
+        return [Piece(0, grey("its command is not known"))]
     return [Piece(0, [Span("$ ", Tone.GREY), Span(outside(shlex.join(job.command)))])]
 
 
 def outside(text: str) -> str:
     """Text from anywhere, harmless and not endless."""
     return tamed(text[:LONGEST])
+
+
+def grey(text: str) -> list[Span]:
+    return [Span(outside(text), Tone.GREY)] if text else []
 
 
 def labelled(label: str, value: str = "", tone: Tone = Tone.TEXT) -> list[Span]:

@@ -20,7 +20,8 @@ from jobtop.store.jobs import Event, Jobs
 from jobtop.store.series import SeriesStore
 from jobtop.store.snapshots import Snapshots
 from jobtop.tui.chart import Chart
-from jobtop.tui.job_reading import Book, JobReading, Nearby, Wish
+from jobtop.tui.job_header import HeaderView, fitting, header_lines
+from jobtop.tui.job_reading import Book, JobReading, Look, Nearby, Wish
 from jobtop.tui.job_screen import JobScreen
 from jobtop.tui.output_view import OutputView
 from jobtop.tui.process_tree import ProcessTree
@@ -212,11 +213,21 @@ def test_along_the_chart_numbers_processes_output_and_timeline_are_those_of_the_
     made.open(scene)
 
 
+@pytest.mark.parametrize(
+    ("user", "host", "shown"), [("ada", "atlas", "ada@atlas"), ("", "atlas", "atlas"), ("ada", "", "ada"), ("", "", "")]
+)
+def test_of_an_imported_job_the_header_tells_only_what_is_known(user: str, host: str, shown: str) -> None:
+    look = Look(made_job(user=user, host=host, cwd="", command=(), name="imported", pid=None))
+    lines = ["".join(span.text for span in fitting(line, 90)) for line in header_lines(HeaderView(look))]
+    assert lines[0].split() == ["✓", "success", "imported", look.job.id[:8], *filter(None, [shown])]
+    assert lines[2] == "its command is not known"
+
+
 def test_escape_leaves_the_past_first_and_then_the_screen(tmp_path: Path) -> None:
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
-        await visitor.shows("◂ 01:00 ▸")
+        await visitor.shows("◂ 01:00 ▸", "esc Live")
         await visitor.press("escape")
-        await visitor.shows("10:00   exit 0", "line 599")
+        await visitor.shows("10:00   exit 0", "line 599", "esc Back")
         assert [chart.cursor for chart in screen.query(Chart)] == [None] * len(screen.query(Chart))
         await visitor.press("escape")
         assert visitor.console.screen is visitor.console.pages["dashboard"]
