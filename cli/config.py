@@ -8,9 +8,9 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.output import Column, format_options, print_shapes, table
-from jobtop.core.config import trust
 from jobtop.core.errors import BadValue
 from jobtop.core.paths import PROJECT_CONFIG, state_dir
+from jobtop.core.trust import trust
 
 
 @click.group(invoke_without_command=True)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from jobtop.core.errors import BadValue, ConfigError, StoreUnavailable, did_you_mean
-from jobtop.core.paths import PROJECT_CONFIG, absolute_path, config_files, make_private_dir, state_dir
+from jobtop.core.errors import BadValue, ConfigError, did_you_mean
+from jobtop.core.paths import PROJECT_CONFIG, absolute_path, config_files, state_dir
 from jobtop.core.record import fresh, record
 from jobtop.core.units import parse_duration, parse_size, printable
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHORTEST_INTERVAL_SECONDS = 0.1
 BY_DEFAULT = "default"
-TRUSTED = "trusted.json"
+FOREVER = "forever"
 
 
 def boolean(raw: object) -> bool:
@@ -62,6 +62,17 @@ def interval(raw: object) -> float | None:
     if seconds < SHORTEST_INTERVAL_SECONDS:
         raise BadValue(f"{_quoted(raw)} is too short (the shortest interval is {SHORTEST_INTERVAL_SECONDS}s)")
     return seconds
+
+
+def lasting(raw: object) -> float:
+    """Seconds, without end for `forever`."""
+    if isinstance(raw, str) and raw.strip().lower() == FOREVER:
+        return float("inf")
+    try:
+        return duration(raw)
+    except BadValue:
+        hint = did_you_mean(raw, [FOREVER]) if isinstance(raw, str) else ""
+        raise BadValue(f"{_quoted(raw)} is neither {FOREVER} nor a duration such as 90d{hint}") from None
 
 
 def size(raw: object) -> int:
@@ -198,10 +209,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("run.redact", patterns, "", "regular expressions of what else to hide"),
     Setting("store.dir", text, "", "where the history is kept"),
     Setting("store.network", switch, "auto", "treat the store as on a network file system; auto: ask the kernel"),
-    Setting("store.raw_days", number, "7", "the days that every sample is kept"),
-    Setting("store.rollup_days", number, "90", "the days that thinned samples are kept"),
+    Setting("store.raw_days", number, "7", "the days that every sample of a job is kept"),
+    Setting("store.rollup_days", number, "90", "the days that one sample a minute is kept; then the record alone"),
     Setting("store.spec_days", number, "30", "the days that a job can be run again exactly"),
-    Setting("store.max_size", size, "2GiB", "the most disk space the history may take"),
+    Setting("store.max_size", size, "2GiB", "the most disk space the history may take, output included; 0: any"),
     Setting("agent.idle", duration, "5m", "how long the agent waits for work before it ends"),
     Setting("cost.kwh", number, "0.30", "the price of a kilowatt-hour"),
     Setting("cost.co2_g_per_kwh", number, "350", "grams of CO2 per kilowatt-hour"),
@@ -220,8 +231,12 @@ ALERT_FIELDS: Mapping[str, Kind] = {
     "severity": choice("info", "warning", "critical"),
     "actions": texts,
 }
+RETENTION_FIELDS: Mapping[str, Kind] = {"tag": text, "keep": lasting}
+# What would make the history be somewhere else, or less: not for any directory we happen to be in.
+GUARDED = ("store.dir", "store.raw_days", "store.rollup_days", "store.max_size")
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
-_SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), "keys", "alert")
+_TABLES = ("keys", "alert", "retention")
+_SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), *_TABLES)
 
 
 @record
@@ -230,6 +245,15 @@ class Alert:
 
     name: str
     fields: Mapping[str, Value]
+    origin: str
+
+
+@record
+class KeepRule:
+    """One `[[retention]]` table: how long jobs with a tag, `key` or `key=value`, stay whole after their end."""
+
+    tag: str
+    seconds: float
     origin: str
 
 
@@ -259,6 +283,7 @@ class Config:
     values: Mapping[str, Value]
     entries: Mapping[str, Entry]
     alerts: tuple[Alert, ...] = ()
+    retention: tuple[KeepRule, ...] = ()
     keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
     notices: tuple[str, ...] = ()
 
@@ -339,34 +364,9 @@ def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: Path, root: P
         entries.append(Entry("store.dir", str(state_dir(environ)), chosen_by, cwd))
     values = {entry.key: _entry_value(entry, environ) for entry in entries}
     alerts = {alert.name: alert for document in documents for alert in _alerts(document, environ, notices)}
+    rules = tuple(rule for document in documents for rule in _keep_rules(document))
     keys = {name: bound for document in documents for name, bound in _bindings(document)}
-    return Config(values, {entry.key: entry for entry in entries}, tuple(alerts.values()), keys, tuple(notices))
-
-
-def is_trusted(path: Path, state: Path) -> bool:
-    """Whether the file, as it is now, was trusted by this user; `state` is never a directory the file chose."""
-    try:
-        return _is_trusted_content(path, path.read_bytes(), state)
-    except OSError:
-        return False
-
-
-def trust(path: Path, state: Path) -> None:
-    """Remember the file as it is now: its actions count until it changes."""
-    import json
-
-    try:
-        digests = {**_trusted_digests(state), os.path.abspath(path): _digest(path.read_bytes())}
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    unfinished = state / f".{TRUSTED}.{os.getpid()}"
-    try:
-        make_private_dir(state)
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(digests, file, indent=1)
-        unfinished.replace(state / TRUSTED)
-    except OSError as error:
-        raise StoreUnavailable(f"{state / TRUSTED}: cannot be written: {error.strerror}") from error
+    return Config(values, {entry.key: entry for entry in entries}, tuple(alerts.values()), rules, keys, tuple(notices))
 
 
 def _read_document(path: Path, notices: list[str]) -> Document | None:
@@ -403,7 +403,7 @@ def _document_entries(document: Document) -> Iterator[Entry]:
         if section not in _SECTIONS:
             names = (*_SECTIONS, *_BY_KEY)
             raise ConfigError(f"{path}: {printable(section)}: unknown section{did_you_mean(section, names)}")
-        if section in ("keys", "alert"):
+        if section in _TABLES:
             continue
         if not isinstance(table, dict):
             raise ConfigError(f"{path}: {section}: {_quoted(table)} is not a table (use [{section}])")
@@ -415,7 +415,7 @@ def _document_entries(document: Document) -> Iterator[Entry]:
 
 def _environment_entries(environ: Mapping[str, str], cwd: Path) -> Iterator[Entry]:
     variables = {setting.variable: setting for setting in SETTINGS}
-    sections = tuple(f"JOBTOP_{section.upper()}_" for section in _SECTIONS if section not in ("keys", "alert"))
+    sections = tuple(f"JOBTOP_{section.upper()}_" for section in _SECTIONS if section not in _TABLES)
     for name, raw in environ.items():
         if name in variables and raw:
             yield Entry(variables[name].key, raw, name, cwd)
@@ -456,11 +456,37 @@ def _read(kind: Kind, raw: object, place: str) -> Value:
         raise ConfigError(f"{place}: {error}") from error
 
 
-def _alerts(document: Document, environ: Mapping[str, str], notices: list[str]) -> Iterator[Alert]:
-    tables = document.tables.get("alert", [])
+def _tables(document: Document, section: str) -> list[dict[str, object]]:
+    """The tables of a `[[section]]`."""
+    tables = document.tables.get(section, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ConfigError(f"{document.path}: alert: {_quoted(tables)} is not a list of tables (use [[alert]])")
-    for position, table in enumerate(tables, 1):
+        raise ConfigError(f"{document.path}: {section}: {_quoted(tables)} is not a list of tables (use [[{section}]])")
+    return tables
+
+
+def _table_fields(table: Mapping[str, object], kinds: Mapping[str, Kind], place: str) -> dict[str, Value]:
+    for name in table:
+        if name not in kinds:
+            raise ConfigError(f"{place}.{printable(name)}: unknown field{did_you_mean(name, kinds)}")
+    return {name: _read(kinds[name], raw, f"{place}.{name}") for name, raw in table.items()}
+
+
+def _require(fields: Mapping[str, Value], names: Iterable[str], place: str) -> None:
+    for name in names:
+        if name not in fields:
+            raise ConfigError(f"{place}.{name}: is missing")
+
+
+def _keep_rules(document: Document) -> Iterator[KeepRule]:
+    for position, table in enumerate(_tables(document, "retention"), 1):
+        place = f"{document.path}: retention[{position}]"
+        fields = _table_fields(table, RETENTION_FIELDS, place)
+        _require(fields, RETENTION_FIELDS, place)
+        yield KeepRule(str(fields["tag"]), lasting(table["keep"]), str(document.path))
+
+
+def _alerts(document: Document, environ: Mapping[str, str], notices: list[str]) -> Iterator[Alert]:
+    for position, table in enumerate(_tables(document, "alert"), 1):
         name = table.get("name")
         label = f"alert.{printable(name)}" if isinstance(name, str) else f"alert[{position}]"
         fields = _alert_fields(table, f"{document.path}: {label}")
@@ -473,13 +499,8 @@ def _alerts(document: Document, environ: Mapping[str, str], notices: list[str]) 
 def _alert_fields(table: Mapping[str, object], place: str) -> dict[str, Value]:
     from jobtop.core.metrics import find_metric
 
-    for name in table:
-        if name not in ALERT_FIELDS:
-            raise ConfigError(f"{place}.{printable(name)}: unknown field{did_you_mean(name, ALERT_FIELDS)}")
-    fields = {name: _read(ALERT_FIELDS[name], raw, f"{place}.{name}") for name, raw in table.items()}
-    for name in ("name", "metric"):
-        if name not in fields:
-            raise ConfigError(f"{place}.{name}: is missing")
+    fields = _table_fields(table, ALERT_FIELDS, place)
+    _require(fields, ("name", "metric"), place)
     if "above" not in fields and "below" not in fields:
         raise ConfigError(f"{place}: needs above or below")
     scope, scopes = fields.get("scope", "job"), find_metric(str(fields["metric"])).scopes
@@ -510,38 +531,21 @@ def _flat(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, obj
 
 def _is_allowed(entry: Entry, documents: list[Document], environ: Mapping[str, str], notices: list[str]) -> bool:
     """Where the history goes, secrets of the environment included, is not for any directory we happen to be in."""
-    if entry.key != "store.dir":
+    if entry.key not in GUARDED:
         return True
     source = next(document for document in documents if str(document.path) == entry.origin)
     if _may_act(source, environ):
         return True
-    notices.append(f"{entry.origin}: store.dir is ignored until the file is trusted (jobtop config trust)")
+    notices.append(f"{entry.origin}: {entry.key} is ignored until the file is trusted (jobtop config trust)")
     return False
 
 
 def _may_act(document: Document, environ: Mapping[str, str]) -> bool:
-    in_project = document.path.name == PROJECT_CONFIG
-    return not in_project or _is_trusted_content(document.path, document.content, state_dir(environ))
+    if document.path.name != PROJECT_CONFIG:
+        return True
+    from jobtop.core.trust import is_trusted_content
 
-
-def _is_trusted_content(path: Path, content: bytes, state: Path) -> bool:
-    return _trusted_digests(state).get(os.path.abspath(path)) == _digest(content)
-
-
-def _trusted_digests(state: Path) -> dict[str, object]:
-    import json
-
-    try:
-        digests = json.loads((state / TRUSTED).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return digests if isinstance(digests, dict) else {}
-
-
-def _digest(content: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(content).hexdigest()
+    return is_trusted_content(document.path, document.content, state_dir(environ))
 
 
 def _is_auto(raw: object) -> bool:

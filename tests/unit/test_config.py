@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.config import SETTINGS, Config, Setting, Value, is_trusted, load, trust
+from jobtop.core.config import SETTINGS, Config, Setting, Value, load
 from jobtop.core.errors import ConfigError, ExitCode, StoreUnavailable
 from jobtop.core.paths import state_dir
+from jobtop.core.trust import is_trusted, trust
 
 HOOK = """
 [[alert]]
@@ -230,6 +231,16 @@ def test_a_project_that_is_not_trusted_does_not_choose_the_store(machine: Machin
     loaded = machine.load()
     assert loaded.text("store.dir") == str(state_dir(machine.environ))
     assert ["store.dir is ignored" in notice for notice in loaded.notices] == [True]
+
+
+def test_a_project_that_is_not_trusted_does_not_make_the_history_go(machine: Machine) -> None:
+    machine.write(machine.project_file, '[store]\nmax_size = "1M"\nraw_days = 0\nrollup_days = 0')
+    loaded = machine.load()
+    assert (loaded.size("store.max_size"), loaded.number("store.raw_days")) == (2 * 2**30, 7.0)
+    assert loaded.number("store.rollup_days") == 90.0
+    assert len(loaded.notices) == 3
+    trust(machine.project_file, machine.state)
+    assert machine.load().size("store.max_size") == 2**20
 
 
 def test_a_store_of_the_users_file_is_below_that_file(machine: Machine) -> None:
@@ -462,6 +473,39 @@ def test_alerts_are_kept_with_their_kinds_and_the_stronger_layer_wins(machine: M
     ],
 )
 def test_a_wrong_alert_is_named(machine: Machine, toml: str, message: str) -> None:
+    machine.write(machine.user_file, toml)
+    assert machine.problem() == f"{machine.user_file}: {message}"
+
+
+def test_rules_of_what_is_kept_come_from_all_files(machine: Machine) -> None:
+    machine.write(machine.user_file, '[[retention]]\ntag = "project=llm"\nkeep = "90d"')
+    machine.write(machine.project_file, '[[retention]]\ntag = "paper"\nkeep = "forever"')
+    found = {(rule.tag, rule.seconds, rule.origin) for rule in machine.load().retention}
+    assert found == {
+        ("project=llm", 90 * 86400.0, str(machine.user_file)),
+        ("paper", float("inf"), str(machine.project_file)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("retention = 1", "retention: 1 is not a list of tables (use [[retention]])"),
+        ("[[retention]]\ntg = 'x'", 'retention[1].tg: unknown field (did you mean "tag"?)'),
+        ("[[retention]]\ntag = 'x'", "retention[1].keep: is missing"),
+        ("[[retention]]\nkeep = '1d'", "retention[1].tag: is missing"),
+        (
+            "[[retention]]\ntag = 'x'\nkeep = 'for ever'",
+            'retention[1].keep: "for ever" is neither forever nor a duration such as 90d (did you mean "forever"?)',
+        ),
+        (
+            "[[retention]]\ntag = 'x'\nkeep = true",
+            "retention[1].keep: true is neither forever nor a duration such as 90d",
+        ),
+        ("[[retension]]\ntag = 'x'", 'retension: unknown section (did you mean "retention"?)'),
+    ],
+)
+def test_a_wrong_rule_of_what_is_kept_is_named(machine: Machine, toml: str, message: str) -> None:
     machine.write(machine.user_file, toml)
     assert machine.problem() == f"{machine.user_file}: {message}"
 

@@ -1,0 +1,187 @@
+"""What goes of old jobs, and when: every sample, then one a minute, then the record alone. Pure; one job at a time."""
+
+from __future__ import annotations
+
+from jobtop.core.model import Kept
+from jobtop.core.record import fresh, record, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobtop.core.config import Config, KeepRule
+
+DAY_SECONDS = 86400.0
+SETTLING_SECONDS = 60.0  # what a job left is packed by then
+THINNED = 0.85  # of what is thinned to minutes, about, is gained
+
+
+@record
+class Policy:
+    """How long every sample stays, and one a minute, of all jobs or of those with a tag; what all of it may take."""
+
+    raw_seconds: float
+    rollup_seconds: float
+    max_bytes: int | None = None
+    rules: tuple[KeepRule, ...] = ()
+
+
+@record
+class Holding:
+    """What is kept of a job, in bytes; of its samples also how many are older than all are kept.
+
+    `ended` is None while anything may still come.
+    """
+
+    seq: int
+    id: str
+    name: str
+    kept: Kept
+    begun: float
+    ended: float | None
+    pinned: bool = False
+    tags: Mapping[str, str] = fresh(default_factory=dict)
+    samples: int = 0
+    sample_bytes: int = 0
+    old_samples: int = 0
+    old_bytes: int = 0
+    minutes: int = 0
+    minute_bytes: int = 0
+    snapshot_bytes: int = 0
+    mark_bytes: int = 0
+    file_bytes: int = 0
+    spec_bytes: int = 0
+
+    @property
+    def thinned_bytes(self) -> int:
+        """What making minutes of it would gain, about."""
+        return round(THINNED * (self.sample_bytes + self.snapshot_bytes))
+
+    @property
+    def all_bytes(self) -> int:
+        """What keeping the record alone would gain, but for what is needed to run the job again."""
+        stored = self.sample_bytes + self.minute_bytes + self.snapshot_bytes + self.mark_bytes
+        return stored + self.file_bytes
+
+
+@record
+class Move:
+    """What is to be done to a job: to keep this of it from now on.
+
+    Whole after as before: only its samples up to `until`, in seconds since its start, are thinned.
+    """
+
+    holding: Holding
+    to: Kept
+    until: float = float("inf")
+    takes_spec: bool = False
+
+    @property
+    def samples(self) -> int:
+        """How many samples, or minutes, go."""
+        of = self.holding
+        if self.to is Kept.RECORD:
+            return of.samples + of.minutes
+        return of.old_samples if self.to is of.kept else of.samples
+
+    @property
+    def freed_bytes(self) -> int:
+        of = self.holding
+        if self.to is Kept.RECORD:
+            return of.all_bytes + (of.spec_bytes if self.takes_spec else 0)
+        return round(THINNED * of.old_bytes) if self.to is of.kept else of.thinned_bytes
+
+
+def policy_of(config: Config) -> Policy:
+    """The policy that the settings describe."""
+    return Policy(
+        config.number("store.raw_days") * DAY_SECONDS,
+        config.number("store.rollup_days") * DAY_SECONDS,
+        config.size("store.max_size") or None,
+        config.retention,
+    )
+
+
+def protection(policy: Policy, holding: Holding, now: float) -> str | None:
+    """Why a job stays whole; None if it need not."""
+    if holding.pinned:
+        return "pinned"
+    lasting = [rule.seconds for rule in policy.rules if has_tag(holding.tags, rule.tag)]
+    if lasting and (holding.ended is None or now - holding.ended < max(lasting)):
+        return "kept by [[retention]]"
+    return None
+
+
+def has_tag(tags: Mapping[str, str], wanted: str) -> bool:
+    """Whether one of the tags is `key`, or is `key=value`."""
+    key, has_value, value = wanted.partition("=")
+    return key in tags and (not has_value or tags[key] == value)
+
+
+def by_age(policy: Policy, holding: Holding, now: float) -> Move | None:
+    """What its age does to a job; None if nothing."""
+    if holding.kept is Kept.RECORD or protection(policy, holding, now) is not None:
+        return None
+    age = None if holding.ended is None else now - holding.ended
+    if age is not None and age >= max(policy.raw_seconds, policy.rollup_seconds):
+        return Move(holding, Kept.RECORD)
+    if holding.kept is not Kept.WHOLE:
+        return None
+    if age is not None and age >= policy.raw_seconds:
+        return Move(holding, Kept.MINUTES)
+    if holding.old_samples:
+        return Move(holding, Kept.WHOLE, now - policy.raw_seconds - holding.begun)
+    return None
+
+
+def after(move: Move) -> Holding:
+    """What is held once a move is done, about."""
+    of = move.holding
+    if move.to is Kept.RECORD:
+        return Holding(of.seq, of.id, of.name, Kept.RECORD, of.begun, of.ended, of.pinned, of.tags)
+    thinned = of.old_bytes if move.to is of.kept else of.sample_bytes
+    left = replace(
+        of,
+        kept=move.to,
+        samples=of.samples - move.samples,
+        sample_bytes=of.sample_bytes - thinned,
+        old_samples=0,
+        old_bytes=0,
+        minute_bytes=of.minute_bytes + round((1 - THINNED) * thinned),
+    )
+    return left if move.to is of.kept else replace(left, snapshot_bytes=round((1 - THINNED) * of.snapshot_bytes))
+
+
+class Budget:
+    """What has to go so that all takes so much less; asked job by job, the oldest first.
+
+    As long as thinning all would not be enough the record alone stays of the oldest; then the oldest are thinned.
+    """
+
+    def __init__(self, over_bytes: int, thinnable_bytes: int) -> None:
+        self.over_bytes, self.thinnable_bytes = over_bytes, thinnable_bytes
+
+    def decide(self, holding: Holding) -> Move | None:
+        """What becomes of a job that may go; it has to be one of those that `thinnable_bytes` is the sum of."""
+        if self.over_bytes <= 0:
+            return None
+        thinned = thinnable(holding)
+        gained = holding.all_bytes + holding.spec_bytes
+        if self.over_bytes > self.thinnable_bytes:
+            move = Move(holding, Kept.RECORD, takes_spec=True) if gained else None
+        else:
+            move = Move(holding, Kept.MINUTES) if thinned else None
+        if move is not None:
+            self.over_bytes -= move.freed_bytes
+            self.thinnable_bytes -= thinned
+        return move
+
+
+def thinnable(holding: Holding) -> int:
+    """What can be gained of a job without letting go of it."""
+    return holding.thinned_bytes if holding.kept is Kept.WHOLE else 0
+
+
+def may_go_for_size(policy: Policy, holding: Holding, now: float) -> bool:
+    """Whether the budget may take something of a job."""
+    return holding.ended is not None and protection(policy, holding, now) is None
