@@ -17,7 +17,7 @@ from operator import sub
 
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import BY_KEY, steps
-from jobtop.core.model import Sample
+from jobtop.core.model import Minute, Sample
 from jobtop.core.record import record
 
 Number = float | int
@@ -56,7 +56,18 @@ class Block:
         """The samples, their values in the order of the keys."""
         absent: list[Number | None] = [None] * len(self.elapsed)
         rows = zip(*(self.columns.get(key, absent) for key in keys), strict=True)
-        return [Sample(elapsed, values) for elapsed, values in zip(self.elapsed, rows, strict=True)]
+        minutes = self._minutes() if SAMPLES in self.columns else absent
+        return [Sample(*sample) for sample in zip(self.elapsed, rows, minutes, strict=True)]
+
+    def _minutes(self) -> list[Minute]:
+        by_suffix = [
+            {key.removesuffix(suffix): values for key, values in self.columns.items() if key.endswith(suffix)}
+            for suffix in OF_MINUTES
+        ]
+        return [
+            Minute(int(count or 1), *({key: values[place] for key, values in part.items()} for part in by_suffix))
+            for place, count in enumerate(self.columns[SAMPLES])
+        ]
 
 
 @record

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 ATTACHED = "attached"  # a flag
+BEAT_SECONDS = 20.0  # at most between two signs of life of who watches a job, on a network file system too
+MISSED_BEATS = 3
 
 
 class Status(StrEnum):
@@ -41,6 +43,7 @@ class Status(StrEnum):
 
 
 LIVE = frozenset({Status.QUEUED, Status.RUNNING, Status.PAUSED})
+BEGUN = frozenset({Status.RUNNING, Status.PAUSED})
 ENDS = frozenset(Status) - LIVE
 NEXT: dict[Status, frozenset[Status]] = {
     Status.QUEUED: frozenset({Status.RUNNING, Status.PAUSED, Status.CANCELLED, Status.ERROR, Status.LOST}),
@@ -110,11 +113,25 @@ class Usage:
 
 
 @record
+class Minute:
+    """What is left of the samples of a minute beside their mean, by key: the extremes of gauges and of rates."""
+
+    samples: int
+    least: dict[str, float | int | None]
+    greatest: dict[str, float | int | None]
+    last: dict[str, float | int | None]
+
+
+@record
 class Sample:
-    """What was read of a job at a moment: counters as they stood, in the order of `JOB_COLUMNS`; absent is None."""
+    """What was read of a job at a moment: counters as they stood, in the order of `JOB_COLUMNS`; absent is None.
+
+    Or what is left of a `minute`: gauges are its mean then.
+    """
 
     elapsed: float
     values: tuple[float | int | None, ...]
+    minute: Minute | None = None
 
 
 @record
@@ -224,6 +241,19 @@ class Job:
     settled: bool = False
     pinned: bool = False
     kept: Kept = Kept.WHOLE
+    last_heard: float | None = None  # a sign of life of who watches it; nobody watches a job that is not sampled
+
+    def is_stale(self, now: float, host: str) -> bool | None:
+        """Whether a job that lives by its record was not heard of for long; None if nothing ever was.
+
+        Of a job of this host more is known than the record says.
+        """
+        if self.status not in BEGUN or self.host == host:
+            return False
+        if self.last_heard is None:
+            return None
+        beat = max(BEAT_SECONDS, self.monitor.interval_seconds or 0.0)
+        return now - self.last_heard > MISSED_BEATS * beat
 
     @property
     def is_attached(self) -> bool:
@@ -235,7 +265,7 @@ class Job:
         """When that process began, in ticks; None: there is a shim above its processes."""
         return self.shim.start if self.is_attached and self.shim is not None else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, is_stale: bool | None = False) -> dict[str, Any]:
         """The contract: keys only get added."""
         return {
             "schema_version": SCHEMA_VERSION,
@@ -257,12 +287,14 @@ class Job:
             "queue": None if self.queue is None else self.queue.to_json(),
             "pinned": self.pinned,
             "kept": str(self.kept),
+            "stale": is_stale,
+            "last_heard": iso(self.last_heard),
         }
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> Self:
         """The inverse of `to_json`; keys this version does not know are left out."""
-        plain = set(fields(cls)) & shape.keys() - {"limits", "monitor", "queue", *MOMENTS}
+        plain = set(fields(cls)) & shape.keys() - {"limits", "monitor", "queue", "last_heard", *MOMENTS}
         values = {key: shape[key] for key in plain}
         values |= {key: tuple(shape[key]) for key in ("command", "flags", "incomplete")}
         values |= {key: from_iso(shape[key]) for key in MOMENTS}
@@ -273,6 +305,7 @@ class Job:
             "monitor": known(Monitor, shape["monitor"]),
             "queue": queued_from(shape.get("queue")),
             "kept": Kept(shape.get("kept", Kept.WHOLE)),
+            "last_heard": from_iso(shape.get("last_heard")),
         }
         return cls(**values)
 

@@ -8,7 +8,7 @@ from jobtop.core.clock import iso
 from jobtop.core.derive import Number, derive
 from jobtop.core.errors import BadValue, did_you_mean
 from jobtop.core.metrics import DERIVED, JOB_COLUMNS, Metric, Scope, find_metric, metrics_of, steps
-from jobtop.core.model import SCHEMA_VERSION, Job, Sample
+from jobtop.core.model import SCHEMA_VERSION, Job, Minute, Sample
 from jobtop.core.record import record
 from jobtop.core.units import printable
 
@@ -31,6 +31,7 @@ class Reading:
     rates: dict[str, Number | None]
     seconds_since: float | None
     memory_peak: Number | None
+    minute: Minute | None = None
 
 
 class Reader:
@@ -47,7 +48,8 @@ class Reader:
     def _read(self, sample: Sample) -> Reading:
         sample = resolved(sample)
         before, self._before = self._before, sample
-        used = sample.values[MEMORY]
+        minute = sample.minute
+        used = sample.values[MEMORY] if minute is None else minute.greatest.get("mem.used", sample.values[MEMORY])
         if used is not None:
             self._peak = used if self._peak is None else max(self._peak, used)
         rates = derive(before, sample).values
@@ -56,7 +58,7 @@ class Reader:
             value = rates[key]
             values[key] = None if value is None else round(value, DIGITS[key])
         since = None if before is None else sample.elapsed - before.elapsed
-        return Reading(sample.elapsed, values, rates, since, self._peak)
+        return Reading(sample.elapsed, values, rates, since, self._peak, minute)
 
 
 def job_metrics(keys: Sequence[str]) -> tuple[Metric, ...]:
@@ -82,7 +84,15 @@ def to_json(job: Job, reading: Reading, keys: Sequence[str] = KEYS) -> dict[str,
     for key, value in zip(keys, values, strict=True):
         group, _, name = key.partition(".")
         shape.setdefault(group, {})[name] = value
-    return shape
+    return shape if reading.minute is None else shape | {"minute": _minute(reading.minute, keys)}
+
+
+def _minute(minute: Minute, keys: Sequence[str]) -> dict[str, Any]:
+    """Gauges and rates of the samples that a line stands for; what was the same throughout is only in the line."""
+    parts = {"min": minute.least, "max": minute.greatest, "last": minute.last}
+    return {"samples": minute.samples} | {
+        name: {key: values[key] for key in keys if key in values} for name, values in parts.items()
+    }
 
 
 def moment(job: Job, reading: Reading) -> str | None:
@@ -95,4 +105,4 @@ def resolved(sample: Sample) -> Sample:
         round(value, digits or None) if isinstance(value, float) else value
         for value, digits in zip(sample.values, STORED_DIGITS, strict=True)
     )
-    return Sample(round(sample.elapsed, 3), tuple(values))
+    return Sample(round(sample.elapsed, 3), tuple(values), sample.minute)

@@ -19,6 +19,7 @@ Column = list[Number | None]
 
 MINUTE_SECONDS = 60
 LEAST, GREATEST, LAST = OF_MINUTES
+POINTS = 4
 FINE = 1000  # steps of means and rates, but for bytes
 
 
@@ -28,15 +29,6 @@ class Before:
 
     elapsed: float
     values: Mapping[str, Number | None]
-
-
-@record
-class Points:
-    """Minutes as samples: of each the least, the greatest and the rest, as far as it had as many."""
-
-    times: list[float]
-    columns: dict[str, Column]
-    extremes: dict[str, dict[int, Number | None]]  # of what is derived: the values of some positions
 
 
 def roll(block: Block, scope: Scope, before: Before | None = None) -> bytes:
@@ -78,32 +70,38 @@ def is_rolled(opened: Opened) -> bool:
     return opened.has(SAMPLES)
 
 
-def stretched(opened: Opened, keys: Iterable[str], derived: Iterable[str], before: Before | None) -> Points:
-    """The minutes of a block as samples that have the same extremes, ends and sums."""
+def stretched(
+    opened: Opened, keys: Iterable[str], scope: Scope, before: Before | None
+) -> tuple[list[float], dict[str, Column]]:
+    """The minutes of a block as samples with the same extremes, ends, means and sums: at most four of each.
+
+    The least comes first, then the greatest, then what is left for the others.
+    """
     moments = opened.decoded(()).elapsed
     counts = [int(count or 1) for count in opened.values(SAMPLES)]
-    starts = [before.elapsed if before is not None else moments[0], *moments]
-    sizes = [1 if wall <= 0 else min(count, 3) for count, wall in zip(counts, _walls(starts), strict=True)]
+    starts = [before.elapsed if before is not None else moments[0] // MINUTE_SECONDS * MINUTE_SECONDS, *moments]
+    sizes = [1 if wall <= 0 else min(count, POINTS) for count, wall in zip(counts, _walls(starts), strict=True)]
     times: list[float] = []
     for start, end, count, size in zip(starts, moments, counts, sizes, strict=False):
         step = (end - start) / count
         times += [*(round(start + step * place, 3) for place in range(1, size)), end]
-    columns = {}
-    for key in keys:
-        ends, least, greatest = (_column(opened, name) for name in (key, f"{key}{LEAST}", f"{key}{GREATEST}"))
-        if BY_KEY[key].kind is Kind.COUNTER:
-            was = before.values.get(key) if before is not None else None
-            columns[key] = _counter([was, *ends], least, greatest, times, sizes, starts[0])
-        else:
-            columns[key] = _gauge(ends, least, greatest, sizes)
-    firsts = [end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    extremes = {}
-    for key in derived:
-        least, greatest = (_column(opened, f"{key}{which}") for which in (LEAST, GREATEST))
-        wide = [(first, minute) for minute, (first, size) in enumerate(zip(firsts, sizes, strict=True)) if size > 1]
-        extremes[key] = {first: least[minute] for first, minute in wide}
-        extremes[key] |= {first + 1: greatest[minute] for first, minute in wide}
-    return Points(times, columns, extremes)
+    wanted = {key: _column(opened, key) for key in keys}
+    counters = {
+        key: [before.values.get(key) if before is not None else None, *column]
+        for key, column in wanted.items()
+        if BY_KEY[key].kind is Kind.COUNTER
+    }
+    extremes = {key: (_column(opened, f"{key}{LEAST}"), _column(opened, f"{key}{GREATEST}")) for key in wanted}
+    for key, parts in DERIVED.get(scope, {}).items():
+        if counters.keys() >= set(parts):
+            extremes |= _shared(opened, key, {part: counters[part] for part in parts})
+    columns = {
+        key: _counter(counters[key], *extremes[key], [starts[0], *times], sizes)
+        if key in counters
+        else _gauge(column, *extremes[key], counts, sizes)
+        for key, column in wanted.items()
+    }
+    return times, columns
 
 
 def _bounds(moments: Sequence[float]) -> list[tuple[int, int]]:
@@ -157,27 +155,45 @@ def _column(opened: Opened, name: str) -> Column:
     return opened.values(name) or [None] * opened.count
 
 
-def _gauge(ends: Column, least: Column, greatest: Column, sizes: Sequence[int]) -> Column:
+def _shared(opened: Opened, key: str, counters: Mapping[str, Column]) -> dict[str, tuple[Column, Column]]:
+    """The least and the greatest rates of what a percentage is made of, so that their sums are its extremes."""
+    grown = {part: [rate(was, end, 1.0) for was, end in pairwise(column)] for part, column in counters.items()}
+    sums = [percent(list(row)) for row in zip(*grown.values(), strict=True)]
+    extremes = [_column(opened, f"{key}{which}") for which in (LEAST, GREATEST)]
+
+    def share(part: str, extreme: Column) -> Column:
+        return [
+            None if value is None or some is None or not whole else value * some / whole
+            for value, some, whole in zip(extreme, grown[part], sums, strict=True)
+        ]
+
+    return {part: (share(part, extremes[0]), share(part, extremes[1])) for part in counters}
+
+
+def _gauge(means: Column, least: Column, greatest: Column, counts: Sequence[int], sizes: Sequence[int]) -> Column:
     column: Column = []
-    for mean, low, high, size in zip(ends, least, greatest, sizes, strict=True):
-        points = [mean if low is None else low, mean if high is None else high, mean]
-        column += points[:size] if size > 1 else [mean]
+    for mean, lowest, highest, count, size in zip(means, least, greatest, counts, sizes, strict=True):
+        if size == 1 or mean is None:
+            column += [mean] * size
+            continue
+        low, high = mean if lowest is None else lowest, mean if highest is None else highest
+        rest = min(max((mean * count - low - high) / (count - 2), low), high) if size > 2 else mean
+        column += (low, high, rest, rest)[:size]
     return column
 
 
-def _counter(
-    ends: Column, least: Column, greatest: Column, times: Sequence[float], sizes: Sequence[int], start: float
-) -> Column:
+def _counter(ends: Column, least: Column, greatest: Column, moments: Sequence[float], sizes: Sequence[int]) -> Column:
     """How far a counter had come: first at its lowest rate, then at its highest, then as far as it came in all."""
     column: Column = []
-    moments = [start, *times]
     for was, end, low, high, size in zip(ends, ends[1:], least, greatest, sizes, strict=False):
-        place, came = len(column), was
-        for fastness in (low, high)[: size - 1]:
+        times = moments[len(column) : len(column) + size + 1]
+        came = was
+        for place in range(size - 1):
             if came is not None and end is not None:
-                wall = moments[place + 1] - moments[place]
-                came = min(end, came + (fastness or 0) * wall) if end >= came else end
-            column.append(came if end is not None else None)
-            place += 1
+                left = end - came
+                fastness = (low, high, None)[place]
+                even = left / (times[-1] - times[place])
+                came += min(left, (even if fastness is None else fastness) * (times[place + 1] - times[place]))
+            column.append(None if end is None else came)
         column.append(end)
     return column

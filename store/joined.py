@@ -43,7 +43,7 @@ class Joined:
         self.plain = tuple(dict.fromkeys(key for key in (*keys, *also) if key not in made_of))
         parts = (part for parts in self.derived.values() for part in parts)
         self.stored = tuple(dict.fromkeys((*self.plain, *parts)))
-        self.keys = keys
+        self.layout, self.keys = layout, keys
         self.times: list[float] = []
         self.columns: Columns = {key: [] for key in (*self.plain, *self.derived)}
         self.newest: dict[str, Number | None] = {}
@@ -105,12 +105,7 @@ class Joined:
     def _add_minutes(self, opened: Opened) -> None:
         """A block of minutes, as points with the same extremes."""
         before = Before(self.times[-1], self.newest) if self.times else None
-        points = stretched(opened, self.stored, self.derived, before)
-        begin = len(self.times)
-        self.add(points.times, points.columns)
-        for key, values in points.extremes.items():
-            for place, value in values.items():
-                self.columns[key][begin + place] = value
+        self.add(*stretched(opened, self.stored, self.layout.scope, before))
 
     def _add_growth(self, opened: Opened) -> bool:
         """A block in half the time, what is derived made of differences; False, and nothing added, if it cannot be."""

@@ -193,8 +193,9 @@ class SeriesStore:
         return samples[-count:]
 
     def samples(self, owner: int) -> list[Sample]:
-        """All samples of an owner."""
-        return self.follow(owner).samples
+        """All samples of an owner; minutes as samples with the same extremes and means."""
+        series = self.series(owner, self.layout.keys)
+        return list(map(Sample, series.times, zip(*(series.values[key] for key in self.layout.keys), strict=True)))
 
     def follow(self, owner: int, after_id: int | None = None) -> News:
         """The samples with a greater id, all of them and each once, sealed meanwhile or not."""

@@ -11,7 +11,9 @@ from jobtop.core.blocks import open_block
 from jobtop.core.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
+from jobtop.core.observation import seen_in
 from jobtop.core.paths import StatePaths
+from jobtop.core.readings import Reader, to_json
 from jobtop.core.rolling import is_rolled
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_write
@@ -81,7 +83,7 @@ def test_a_minute_is_the_mean_of_its_gauges_and_where_its_counters_had_come(tmp_
     samples = restless(600)
     job = rolled(tmp_path, database, samples)
     assert job.seq is not None
-    minutes = SeriesStore(database).samples(job.seq)
+    minutes = SeriesStore(database).follow(job.seq).samples
     assert len(minutes) <= 12
     begin = 0
     for minute in minutes:
@@ -120,6 +122,32 @@ def test_curves_keep_their_extremes_their_ends_and_their_sums(tmp_path: Path, da
     assert min(speeds) == min(rates) == 0
     assert max(speeds) == pytest.approx(max(rates), rel=0.05)
     assert set(after.values["mem.swap"]) == {None}
+
+
+def test_what_is_seen_in_minutes_is_what_was_seen_in_their_samples(tmp_path: Path, database: Database) -> None:
+    samples = restless(600)
+    job = rolled(tmp_path, database, samples)
+    assert job.seq is not None
+    before, after = (seen_in(some).tally.spreads() for some in (samples, SeriesStore(database).samples(job.seq)))
+    for key in ("mem.used", "proc.count", "cpu.percent"):
+        was, now = before[key], after[key]
+        assert (now.least, now.greatest) == pytest.approx((was.least, was.greatest), rel=0.001)
+        assert now.mean == pytest.approx(was.mean, rel=0.015)
+
+
+def test_a_line_of_json_says_what_was_least_greatest_and_last_in_its_minute(tmp_path: Path, database: Database) -> None:
+    samples = restless(600)
+    job = rolled(tmp_path, database, samples)
+    assert job.seq is not None
+    readings = list(Reader().read(SeriesStore(database).follow(job.seq).samples))
+    line = to_json(job, readings[1], ("mem.used", "mem.rss", "cpu.percent"))
+    used = [value(one, "mem.used") for one in samples if 60 <= one.elapsed < 120]
+    minute = line["minute"]
+    assert minute["samples"] == len(used) == 60
+    assert (minute["min"]["mem.used"], minute["max"]["mem.used"]) == (min(used), max(used))
+    assert minute["last"] == {"mem.used": used[-1]}
+    assert minute["min"]["cpu.percent"] < line["cpu"]["percent"] < minute["max"]["cpu.percent"]
+    assert max(reading.memory_peak or 0 for reading in readings) == max(value(one, "mem.used") for one in samples)
 
 
 def test_hours_of_seconds_shrink_to_a_tenth_in_few_blocks(tmp_path: Path, database: Database) -> None:
