@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
@@ -58,6 +58,7 @@ TAG = "tag:"
 SHORTEST_PREFIX = 4
 
 
+MOST_NAMED = 8
 @record
 class Query:
     """Which jobs, in what order; every condition must hold."""
@@ -112,6 +113,15 @@ class Jobs:
         """A job by its id, a prefix of that, or its external id."""
         with self.database.reading() as connection:
             rows = connection.execute(
+        jobs = self.matching(reference)
+        if len(jobs) == 1:
+            return jobs[0]
+        if jobs:
+            raise ambiguous(reference, [(job, "") for job in jobs])
+        raise unknown(reference, str(self.database.path))
+
+    def matching(self, reference: str) -> list[Job]:
+        """The newest jobs with this id or external id, else those whose ids begin so."""
                 "SELECT * FROM jobs WHERE id = CAST(?1 AS TEXT) OR external_id = CAST(?1 AS TEXT)"
                 " ORDER BY seq DESC LIMIT 9",
                 (_text(reference),),
@@ -124,15 +134,14 @@ class Jobs:
                 ).fetchall()
         # Who names a job that was tried again means the last attempt.
         rows = [row for row in rows if not _was_retried(row)] or rows if len(rows) > 1 else rows
-        if len(rows) == 1:
-            return _job(rows[0])
-        shown = printable(reference)
-        if rows:
-            candidates = ", ".join(f"{row['id'][:13]} ({printable(row['name'])})" for row in rows[:8])
-            raise AmbiguousJob(f'"{shown}" fits several jobs: {candidates}{", …" if len(rows) > 8 else ""}')
-        if len(reference) < SHORTEST_PREFIX:
-            raise UnknownJob(f'no job "{shown}": give at least {SHORTEST_PREFIX} characters of its id (jobtop history)')
-        raise UnknownJob(f'no job "{shown}" in {self.database.path} (jobtop history lists them)')
+        return [_job(row) for row in rows]
+
+    def numbered(self, seqs: Iterable[int]) -> dict[int, Job]:
+        """Jobs by their numbers; those that are gone are left out."""
+        with self.database.reading() as connection:
+            sql = "SELECT * FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
+            rows = connection.execute(sql, (json.dumps(list(seqs)),)).fetchall()
+        return {row["seq"]: _job(row) for row in rows}
 
     def select(self, query: Query) -> list[Job]:
         """The jobs that fit, the newest or the largest first."""
@@ -148,16 +157,26 @@ class Jobs:
                 rows += connection.execute(sql, (*values, *numbers)).fetchall()
         return [_job(row) for row in rows]
 
-    def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[Figures]:
-        """What statistics need of every job begun since, the oldest first, labelled by one of the groupings."""
+    def figures(
+        self, since: float | None, by: str, wanted: Filter | None = None, seen: set[str] | None = None
+    ) -> list[Figures]:
+        """What statistics need of every job begun since, the oldest first, labelled by one of the groupings.
+
+        But for those whose ids were seen already; all were afterwards.
+        """
         column = "tags" if by.startswith(TAG) else by
         columns = f"{column}, status, duration_seconds, cpu_total_seconds, memory_peak_bytes"
         with asking(self.database, Query(since=since, filter=wanted)) as (connection, where, values):
             cursor = connection.cursor()
+        columns += "" if seen is None else ", id"
             cursor.row_factory = None
             rows = cursor.execute(f"SELECT {columns} FROM jobs {where} ORDER BY start_time", values).fetchall()
         if column == "tags":
             labels = {tags: json.loads(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
+        if seen is not None:
+            rows = [row for row in rows if row[-1] not in seen]
+            seen.update(row[-1] for row in rows)
+            rows = [row[:-1] for row in rows]
             return [(labels[tags], *numbers) for tags, *numbers in rows]
         return rows
 
@@ -291,6 +310,30 @@ def sort_key(word: str) -> str:
         hint = did_you_mean(word, SORT_KEYS)
         raise BadValue(f'--sort: "{printable(word)}" is no key{hint}; there are {", ".join(SORT_KEYS)}')
     return word
+
+def _near_and_far(connection: sqlite3.Connection, query: Query) -> list[tuple[str, list[int]]]:
+    """The jobs next in the order of their numbers, among which there often are enough that fit, and then the others."""
+    if query.reverse:
+        begin = query.after or 0
+        return [("seq > ? AND seq <= ?", [begin, begin + NEAR]), ("+seq > ?", [begin + NEAR])]
+    begin = query.after or connection.execute("SELECT coalesce(max(seq), 0) + 1 FROM jobs").fetchone()[0]
+    return [("seq < ? AND seq >= ?", [begin, begin - NEAR]), ("+seq < ?", [begin - NEAR])]
+
+
+def ambiguous(reference: str, found: Sequence[tuple[Job, str]]) -> AmbiguousJob:
+    """That several jobs fit: which, and where each of them is."""
+    candidates = ", ".join(f"{job.id[:13]} ({printable(job.name)}){where}" for job, where in found[:MOST_NAMED])
+    more = ", …" if len(found) > MOST_NAMED else ""
+    return AmbiguousJob(f'"{printable(reference)}" fits several jobs: {candidates}{more}')
+
+
+def unknown(reference: str, where: str) -> UnknownJob:
+    """That no job fits."""
+    shown = printable(reference)
+    if len(reference) < SHORTEST_PREFIX:
+        return UnknownJob(f'no job "{shown}": give at least {SHORTEST_PREFIX} characters of its id (jobtop history)')
+    return UnknownJob(f'no job "{shown}" in {where} (jobtop history lists them)')
+
 
 
 def grouping(word: str) -> str:
@@ -433,6 +476,7 @@ def _job(row: sqlite3.Row) -> Job:
 def _was_retried(row: sqlite3.Row) -> bool:
     text = row["queue"] if "queue" in row.keys() else None  # noqa: SIM118 - a row has no `in`
     return text is not None and json.loads(text)["retried_by"] is not None
+            "last_heard": row["heartbeat"],
 
 
 def _identity(row: sqlite3.Row, prefix: str) -> Identity | None:

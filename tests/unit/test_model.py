@@ -16,7 +16,7 @@ RESOURCE_KEYS = (
 JOB_KEYS = (
     "schema_version id seq external_id parent_id name tool script command params tags note host user cwd pid status"
     " reason flags exit_code signal error submitted_at start_time end_time duration_seconds limits resource_usage"
-    " sources incomplete monitor metrics queue pinned kept"
+    " sources incomplete monitor metrics queue pinned kept stale last_heard"
 ).split()
 JOB = Job(
     id="0f8fad5b-d9cb-469f-a165-70867728950e",
@@ -40,6 +40,7 @@ JOB = Job(
     incomplete=("io_chars: 2 processes",),
     monitor=Monitor(cpu_seconds=0.1, rss_bytes=4096),
     queue=Queued(priority=3, after=("a", "b"), not_before=1767323045.25, gpus=("0",)),
+    last_heard=1767323370.5,
 )
 
 
@@ -63,6 +64,29 @@ def test_what_a_later_version_adds_is_left_out() -> None:
     shape |= {"colour": "red", "limits": shape["limits"] | {"disk": 1}, "monitor": shape["monitor"] | {"x": 1}}
     shape["resource_usage"] = shape["resource_usage"] | {"joules": 5}
     assert Job.from_json(shape) == JOB
+
+
+@pytest.mark.parametrize(
+    ("status", "host", "silent_seconds", "interval", "stale"),
+    [
+        ("running", "atlas", 61.0, None, True),
+        ("paused", "atlas", 61.0, 1.0, True),
+        ("running", "atlas", 59.0, None, False),
+        ("running", "atlas", 800.0, 300.0, False),
+        ("running", "atlas", 901.0, 300.0, True),
+        ("running", "atlas", None, None, None),
+        ("running", "here", 1e9, None, False),
+        ("success", "atlas", 1e9, None, False),
+        ("queued", "atlas", None, None, False),
+    ],
+)
+def test_a_live_job_of_another_host_is_stale_once_three_signs_of_life_are_missing(
+    status: str, host: str, silent_seconds: float | None, interval: float | None, stale: bool | None
+) -> None:
+    now = 2e9
+    heard = None if silent_seconds is None else now - silent_seconds
+    job = replace(JOB, status=Status(status), host=host, last_heard=heard, monitor=Monitor(interval_seconds=interval))
+    assert job.is_stale(now, "here") is stale
 
 
 def test_a_spec_as_json_can_run_the_job_again() -> None:
