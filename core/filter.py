@@ -138,7 +138,7 @@ def _condition(text: str, word: Word, now: float) -> Condition:
         negated, name, by, value = key_of(word)
         if not name:
             looked_for = Containing(value.lower())
-            return Condition((("name", looked_for), ("command", Joined(looked_for))), negated)
+            return Condition((("name", looked_for), ("note", looked_for), ("command", Joined(looked_for))), negated)
         if name not in KEYS:
             hint = did_you_mean(name, KEYS) or f"; there are {', '.join(KEYS)}"
             raise BadValue(f'"{shortened(name)}" is no key{hint}; in quotes the word is looked for as it is')

@@ -10,6 +10,8 @@ from functools import lru_cache
 
 from jobtop.core.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
 from jobtop.core.model import LIVE
+from jobtop.store.jobs import KNOWN_JOBS
+from jobtop.store.search import may_have
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ def filtering(connection: sqlite3.Connection, wanted: Filter) -> Iterator[list[T
     terms = [_term(condition, wanted.now, functions) for condition in wanted.conditions]
     for number, function in enumerate(functions):
         connection.create_function(_name(number), 1, function, deterministic=True)
+    found = may_have(connection, wanted.conditions)
+    if found is not None:
+        terms.append((KNOWN_JOBS, [json.dumps(found)]))
     try:
         yield sorted(terms, key=lambda term: _name("") in term[0])
     finally:

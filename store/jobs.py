@@ -53,6 +53,8 @@ IN_ORDER = ("memory", "duration")
 IN_ORDER_WITH = frozenset(("status", "tool", "host", "name", "begun"))
 # Never one that was there before, of a job that is deleted by now: followers would miss it.
 NEXT_TOUCH = "(SELECT max(last, (SELECT coalesce(max(touched), 0) FROM jobs)) + 1 FROM touches)"
+KNOWN_JOBS = "seq IN (SELECT value FROM json_each(?))"  # where an index has told which they are
+NEAR = 5000
 GROUPINGS = ("tool", "name", "host")
 TAG = "tag:"
 SHORTEST_PREFIX = 4
@@ -257,14 +259,17 @@ class Jobs:
 @contextmanager
 def asking(database: Database, query: Query) -> Iterator[tuple[sqlite3.Connection, str, list[Any]]]:
     """A read transaction in which a query can be asked: its condition, which may be empty, and the values in that."""
-    with database.reading() as connection:
-        if query.filter is None:
+    if query.filter is None:
+        with database.reading() as connection:
             yield connection, *_where(query)
-            return
-        from jobtop.store.filtering import filtering
+        return
+    from jobtop.store.filtering import filtering
+    from jobtop.store.search import can_help, catch_up
 
-        with filtering(connection, query.filter) as terms:
-            yield connection, *_where(query, terms)
+    if can_help(query.filter.conditions):
+        catch_up(database)
+    with database.reading() as connection, filtering(connection, query.filter) as terms:
+        yield connection, *_where(query, terms)
 
 
 def order_of(query: Query, where: str) -> str:
@@ -281,7 +286,7 @@ def _order_key(query: Query, where: str) -> str:
     """
     key = SORT_KEYS[query.sort]
     if query.sort == "seq":
-        return key if not where and query.limit is not None else f"+{key}"
+        return key if query.limit is not None and (not where or KNOWN_JOBS in where) else f"+{key}"
     return f"+{key}" if query.sort in IN_ORDER and not _asks_only(query, IN_ORDER_WITH) else key
 
 
@@ -292,9 +297,11 @@ def _asks_only(query: Query, fields: frozenset[str]) -> bool:
 
 def _stretches(connection: sqlite3.Connection, query: Query, where: str) -> list[tuple[str, list[int]]]:
     """The conditions, one after the other, for jobs behind one; those without what they are sorted by come last."""
+    key, compared = _order_key(query, where), ">" if query.reverse else "<"
+    if query.sort == "seq" and query.limit is not None and key != "seq":
+        return _near_and_far(connection, query)
     if query.after is None:
         return [("", [])]
-    key, compared = _order_key(query, where), ">" if query.reverse else "<"
     if query.sort == "seq":
         return [(f"{key} {compared} ?", [query.after])]
     row = connection.execute(f"SELECT {key} IS NULL FROM jobs WHERE seq = ?", (query.after,)).fetchone()
@@ -302,6 +309,15 @@ def _stretches(connection: sqlite3.Connection, query: Query, where: str) -> list
         return [(f"{key} IS NULL AND seq {compared} ?", [query.after])]
     behind = f"({key}, seq) {compared} (SELECT {SORT_KEYS[query.sort]}, seq FROM jobs WHERE seq = ?)"
     return [(behind, [query.after]), (f"{key} IS NULL", [])]
+
+
+def _near_and_far(connection: sqlite3.Connection, query: Query) -> list[tuple[str, list[int]]]:
+    """The jobs next in the order of their numbers, among which there often are enough that fit, and then the others."""
+    if query.reverse:
+        begin = query.after or 0
+        return [("seq > ? AND seq <= ?", [begin, begin + NEAR]), ("+seq > ?", [begin + NEAR])]
+    begin = query.after or connection.execute("SELECT coalesce(max(seq), 0) + 1 FROM jobs").fetchone()[0]
+    return [("seq < ? AND seq >= ?", [begin, begin - NEAR]), ("+seq < ?", [begin - NEAR])]
 
 
 def sort_key(word: str) -> str:

@@ -108,10 +108,12 @@ def read_lines(database: Database, seqs: Iterable[int]) -> list[JobLine]:
 
 def read_order(database: Database, query: Query, before: Order | None = None, with_keys: bool = False) -> Order:
     """The jobs of a query in their order; the one before again, and that soon, if it was of this and no job changed."""
+    if before is not None and (before.query, before.keys is not None) == (query, with_keys):
+        with database.reading() as connection:
+            if _state(connection) == before.state:
+                return before
     with asking(database, query) as (connection, where, values):
         state = _state(connection)
-        if before is not None and (before.query, before.state, before.keys is not None) == (query, state, with_keys):
-            return before
         cursor = connection.cursor()
         cursor.row_factory = None
         limit = "" if query.limit is None else f"LIMIT {query.limit:d}"

@@ -44,6 +44,10 @@ KINDS = {
     "snapshots": "snapshots",
     "events": "events",
     "log_marks": "log marks",
+    "search_data": "search",
+    "search_idx": "search",
+    "search_content": "search",
+    "search_config": "search",
 } | dict.fromkeys(("leases", "groups", "touches", "agent", "sqlite_schema", "sqlite_sequence"), "other")
 
 

@@ -15,6 +15,7 @@ from jobtop.core.filter import parse, quoted
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
+from jobtop.store import search
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import SORT_KEYS, Jobs, Query
 from jobtop.store.listing import (
@@ -145,10 +146,14 @@ def asked(chance: random.Random, job: Job) -> str:
     )
 
 
-def test_the_store_and_python_choose_the_same_jobs(database: Database, kept: list[Job]) -> None:
+@pytest.mark.parametrize(("is_indexed", "turns"), [(False, 300), (True, 150)])
+def test_the_store_and_python_choose_the_same_jobs(
+    database: Database, kept: list[Job], is_indexed: bool, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MANY", 1 if is_indexed else 10**9)
     chance = random.Random(12)
     seen = set()
-    for turn in range(300):
+    for turn in range(turns):
         word = asked(chance, chance.choice(kept))
         negated = word if word[:1] in "-!" else f"!{word}"
         for line in (word, negated, f"{word} {asked(chance, chance.choice(kept))}"):
@@ -159,6 +164,8 @@ def test_the_store_and_python_choose_the_same_jobs(database: Database, kept: lis
             seen.add(len(expected))
     assert {0, 1, len(kept)} <= seen
     assert len(seen) > 50
+    with database.reading() as connection:
+        assert bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'search'").fetchone()) is is_indexed
 
 
 @pytest.mark.parametrize(
