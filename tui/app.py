@@ -142,7 +142,7 @@ class Console(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Back is only where somebody came from elsewhere; the palette is not where one is."""
-        return action != "back" or len(self.screen_stack) - CommandPalette.is_open(self) > 2
+        return action != "back" or len(self.screen_stack) - isinstance(self.screen, CommandPalette) > 2
 
     async def action_back(self) -> None:
         await self.pop_screen()

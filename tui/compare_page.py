@@ -34,9 +34,9 @@ from jobtop.tui.table import GUTTER, Table
 from jobtop.tui.view import View
 
 FEWEST, MOST = 2, 6
+LONGEST = 60  # characters of a name
 POINTS = 600
 READ_SECONDS = 2.0
-LEGEND_CELLS = 13  # a marker, blanks and a number
 HOW = "Mark two to six jobs with Space, on screen 1 or 2, and press c."
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
 
@@ -169,13 +169,19 @@ class Compare(Page):
             table.source = None  # rows have as many values as there were columns
             table.columns = columns(jobs) if is_enough else ()
         table.source = ListRows(rows(jobs) if is_enough else [], row_key)
-        table.set_title([Span(f"Compare {len(jobs)} jobs" if is_enough else "Compare")])
+        names = {job.name for job in jobs}  # what differs is in the table
+        table.set_title(
+            [
+                Span(f"Compare {len(jobs)} jobs" if is_enough else "Compare"),
+                Span(f"  {names.pop()[:LONGEST]}" if is_enough and len(names) == 1 else "", Tone.GREY),
+            ]
+        )
         table.set_subtitle([Span(self.words() if is_enough else "", Tone.GREY)])
         for name, title, metric in (("cpu", "CPU", CPU), ("memory", "Memory", MEMORY)):
             chart = self.query_one(f"#{name}", Chart)
             chart.view = ChartView(
                 title,
-                overlaid(self.runs, metric, self.alignment, chart.drawn_size.width - len(title) - 4),
+                overlaid(self.runs, metric, self.alignment),
                 note=alignment_words(self.runs, self.alignment) if metric is CPU else "a aligns otherwise",
                 empty="no samples",
             )
@@ -218,12 +224,10 @@ def missing_words(found: int, wanted: int) -> str:
     return "One job alone has nothing to be compared with."
 
 
-def overlaid(runs: Sequence[Run], metric: Metric, alignment: Alignment, width: int) -> list[Series]:
-    """One curve for each job, under as much of its id as there is room for in the legend."""
-    room = width // max(1, len(runs)) - LEGEND_CELLS
-    letters = next((count for count in (8, 4) if count <= room), 0)
+def overlaid(runs: Sequence[Run], metric: Metric, alignment: Alignment) -> list[Series]:
+    """One curve for each job."""
     return [
-        Series(run.job.id[:letters], metric, *known_part(run.samples, metric.key, shift))
+        Series(run.job.id[:8], metric, *known_part(run.samples, metric.key, shift))
         for run, shift in zip(runs, offsets(runs, alignment), strict=True)
     ]
 

@@ -13,6 +13,7 @@ from textual.containers import Horizontal, Vertical
 
 from jobtop.core.errors import StoreError
 from jobtop.core.metrics import find_metric
+from jobtop.core.model import Job
 from jobtop.core.record import replace
 from jobtop.tui.actions import APP, JOBS, bindings
 from jobtop.tui.alerts_panel import AlertsPanel
@@ -25,7 +26,7 @@ from jobtop.tui.jobs_pane import JobActions
 from jobtop.tui.machine_chart import machine_chart
 from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
-from jobtop.tui.plotting import Axis, ChartView, Series, Side
+from jobtop.tui.plotting import Axis, ChartView, Series, Side, Whole
 from jobtop.tui.rows import ListRows, held_order
 from jobtop.tui.table import Table
 from jobtop.tui.troubles import Troubles, is_unwritten
@@ -174,14 +175,14 @@ class Dashboard(Page, JobActions):
             chart.view = NO_PREVIEW
         elif not row.job.status.ended:
             chart.window = LAST_MINUTE
-            chart.view = preview_of(row)
+            chart.view = preview_of(row, self.memory_total(row.job))
         elif before is None or before.job is not row.job:
             self.preview_past(row)
 
     @work(group="preview", exclusive=True)
     async def preview_past(self, row: JobRow) -> None:
         """How it went, as the store has it."""
-        from jobtop.tui.job_charts import BOTH, chart_view
+        from jobtop.tui.job_charts import PREVIEW, chart_view
         from jobtop.tui.job_reading import JobReading, Wish
 
         chart = self.query_one("#preview", Glance)
@@ -191,9 +192,18 @@ class Dashboard(Page, JobActions):
         except (StoreError, OSError):
             look = None
         if chart.is_attached and self.previewed is not None and self.previewed.key == row.key:
-            view = ChartView(empty="not known") if look is None else chart_view(look, BOTH)
+            view = ChartView(empty="not known")
+            if look is not None:
+                view = chart_view(look, PREVIEW, whole=whole_memory(row.job, self.memory_total(row.job)))
             chart.window = WHOLE_RUN
             chart.view = replace(view, title=row.job.name, note=OPENS)
+
+    def memory_total(self, job: Job) -> float | None:
+        """Of the machine the job is on, if that is the one we see."""
+        machine = self.console.view.machine if self.console.view is not None else None
+        if machine is None or machine.name != job.host.split(".")[0]:
+            return None
+        return machine.values.get("mem.total")
 
     def on_table_selected(self) -> None:
         self.preview()
@@ -252,7 +262,14 @@ def by_value(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
     return [row for _, row in known] + [row for asked, row in valued if asked is None]
 
 
-def preview_of(row: JobRow) -> ChartView:
+def whole_memory(job: Job, total: float | None) -> Whole | None:
+    """What its memory is a part of: its limit, or else the machine's."""
+    if job.limits.memory_bytes:
+        return Whole(job.limits.memory_bytes)
+    return Whole(total, " of host") if total else None
+
+
+def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
     """The last minute of a job that lives; of one that is not heard of any more, its last minute then."""
     tail = row.tail
     times, cpu, memory = (tuple(tail.times), tuple(tail.cpu), tuple(tail.memory)) if tail else ((), (), ())
@@ -261,7 +278,9 @@ def preview_of(row: JobRow) -> ChartView:
         title=row.job.name,
         series=(
             Series("cpu", CPU, times[:length], cpu[:length], is_filled=True),
-            Series("mem", MEMORY, times[:length], memory[:length], Side.RIGHT),
+            Series(
+                "mem", MEMORY, times[:length], memory[:length], Side.RIGHT, False, whole_memory(row.job, memory_total)
+            ),
         ),
         left=Axis(least=100.0),
         right=Axis(limit=row.job.limits.memory_bytes),

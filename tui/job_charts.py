@@ -12,7 +12,7 @@ from jobtop.core.record import record
 from jobtop.core.units import format_bytes
 from jobtop.tui.job_reading import ALL, Look
 from jobtop.tui.palette import Tone
-from jobtop.tui.plotting import Axis, ChartView, Event, Series, Side
+from jobtop.tui.plotting import Axis, ChartView, Event, Series, Side, Whole
 from jobtop.tui.window import TimeWindow
 
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
@@ -57,6 +57,7 @@ def io_note(look: Look) -> str:
 
 CPU, MEMORY = ("cpu.percent", "CPU", Side.LEFT), ("mem.used", "memory", Side.LEFT)
 BOTH = Plotted("both", "", (CPU, ("mem.used", "memory", Side.RIGHT)), note=memory_note)
+PREVIEW = Plotted("preview", "", (("cpu.percent", "cpu", Side.LEFT), ("mem.used", "mem", Side.RIGHT)))
 CHARTS = (
     Plotted("cpu", "", (CPU,), note=cpu_note),
     Plotted("memory", "", (MEMORY,), note=memory_note),
@@ -88,13 +89,20 @@ def shown_charts(look: Look) -> list[Plotted]:
     return [chart for chart in CHARTS if chart.least is None or _peak(look, chart) > chart.least]
 
 
-def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL) -> ChartView:
-    """What the chart shows of the job; its border says which part of the time that is."""
+def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL, whole: Whole | None = None) -> ChartView:
+    """What the chart shows of the job; its border says which part of the time that is, and of what memory a part is."""
     job = look.job
     part = "" if window.span is None else window.words
     note = chart.note(look) if chart.note is not None else ""
     series = [
-        Series(label, find_metric(key), *_spread(look.curves[key], look.whole), side, key in FILLED)
+        Series(
+            label,
+            find_metric(key),
+            *_spread(look.curves[key], look.whole),
+            side,
+            key in FILLED,
+            whole if key == "mem.used" else None,
+        )
         for key, label, side in chart.curves
         if key in look.curves and (look.curves[key].known() or len(chart.curves) < 3)
     ]

@@ -2,15 +2,18 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from enum import Enum
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+from rich.cells import cell_len
 
 from jobtop.core.display import format_shown
 from jobtop.core.drawing import gaps
-from jobtop.core.metrics import Metric, Unit
+from jobtop.core.metrics import Kind, Metric, Unit
 from jobtop.core.record import fresh, record
 from jobtop.tui.axes import Scale, column_of, label_line, moments, scale_of
 from jobtop.tui.canvas import BRAILLE, SINGLE, Layer, Sheet, extents
-from jobtop.tui.cells import Span, fitted, width_of
+from jobtop.tui.cells import Span, fitted, short_bytes, short_rate, tamed, width_of
 from jobtop.tui.palette import MARKERS, SERIES, STROKES, Tone
 from jobtop.tui.window import Bounds
 
@@ -18,6 +21,7 @@ GRID_EVERY = 6
 LEAST_ROWS_WITH_AXIS = 4
 LEAST_COLUMNS = 4
 MARKER_EVERY = 28
+LEAST_TITLE, LONGEST = 8, 500
 TONES = tuple(Tone)  # the owners of cells; nobody's cells are blank
 NEAR_LIMIT = 0.4  # of a limit: below, it would only press the curve flat
 
@@ -27,6 +31,22 @@ class Side(Enum):
 
     LEFT = "left"
     RIGHT = "right"
+
+
+class Brevity(IntEnum):
+    """How short a legend is."""
+
+    FULL = 0
+    MARKERS = 1  # without strokes beside them
+    UNITS = 2  # and `4.3G` for `4.3 GiB`
+    VALUES = 3  # and without labels
+
+
+class Whole(NamedTuple):
+    """What a curve is a part of, and in words of what, unless its limit says it."""
+
+    size: float
+    words: str = ""
 
 
 @record
@@ -39,11 +59,18 @@ class Series:
     values: Sequence[float | None]
     side: Side = Side.LEFT
     is_filled: bool = False
+    whole: Whole | None = None
 
     def at(self, moment: float) -> float | None:
         """The value that was known at a moment: the last one before it."""
         position = bisect_right(self.times, moment) - 1
         return self.values[position] if position >= 0 else None
+
+    def shown(self, moment: float | None) -> float | None:
+        """The value at a moment; without one the last."""
+        if moment is not None:
+            return self.at(moment)
+        return self.values[-1] if self.values else None
 
 
 @record
@@ -96,31 +123,50 @@ def tone_of(number: int) -> Tone:
 
 def legend(view: ChartView, moment: float | None, width: int) -> list[Span]:
     """The title, and each series with its marker and its value at the moment, or its last; shorter if it has to be."""
-    line = [Span(view.title, Tone.TEXT, True)] if view.title else []
-    line += [piece for number in range(len(view.series)) for piece in _legend_of(view, number, moment)]
-    line += _limit_words(view)
-    if width_of(line) > width:
-        line = [Span(piece.text.strip(STROKES), *piece[1:]) for piece in line]
-    return line
+    values: list[Span] = []
+    title, room = tamed(view.title[:LONGEST]), 0
+    for brevity in Brevity:
+        numbered = range(len(view.series))
+        values = [piece for number in numbered for piece in _legend_of(view, number, moment, brevity)]
+        values += _limit_words(view)
+        room = width - width_of(values)
+        if room >= (cell_len(title) if brevity < Brevity.UNITS else min(LEAST_TITLE, cell_len(title))):
+            break
+    shown = title if cell_len(title) <= room else fitted(title, max(room, LEAST_TITLE))
+    return [Span(shown, Tone.TEXT, True), *values] if title else values
 
 
-def _legend_of(view: ChartView, number: int, moment: float | None) -> list[Span]:
+def _legend_of(view: ChartView, number: int, moment: float | None, brevity: Brevity) -> list[Span]:
     series = view.series[number]
-    stroke, marker = STROKES[number % len(STROKES)], MARKERS[number % len(MARKERS)]
+    stroke = "" if brevity else STROKES[number % len(STROKES)]
+    label = "" if brevity is Brevity.VALUES else series.label
     return [
         Span("  " if number or view.title else ""),
-        Span(f"{stroke}{marker}{stroke}", tone_of(number)),
-        Span(f" {series.label} ", Tone.GREY),
-        Span(last_words(series) if moment is None else format_shown(series.metric, series.at(moment))),
+        Span(f"{stroke}{MARKERS[number % len(MARKERS)]}{stroke}", tone_of(number)),
+        Span(f" {label} " if label else " ", Tone.GREY),
+        *_share(series, moment),
+        Span(value_words(series, moment, brevity >= Brevity.UNITS)),
     ]
 
 
-def last_words(series: Series) -> str:
-    """The last value; a percentage is whole, because it changes before its decimals are read."""
-    value = series.values[-1] if series.values else None
-    if value is not None and series.metric.unit is Unit.PERCENT:
+def _share(series: Series, moment: float | None) -> list[Span]:
+    """`36 % of host · `, where it is known of what."""
+    value = series.shown(moment)
+    if series.whole is None or value is None:
+        return []
+    percent = 100 * value / series.whole.size
+    words = "<1 %" if 0 < percent < 0.5 else f"{percent:.0f} %"
+    return [Span(words), Span(f"{series.whole.words} · ", Tone.GREY)]
+
+
+def value_words(series: Series, moment: float | None, is_short: bool) -> str:
+    """The value; the last percentage is whole, because it changes before its decimals are read."""
+    value, metric = series.shown(moment), series.metric
+    if value is not None and moment is None and metric.unit is Unit.PERCENT:
         return f"{value:.0f} %"
-    return format_shown(series.metric, value)
+    if is_short and metric.unit is Unit.BYTES:
+        return short_rate(value) if metric.kind is Kind.COUNTER else short_bytes(value)
+    return format_shown(metric, value)
 
 
 def _limit_words(view: ChartView) -> list[Span]:

@@ -9,6 +9,7 @@ import pytest
 from textual.geometry import Region
 
 from jobtop.core.metrics import BY_KEY
+from jobtop.core.record import replace
 from jobtop.tui.axes import moments, scale_of
 from jobtop.tui.cells import Span, width_of
 from jobtop.tui.chart import Chart
@@ -152,6 +153,11 @@ def test_the_legend_says_the_values_at_the_cursor_or_the_last() -> None:
     assert text([legend(view(), None, 80)]) == ["train  ━●━ cpu 50 %  ╍▲╍ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
     assert "cpu 50.0 %  ╍▲╍ mem 2.0 GiB" in text([legend(view(), 200.4, 80)])[0]
     assert text([legend(view(), None, 50)]) == ["train  ● cpu 50 %  ▲ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
+    long = replace(view(), title="a job with a name that nobody can remember")
+    assert text([legend(long, None, 80)]) == [
+        "a job with a name that nobody can rem…  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"
+    ]
+    assert text([legend(view(), None, 48)]) == ["train  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"]
     nothing = ChartView(series=(cpu([None, None]),))
     assert text([legend(nothing, None, 80)]) == ["━●━ cpu –"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
+from textual.widget import Widget
 
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status, Usage
@@ -95,6 +96,10 @@ def two_runs(root: Path) -> list[Job]:
     return jobs
 
 
+def title(pane: Widget) -> str:
+    return pane._border_title.plain if pane._border_title is not None else ""
+
+
 def run(start: float | None, seconds: float) -> Run:
     times = [float(at) for at in range(int(seconds) + 1)]
     return Run(made_job(start_time=start, duration_seconds=seconds), Samples(times, {"mem.used": [1.0] * len(times)}))
@@ -106,6 +111,18 @@ def test_an_empty_comparison_says_how_to_mark_jobs(tmp_path: Path) -> None:
         await guest.until(lambda: any("Space" in line and "press c" in line for line in guest.lines()))
 
     visit(tmp_path, scene, (80, 24))
+
+
+def test_the_legends_and_the_title_say_which_jobs_they_are(tmp_path: Path) -> None:
+    jobs = two_runs(tmp_path)
+
+    async def scene(guest: Visit) -> None:
+        await guest.console.open_compare([job.id for job in jobs])
+        charts = list(guest.console.screen.query(Chart))
+        await guest.until(lambda: all(job.id[:8] in title(chart) for chart in charts for job in jobs))
+        assert title(guest.console.screen.query_one("#compared")) == f"Compare 2 jobs  {jobs[0].name}"
+
+    visit(tmp_path, scene)
 
 
 def test_marked_jobs_of_the_history_are_compared_with_the_oldest(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from jobtop.tui.machine_chart import machine_chart
 from jobtop.tui.machine_past import MachinePast
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
-from jobtop.tui.plotting import ChartView
+from jobtop.tui.plotting import ChartView, legend
 from jobtop.tui.troubles import Troubles, what_happened
 from jobtop.tui.view import JobRow, Machine, View
 from jobtop.tui.window import TimeWindow
@@ -202,6 +202,22 @@ def test_the_machine_s_minute_is_of_its_gpus_or_of_its_network() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("limit", "total", "words"),
+    [
+        (8 << 30, 64 << 30, "mem 25 % · 2.0 GiB  ╌╌ limit 8.0 GiB"),
+        (None, 64 << 30, "mem 3 % of host · 2.0 GiB"),
+        (None, 4 << 40, "mem <1 % of host · 2.0 GiB"),
+        (None, None, "mem 2.0 GiB"),
+    ],
+)
+def test_the_preview_tells_memory_as_a_part_of_what_there_is(limit: int | None, total: int | None, words: str) -> None:
+    tail = Tail()
+    tail.add(1.0, (0.5, 0.0, 2 << 30, 0, 0, 1, 1, None, None, None))
+    row = JobRow(running(limits=Limits(memory_bytes=limit)), STORE, tail.now, tail)
+    assert "".join(span.text for span in legend(preview_of(row, total), None, 90)).endswith(words)
+
+
 def test_a_minute_of_the_machine_is_remembered_and_not_more() -> None:
     chart = chart_of(*(machine(NOW + second, float(second)) for second in range(100)))
     assert list(chart.series[0].values) == [float(second) for second in range(24, 100)]
@@ -308,7 +324,7 @@ def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
         screen = await visitor.shows("Alerts  1 open", "exit code 1 after 00:02", "▲1", "0 run")
         assert "▲1" in screen.splitlines()[0]
         await visitor.press("j")
-        await visitor.shows("fine  ━●━ CPU", "40s", "preview · Enter opens")
+        await visitor.shows("fine  ━●━ cpu", "40s", "preview · Enter opens")
         await visitor.press("tab", "enter")
         await visitor.until(lambda: opens(visitor)() == failed.id)
         await visitor.press("escape")
