@@ -41,7 +41,7 @@ class Monitoring:
 
         raise_descriptor_limit()
         config = self.app.config
-        sink = StoreSink(self.app.paths, config.switch("store.network"))
+        sink = StoreSink(self.app.paths, config.switch("store.network"), config=config)
         self.engine = Engine(sink, chosen(config, self.interval))
         report = print_report if self.report_seconds else None
         self.engine.watch(self.job_id, self.begun, report, self.report_seconds or 0.0)

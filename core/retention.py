@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 DAY_SECONDS = 86400.0
 SETTLING_SECONDS = 60.0  # what a job left is packed by then
 THINNED = 0.85  # of what is thinned to minutes, about, is gained
+LARGEST = 10
+RUNNING, MACHINE = "running", "machine"
 
 
 @record
@@ -185,3 +187,59 @@ def thinnable(holding: Holding) -> int:
 def may_go_for_size(policy: Policy, holding: Holding, now: float) -> bool:
     """Whether the budget may take something of a job."""
     return holding.ended is not None and protection(policy, holding, now) is None
+
+
+@record
+class Went:
+    """What went of some jobs, or would."""
+
+    jobs: int = 0
+    samples: int = 0
+    file_bytes: int = 0
+    freed_bytes: int = 0
+
+    def __add__(self, other: Went) -> Went:
+        return Went(
+            self.jobs + other.jobs,
+            self.samples + other.samples,
+            self.file_bytes + other.file_bytes,
+            self.freed_bytes + other.freed_bytes,
+        )
+
+
+class Report:
+    """What one pass did, or would do: by what was kept before and is after, and the jobs that gained most."""
+
+    def __init__(self) -> None:
+        self.went: dict[tuple[str, str], Went] = {}
+        self.largest: list[Move] = []
+        self.total_bytes = 0  # of all, before anything went
+        self.left_bytes = 0
+        self.over_bytes = 0  # more than all may take, and what of that has to stay
+        self.held: dict[str, int] = {}
+
+    def add(self, before: str, then: str, went: Went) -> None:
+        self.went[before, then] = self.went.get((before, then), Went()) + went
+
+    def add_move(self, move: Move) -> None:
+        of = move.holding
+        before = RUNNING if move.to is of.kept else str(of.kept)
+        files = of.file_bytes if move.to is Kept.RECORD else 0
+        then = Kept.MINUTES if move.to is of.kept else move.to
+        self.add(before, then, Went(1, move.samples, files, move.freed_bytes))
+        if move.freed_bytes:
+            self.largest.append(move)
+            self.largest.sort(key=lambda other: -other.freed_bytes)
+            del self.largest[LARGEST:]
+
+    @property
+    def samples(self) -> int:
+        return sum(went.samples for went in self.went.values())
+
+    @property
+    def jobs(self) -> int:
+        return sum(went.jobs for went in self.went.values())
+
+    @property
+    def freed_bytes(self) -> int:
+        return sum(went.freed_bytes for went in self.went.values())

@@ -17,26 +17,32 @@ from jobtop.store.snapshots import Snapshots
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.collectors.host import HostSample
+    from jobtop.core.config import Config
     from jobtop.core.model import Sample
     from jobtop.core.paths import StatePaths
     from jobtop.core.sampler import Batch
     from jobtop.store.database import Database
+    from jobtop.store.retaining import Shift
 
 PATIENCE_SECONDS = 1.0
 LOCAL_PACE_SECONDS, NETWORK_PACE_SECONDS = 1.0, 10.0
 HEARTBEAT_SECONDS = 10.0
 BY_JOB = ("samples", "snapshots", "events")
+RETENTION_SECONDS = 60.0  # a short job has no time for what is old
 ENDED_SEALED = 4  # jobs whose writer was killed, looked after by the next
 
 
 class StoreSink:
     """Keeps samples, snapshots and the machine around them; raises StoreBusy while nothing of it is kept yet.
 
-    `are_recorded`: jobs are in the store before they are sampled, so one that is not was deleted.
+    `are_recorded`: jobs are in the store before they are sampled, so one that is not was deleted. With `config` it also
+    lets go of what is old.
     """
 
-    def __init__(self, paths: StatePaths, network: bool | None, are_recorded: bool = False) -> None:
-        self.paths, self.network, self.are_recorded = paths, network, are_recorded
+    def __init__(
+        self, paths: StatePaths, network: bool | None, are_recorded: bool = False, config: Config | None = None
+    ) -> None:
+        self.paths, self.network, self.are_recorded, self.config = paths, network, are_recorded, config
         shared = is_network(paths.store) if network is None else network
         self.pace_seconds = NETWORK_PACE_SECONDS if shared else LOCAL_PACE_SECONDS
         self._database: Database | None = None
@@ -44,6 +50,8 @@ class StoreSink:
         self._beat_at = -float("inf")
         self._looked_after = False
         self._records_host = False
+        self._shift: Shift | None = None
+        self._retains_at = time.monotonic() + RETENTION_SECONDS
 
     def keep(self, batches: list[Batch]) -> None:
         """All of it or nothing, in one transaction."""
@@ -96,7 +104,18 @@ class StoreSink:
         if not self._looked_after:
             self._looked_after = True
             self.series.seal_ended(ENDED_SEALED)
-        return self.series.step() or (self._records_host and self.host.step())
+        is_behind = self.series.step() or (self._records_host and self.host.step())
+        if not is_behind and self.config is not None and time.monotonic() >= self._retains_at:
+            self._retain(self.config)
+        return is_behind
+
+    def _retain(self, config: Config) -> None:
+        """Let go of a little that is old, if it is our turn."""
+        if self._shift is None:
+            from jobtop.store.retaining import Shift
+
+            self._shift = Shift(self._open(), self.paths, config)
+        self._retains_at = time.monotonic() + self._shift.work()
 
     def finish(self, key: str) -> None:
         self._open()
@@ -106,6 +125,8 @@ class StoreSink:
     def close(self) -> None:
         if self._database is None:
             return
+        if self._shift is not None:
+            self._shift.end()
         if self._records_host:
             self.host.release(identify(os.getpid()))
         self._database.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 5.0
 ROWS_AT_ONCE = 200
 PAGES_AT_ONCE = 1000
+FREED_AT_ONCE = 200  # pages, in a few milliseconds
+PAUSE_SECONDS = 0.002  # so that who waits to write comes in between
 MOST_PROBLEMS = 100
 CHECKPOINT_MILLISECONDS = 1000  # who reads longer is named
 LOOKED_AT = 1000  # rows from which the size of all is estimated
@@ -310,7 +313,7 @@ def vacuum(database: Database, is_full: bool = False, progress: Progress | None 
                 connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                 connection.execute("VACUUM")
             else:
-                _give_back(connection, progress)
+                _give_back(database, progress)
             connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_MILLISECONDS}")
             is_held = bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
         except sqlite3.OperationalError as error:
@@ -320,17 +323,30 @@ def vacuum(database: Database, is_full: bool = False, progress: Progress | None 
     return Vacuumed(before, file_bytes(path), tuple(others) if is_held else ())
 
 
-def _give_back(connection: sqlite3.Connection, progress: Progress | None) -> None:
-    total = left = connection.execute("PRAGMA freelist_count").fetchone()[0]
+def _give_back(database: Database, progress: Progress | None) -> None:
+    total = left = free_pages(database)
     while left:
-        # Every page is a row: one that is not fetched is not freed.
-        connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
-        after = connection.execute("PRAGMA freelist_count").fetchone()[0]
+        after = give_back_some(database)
         if after >= left:  # somebody deletes as fast
             return
         left = after
         if progress is not None:
             progress(total - left, total)
+        time.sleep(PAUSE_SECONDS)
+
+
+def free_pages(database: Database) -> int:
+    """How many pages of the file hold nothing."""
+    with database.alone() as connection:
+        return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+
+
+def give_back_some(database: Database) -> int:
+    """Cut some free pages off the file, in one short transaction; how many are left."""
+    with database.alone() as connection:
+        # Every page is a row without columns, of which execute() fetches only the first.
+        connection.executescript(f"PRAGMA incremental_vacuum({FREED_AT_ONCE})")
+        return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
 
 
 def holders(path: Path, proc: Path = Path("/proc")) -> list[str]:
