@@ -1,4 +1,4 @@
-"""What finding jobs among 100,000 costs: three questions, against a scan of them in JSON Lines, and a page far away."""
+"""What finding jobs among 100,000 costs: four questions, against a scan of them in JSON Lines, and a page far away."""
 
 import json
 import random
@@ -21,6 +21,8 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
+from jobtop.store.search import catch_up
+from jobtop.store.upkeep import KINDS, table_bytes
 
 FEW, MANY, ROWS = 10_000, 100_000, 50
 NOW, DAY = 1_750_000_000.0, 86_400.0
@@ -46,6 +48,11 @@ QUESTIONS: dict[str, tuple[Query, Callable[[Shape], bool], Callable[[Shape], Any
         lambda job: fnmatchcase(job["name"], "train-*") and job["host"] == "node03",
         lambda job: job["duration_seconds"],
     ),
+    "a word in names, commands and notes, the newest": (
+        Query(filter=parse("diverged", NOW), limit=ROWS),
+        lambda job: any("diverged" in text.lower() for text in (job["name"], job["note"] or "", *job["command"])),
+        lambda job: job["start_time"],
+    ),
 }
 
 
@@ -55,6 +62,8 @@ def measure_search(_tools: Installation, work: Path, rounds: int) -> Iterator[Re
     lines = work / "jobs.jsonl"
     with lines.open("w") as file:
         file.writelines(json.dumps(job.to_json()) + "\n" for job in made_jobs(MANY))
+    made = [seconds(partial(catch_up, jobs.database, float("inf"))) for jobs in (few, many)]
+    yield Result(f"an index of the words of {MANY:,} jobs made", "seconds", made[1:])
     for name, (query, fits, key) in QUESTIONS.items():
         if [job.id for job in many.select(query)] != [job["id"] for job in scan(lines, fits, key)]:
             raise MeasurementError(f"{name}: the store and the scan find different jobs")
@@ -67,6 +76,7 @@ def measure_search(_tools: Installation, work: Path, rounds: int) -> Iterator[Re
         yield Result(f"{ROWS} of {MANY:,} jobs: {name}", "seconds", taken["many"], slow, "JSON Lines", bound=1 / 50)
         yield Result("  against 10,000 jobs", "seconds", taken["many"], taken["few"], "of 10,000", bound=2)
     yield from measure_pages(many, rounds)
+    yield from measure_index(many)
     for jobs in (few, many):
         jobs.database.close()
 
@@ -86,6 +96,14 @@ def measure_pages(jobs: Jobs, rounds: int) -> Iterator[Result]:
     )
     yield Result("  the last page of all by memory", "seconds", taken["far"], taken["first"], "the first", bound=1.5)
     yield Result("  a name that few have, and a host, by duration", "seconds", taken["few"])
+
+
+def measure_index(jobs: Jobs) -> Iterator[Result]:
+    """What the index of words takes, of what the jobs take with their other indexes."""
+    with jobs.database.reading() as connection:
+        sizes, _ = table_bytes(connection)
+    words = sum(size for table, size in sizes.items() if KINDS.get(table) == "search")
+    yield Result("  the index of words", "bytes", [words], [sizes["jobs"]], "the jobs", bound=0.3)
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -135,5 +153,6 @@ def made_jobs(count: int) -> Iterator[Job]:
             duration_seconds=duration,
             usage=usage,
             tags={"team": chance.choice(("red", "blue"))},
+            note=chance.choice((None,) * 99 + ("the loss Diverged again",)),
             settled=True,
         )
