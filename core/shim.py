@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 WALL = 0x40000000  # __WALL: children made by clone() without SIGCHLD too
 PR_SET_CHILD_SUBREAPER = 36
 F_SETPIPE_SZ = 1031
+PF_EXITING = 4
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 INTERRUPTING = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
@@ -585,7 +586,7 @@ def look_at_seat(path: str) -> "tuple[bool, int | None]":
         is_held = False
     except OSError:
         is_held = True
-    text = os.read(fd, 32)
+    text = os.read(fd, 32).rstrip()
     os.close(fd)
     return is_held, int(text) if text.isdigit() else None
 
@@ -605,8 +606,12 @@ def lock(path: str) -> int:
 
 
 def is_there(pid: int | None) -> bool:
-    """Whether there is such a process; one that only waits to be buried is gone."""
-    return bool(pid) and stat_fields(pid or 0)[:1] not in ([], ["Z"], ["X"])
+    """Whether there is such a process; one that only waits to be buried is gone, and so is one that dies.
+
+    A killed agent lets go of our pipe before it lets go of its lock.
+    """
+    fields = stat_fields(pid) if pid else []
+    return fields[:1] not in ([], ["Z"], ["X"]) and not int(fields[6]) & PF_EXITING
 
 
 def read_exactly(fd: int, count: int) -> bytes:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LEAVING_SECONDS = 10.0  # one that holds the seat for longer after it has said good-bye is worth a word
 SCRATCH = "/tmp"
+SEAT_BYTES = 16
 # While a shim is made its pipes can be inherited: whatever another thread executes meanwhile must not have them.
 SPAWNING = allocate_lock()
 
@@ -70,9 +71,11 @@ def take_seat(path: Path) -> int | None:
 
 
 def write_seat(fd: int, text: bytes) -> bool:
-    """Say in the file of the lock how things stand; shims read it."""
-    os.pwrite(fd, text, 0)
-    os.ftruncate(fd, len(text))
+    """Say in the file of the lock how things stand; shims read it, and never half of one word and half of another."""
+    if text:
+        os.pwrite(fd, text.ljust(SEAT_BYTES), 0)
+    else:
+        os.ftruncate(fd, 0)
     return True
 
 

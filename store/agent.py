@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from jobtop.core import evidence, journal
+from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.engine import Engine, chosen
 from jobtop.core.errors import JobtopError, StoreBusy, UnknownJob
@@ -36,7 +37,7 @@ from jobtop.store.reconcile import (
 )
 from jobtop.store.series import SeriesStore
 from jobtop.store.sink import StoreSink
-from jobtop.store.starter import Starter, contained
+from jobtop.store.starter import Starter, contained, mistake
 from jobtop.store.starting import kept_spec
 
 TYPE_CHECKING = False
@@ -273,7 +274,7 @@ class Agent:
             from jobtop.core.collectors.processes import raise_descriptor_limit
 
             raise_descriptor_limit()
-            sink = StoreSink(self.paths, self.network, are_recorded=True)
+            sink = StoreSink(self.paths, self.network, are_recorded=True, config=self.config)
             self.engine = Engine(sink, chosen(self.config, None))
             self.engine.start()
             gc.freeze()
@@ -349,7 +350,9 @@ class Agent:
 
     def _spoil(self, job: Job, error: Exception) -> None:
         """Record a job no longer that we cannot cope with; while it runs it may yet leave what we can."""
-        why = self.starter.log_mistake(job, error)
+        why = mistake(error)
+        if job.id not in self.spoilt:
+            self.starter.log_mistake(job, error)
         self.spoilt.add(job.id)
         if job.id in self.held:
             self._release(self.held[job.id])
@@ -424,12 +427,14 @@ class Agent:
 def spoilt(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:
     """The record of a job that we could not cope with: how one that is gone ended stays unknown."""
     said = event("mistake", reason=why)
-    if row.status.ended:
-        return replace(row, settled=True, recorder=None), (said,)
+    row = replace(row, recorder=None)
     if row.shim is not None and is_alive(row.shim):
-        return replace(row, recorder=None), (said,)
+        return row, (said,)
+    row = replace(row, settled=cgroup.discard(cgroup.possible_directories(row.id)))
+    if row.status.ended:
+        return row, ()
     status = Status.UNKNOWN if row.status.may_become(Status.UNKNOWN) else Status.ERROR
-    return replace(row, status=status, reason=why, end_time=said.at, settled=True, recorder=None), (said,)
+    return replace(row, status=status, reason=why, end_time=said.at), (said,)
 
 
 def opened(pid: int) -> int | None:

@@ -7,6 +7,7 @@ import select
 import signal
 import time
 from contextlib import contextmanager
+from functools import partial
 
 from jobtop.core import evidence
 from jobtop.core.capacity import capacity, gpu_environment
@@ -119,8 +120,12 @@ class Starter:
         job = self.queue.claim(turn.id, self.me, turn.gpus)
         if job is None:
             return
-        with contained(lambda error: self._never(job, self.log_mistake(job, error))):
+        with contained(partial(self._cannot_tell, job)):
             self._tell(job, turn.gpus)
+
+    def _cannot_tell(self, job: Job, error: Exception) -> None:
+        self.log_mistake(job, error)
+        self._never(job, mistake(error))
 
     def _tell(self, job: Job, gpus: Sequence[str]) -> None:
         spec = kept_spec(self.paths, job.id)
@@ -179,7 +184,7 @@ class Starter:
     def _contained_begin(self, job: Job, heard: Facts | None) -> tuple[Job, Started] | None:
         """What a shim said, taken in; if that is beyond us, what it left is found like that of any other job."""
         self.silences.pop(job.id, None)
-        with contained(lambda error: self.log_mistake(job, error)):
+        with contained(partial(self.log_mistake, job)):
             return self._taken_in(job, heard)
         return None
 
@@ -237,16 +242,19 @@ class Starter:
         happened = Event(begun.start_time, "started", {"pid": begun.main.pid})
         return self.jobs.change(job.id, lambda row: (evidence.begin(row, begun), (happened,))), begun
 
-    def log_mistake(self, job: Job, error: Exception) -> str:
-        """Keep what was our own mistake with one job; in words for its record."""
+    def log_mistake(self, job: Job, error: Exception) -> None:
+        """Say in the log how it came to a mistake of ours with one job."""
         import traceback
 
-        why = f"a mistake in jobtop itself: {type(error).__name__}: {error}"
         self.log("ERROR", f"job {job.id[:8]}: {''.join(traceback.format_exception(error)).rstrip()}")
-        return why
 
     def _never(self, job: Job, why: str) -> None:
         self.jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
+
+
+def mistake(error: Exception) -> str:
+    """What went wrong, in words for the record of a job."""
+    return f"a mistake in jobtop itself: {type(error).__name__}: {error}"
 
 
 @contextmanager
