@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 
 from jobtop.core.config import Config, load
-from jobtop.core.errors import StoreDamaged, StoreError, StoreUnavailable, UnknownJob
+from jobtop.core.errors import StoreDamaged, StoreError, StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.units import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from jobtop.core.model import Job
     from jobtop.core.runner import Supervisor
+    from jobtop.store.fleet import Fleet
     from jobtop.store.jobs import Jobs
 
 
@@ -37,9 +39,11 @@ class App:
         color: str,
         environ: Mapping[str, str],
         supervisor: Supervisor | None = None,
+        stores: tuple[str, ...] = (),
     ) -> None:
         self.sets, self.verbose, self.color, self.environ = sets, verbose, color, environ
         self.supervisor = supervisor
+        self.named_stores = stores
 
     @cached_property
     def config(self) -> Config:
@@ -51,6 +55,60 @@ class App:
     @cached_property
     def paths(self) -> StatePaths:
         return StatePaths(Path(self.config.text("store.dir")), hostname())
+
+    @cached_property
+    def stores(self) -> list[Path]:
+        """The files that verbs read; none: this host's store."""
+        from jobtop.cli.stores import VARIABLE, named_files
+
+        return named_files(self.named_stores, self.environ.get(VARIABLE, ""), self.paths.store, self.warn)
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """What reading verbs read: the jobs of the stores that were named, else of this host's."""
+        from jobtop.store.fleet import Fleet
+
+        files = self.stores or [self.paths.store]
+        return Fleet({file: partial(self._opened, file) for file in files}, self.warn, bool(self.stores))
+
+    def find(self, reference: str) -> tuple[Jobs, Job]:
+        """A job of those stores, and the one it is in."""
+        return self.fleet.find(reference)
+
+    def to_act_on(self, references: Iterable[str]) -> tuple[Jobs, list[Job]]:
+        """Jobs of this host's store, the only one that is written; of one that is elsewhere an error says where."""
+        jobs = None if self.stores and not self.has_store() else self.jobs()
+        found = [self._found_here(jobs, reference) for reference in references]
+        return jobs or self.jobs(), found
+
+    def _found_here(self, jobs: Jobs | None, reference: str) -> Job:
+        try:
+            if jobs is not None:
+                return jobs.find(reference)
+        except UnknownJob:
+            if not self.stores:
+                raise
+        store, job = self.find(reference)
+        from jobtop.store.control import elsewhere
+
+        why = (
+            elsewhere(job, self.paths.host) or f"job {job.id[:8]} is in {store.database.path}, which is only read here"
+        )
+        raise UsageError(why)
+
+    def _opened(self, file: Path) -> Jobs:
+        """One store to read; this host's own is brought up to date."""
+        from jobtop.store.database import open_to_read
+        from jobtop.store.jobs import Jobs
+
+        if file == self.paths.store:
+            return self.jobs()
+        database = open_to_read(file)
+        if database.check() == 0:
+            raise StoreUnavailable(f"{file}: nothing has been recorded in it yet")
+        if database.notice:
+            self.warn(database.notice)
+        return Jobs(database)
 
     def colored(self, stream: int) -> bool:
         """Whether to colour what goes to this descriptor."""
@@ -74,6 +132,10 @@ class App:
                 raise error from None
             self.warn(database.notice or f"reading only: {error}")
             return Jobs(database)
+
+    def has_history(self) -> bool:
+        """Whether there is anything to read: a store was named, or something was recorded here."""
+        return bool(self.stores) or self.has_store()
 
     def has_store(self) -> bool:
         """Whether anything was ever recorded here."""

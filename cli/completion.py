@@ -5,6 +5,7 @@ import os
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from jobtop.cli.app import App
 from jobtop.core.errors import JobtopError
 from jobtop.core.units import printable
 
@@ -13,13 +14,21 @@ NO_BLANK = "if [[ $value == *: ]]; then compopt -o nospace; fi"
 
 def job_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids that begin like this, with the names of their jobs; nothing rather than an error."""
-    from jobtop.cli.app import App
-
     try:
-        found = App((), False, "never", os.environ).jobs().ids(incomplete)
+        found = Completing(ctx).fleet.each(lambda jobs: jobs.ids(incomplete))
     except JobtopError:
         return []
-    return [CompletionItem(job_id[:8], help=printable(name)) for job_id, name in found]
+    return [CompletionItem(job_id[:8], help=printable(name)) for _, several in found for job_id, name in several]
+
+
+class Completing(App):
+    """What a shell asks for while somebody types: the stores that the line names so far, without a word."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__((), False, "never", os.environ, stores=tuple(ctx.find_root().params.get("store") or ()))
+
+    def warn(self, text: str) -> None:
+        return
 
 
 @click.command()

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from jobtop.tui.app import Options
 
 SHORTEST_REFRESH_SECONDS = 0.2
-STORE_SUFFIX = ".db"
 
 
 def can_be_opened() -> bool:
@@ -25,7 +24,6 @@ def can_be_opened() -> bool:
 
 def open_console(
     app: App,
-    store: Sequence[str],
     refresh: float,
     readonly: bool,
     ascii: bool,  # noqa: A002
@@ -34,8 +32,7 @@ def open_console(
     """Show it until the user leaves; the exit code."""
     if refresh < SHORTEST_REFRESH_SECONDS:
         raise UsageError(f"--refresh has to be at least {SHORTEST_REFRESH_SECONDS:g}s")
-    stores = list(dict.fromkeys(file for path in store for file in store_files(path)))
-    options = console_options(app, stores, refresh_seconds=refresh, is_ascii=ascii, is_readonly=readonly)
+    options = console_options(app, app.stores, refresh_seconds=refresh, is_ascii=ascii, is_readonly=readonly)
     from jobtop.tui.app import Console
     from jobtop.tui.opening import fitted, run_console
 
@@ -69,16 +66,3 @@ def console_options(app: App, stores: Sequence[Path] = (), **how: Any) -> Option
         notices=(*config.notices, *map(str, clashes(keys))),
         **how,
     )
-
-
-def store_files(word: str) -> list[Path]:
-    """The store that is meant, or all that are in a directory."""
-    path = Path(os.path.abspath(os.path.expanduser(word)))
-    if not path.exists():
-        raise UsageError(f"--store: {word}: there is no such file or directory")
-    if not path.is_dir():
-        return [path]
-    found = sorted(file for file in path.glob(f"*{STORE_SUFFIX}") if file.is_file())
-    if not found:
-        raise UsageError(f"--store: {word}: there is no store (HOST{STORE_SUFFIX}) in this directory")
-    return found

@@ -1,11 +1,13 @@
 """stop, kill, pause, resume, wait, rm: verbs that act on jobs named by id."""
 
 import time
+from collections.abc import Iterable
 
 import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
+from jobtop.cli.heard import status_words
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
@@ -122,10 +124,16 @@ def set_paused(app: App, references: tuple[str, ...], paused: bool) -> int:
 @click.pass_obj
 def wait(app: App, references: tuple[str, ...]) -> int:
     """Wait until jobs have ended, the last attempts at them; exit code 1 if one of them did not succeed."""
-    jobs, targets = resolved(app, references)
-    if any(job.id == app.environ.get("JOBTOP_JOB_ID") for job in targets):
+    found = looked_up(app, references)
+    if any(job.id == app.environ.get("JOBTOP_JOB_ID") for _, job in found):
         raise UsageError("a job cannot wait for itself")
-    ended = await_ends(Queue(jobs, app.paths), targets)
+    ended = []
+    for jobs in dict.fromkeys(jobs for jobs, _ in found):
+        targets = [job for store, job in found if store is jobs]
+        for job in targets:
+            if job.is_stale(time.time(), app.paths.host):
+                app.warn(f"job {job.id[:8]} on {job.host} is {status_words(app, job)}: it may never end")
+        ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"))
     for job in ended:
         if job.is_attached:
             app.warn(f"job {job.id[:8]}: {job.reason}")
@@ -160,16 +168,27 @@ def resolved(app: App, references: tuple[str, ...], last: bool = True) -> tuple[
 
     `last`: what is meant is the last attempt at each.
     """
-    jobs = app.jobs()
-    named = map(jobs.find, references)
+    jobs, named = app.to_act_on(references)
     latest = map(Queue(jobs, app.paths).last_attempt, named) if last else named
-    found = list({job.id: job for job in latest}.values())
+    return jobs, with_shims(app, {job.id: job for job in latest}.values())
+
+
+def looked_up(app: App, references: Iterable[str]) -> list[tuple[Jobs, Job]]:
+    """The last attempts at jobs that were named, and the stores they are in; one that just starts is waited for."""
+    named = [app.find(reference) for reference in references]
+    latest = ((jobs, Queue(jobs, app.paths).last_attempt(job)) for jobs, job in named)
+    stores = {job.id: (jobs, job) for jobs, job in latest}
+    return [(stores[job.id][0], job) for job in with_shims(app, [job for _, job in stores.values()])]
+
+
+def with_shims(app: App, found: Iterable[Job]) -> list[Job]:
+    """Jobs with their shims, as soon as those that just start have some."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         found = [with_shim(app.paths, job) for job in found]
         starting = [job for job in found if job.shim is None and not job.status.ended]
         if not any(job.recorder and is_alive(job.recorder) for job in starting) or time.monotonic() > deadline:
-            return jobs, found
+            return found
         time.sleep(POLL_SECONDS)
 
 

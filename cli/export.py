@@ -42,11 +42,10 @@ def export(app: App, references: tuple[str, ...], style: str, output: Path, forc
     """
     if style == "sqlite" and str(output) == "-":
         raise UsageError("--format sqlite writes a file: give --output PATH")
-    jobs = app.jobs()
-    chosen = [jobs.find(reference) for reference in dict.fromkeys(references)]
+    chosen = [app.find(reference) for reference in dict.fromkeys(references)]
     if not references:
-        chosen = jobs.select(Query(reverse=True, limit=None))
-    source = Source(app, jobs, list({job.id: job for job in chosen}.values()))
+        chosen = app.fleet.select(Query(reverse=True, limit=None))
+    source = Source(app, list({job.id: (jobs, job) for jobs, job in chosen}.values()))
     if style == "sqlite":
         from jobtop.store.exports import write_resource_metrics
 
@@ -62,26 +61,26 @@ def export(app: App, references: tuple[str, ...], style: str, output: Path, forc
 class Source:
     """The jobs to export, read one after the other."""
 
-    def __init__(self, app: App, jobs: Jobs, chosen: list[Job]) -> None:
-        self.app, self.chosen, self.curves = app, chosen, Curves(jobs.database)
-        self.damaged = 0
+    def __init__(self, app: App, chosen: list[tuple[Jobs, Job]]) -> None:
+        self.app, self.chosen, self.damaged = app, chosen, 0
 
-    def each(self) -> Iterator[Job]:
+    def each(self) -> Iterator[tuple[Curves, Job]]:
         """Every job, with a bar where that takes long and somebody looks."""
         hidden = len(self.chosen) < SHOWN_FROM or not sys.stderr.isatty()
         with click.progressbar(self.chosen, label="jobs", file=sys.stderr, hidden=hidden) as bar:
-            yield from bar
+            for jobs, job in bar:
+                yield Curves(jobs.database), job
 
     def samples(self) -> Iterator[tuple[Job, Iterator[Reading]]]:
-        for job in self.each():
-            news = self.curves.follow(job, None)
+        for curves, job in self.each():
+            news = curves.follow(job, None)
             self.damaged += news.damaged
             yield job, Reader().read(news.samples)
 
     def peaks(self) -> Iterator[tuple[Job, MemoryPeaks]]:
         keys = ("mem.rss", "mem.vms", "mem.pss")
-        for job in self.each():
-            series = self.curves.series(job, keys)
+        for curves, job in self.each():
+            series = curves.series(job, keys)
             self.damaged += series.damaged
             known = ([value for value in series.values[key] if value is not None] for key in keys)
             yield job, MemoryPeaks(*(max(values, default=None) for values in known))

@@ -1,14 +1,14 @@
 """`jobtop history`: the jobs of the store as a table or as data."""
 
-import os
 import re
 import time
-from contextlib import closing
 from typing import Any
 
 import click
 
 from jobtop.cli.app import App
+from jobtop.cli.completion import Completing
+from jobtop.cli.heard import shape, status_words
 from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.summary import GLYPHS, memory_peak
 from jobtop.cli.values import Duration
@@ -17,7 +17,6 @@ from jobtop.core.completion_words import complete
 from jobtop.core.errors import JobtopError
 from jobtop.core.filter import line_of, parse
 from jobtop.core.model import Job, Status
-from jobtop.core.record import replace
 from jobtop.core.units import format_duration
 from jobtop.store.jobs import SORT_KEYS, Query, sort_key
 
@@ -34,11 +33,12 @@ COLUMNS = (
     Column("MEMORY", right=True),
     Column("EXIT", right=True),
 )
+HOST = Column("HOST", widest=24)
 
 
 def filter_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """What a shell can complete a word of the filter to without quotes; nothing rather than an error."""
-    from jobtop.store.listing import vocabulary
+    from jobtop.store.listing import together, vocabulary
 
     before, typed = [*(ctx.params.get("words") or ())], incomplete
     if typed == ":":
@@ -46,8 +46,8 @@ def filter_words(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     # To bash a colon is a word.
     begin = "".join(before[-2:]) if before[-1:] == [":"] else ""
     try:
-        with closing(App((), False, "never", os.environ).jobs().database) as database:
-            known = vocabulary(database)
+        fleet = Completing(ctx).fleet
+        known = together(words for _, words in fleet.each(lambda jobs: vocabulary(jobs.database)))
     except JobtopError:
         known = {}
     candidates = complete(begin + typed, len(begin + typed), known)
@@ -97,29 +97,36 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
         limit=None if everything else options["limit"],
     )
     last = options["page_after"]
-    kept = app.jobs() if app.has_store() or last is not None else None
-    if kept is not None and last is not None:
-        query = replace(query, after=kept.find(last).seq)
-    jobs = [] if kept is None else kept.select(query)
+    found = app.fleet.select(query, last) if app.has_history() or last is not None else []
+    jobs = [job for _, job in found]
     if style != "table":
-        print_shapes(style, [job.to_json() for job in jobs], empty=NO_JOB.to_json())
-    elif jobs:
-        print(table(COLUMNS, map(row, jobs)))
+        print_shapes(style, [shape(app, job) for job in jobs], empty=NO_JOB.to_json())
+    elif not jobs:
+        print(nothing(app, query, last is not None))
+    elif app.fleet.has_several:
+        print(table((*COLUMNS[:2], HOST, *COLUMNS[2:]), (with_host(job, row(app, job)) for job in jobs)))
     else:
-        print(nothing(app, query))
+        print(table(COLUMNS, (row(app, job) for job in jobs)))
     return 0
 
 
-def nothing(app: App, query: Query) -> str:
+def nothing(app: App, query: Query, is_last_page: bool = False) -> str:
     """Why there is nothing to list."""
+    several = f"the {len(app.stores)} stores that were named"
+    place = several if len(app.stores) > 1 else str([*app.stores, app.paths.store][0])
+    if is_last_page:
+        return f"No job in {place} that fits comes after that one."
     if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
-        return f"No jobs in {app.paths.store}. To record one: jobtop run -- COMMAND"
-    if query.after is not None:
-        return f"No job in {app.paths.store} that fits comes after that one."
-    return f"No job in {app.paths.store} fits; jobtop history --all lists all."
+        return f"No jobs in {place}. To record one: jobtop run -- COMMAND"
+    return f"No job in {place} fits; jobtop history --all lists all."
 
 
-def row(job: Job) -> tuple[str, ...]:
+def with_host(job: Job, cells: tuple[str, ...]) -> tuple[str, ...]:
+    """The row of a job among those of several hosts."""
+    return *cells[:2], job.host, *cells[2:]
+
+
+def row(app: App, job: Job) -> tuple[str, ...]:
     ended = "" if job.exit_code is None and job.signal is None else str(job.exit_code)
     if job.signal is not None:
         from jobtop.core.evidence import signal_name
@@ -129,7 +136,8 @@ def row(job: Job) -> tuple[str, ...]:
     return (
         job.id[:8],
         job.name,
-        f"{GLYPHS[job.status]} {job.status}" + ("" if job.settled or "left_running" not in job.flags else " …"),
+        f"{GLYPHS[job.status]} {status_words(app, job)}"
+        + ("" if job.settled or "left_running" not in job.flags else " …"),
         local(job.start_time or job.submitted_at),
         format_duration(job.duration_seconds if running is None else running),
         format_duration(job.usage.cpu_total_seconds),

@@ -10,12 +10,14 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
-from jobtop.core.errors import UnknownJob
-from jobtop.core.model import Job
+from jobtop.core.errors import StoreBusy, UnknownJob
+from jobtop.core.model import Job, Kept
+from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.jobs import Jobs
 from jobtop.store.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, tail_start
 from jobtop.store.reconcile import current
+from jobtop.store.waiting import Looks
 
 POLL_SECONDS = 0.2
 
@@ -30,13 +32,14 @@ POLL_SECONDS = 0.2
 @click.pass_obj
 def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool, **chosen: bool) -> int:
     """Print what a job wrote: its standard output to ours, its standard error to ours."""
-    jobs = app.jobs()
-    job = jobs.find(reference)
-    directory = app.paths.job(job.id)
+    jobs, job = app.find(reference)
+    directory = StatePaths(jobs.database.path.parent, job.host).job(job.id)
     if job.is_attached:
         raise UnknownJob(f"job {job.id[:8]} has no output here: jobtop did not start it, it writes where it did before")
+    if not directory.is_dir() and job.kept is Kept.RECORD:
+        raise UnknownJob(f"the output of job {job.id[:8]} was let go: it is old (jobtop pin keeps jobs whole)")
     if not directory.is_dir():
-        raise UnknownJob(f"the output of job {job.id[:8]} is not on this machine (it ran on {job.host})")
+        raise UnknownJob(f"the output of job {job.id[:8]} is not beside its store (it ran on {job.host})")
     readers = [
         LogReader(log_path(directory, number - 1), number, raw)
         for number, stream in enumerate(STREAMS, 1)
@@ -51,8 +54,9 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     for _, stdout_bytes, stderr_bytes in marks:
         readers[0].print(stdout_bytes)
         readers[1].print(stderr_bytes)
+    looks = Looks(jobs.database.path, app.config.switch("store.network"))
     while True:
-        over = not follow or has_ended(app, jobs, job)
+        over = not follow or (looks.is_due() and has_ended(app, jobs, job))
         for reader in readers:
             reader.print(None)
         if over:
@@ -62,7 +66,10 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
 
 def has_ended(app: App, jobs: Jobs, job: Job) -> bool:
     """Whether nothing more will come."""
-    found = current(jobs, app.paths, job)
+    try:
+        found = current(jobs, app.paths, job)
+    except StoreBusy:  # by and by it is not
+        return False
     return found.settled or (found.status.ended and "left_running" not in found.flags)
 
 

@@ -46,8 +46,25 @@ VERBS = {
 ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats", "plot-resources": "plot"}
 
 
+# Verbs that read jobs take --store themselves; those that act on jobs look there for where one is.
+READING = frozenset("queue history show logs top metrics plot export stats wait compare check".split())
+ACTING = frozenset("stop kill pause resume rm retry pin unpin".split())
 class Verbs(click.Group):
     """A group whose commands are imported when they are called."""
+
+def name_stores(ctx: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:
+    """Take in what a verb was told behind its name."""
+    if isinstance(ctx.obj, App):
+        ctx.obj.named_stores += paths
+
+
+NAMED: dict[str, Any] = {
+    "multiple": True,
+    "metavar": "PATH",
+    "help": "Read this store, or all of a directory, instead of this host's; may be repeated.",
+}
+STORE = click.Option(["--store", "named"], expose_value=False, callback=name_stores, **NAMED)
+
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -63,6 +80,8 @@ class Verbs(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if ALIASES.get(name, name) in READING | ACTING and all(param.name != STORE.name for param in command.params):
+            command.params.append(STORE)
         if self.get_command(ctx, args[0]) is None:
             hint = did_you_mean(args[0], (*VERBS, *ALIASES))
             ctx.fail(f'there is no verb "{args[0]}"{hint}; to run a command: jobtop run -- {args[0]} …')
@@ -83,24 +102,21 @@ class Verbs(click.Group):
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in what is printed."
 )
-@click.option(
-    "--store",
-    multiple=True,
-    metavar="PATH",
-    help="Console: show this store instead of this host's, or all of a directory; may be repeated.",
-)
+@click.option("--store", **NAMED)
 @click.option("--refresh", type=Duration(), default="1s", help="Console: between two pictures; 1s by default.")
 @click.option("--readonly", is_flag=True, help="Console: look at jobs, and do nothing to them.")
 @click.option("--demo", is_flag=True, help="Console: a lively machine that never was, to look around.")
 @click.option("--ascii", is_flag=True, help="Console: no characters but ASCII, for serial lines.")
 @click.version_option(__version__, message="jobtop %(version)s")
 @click.pass_context
-def jobtop(ctx: click.Context, /, sets: tuple[str, ...], verbose: bool, color: str, **console: Any) -> int:
+def jobtop(
+    ctx: click.Context, /, sets: tuple[str, ...], verbose: bool, color: str, store: tuple[str, ...], **console: Any
+) -> int:
     """`top` for jobs, with a memory: run them, measure exactly what each used, keep it, look it up.
 
     Without a verb, on a terminal, it opens the console.
     """
-    ctx.obj = App(sets, verbose, color, os.environ, ctx.obj)
+    ctx.obj = app = App(sets, verbose, color, os.environ, ctx.obj, store)
     asked = [f"--{name}" for name in console if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if ctx.invoked_subcommand is not None:
         if asked:
@@ -108,17 +124,28 @@ def jobtop(ctx: click.Context, /, sets: tuple[str, ...], verbose: bool, color: s
         return ExitCode.OK
     from jobtop.cli.console import can_be_opened, open_console
 
+        check_stores(app, ALIASES.get(ctx.invoked_subcommand, ctx.invoked_subcommand))
     if can_be_opened():
-        return open_console(ctx.obj, **console)
+        return open_console(app, **console)
     if asked:
         raise UsageError(f"{asked[0]} is of the console, which needs a terminal for its input and output")
     click.echo(ctx.get_help())
     return ExitCode.OK
 
+    if store:
+        raise UsageError(
+            "--store without a verb is for the console, which needs a terminal (jobtop --store PATH history)"
+        )
 
 def main(supervisor: Supervisor | None = None) -> int:
     """Run the verb in sys.argv; the exit code. Whatever goes wrong is one line on standard error."""
     return guarded(lambda: _answer(supervisor)) or ExitCode.OK
+def check_stores(app: App, verb: str) -> None:
+    """Refuse stores to a verb that writes: it does so in this host's own."""
+    if app.named_stores and verb not in READING | ACTING and app.stores != [app.paths.store]:
+        raise UsageError(f"--store is for verbs that read jobs: jobtop {verb} uses this host's own, {app.paths.store}")
+
+
 
 
 def _answer(supervisor: Supervisor | None) -> int:

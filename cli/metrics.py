@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,15 @@ from jobtop.cli.output import format_options
 from jobtop.cli.printers import PRINTERS, Blocks, Printer
 from jobtop.cli.seen import warn_if_never_sampled, warn_of_damage
 from jobtop.cli.values import Duration
-from jobtop.core.errors import UsageError
+from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample
 from jobtop.core.readings import KEYS, Reader, Reading, job_metrics
 from jobtop.core.thinning import kept_positions
 from jobtop.store.curves import Curves
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import current
+from jobtop.store.series import News
+from jobtop.store.waiting import Looks
 
 POLL_SECONDS = 0.25
 THINNED_BY = ("cpu.percent", "mem.used")  # whose peaks stay, unless others are asked for
@@ -53,8 +56,7 @@ def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, bloc
     chosen = job_metrics(keys)
     if blocks and (keys or style != "table"):
         raise UsageError("--blocks shows everything for people: leave out --metric and --format")
-    jobs = app.jobs()
-    job = jobs.find(reference)
+    jobs, job = app.find(reference)
     follow = options["follow"]
     if follow is None:
         follow = style != "json" and not job.status.ended
@@ -69,10 +71,10 @@ def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, bloc
 def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", printer: Printer) -> None:
     """Print what there is and, following, what comes."""
     curves, reader = Curves(jobs.database), Reader()
+    looks = Looks(jobs.database.path, app.config.switch("store.network"))
     warn_if_never_sampled(app, curves, job)
-    cursor = None
+    news, cursor = curves.follow(job, None), None
     while True:
-        news = curves.follow(job, cursor)
         warn_of_damage(app, job, news.damaged)
         readings = window.past(job, reader, news.samples) if cursor is None else reader.read(news.samples)
         printer.print(readings)
@@ -80,9 +82,12 @@ def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", print
         if news.over or not follow:
             printer.close()
             return
-        time.sleep(POLL_SECONDS)
-        # Before the samples are read: those of a job that has ended by now are all there.
-        job = current(jobs, app.paths, job)
+        looks.wait(POLL_SECONDS)
+        news = News([], cursor)
+        with suppress(StoreBusy):  # by and by it is not
+            # Before the samples are read: those of a job that has ended by now are all there.
+            job = current(jobs, app.paths, job)
+            news = curves.follow(job, cursor)
 
 
 @dataclass(frozen=True, slots=True)

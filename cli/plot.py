@@ -43,8 +43,7 @@ def plot(app: App, /, reference: str, keys: tuple[str, ...], svg_path: Path | No
     Where nobody looked, as while the machine slept, the curve has a gap.
     """
     metrics = job_metrics(keys or DEFAULT)
-    jobs = app.jobs()
-    job = jobs.find(reference)
+    jobs, job = app.find(reference)
     curves = Curves(jobs.database)
     warn_if_never_sampled(app, curves, job)
     series = curves.series(job, [metric.key for metric in metrics])

@@ -8,17 +8,19 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.control import references
+from jobtop.cli.history import HOST
 from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.submission import call_agent, opened
 from jobtop.core.capacity import capacity
 from jobtop.core.errors import BadValue, ExitCode, UsageError
 from jobtop.core.model import SCHEMA_VERSION, Job, Limits, Queued, Status
+from jobtop.core.paths import StatePaths
 from jobtop.core.request import group_name
 from jobtop.core.scheduling import amount_words, failure
 from jobtop.core.units import ABSENT, format_duration
 from jobtop.store.agency import registered
 from jobtop.store.control import elsewhere
-from jobtop.store.jobs import Query
+from jobtop.store.jobs import Jobs, Query
 from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue, check_retry
 
@@ -38,6 +40,7 @@ GROUP_COLUMNS = (
     Column("RUNNING", right=True),
     Column("WAITING", right=True),
 )
+WAITING = Query(statuses=(Status.QUEUED, Status.PAUSED), limit=None)
 NO_JOB = Job("", "", (), "", "", "", Status.QUEUED, queue=Queued())
 NO_GROUP = {"schema_version": SCHEMA_VERSION, "name": "", "slots": None, "running": 0, "waiting": 0}
 
@@ -47,10 +50,13 @@ NO_GROUP = {"schema_version": SCHEMA_VERSION, "name": "", "slots": None, "runnin
 @click.pass_obj
 def queue(app: App, /, style: str) -> int:
     """List the jobs that wait for their turn, in order, and why each of them does."""
-    waiting = list(in_order(app)) if app.has_store() else []
+    waiting = everywhere(app) if app.has_history() else []
     if style != "table":
         shapes = [job.to_json() | {"position": place, "waits_for": why} for place, job, why in waiting]
         print_shapes(style, shapes, empty=NO_JOB.to_json() | {"position": 0, "waits_for": ""})
+    elif waiting and app.fleet.has_several:
+        columns = (*QUEUE_COLUMNS[:3], HOST, *QUEUE_COLUMNS[3:])
+        print(table(columns, ((*(cells := row(*item))[:3], item[1].host, *cells[3:]) for item in waiting)))
     elif waiting:
         print(table(QUEUE_COLUMNS, (row(*item) for item in waiting)))
     else:
@@ -58,9 +64,22 @@ def queue(app: App, /, style: str) -> int:
     return ExitCode.OK
 
 
-def in_order(app: App) -> Iterator[tuple[int, Job, str]]:
-    """Every job that waits: its place, and why it does."""
-    line = Queue(app.jobs(), app.paths)
+def everywhere(app: App) -> list[tuple[int, Job, str]]:
+    """What waits in every store; what another host waits for is its own to say."""
+
+    def asked(jobs: Jobs) -> list[tuple[int, Job, str]]:
+        if jobs.database.path == app.paths.store:
+            return list(in_order(jobs, app.paths))
+        found = [job for job in jobs.select(WAITING) if job.queue is not None and job.shim is None]
+        found.sort(key=lambda job: (-job.queue.priority if job.queue else 0, job.seq))
+        return [(place, job, f"its turn is decided on {job.host}") for place, job in enumerate(found, 1)]
+
+    return [item for _, items in app.fleet.each(asked) for item in items]
+
+
+def in_order(jobs: Jobs, paths: StatePaths) -> Iterator[tuple[int, Job, str]]:
+    """Every job of this host that waits: its place, and why it does."""
+    line = Queue(jobs, paths)
     lineup = Lineup(line)
     lineup.refresh()
     plan = lineup.plan(capacity(lineup.needs_gpus), time.time())
@@ -68,9 +87,8 @@ def in_order(app: App) -> Iterator[tuple[int, Job, str]]:
     turn = "its turn has come" if served else "its turn has come, but there is no agent: jobtop agent start"
     why = plan.waits | dict.fromkeys((start.id for start in plan.start), turn)
     why |= {job_id: f"it will be cancelled: {reason}" for job_id, reason in plan.cancel.items()}
-    live = line.jobs.select(Query(statuses=(Status.QUEUED, Status.PAUSED), limit=None))
-    jobs = sorted((job for job in live if job.id in why), key=lambda job: lineup.waiting[job.id].turn)
-    for place, job in enumerate(jobs, 1):
+    live = (job for job in jobs.select(WAITING) if job.id in why)
+    for place, job in enumerate(sorted(live, key=lambda job: lineup.waiting[job.id].turn), 1):
         yield place, job, why[job.id]
 
 
@@ -101,8 +119,9 @@ def asked_words(limits: Limits) -> str:
 @click.pass_obj
 def retry(app: App, references: tuple[str, ...]) -> int:
     """Queue ended jobs once more, each as it was: a new job, whose id is printed."""
-    line = Queue(app.jobs(), app.paths)
-    targets = sorted({job.id: job for job in map(line.jobs.find, references)}.values(), key=lambda job: job.seq or 0)
+    jobs, named = app.to_act_on(references)
+    line = Queue(jobs, app.paths)
+    targets = sorted({job.id: job for job in named}.values(), key=lambda job: job.seq or 0)
     for job in targets:
         check_again(line, job, {other.id for other in targets})
     for job in targets:

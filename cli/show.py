@@ -9,6 +9,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
+from jobtop.cli.heard import shape, status_words
 from jobtop.cli.output import format_options, print_shapes
 from jobtop.cli.seen import Seen
 from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
@@ -25,13 +26,13 @@ from jobtop.store.curves import Curves
 @click.pass_obj
 def show(app: App, reference: str, style: str) -> int:
     """Show one job: how it went, why it ended, what it used, and where each number came from."""
-    jobs = app.jobs()
-    job = jobs.find(reference)
+    jobs, job = app.find(reference)
     if style != "table":
-        print_shapes(style, [job.to_json()], single=True)
+        print_shapes(style, [shape(app, job)], single=True)
         return 0
     color = app.colored(1)
-    print(f"{printable(job.name)}  {colored(f'{GLYPHS[job.status]} {job.status}', job.status, color)}  {job.id}")
+    status = colored(f"{GLYPHS[job.status]} {status_words(app, job)}", job.status, color)
+    print(f"{printable(job.name)}  {status}  {job.id}")
     for title, value in facts(job, Seen(app, Curves(jobs.database), job)):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")

@@ -40,7 +40,7 @@ def stats(app: App, style: str, within: float | None, by: str) -> int:
     """Add jobs up: how many, how they ended, and the CPU time, duration and memory they used, overall and by group."""
     by = grouping(by)
     since = None if within is None else time.time() - within
-    found = statistics(app.jobs().figures(since, by) if app.has_store() else [])
+    found = statistics(app.fleet.figures(since, by) if app.has_history() else [])
     if style == "csv":
         print_shapes(
             style,

@@ -13,7 +13,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
-from jobtop.cli.control import resolved
+from jobtop.cli.control import looked_up
 from jobtop.cli.output import format_options, print_shapes
 from jobtop.cli.processes import NO_ROW, SORTS, Moment, page, rows, shape
 from jobtop.cli.screen import LONGEST_WAIT_SECONDS, Screen, is_screen
@@ -61,7 +61,7 @@ def top(
         raise UsageError("--count is for the table and for --format jsonl, without --once")
     if interval < SHORTEST_SECONDS:
         raise UsageError(f"--interval has to be at least {SHORTEST_SECONDS:g}s")
-    jobs, (job,) = resolved(app, (reference,))
+    ((jobs, job),) = looked_up(app, (reference,))
 
     def show(moment: Moment) -> None:
         if style == "table":

@@ -90,7 +90,7 @@ def console() -> int | None:
     from jobtop.cli.failure import guarded
 
     app = App((), False, "auto", os.environ)
-    return guarded(lambda: open_console(app, store=(), refresh=1.0, readonly=False, ascii=False, demo=False))
+    return guarded(lambda: open_console(app, refresh=1.0, readonly=False, ascii=False, demo=False))
 
 
 def leave(code: int) -> int:

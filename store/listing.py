@@ -87,6 +87,14 @@ class Order:
 
 
 @record
+class Place:
+    """A place in the order of several stores: behind this key, and among those that have it behind this number."""
+
+    key: Any
+    seq: int
+
+
+@record
 class Group:
     """The jobs of one name: what they add up to, and how long the newest that have ended took, the oldest first."""
 
@@ -122,10 +130,39 @@ def read_order(database: Database, query: Query, before: Order | None = None, wi
             return Order(query, array("q", chain.from_iterable(rows)), state)
         direction = "ASC" if query.reverse else "DESC"
         order = f"ORDER BY sorted_by {direction} NULLS LAST, seq {direction} {limit}"
-        cursor.execute(f"SELECT seq, {_merge_key(query.sort)} AS sorted_by FROM jobs {where} {order}", values)
+        cursor.execute(f"SELECT seq, {merge_key(query.sort)} AS sorted_by FROM jobs {where} {order}", values)
         found = cursor.fetchall()
         seqs, keys = zip(*found, strict=True) if found else ((), ())
         return Order(query, array("q", seqs), state, list(keys))
+
+
+def read_page(database: Database, query: Query, behind: Place | None) -> Order:
+    """The first jobs of a query that are behind a place, with what they are sorted by."""
+    key, direction = merge_key(query.sort), "ASC" if query.reverse else "DESC"
+    condition, numbers = ("", []) if behind is None else _behind(behind, key, ">" if query.reverse else "<")
+    with asking(database, query) as (connection, where, values):
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        both = f"{where} {'AND' if where else 'WHERE'} {condition}" if condition else where
+        limit = "" if query.limit is None else f"LIMIT {query.limit:d}"
+        order = f"ORDER BY sorted_by {direction} NULLS LAST, seq {direction} {limit}"
+        sql = f"SELECT seq, {key} AS sorted_by FROM jobs {both} {order}"
+        found = cursor.execute(sql, (*values, *numbers)).fetchall()
+        state = _state(connection)
+    return Order(query, array("q", [seq for seq, _ in found]), state, [key for _, key in found])
+
+
+def _behind(place: Place, key: str, compared: str) -> tuple[str, list[Any]]:
+    if place.key is None:
+        return f"({key} IS NULL AND seq {compared} ?)", [place.seq]
+    return f"(({key}, seq) {compared} (?, ?) OR {key} IS NULL)", [place.key, place.seq]
+
+
+def read_key(database: Database, sort: str, seq: int) -> Any:
+    """What one job is sorted by among those of several stores."""
+    with database.reading() as connection:
+        row = connection.execute(f"SELECT {merge_key(sort)} FROM jobs WHERE seq = ?", (seq,)).fetchone()
+    return None if row is None else row[0]
 
 
 def merged(orders: Sequence[Order | None]) -> array[int]:
@@ -215,7 +252,7 @@ def _state(connection: sqlite3.Connection) -> tuple[int, ...]:
     return tuple(connection.execute(sql).fetchone())
 
 
-def _merge_key(sort: str) -> str:
+def merge_key(sort: str) -> str:
     """What is compared with that of another store, whose own numbers say nothing; text as SQLite compares it."""
     if sort == "seq":
         return "coalesce(submitted_at, start_time)"

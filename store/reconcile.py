@@ -52,9 +52,10 @@ def has_a_recorder(paths: StatePaths, job: Job) -> bool:
 
 
 def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
-    """The job as it stands now; finished by us if nobody else will."""
+    """The job as it stands now; finished by us if nobody else will, and it is of this host and in its own store."""
     found = jobs.find(job.id)
-    if found.settled or has_a_recorder(paths, found):
+    is_ours = found.host == paths.host and jobs.database.path == paths.store
+    if found.settled or not is_ours or has_a_recorder(paths, found):
         return found
     return reconcile_one(jobs, paths, found)
 
