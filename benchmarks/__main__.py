@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks import breakdown
 from benchmarks.console import measure_console
+from benchmarks.imports import measure_imports
 from benchmarks.installation import BUILD, Installation, installation
 from benchmarks.memory import measure_memory
 from benchmarks.output import measure_output
@@ -41,6 +42,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "console": (measure_console, 9),
     "queue": (measure_queue, 21),
     "search": (measure_search, 21),
+    "imports": (measure_imports, 5),
 }
 BREAKDOWN_ROUNDS = 11
 

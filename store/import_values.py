@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.record import record
 from jobtop.core.redact import is_secret, redact_command, redact_mapping
-from jobtop.store.jobs import _row, _text
+from jobtop.store.jobs import columns_of, stored_text
 
 MIB = 1024 * 1024
 LARGEST = float(2**63)
@@ -117,7 +117,7 @@ class Intake:
 
 def row_of(job: Job) -> Row:
     """The columns of a job that have something in them."""
-    return {name: value for name, value in _row(job).items() if value is not None}
+    return {name: value for name, value in columns_of(job).items() if value is not None}
 
 
 class Unpacked(io.RawIOBase):
@@ -207,4 +207,4 @@ def text(value: object) -> str | None:
 def column_text(value: object) -> str | bytes | None:
     """The same for a column of the store, which takes no lone surrogates."""
     found = text(value)
-    return found if found is None or found.isascii() else _text(found)
+    return found if found is None or found.isascii() else stored_text(found)

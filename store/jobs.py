@@ -126,7 +126,7 @@ class Jobs:
         """The newest jobs with this id or external id, else those whose ids begin so."""
                 "SELECT * FROM jobs WHERE id = CAST(?1 AS TEXT) OR external_id = CAST(?1 AS TEXT)"
                 " ORDER BY seq DESC LIMIT 9",
-                (_text(reference),),
+                (stored_text(reference),),
             ).fetchall()
             if not rows and len(reference) >= SHORTEST_PREFIX and reference.isascii():
                 prefix = reference.lower()
@@ -371,7 +371,7 @@ def _by_id(connection: sqlite3.Connection, job_id: str) -> Job | None:
 
 
 def _insert(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -> Job:
-    row = _row(job)
+    row = columns_of(job)
     marks = ", ".join(map(_mark, row.values()))
     names = ", ".join((*row, "touched"))
     cursor = connection.execute(f"INSERT INTO jobs ({names}) VALUES ({marks}, {NEXT_TOUCH})", tuple(row.values()))
@@ -383,7 +383,7 @@ def _insert(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -
 def _update(connection: sqlite3.Connection, before: Job, change: Change) -> Job:
     job, events = change(before)
     if job != before:
-        row = _row(job)
+        row = columns_of(job)
         assignments = ", ".join(f"{name} = {_mark(value)}" for name, value in row.items())
         connection.execute(
             f"UPDATE jobs SET {assignments}, touched = {NEXT_TOUCH} WHERE seq = ?", (*row.values(), job.seq)
@@ -422,11 +422,11 @@ def _where(query: Query, terms: Iterable[tuple[str, list[Any]]] = ()) -> tuple[s
         words = [key, value] if has_value else [key]
         conditions.append((condition, [word.encode("utf-8", "surrogatepass") for word in words]))
     conditions += terms
-    values = [_text(value) if isinstance(value, str) else value for _, group in conditions for value in group]
+    values = [stored_text(value) if isinstance(value, str) else value for _, group in conditions for value in group]
     return ("WHERE " + " AND ".join(sql for sql, _ in conditions) if conditions else ""), values
 
 
-def _text(value: str) -> str | bytes:
+def stored_text(value: str) -> str | bytes:
     """Text as SQLite takes it; bytes of the outside world that are no UTF-8 go in as they are, to be cast."""
     try:
         value.encode()
@@ -444,9 +444,10 @@ def _mark(value: object) -> str:
     return "CAST(? AS TEXT)" if isinstance(value, bytes) else "?"
 
 
-def _row(job: Job) -> dict[str, Any]:
+def columns_of(job: Job) -> dict[str, Any]:
+    """A job as a row of its table, but for what the table gives and what others write."""
     row: dict[str, Any] = {name: getattr(job, name) for name in PLAIN}
-    row = {name: _text(value) if isinstance(value, str) else value for name, value in row.items()}
+    row = {name: stored_text(value) if isinstance(value, str) else value for name, value in row.items()}
     row |= {name: json.dumps(getattr(job, name)) for name in AS_JSON}
     row |= {f"limit_{name}": getattr(job.limits, name) for name in LIMITS}
     row |= {name: getattr(job.usage, name) for name in USAGE}
