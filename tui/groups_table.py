@@ -1,4 +1,4 @@
-"""The history by name: the columns of the groups, and their order. Pure."""
+"""The history by name: the table of the groups, its columns and their order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from jobtop.tui.cells import Align, Cell, Sparkline, Words, short_bytes, short_d
 from jobtop.tui.columns import Column, Sort
 from jobtop.tui.history_rows import number
 from jobtop.tui.palette import Tone
+from jobtop.tui.table import Table
 
 NEWEST = Sort("newest", descending=True)
 
 
+class GroupsTable(Table[Group]):
+    """Names are not compared: there is nothing to mark."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "mark"
+
+
 def group_columns() -> tuple[Column[Group], ...]:
-    """Of the history by name: dropped in the order MEM 50, LIVE, the trend, MEM 95, FAILED, TIME 95."""
+    """Of the history by name: dropped in the order MEM P50, LIVE, the trend, MEM P95, FAILED, TIME P95."""
     right = Align.RIGHT
     return (
         Column("name", "NAME", lambda group: Words(group.name), 14, flex=1, most=48),
@@ -25,10 +33,10 @@ def group_columns() -> tuple[Column[Group], ...]:
         Column("live", "LIVE", live, 4, align=right, priority=5),
         Column("failed", "FAILED", failed, 6, align=right, priority=2),
         Column("success", "SUCCESS", success, 7, align=right),
-        Column("p50", "TIME 50", lambda group: seconds(group.summary.duration.p50), 8, align=right),
-        Column("p95", "TIME 95", lambda group: seconds(group.summary.duration.p95), 8, align=right, priority=1),
-        Column("mem50", "MEM 50", lambda group: size(group.summary.memory.p50), 6, align=right, priority=6),
-        Column("mem95", "MEM 95", lambda group: size(group.summary.memory.p95), 6, align=right, priority=3),
+        Column("p50", "TIME P50", lambda group: seconds(group.summary.duration.p50), 8, align=right),
+        Column("p95", "TIME P95", lambda group: seconds(group.summary.duration.p95), 8, align=right, priority=1),
+        Column("mem50", "MEM P50", lambda group: size(group.summary.memory.p50), 7, align=right, priority=6),
+        Column("mem95", "MEM P95", lambda group: size(group.summary.memory.p95), 7, align=right, priority=3),
         Column("trend", f"LAST {TREND} TIMES", trend, TREND, priority=4, sortable=False),
     )
 

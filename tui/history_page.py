@@ -15,11 +15,11 @@ from jobtop.core.conditions import Filter
 from jobtop.core.filter import parse
 from jobtop.store.jobs import SORT_KEYS, Query
 from jobtop.store.listing import Group, place_and_seq
-from jobtop.tui.actions import APP, HISTORY, JOBS, bindings
+from jobtop.tui.actions import ACTIONS, APP, HISTORY, JOBS, bindings
 from jobtop.tui.cells import Span
 from jobtop.tui.columns import Sort
 from jobtop.tui.filter_line import Field, FilterLine
-from jobtop.tui.groups_table import NEWEST, group_columns, name_word, sorted_groups
+from jobtop.tui.groups_table import NEWEST, GroupsTable, group_columns, name_word, sorted_groups
 from jobtop.tui.history_rows import PastJobs, PastRow, past_columns
 from jobtop.tui.jobs_pane import JobActions
 from jobtop.tui.page import Page, TopLine
@@ -33,6 +33,7 @@ NONE_FITS = "No job fits the filter.\nPress / to change it; an empty one shows a
 NO_STORE = "No store is open: jobtop run -- COMMAND makes one"
 READING = "reading …"
 READ_SECONDS = 0.5  # between two looks for jobs that are new
+DEEDS = {action.call for action in ACTIONS if action.place == JOBS} - {"filter", "choose_columns"}
 FILTER_SECONDS = 60.0  # until `since:7d` is meant from a later now
 
 
@@ -59,7 +60,7 @@ class History(Page, JobActions):
         self.past = PastJobs(self.console.reader, stores)
         yield FilterLine(id="filter")
         yield Table(past_columns(len(stores) > 1), empty=READING, id="past")
-        yield Table(group_columns(), empty=READING, id="groups", classes="-hidden")
+        yield GroupsTable(group_columns(), empty=READING, id="groups", classes="-hidden")
 
     def on_mount(self) -> None:
         kept = self.console.preferences.sort("history")
@@ -157,7 +158,9 @@ class History(Page, JobActions):
         return " · ".join(parts)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whoever types a filter need not be told how to begin."""
+        """Whoever types a filter need not be told how to begin, and nothing is done to names."""
+        if self.is_grouped and action in DEEDS:
+            return False
         return action != "filter" or not isinstance(self.focused, Field)
 
     async def action_filter(self) -> None:
@@ -204,7 +207,6 @@ class History(Page, JobActions):
             await self.console.open_job(row.line.id)
 
     def on_table_marks_changed(self) -> None:
-        self.group_table.marks = ()  # groups are not compared
         self.table.set_subtitle([Span(self.words(), Tone.GREY)])
 
     @property

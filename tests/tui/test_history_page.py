@@ -20,6 +20,7 @@ from jobtop.tui.app import Console, Options
 from jobtop.tui.filter_line import Field, FilterLine, Hint
 from jobtop.tui.groups_table import name_word
 from jobtop.tui.history_page import History
+from jobtop.tui.page import KeyLine
 from jobtop.tui.painting import Painted
 from records import HERE, HOSTILE_TEXTS, damage_pages, holds_controls, kept_jobs, made_job, running_job
 
@@ -193,6 +194,9 @@ def test_groups_count_the_runs_of_a_name_and_enter_shows_them(tmp_path: Path) ->
         await guest.press("b")
         await guest.until(lambda: len(guest.page.groups) == 4)
         await guest.until(lambda: "50%" in "".join(guest.lines()))
+        titles = {title for _, title in guest.page.query_one(KeyLine).keys}
+        assert "By name" in titles
+        assert not {"Mark", "Stop"} & titles, "what is done to jobs is not done to names"
         assert guest.page.group_table.select("etl")
         await guest.press("enter")
         await guest.until(lambda: guest.names() == ["etl", "etl"])
