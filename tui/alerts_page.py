@@ -11,9 +11,9 @@ from textual.binding import BindingType
 from jobtop.core.config import Alert, Config
 from jobtop.core.display import format_shown
 from jobtop.core.metrics import find_metric
-from jobtop.core.units import format_duration
 from jobtop.store.troubles import Trouble
 from jobtop.tui.actions import ALERTS, APP, bindings
+from jobtop.tui.axes import ago_words
 from jobtop.tui.cells import Align, Cell, Span, Words, short_duration
 from jobtop.tui.columns import Column
 from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
@@ -43,8 +43,8 @@ COLUMNS: tuple[Column[Trouble], ...] = (
     Column("sign", "", lambda trouble: Words(*sign_of(trouble)), 1, sortable=False),
     Column("when", "WHEN", when, 8, sortable=False),
     Column("id", "JOB", lambda trouble: Words(trouble.job_id[:8], Tone.GREY), 8, priority=2, sortable=False),
-    Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 12, flex=1, most=30, sortable=False),
-    Column("words", "WHAT HAPPENED", lambda trouble: Words(trouble.words), 20, flex=3, sortable=False),
+    Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 14, flex=1, most=30, sortable=False),
+    Column("words", "WHAT HAPPENED", lambda trouble: Words(trouble.words), 18, flex=8, sortable=False),
     Column("ran", "RAN", ran, 8, align=Align.RIGHT, priority=1, sortable=False),
 )
 
@@ -118,14 +118,14 @@ def rule_lines(config: Config | None) -> Iterator[Paragraph]:
 
 
 def rule_words(rule: Alert) -> str:
-    """`mem.used of a job above 3.7 GiB for 30.0 s until 2.8 GiB`."""
+    """`mem.used of a job above 3.7 GiB for 30s until 2.8 GiB`."""
     fields = rule.fields
     metric = find_metric(str(fields["metric"]))
     words = [f"{metric.key} of a {fields.get('scope', 'job')}"]
     levels = {side: level for side in ("above", "below") if isinstance(level := fields.get(side), float)}
     words += [f"{side} {format_shown(metric, level)}" for side, level in levels.items()]
     if isinstance(held := fields.get("for"), float):
-        words.append(f"for {format_duration(held)}")
+        words.append(f"for {ago_words(held)}")
     if isinstance(clear := fields.get("clear"), float):
         words.append(f"until {format_shown(metric, clear)}")
     return " ".join(words)

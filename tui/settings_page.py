@@ -27,6 +27,7 @@ from jobtop.tui.prose import BLANK, Paragraph, Prose, cell, entitle, heading
 from jobtop.tui.rows import ListRows
 
 GLYPHS = {State.WORKS: ("✓", Tone.GREEN), State.FAILS: ("✗", Tone.VERMILION), State.ABSENT: ("–", Tone.GREY)}
+COUNTED = (State.WORKS, State.FAILS, State.ABSENT)
 NAME_WIDTH = 17
 DOCS = {setting.key: setting.doc for setting in SETTINGS}
 
@@ -163,9 +164,10 @@ def report(topics: Topics) -> Iterator[Paragraph]:
 
 
 def counts(findings: Sequence[Finding]) -> str:
-    """`31 work · 2 do not · 4 are not here`."""
-    number = {state: sum(finding.state is state for finding in findings) for state in State}
-    return f"{number[State.WORKS]} work · {number[State.FAILS]} do not · {number[State.ABSENT]} are not here"
+    """`31 work · 2 do not · 1 is not here`."""
+    works, fails, absent = (sum(finding.state is state for finding in findings) for state in COUNTED)
+    does, has = "does" if fails == 1 else "do", "is" if absent == 1 else "are"
+    return f"{works} work{'s' if works == 1 else ''} · {fails} {does} not · {absent} {has} not here"
 
 
 def setting_rows(config: Config) -> list[SettingRow]:

@@ -85,7 +85,9 @@ def test_the_doctor_shows_what_fails_with_its_remedy_and_looks_again(
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("6")
-        screen = await visitor.shows("✗ hidepid", "[/b] cannot be seen \\x1b[31m", "1 work · 1 do not · 1 are not here")
+        screen = await visitor.shows(
+            "✗ hidepid", "[/b] cannot be seen \\x1b[31m", "1 works · 1 does not · 1 is not here"
+        )
         assert "→ as root: mount -o" in screen
         assert "remount,hidepid=0 /proc" in screen
         assert looks == [StatePaths(home, HERE)]
@@ -215,7 +217,7 @@ def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
-        screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90.0 % for 30.0 s")
+        screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90.0 % for 30s")
         assert "config.toml" in re.sub(r"[│\s]", "", screen)  # wherever its path is wrapped
         assert "watch them yet" in screen
 
