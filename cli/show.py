@@ -11,7 +11,7 @@ from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.cli.heard import shape, status_words
 from jobtop.cli.output import format_options, print_shapes
-from jobtop.cli.seen import Seen
+from jobtop.cli.seen import Seen, kept_words
 from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
 from jobtop.core.clock import local
 from jobtop.core.happenings import event_words
@@ -68,6 +68,8 @@ def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
         ("faults", f"{number(usage.faults_major)} major, {number(usage.faults_minor)} minor"),
         ("switches", f"{number(usage.switches_voluntary)} voluntary, {number(usage.switches_involuntary)} forced"),
         ("processes", f"{number(usage.processes_seen)} seen, {number(usage.processes_peak)} at once"),
+        ("samples", kept_words(job)),
+        ("pinned", "it stays whole (jobtop unpin)" if job.pinned else None),
         ("declared", limit_words(job)),
         ("flags", ", ".join(job.flags)),
         ("sources", ", ".join(f"{key} from {value}" for key, value in job.sources.items())),

@@ -24,6 +24,7 @@ from jobtop.store.merging import Merged, merge
 from jobtop.store.upkeep import Description, Files, Problem
 
 SUFFIX = ".db"
+KEPT_WORDS = {"whole": "whole", "minutes": "as minutes", "record": "as records"}
 MERGED_COLUMNS = (
     Column("FILE", widest=80),
     *(Column(title, right=True) for title in ("ADDED", "COMPLETED", "KNOWN", "WAITING")),
@@ -75,7 +76,14 @@ def info_rows(file: Path, found: Description) -> Iterator[tuple[str, str]]:
     yield "jobs", f"{sum(found.jobs.values()):,}" + (f" ({by_status})" if by_status else "")
     yield "oldest", local(found.oldest)
     yield "newest", local(found.newest)
-    yield "samples", f"{number(found.sealed_samples)} sealed, {number(found.raw_samples)} raw"
+    if found.kept:
+        kept = ", ".join(f"{count:,} {KEPT_WORDS[kept]}" for kept, count in found.kept.items())
+        yield "kept", kept + (f", {found.pinned:,} pinned" if found.pinned else "")
+    yield (
+        "samples",
+        f"{number(found.sealed_samples)} sealed, {number(found.raw_samples)} raw"
+        + (f", {found.minutes:,} of a minute" if found.minutes else ""),
+    )
     yield "machine", f"{number(found.machine_samples)} samples"
     yield "snapshots", number(found.snapshots)
     yield "events", number(found.events)
@@ -84,6 +92,9 @@ def info_rows(file: Path, found: Description) -> Iterator[tuple[str, str]]:
     about = "" if found.are_bytes_exact else "about "
     for kind, size in sorted(found.bytes_by_kind.items(), key=lambda item: -item[1]):
         yield f"  {kind}", f"{about}{format_bytes(size)}"
+    tiers = ", ".join(f"{tier} {format_bytes(size)}" for tier, size in found.bytes_by_tier.items())
+    if tiers:
+        yield "tiers", tiers
 
 
 def info_shape(file: Path, found: Description) -> dict[str, Any]:

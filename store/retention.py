@@ -106,8 +106,6 @@ class Retention:
 
     def _measure(self) -> Steps:
         """What jobs have beside the store."""
-        if self.policy.max_bytes is None:
-            return
         for seqs in self._chunks(self._numbers()):
             with self.database.reading() as connection:
                 self._file_bytes += files_of(connection, self.paths, seqs)

@@ -18,6 +18,7 @@ from jobtop.store.database import REMEDIES, Database, open_to_read
 from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.inspection import quick_check
 from jobtop.store.packed import unpack
+from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ MOST_PROBLEMS = 100
 CHECKPOINT_MILLISECONDS = 1000  # who reads longer is named
 LOOKED_AT = 1000  # rows from which the size of all is estimated
 INCREMENTAL = 2  # of PRAGMA auto_vacuum
+KEPT_SINCE = 6  # the version
 KINDS = {
     "jobs": "jobs",
     "head": "samples",
@@ -76,14 +78,18 @@ class Description:
     jobs: dict[str, int] = fresh(default_factory=dict)
     oldest: float | None = None
     newest: float | None = None
+    kept: dict[str, int] = fresh(default_factory=dict)
+    pinned: int | None = None
     raw_samples: int | None = None
     sealed_samples: int | None = None
+    minutes: int | None = None
     machine_samples: int | None = None
     snapshots: int | None = None
     events: int | None = None
     logs: Files = Files()
     specs: Files = Files()
     bytes_by_kind: dict[str, int] = fresh(default_factory=dict)
+    bytes_by_tier: dict[str, int] = fresh(default_factory=dict)  # what is packed, without the pages it is in
     are_bytes_exact: bool = True
 
 
@@ -153,7 +159,6 @@ def _facts(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
         "raw_samples": number(
             "SELECT count(*) FROM head JOIN series USING (job_seq) WHERE id > sealed_until", "head", "series"
         ),
-        "sealed_samples": number("SELECT coalesce(sum(samples), 0) FROM blocks", "blocks"),
         "machine_samples": number(
             "SELECT (SELECT coalesce(sum(samples), 0) FROM host_blocks) + (SELECT count(*) FROM host_head"
             " JOIN host_series USING (host_seq) WHERE id > sealed_until)",
@@ -164,12 +169,34 @@ def _facts(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
         "logs": _files(path.parent / "jobs", ids, ".log"),
         "specs": _files(path.parent / "specs", {f"{job_id}.json" for job_id in ids}, ".json"),
     }
+    facts |= _tiers(connection, number)
+    facts["bytes_by_tier"] |= {"logs": facts["logs"].size_bytes, "specs": facts["specs"].size_bytes}
     sizes, is_exact = table_bytes(connection)
     kinds: dict[str, int] = {}
     for table, size in sizes.items():
         kind = KINDS.get(table, table)
         kinds[kind] = kinds.get(kind, 0) + size
     return facts | {"bytes_by_kind": kinds, "are_bytes_exact": is_exact}
+
+
+def _tiers(connection: sqlite3.Connection, number: Callable[..., int | None]) -> dict[str, Any]:
+    """How much there is of each tier: samples, minutes, snapshots; and of how many jobs."""
+    if not has_tables_of(connection, KEPT_SINCE):
+        return {
+            "sealed_samples": number("SELECT coalesce(sum(samples), 0) FROM blocks", "blocks"),
+            "bytes_by_tier": {},
+        }
+    columns = "coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) FROM blocks JOIN series USING (job_seq)"
+    samples, raw = connection.execute(f"SELECT {columns} WHERE last_id > rolled_until").fetchone()
+    minutes, thinned = connection.execute(f"SELECT {columns} WHERE last_id <= rolled_until").fetchone()
+    snapshots = number("SELECT coalesce(sum(length(members)), 0) FROM snapshots")
+    return {
+        "kept": dict(connection.execute("SELECT kept, count(*) FROM jobs GROUP BY kept ORDER BY 2 DESC").fetchall()),
+        "pinned": number("SELECT count(*) FROM jobs WHERE pinned"),
+        "sealed_samples": samples,
+        "minutes": minutes,
+        "bytes_by_tier": {"samples": raw, "minutes": thinned, "snapshots": snapshots},
+    }
 
 
 def table_bytes(connection: sqlite3.Connection) -> tuple[dict[str, int], bool]:

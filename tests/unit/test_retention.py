@@ -1,0 +1,517 @@
+"""What goes of old jobs and what stays: by age, by tag, by size; in a real store, step by step."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobtop.core.config import KeepRule, load
+from jobtop.core.model import Job, Kept, Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.core.retention import Budget, Holding, Move, Policy, after, by_age, policy_of, protection
+from jobtop.core.snapshot import ProcessRow
+from jobtop.store import sink as sink_module
+from jobtop.store.database import Database, open_to_write
+from jobtop.store.head import HOSTS
+from jobtop.store.jobs import Jobs, event
+from jobtop.store.retention import Retention, set_pinned
+from jobtop.store.series import SeriesStore
+from jobtop.store.sink import StoreSink
+from jobtop.store.snapshots import Snapshots
+from records import HERE, call, made_job, running_job
+from sampled import steady
+
+DAY = 86400.0
+NOW = 1_800_000_000.0
+POLICY = Policy(7 * DAY, 90 * DAY)
+ROW = ProcessRow(51, 50, "train", 1.5, 50.0, 1 << 20, 1, 3.0, "R")
+
+
+def held(age_days: float | None = None, **values: Any) -> Holding:
+    """What a job of a day holds that ended so many days ago; None: it runs."""
+    ended = None if age_days is None else NOW - age_days * DAY
+    defaults: dict[str, Any] = {
+        "kept": Kept.WHOLE,
+        "begun": (NOW if ended is None else ended) - DAY,
+        "samples": 1000,
+        "sample_bytes": 20_000,
+    }
+    return Holding(1, "job", "train", **defaults | {"ended": ended} | values)
+
+
+@pytest.mark.parametrize(
+    ("age_days", "kept", "expected"),
+    [
+        (6.9, Kept.WHOLE, None),
+        (7.1, Kept.WHOLE, Kept.MINUTES),
+        (89.0, Kept.MINUTES, None),
+        (90.1, Kept.MINUTES, Kept.RECORD),
+        (90.1, Kept.WHOLE, Kept.RECORD),
+        (400.0, Kept.RECORD, None),
+    ],
+)
+def test_a_job_is_thinned_and_then_let_go_by_its_age(age_days: float, kept: Kept, expected: Kept | None) -> None:
+    move = by_age(POLICY, held(age_days, kept=kept), NOW)
+    assert (None if move is None else move.to) == expected
+
+
+def test_of_a_job_that_runs_only_old_samples_are_thinned() -> None:
+    assert by_age(POLICY, held(begun=NOW - 400 * DAY), NOW) is None
+    old = held(begun=NOW - 10 * DAY, old_samples=300, old_bytes=6000)
+    assert by_age(POLICY, old, NOW) == Move(old, Kept.WHOLE, 3 * DAY)
+
+
+def test_samples_of_a_long_job_are_thinned_before_it_is_old_as_a_whole() -> None:
+    long = held(1.0, begun=NOW - 20 * DAY, old_samples=300, old_bytes=6000)
+    move = by_age(POLICY, long, NOW)
+    assert move is not None
+    assert (move.to, move.until, move.samples) == (Kept.WHOLE, 13 * DAY, 300)
+
+
+def test_minutes_that_are_kept_shorter_than_samples_are_skipped() -> None:
+    policy = Policy(30 * DAY, 10 * DAY)
+    assert by_age(policy, held(20), NOW) is None
+    move = by_age(policy, held(31), NOW)
+    assert move is not None
+    assert move.to is Kept.RECORD
+
+
+@pytest.mark.parametrize("age_days", [None, 8.0, 1000.0])
+def test_a_pinned_job_stays_whole(age_days: float | None) -> None:
+    assert by_age(POLICY, held(age_days, pinned=True, old_samples=1), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("tags", "age_days", "expected"),
+    [
+        ({"paper": "1"}, 1000.0, None),
+        ({"project": "llm"}, 99.0, None),
+        ({"project": "llm"}, 101.0, Kept.RECORD),
+        ({"project": "other"}, 99.0, Kept.RECORD),
+        ({"project": "llm", "paper": ""}, 1000.0, None),
+        ({"project": "llm"}, None, None),
+    ],
+    ids=str,
+)
+def test_jobs_with_a_tag_stay_whole_as_long_as_a_rule_says(
+    tags: dict[str, str], age_days: float | None, expected: Kept | None
+) -> None:
+    rules = (KeepRule("paper", float("inf"), "file"), KeepRule("project=llm", 100 * DAY, "file"))
+    move = by_age(replace(POLICY, rules=rules), held(age_days, tags=tags, old_samples=5), NOW)
+    assert (None if move is None else move.to) == expected
+
+
+def test_what_is_over_the_budget_is_taken_from_the_oldest_by_thinning_them() -> None:
+    jobs = [held(5.0, name=name) for name in ("oldest", "older", "newest")]
+    budget = Budget(20_000, 3 * 17_000)
+    assert [budget.decide(job) for job in jobs] == [Move(jobs[0], Kept.MINUTES), Move(jobs[1], Kept.MINUTES), None]
+    assert budget.over_bytes == 20_000 - 2 * 17_000
+
+
+def test_where_thinning_all_is_not_enough_the_oldest_keep_only_their_records() -> None:
+    jobs = [held(5.0, file_bytes=40_000, spec_bytes=4_000) for _ in range(4)]
+    budget = Budget(100_000, 4 * 17_000)
+    moves = [budget.decide(job) for job in jobs]
+    assert [move and move.to for move in moves] == [Kept.RECORD, Kept.MINUTES, Kept.MINUTES, Kept.MINUTES]
+    assert moves[0] is not None
+    assert moves[0].freed_bytes == 64_000
+    assert budget.over_bytes <= 0
+
+
+def test_jobs_that_hold_nothing_are_passed_over_by_the_budget() -> None:
+    budget = Budget(1_000_000, 0)
+    assert budget.decide(held(5.0, samples=0, sample_bytes=0)) is None
+
+
+def test_what_is_left_after_a_move_is_counted() -> None:
+    job = held(8.0, snapshot_bytes=1000, file_bytes=5000)
+    left = after(Move(job, Kept.MINUTES))
+    assert (left.kept, left.samples, left.sample_bytes, left.minute_bytes) == (Kept.MINUTES, 0, 0, 3000)
+    assert job.all_bytes - left.all_bytes == Move(job, Kept.MINUTES).freed_bytes
+    assert after(Move(job, Kept.RECORD)).all_bytes == 0
+
+
+def test_a_size_of_nothing_is_no_limit(tmp_path: Path) -> None:
+    loaded = load(["store.max_size=0", "store.raw_days=1"], {"HOME": str(tmp_path)}, tmp_path, tmp_path)
+    assert policy_of(loaded) == Policy(DAY, 90 * DAY, None, ())
+
+
+# -- in a store
+
+
+@pytest.fixture
+def paths(home: Path) -> StatePaths:
+    return StatePaths(home, HERE)
+
+
+@pytest.fixture
+def database(paths: StatePaths) -> Iterator[Database]:
+    with closing(open_to_write(paths)) as opened:
+        yield opened
+
+
+def kept(database: Database, paths: StatePaths, age_days: float, samples: int = 900, **values: Any) -> Job:
+    """A job that ended so many days ago, with all that a job can have."""
+    end = time.time() - age_days * DAY
+    times = {"start_time": end - samples, "end_time": end, "duration_seconds": float(samples)}
+    job = Jobs(database).insert(made_job(**times | values), event("started"))
+    assert job.seq is not None
+    with database.writing() as connection:
+        connection.execute("UPDATE jobs SET samples = ? WHERE seq = ?", (samples, job.seq))
+    series = SeriesStore(database)
+    series.append([(job.seq, one) for one in steady(samples)])
+    series.seal(job.seq)
+    Snapshots(database).keep_all([(job.seq, at + 3.0, [ROW]) for at in range(0, samples, 10)])
+    Jobs(database).keep_marks(job, [(1.0, 9000, 0)])
+    directory = paths.job(job.id)
+    directory.mkdir(parents=True)
+    (directory / "stdout.log").write_bytes(b"x" * 9000)
+    paths.specs.mkdir(exist_ok=True)
+    paths.spec(job.id).write_text("{}")
+    return Jobs(database).find(job.id)
+
+
+def pruned(database: Database, paths: StatePaths, policy: Policy = POLICY, is_dry: bool = False) -> Retention:
+    retention = Retention(database, paths, policy, is_dry)
+    while retention.step():
+        pass
+    return retention
+
+
+def counts(database: Database, job: Job) -> dict[str, int]:
+    tables = {"blocks": "job_seq", "snapshots": "job_seq", "log_marks": "job_seq", "events": "job_seq"}
+    with database.reading() as connection:
+        return {
+            table: connection.execute(f"SELECT count(*) FROM {table} WHERE {owner} = ?", (job.seq,)).fetchone()[0]
+            for table, owner in tables.items()
+        }
+
+
+def minutes(database: Database, job: Job) -> int:
+    """How many samples a job has, a minute counted as one."""
+    return SeriesStore(database).count(job.seq or 0)
+
+
+def test_an_old_job_keeps_a_sample_and_a_snapshot_a_minute_and_all_else(database: Database, paths: StatePaths) -> None:
+    job = kept(database, paths, 10.0)
+    report = pruned(database, paths).report
+    found = Jobs(database).find(job.id)
+    assert found == replace(job, kept=Kept.MINUTES)
+    assert minutes(database, job) == 16
+    values = SeriesStore(database).series(job.seq or 0, ["mem.used", "cpu.user"]).values
+    assert max(value for value in values["mem.used"] if value is not None) == 900 << 20
+    assert [value for value in values["cpu.user"] if value is not None][-1] == pytest.approx(360.0)
+    assert Snapshots(database).moments(job) == [53.0 + 60 * minute for minute in range(15)]
+    assert (paths.job(job.id) / "stdout.log").exists()
+    assert counts(database, job)["log_marks"] == 1
+    assert report.went["whole", "minutes"].samples == 900
+    assert pruned(database, paths).report.went == {}, "and there is nothing left to do"
+
+
+def test_of_a_very_old_job_the_record_and_its_events_stay(database: Database, paths: StatePaths) -> None:
+    job = kept(database, paths, 100.0)
+    report = pruned(database, paths).report
+    assert Jobs(database).find(job.id) == replace(job, kept=Kept.RECORD)
+    assert counts(database, job) == {"blocks": 0, "snapshots": 0, "log_marks": 0, "events": 1}
+    assert not paths.job(job.id).exists()
+    assert paths.spec(job.id).exists(), "which store.spec_days is for"
+    went = report.went["whole", "record"]
+    assert (went.jobs, went.samples, went.file_bytes) == (1, 900, 12288)
+
+
+def test_young_pinned_and_tagged_jobs_are_left_alone(database: Database, paths: StatePaths) -> None:
+    jobs = [kept(database, paths, 5.0), kept(database, paths, 500.0), kept(database, paths, 500.0, tags={"paper": "1"})]
+    set_pinned(database, [jobs[1]], True)
+    before = [counts(database, job) for job in jobs]
+    policy = replace(POLICY, rules=(KeepRule("paper", float("inf"), "file"),))
+    assert pruned(database, paths, policy).report.went == {}
+    assert [counts(database, job) for job in jobs] == before
+    assert [Jobs(database).find(job.id).kept for job in jobs] == [Kept.WHOLE] * 3
+    assert [Jobs(database).find(job.id).pinned for job in jobs] == [False, True, False]
+
+
+def test_old_samples_of_a_job_that_runs_become_minutes_and_it_stays_whole(
+    database: Database, paths: StatePaths
+) -> None:
+    job = Jobs(database).insert(running_job(start_time=time.time() - 7 * DAY - 1000))
+    assert job.seq is not None
+    series = SeriesStore(database)
+    series.append([(job.seq, one) for one in steady(1200)])
+    while series.seal_due(1):
+        pass
+    Snapshots(database).keep_all([(job.seq, at + 3.0, [ROW]) for at in range(0, 1200, 10)])
+    pruned(database, paths)
+    times = SeriesStore(database).series(job.seq, ["mem.used"]).times
+    young = [moment for moment in times if moment > 960.0]
+    assert young == [float(moment) for moment in range(961, 1201)]
+    assert minutes(database, job) == 240 + 17
+    assert Jobs(database).find(job.id).kept is Kept.WHOLE
+    assert len(Snapshots(database).moments(job)) == pytest.approx(17 + 20, abs=5)
+
+
+def test_what_was_let_go_is_told_to_those_who_follow(database: Database, paths: StatePaths) -> None:
+    job = kept(database, paths, 10.0)
+    _, seen = Jobs(database).touched_since(0)
+    pruned(database, paths)
+    changed, last = Jobs(database).touched_since(seen)
+    assert [(one.id, one.kept) for one in changed] == [(job.id, Kept.MINUTES)]
+    set_pinned(database, [job], True)
+    assert [one.pinned for one in Jobs(database).touched_since(last)[0]] == [True]
+
+
+def test_old_jobs_that_hold_nothing_go_many_at_once(database: Database, paths: StatePaths) -> None:
+    jobs = Jobs(database)
+    with database.writing():
+        ids = [jobs.insert(made_job(start_time=1.0 + number)).id for number in range(500)]
+    retention = Retention(database, paths, POLICY)
+    steps = 0
+    while retention.step():
+        steps += 1
+    assert steps < 40
+    assert {jobs.find(job_id).kept for job_id in ids} == {Kept.RECORD}
+    assert retention.report.went["whole", "record"].jobs == 500
+
+
+def test_output_of_another_host_in_the_same_directory_stays(database: Database, paths: StatePaths) -> None:
+    job = kept(database, paths, 100.0, host="elsewhere")
+    pruned(database, paths)
+    assert Jobs(database).find(job.id).kept is Kept.RECORD
+    assert (paths.job(job.id) / "stdout.log").exists()
+
+
+def test_a_job_that_is_to_be_tried_again_or_left_processes_stays(database: Database, paths: StatePaths) -> None:
+    from jobtop.core.model import Queued
+
+    again = kept(database, paths, 100.0, status=Status.FAILED, queue=Queued(retries=2))
+    left = kept(database, paths, 100.0, settled=False)
+    pruned(database, paths)
+    assert [Jobs(database).find(job.id).kept for job in (again, left)] == [Kept.WHOLE] * 2
+
+
+def test_a_look_changes_nothing_and_tells_what_then_goes(database: Database, paths: StatePaths) -> None:
+    for age in (1.0, 10.0, 20.0, 100.0):
+        kept(database, paths, age)
+    with database.reading() as connection:
+        before = list(connection.iterdump())
+    look = pruned(database, paths, is_dry=True).report
+    with database.reading() as connection:
+        assert list(connection.iterdump()) == before
+    done = pruned(database, paths).report
+    assert done.went == look.went
+    assert [move.holding.id for move in done.largest] == [move.holding.id for move in look.largest]
+    assert look.left_bytes == pytest.approx(done.left_bytes, rel=0.3)
+
+
+def test_the_budget_is_met_by_the_oldest_and_pinned_jobs_stay(database: Database, paths: StatePaths) -> None:
+    jobs = [kept(database, paths, 5.0 - number) for number in range(4)]
+    set_pinned(database, jobs[:1], True)
+    total = pruned(database, paths, is_dry=True).report.total_bytes
+    policy = replace(POLICY, max_bytes=total - 60_000)
+    assert pruned(database, paths, policy, is_dry=True).report.over_bytes == 0
+    report = pruned(database, paths, policy).report
+    assert report.over_bytes == 0
+    assert report.left_bytes <= total - 60_000
+    tiers = [Jobs(database).find(job.id).kept for job in jobs]
+    assert (tiers[0], tiers[1]) == (Kept.WHOLE, Kept.RECORD)
+    assert tiers[3] is not Kept.RECORD
+    assert not paths.spec(jobs[1].id).exists()
+    report = pruned(database, paths, replace(POLICY, max_bytes=1)).report
+    assert [Jobs(database).find(job.id).kept for job in jobs] == [Kept.WHOLE] + [Kept.RECORD] * 3
+    assert report.over_bytes == report.left_bytes - 1
+    assert report.held.keys() == {"pinned"}
+
+
+def test_a_job_that_is_pinned_while_others_go_stays(database: Database, paths: StatePaths) -> None:
+    first, second = kept(database, paths, 20.0), kept(database, paths, 10.0)
+    retention = Retention(database, paths, POLICY)
+    while Jobs(database).find(first.id).kept is Kept.WHOLE:
+        assert retention.step()
+    set_pinned(database, [second], True)
+    while retention.step():
+        pass
+    assert Jobs(database).find(second.id).kept is Kept.WHOLE
+    assert len(SeriesStore(database).samples(second.seq or 0)) == 900
+
+
+def test_curves_of_the_machine_grow_old_too(database: Database, paths: StatePaths) -> None:
+    from jobtop.core.model import Sample
+
+    with database.writing() as connection:
+        for seq, age in ((1, 100.0), (2, 10.0), (3, 0.0)):
+            connection.execute("INSERT INTO hosts VALUES (?, ?, ?)", (seq, f"boot {seq}", time.time() - age * DAY))
+            connection.executemany(
+                "INSERT INTO host_details VALUES (?, ?, ?)", [(seq, float(at), b"x") for at in range(0, 600, 10)]
+            )
+    series = SeriesStore(database, HOSTS)
+    values = tuple(1 for _ in HOSTS.keys)
+    series.append([(seq, Sample(float(at), values)) for at in range(600) for seq in (1, 2, 3)])
+    for seq in (1, 2):
+        series.seal(seq)
+    report = pruned(database, paths).report
+    assert [SeriesStore(database, HOSTS).count(seq) for seq in (1, 2, 3)] == [0, 10, 600]
+    with database.reading() as connection:
+        sql = "SELECT host_seq, count(*) FROM host_details GROUP BY 1"
+        assert dict(connection.execute(sql).fetchall()) == {2: 10, 3: 60}
+    assert {pair: went.samples for pair, went in report.went.items()} == {
+        ("machine", "minutes"): 600,
+        ("machine", "record"): 600,
+    }
+
+
+def test_whoever_stops_between_two_steps_leaves_what_the_next_one_finishes(
+    database: Database, paths: StatePaths
+) -> None:
+    jobs = [kept(database, paths, age, samples=3000) for age in (10.0, 100.0)]
+    for steps in range(1, 200, 3):
+        retention = Retention(database, paths, POLICY)
+        if all(retention.step() for _ in range(steps)):
+            continue
+        break
+    found = [Jobs(database).find(job.id) for job in jobs]
+    assert [job.kept for job in found] == [Kept.MINUTES, Kept.RECORD]
+    assert [replace(job, kept=Kept.WHOLE) for job in found] == jobs
+    assert minutes(database, jobs[0]) == pytest.approx(51, abs=2)
+    assert counts(database, jobs[1])["blocks"] == 0
+
+
+# -- inside of engines
+
+
+def test_an_engine_lets_old_jobs_go_a_minute_after_its_start_and_then_rests(
+    database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, again = kept(database, paths, 10.0), kept(database, paths, 1.0)
+    config = load([], {"HOME": str(paths.root)}, paths.root, paths.root)
+    now = [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with closing(StoreSink(paths, network=False, config=config)) as sink:
+        while sink.step():
+            pass
+        for _ in range(20):
+            sink.step()
+        assert Jobs(database).find(job.id).kept is Kept.WHOLE, "too early"
+        now[0] += sink_module.RETENTION_SECONDS
+        for _ in range(20):
+            sink.step()
+        assert Jobs(database).find(job.id).kept is Kept.MINUTES
+        assert "samples of 1 jobs" in paths.log.read_text()
+        with database.writing() as connection:
+            connection.execute("UPDATE jobs SET end_time = 1000, start_time = 1 WHERE seq = ?", (again.seq,))
+        now[0] += 600.0
+        sink.step()
+    with closing(StoreSink(paths, network=False, config=config)) as other:
+        now[0] += 600.0
+        other.step()
+        assert Jobs(database).find(again.id).kept is Kept.WHOLE, "an hour is not over"
+        with database.writing() as connection:
+            connection.execute("UPDATE leases SET until = 0 WHERE name = 'retention'")
+        now[0] += 600.0
+        while Jobs(database).find(again.id).kept is Kept.WHOLE:
+            other.step()
+
+
+def test_what_cannot_be_met_is_said_once_in_the_log(
+    database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jobtop.store.retaining import Shift
+
+    set_pinned(database, [kept(database, paths, 1.0)], True)
+    shift = Shift(database, paths, load(["store.max_size=1"], {"HOME": str(paths.root)}, paths.root, paths.root))
+    for _ in range(2):
+        while shift.work() == 0.0:
+            pass
+        with database.writing() as connection:
+            connection.execute("DELETE FROM leases")
+    text = paths.log.read_text()
+    assert text.count("store.max_size") == 1
+    assert "of jobs that are pinned" in text
+
+
+def test_who_only_samples_imports_nothing_of_it() -> None:
+    code = "import sys, jobtop.store.sink; print([m for m in sys.modules if 'retention' in m or 'retaining' in m])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+# -- verbs
+
+
+def test_prune_says_what_would_go_and_then_what_went(database: Database, paths: StatePaths) -> None:
+    jobs = [kept(database, paths, age, name=f"[b]job{age}", samples=3000) for age in (10.0, 100.0)]
+    look = call("prune", "--dry-run")
+    assert (look.returncode, look.stderr) == (0, "")
+    assert "every sample → one a minute" in look.stdout
+    assert jobs[1].id[:8] in look.stdout
+    assert "[b]job100" in look.stdout
+    assert "would be gained" in look.stdout
+    assert Jobs(database).find(jobs[0].id).kept is Kept.WHOLE
+    done = call("prune", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    shape = json.loads(done.stdout)
+    assert [(move["from"], move["to"], move["samples"]) for move in shape["moves"]] == [
+        ("whole", "record", 3000),
+        ("whole", "minutes", 3000),
+    ]
+    assert shape["file_bytes_after"] < shape["file_bytes_before"]
+    assert "Nothing has to go" in call("prune").stdout
+
+
+def test_prune_says_in_one_line_why_all_takes_more_than_it_may(database: Database, paths: StatePaths) -> None:
+    job = kept(database, paths, 1.0)
+    assert call("pin", job.id[:8]).returncode == 0
+    done = call("--set", "store.max_size=1K", "prune")
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1
+    assert "jobs that are pinned" in done.stderr
+    assert Jobs(database).find(job.id).kept is Kept.WHOLE
+
+
+def test_a_store_that_is_not_there_is_said_in_one_line(home: Path) -> None:
+    done = call("prune")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_pinned_and_pruned_jobs_say_so(database: Database, paths: StatePaths) -> None:
+    whole, thinned, record = (kept(database, paths, age) for age in (1.0, 10.0, 100.0))
+    assert call("pin", whole.id, record.id[:8]) == (0, "", "")
+    assert "it stays whole" in call("show", whole.id).stdout
+    assert call("unpin", record.id) == (0, "", "")
+    assert call("prune").returncode == 0
+    assert "one a minute" in call("show", thinned.id).stdout
+    assert "let go" in call("show", record.id).stdout
+    for verb in ("metrics", "plot"):
+        said = call(verb, record.id).stderr
+        assert said.count("\n") == 1
+        assert "its samples were let go" in said
+    output = call("logs", record.id)
+    assert (output.returncode, output.stderr.count("\n")) == (2, 1)
+    assert "was let go" in output.stderr
+    pinned = call("pin", record.id)
+    assert (pinned.returncode, pinned.stderr.count("\n")) == (0, 1)
+    assert "what is left of it stays" in pinned.stderr
+    assert json.loads(call("show", whole.id, "--json").stdout)["pinned"] is True
+    assert call("pin", "nothing").returncode == 2
+
+
+def test_info_tells_the_tiers(database: Database, paths: StatePaths) -> None:
+    for age in (1.0, 10.0, 100.0):
+        kept(database, paths, age)
+    pruned(database, paths)
+    found = json.loads(call("store", "info", "--json").stdout)
+    assert found["kept"] == {"whole": 1, "minutes": 1, "record": 1}
+    assert (found["sealed_samples"], found["minutes"]) == (900, 16)
+    tiers = found["bytes_by_tier"]
+    assert tiers["samples"] > tiers["minutes"] > 0
+    assert tiers["logs"] == 2 * 12288
+    assert "1 as minutes" in call("store", "info").stdout
+
+
+def test_why_a_job_stays_is_known() -> None:
+    assert protection(POLICY, held(8.0), NOW) is None
+    assert protection(POLICY, held(8.0, pinned=True), NOW) == "pinned"
