@@ -26,7 +26,7 @@ STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
     Column("ID"),
     Column("NAME", widest=32),
-    Column("STATUS"),
+    Column("STATUS", widest=60),
     Column("STARTED"),
     Column("TIME", right=True),
     Column("CPU", right=True),

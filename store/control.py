@@ -156,7 +156,8 @@ class Control:
 
 def elsewhere(job: Job, host: str) -> str | None:
     """That a job is not of this host, in words; None if it is."""
-    return None if job.host == host else f"job {job.id[:8]} runs on {job.host}: act on it there"
+    runs = "ran" if job.status.ended else "runs"
+    return None if job.host == host else f"job {job.id[:8]} {runs} on {job.host}: act on it there"
 
 
 def is_gone(job: Job) -> bool:

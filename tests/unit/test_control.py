@@ -43,8 +43,9 @@ def shim() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_job_of_another_host_is_refused_whatever_its_state(control: Control) -> None:
-    for job in (made_job(host="atlas"), running_job(host="atlas", shim=this_process())):
-        assert control.forbids(job) == control.refusal(job) == f"job {job.id[:8]} runs on atlas: act on it there"
+    there = {"ran": made_job(host="atlas"), "runs": running_job(host="atlas", shim=this_process())}
+    for verb, job in there.items():
+        assert control.forbids(job) == control.refusal(job) == f"job {job.id[:8]} {verb} on atlas: act on it there"
 
 
 def test_a_job_that_is_over_is_refused_but_not_forbidden(control: Control) -> None:

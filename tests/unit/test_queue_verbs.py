@@ -236,7 +236,7 @@ def test_what_cannot_be_retried_is_refused_before_anything_is_done(queue: Queue)
     for job, complaint in (
         (waiting, "has not ended (queued)"),
         (never, f"cannot be retried alone: job {good.id[:8]}, after which it was to run, failed; retry that too"),
-        (elsewhere, "runs on elsewhere"),
+        (elsewhere, "ran on elsewhere"),
         (gone, "not kept any more (store.spec_days)"),
     ):
         others = () if job is never else (good.id,)

@@ -1,0 +1,184 @@
+"""Several stores read as one: one order, pages of it, jobs found wherever they are, and faulty ones left out."""
+
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.errors import AmbiguousJob, StoreDamaged, UnknownJob, UsageError
+from jobtop.core.filter import parse
+from jobtop.core.model import Job, Status, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.store.database import open_to_read, open_to_write
+from jobtop.store.fleet import Fleet
+from jobtop.store.jobs import SORT_KEYS, Jobs, Query
+from jobtop.store.listing import merge_key
+from records import damage_pages, made_job
+
+HOSTS = ("alpha", "beta", "gamma")
+COUNT = 40
+
+
+def keep(root: Path, host: str, *jobs: Job) -> Path:
+    paths = StatePaths(root, host)
+    with closing(open_to_write(paths)) as database:
+        for job in jobs:
+            Jobs(database).insert(job)
+    return paths.store
+
+
+class Opener:
+    """Makes fleets, and closes all of them."""
+
+    def __init__(self) -> None:
+        self.opened: list[Jobs] = []
+
+    def __call__(self, *paths: Path, warn: Callable[[str], None] = pytest.fail, are_named: bool = True) -> Fleet:
+        return Fleet({path: partial(self.open, path) for path in paths}, warn, are_named)
+
+    def open(self, path: Path) -> Jobs:
+        self.opened.append(Jobs(open_to_read(path)))
+        return self.opened[-1]
+
+
+@pytest.fixture(scope="module")
+def fleet_of() -> Iterator[Opener]:
+    opener = Opener()
+    yield opener
+    for store in opener.opened:
+        store.database.close()
+
+
+def varied_jobs() -> Iterator[Job]:
+    """Jobs of which many have the same numbers, and some none."""
+    chance = random.Random(0)
+    for number in range(COUNT):
+        few = chance.choice((None, 1, 2, 3))
+        usage = Usage(cpu_total_seconds=few, memory_peak_bytes=few, io_read_bytes=few, io_write_bytes=few)
+        yield made_job(
+            id=f"{number:08x}-0000-4000-8000-000000000000",
+            name=chance.choice(("train", "Train", "caf\udce9", "")),
+            tool=chance.choice((None, "make", "pytorch")),
+            host=HOSTS[number % len(HOSTS)],
+            exit_code=few,
+            submitted_at=chance.choice((None, 5.0, 6.0)),
+            start_time=few,
+            duration_seconds=few,
+            usage=replace(usage, cpu_efficiency=few),
+        )
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory, fleet_of: Opener) -> Fleet:
+    root, jobs = tmp_path_factory.mktemp("fleet"), list(varied_jobs())
+    paths = [keep(root, host, *(job for job in jobs if job.host == host)) for host in HOSTS]
+    return fleet_of(*paths)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sort", SORT_KEYS)
+def test_pages_of_several_stores_together_are_all_jobs_in_one_order(fleet: Fleet, sort: str, reverse: bool) -> None:
+    query = Query(sort=sort, reverse=reverse, limit=None)
+    whole = [job.id for _, job in fleet.select(query)]
+    assert sorted(whole) == [job.id for job in varied_jobs()]
+    pages: list[str] = []
+    while page := fleet.select(replace(query, limit=7), pages[-1] if pages else None):
+        assert len(page) <= 7
+        pages += [job.id for _, job in page]
+    assert pages == whole
+    keys = {job.id: key for store in fleet.stores for job, key in sorted_by(store, sort)}
+    known = [keys[job_id] for job_id in whole if keys[job_id] is not None]
+    assert known == sorted(known, reverse=not reverse)
+    assert [keys[job_id] is None for job_id in whole] == [False] * len(known) + [True] * (COUNT - len(known))
+
+
+def sorted_by(store: Jobs, sort: str) -> list[tuple[Job, object]]:
+    with store.database.reading() as connection:
+        keys = dict(map(tuple, connection.execute(f"SELECT seq, {merge_key(sort)} FROM jobs").fetchall()))
+    return [(job, keys[job.seq]) for job in store.select(Query(limit=None))]
+
+
+def test_a_job_that_is_in_two_files_is_listed_and_counted_once(tmp_path: Path, fleet_of: Opener) -> None:
+    first, both, last = (made_job(submitted_at=float(at), host="alpha") for at in (1, 2, 3))
+    paths = keep(tmp_path, "alpha", first, both), keep(tmp_path, "archive", both, last)
+    fleet = fleet_of(*paths)
+    assert [job.id for _, job in fleet.select(Query(limit=3))] == [last.id, both.id, first.id]
+    assert [job.id for _, job in fleet.select(Query(limit=1), both.id)] == [first.id]
+    assert len(fleet.figures(None, "tool")) == 3
+    assert fleet.find(both.id)[0].database.path == paths[0]
+    assert fleet_of(*reversed(paths)).find(both.id)[0].database.path == paths[0]
+
+
+def test_a_job_is_found_in_whichever_store_it_is(tmp_path: Path, fleet_of: Opener) -> None:
+    ones = [made_job(id=f"abcd000{number}-0000", host=host) for number, host in enumerate(HOSTS)]
+    named = made_job(external_id="abcd", host="beta")
+    fleet = fleet_of(
+        keep(tmp_path, "alpha", ones[0]), keep(tmp_path, "beta", ones[1], named), keep(tmp_path, "gamma", ones[2])
+    )
+    store, job = fleet.find("abcd0002")
+    assert (store.database.path.stem, job.id) == ("gamma", ones[2].id)
+    assert fleet.find("abcd")[1].id == named.id
+    with pytest.raises(AmbiguousJob, match=r"fits several jobs: .*on alpha.*on beta.*on gamma"):
+        fleet.find("abcd0")
+    with pytest.raises(UnknownJob, match='no job "ffff" in any of 3 stores'):
+        fleet.find("ffff")
+
+
+def test_what_cannot_be_read_is_named_in_a_line_and_the_rest_is_served(tmp_path: Path, fleet_of: Opener) -> None:
+    sound = keep(tmp_path, "sound", made_job(host="sound"))
+    newer, torn = keep(tmp_path, "newer", made_job()), keep(tmp_path, "torn", made_job(), made_job())
+    with closing(sqlite3.connect(newer)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    damage_pages(torn)
+    garbage = tmp_path / "garbage.db"
+    garbage.write_text("no database " * 100)
+    said: list[str] = []
+    fleet = fleet_of(newer, torn, garbage, tmp_path / "gone.db", sound, warn=said.append)
+    assert [job.host for _, job in fleet.select(Query())] == ["sound"]
+    assert [job.host for _, job in fleet.select(Query())] == ["sound"]
+    assert len(said) == 4
+    for path, words in (
+        (newer, "newer jobtop"),
+        (torn, "damaged"),
+        (garbage, "no store"),
+        (tmp_path / "gone.db", "no"),
+    ):
+        assert [line for line in said if line.startswith(f"left out: {path}: ") and words in line]
+
+
+def test_nonsense_in_a_record_takes_out_its_store_alone(tmp_path: Path, fleet_of: Opener) -> None:
+    sound, odd = keep(tmp_path, "sound", made_job(host="sound")), keep(tmp_path, "odd", made_job(host="odd"))
+    with closing(sqlite3.connect(odd)) as connection, connection:
+        connection.execute("UPDATE jobs SET status = 'dancing'")
+    said: list[str] = []
+    fleet = fleet_of(odd, sound, warn=said.append)
+    assert [job.host for _, job in fleet.select(Query())] == ["sound"]
+    assert len(said) == 1
+    assert str(odd) in said[0]
+
+
+def test_where_nothing_can_be_read_that_is_the_callers_to_mend(tmp_path: Path, fleet_of: Opener) -> None:
+    said: list[str] = []
+    with pytest.raises(UsageError, match="none of the stores could be read"):
+        fleet_of(tmp_path / "a.db", tmp_path / "b.db", warn=said.append)
+    assert len(said) == 2
+    with pytest.raises(UsageError, match=r"a\.db: there is no such store"):
+        fleet_of(tmp_path / "a.db")
+    damaged = keep(tmp_path, "torn", made_job())
+    damage_pages(damaged)
+    with pytest.raises(StoreDamaged):
+        fleet_of(damaged, are_named=False).select(Query())
+    with pytest.raises(UsageError):
+        fleet_of(damaged).select(Query())
+
+
+def test_a_filter_chooses_hosts_of_several_stores(fleet: Fleet) -> None:
+    found = fleet.select(Query(filter=parse("host:beta", 0.0), limit=None))
+    assert {job.host for _, job in found} == {"beta"}
+    assert len(found) == sum(job.host == "beta" for job in varied_jobs())
+    assert {job.status for _, job in found} == {Status.SUCCESS}
