@@ -36,6 +36,9 @@ VERBS = {
     "pause": ("jobtop.cli.control:pause", "Make jobs stand still."),
     "resume": ("jobtop.cli.control:resume", "Let paused jobs go on."),
     "rm": ("jobtop.cli.control:rm", "Forget ended jobs: record, output and all."),
+    "pin": ("jobtop.cli.pin:pin", "Keep jobs whole, however old they are."),
+    "unpin": ("jobtop.cli.pin:unpin", "Let pinned jobs grow old like all others."),
+    "prune": ("jobtop.cli.prune:prune", "Let go of what is old, and give the space back."),
     "store": ("jobtop.cli.store:store", "Look after the file that the history is in: check, copy, merge."),
     "agent": ("jobtop.cli.agent:agent", "The process that watches jobs nobody stays with."),
     "selftest": ("jobtop.cli.selftest:selftest", "Measure loads of known cost and compare."),
@@ -43,14 +46,11 @@ VERBS = {
     "config": ("jobtop.cli.config:config", "Print every setting and where its value came from."),
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
-ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats", "plot-resources": "plot"}
-
-
 # Verbs that read jobs take --store themselves; those that act on jobs look there for where one is.
 READING = frozenset("queue history show logs top metrics plot export stats wait compare check".split())
 ACTING = frozenset("stop kill pause resume rm retry pin unpin".split())
-class Verbs(click.Group):
-    """A group whose commands are imported when they are called."""
+ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats", "plot-resources": "plot"}
+
 
 def name_stores(ctx: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:
     """Take in what a verb was told behind its name."""
@@ -66,6 +66,9 @@ NAMED: dict[str, Any] = {
 STORE = click.Option(["--store", "named"], expose_value=False, callback=name_stores, **NAMED)
 
 
+class Verbs(click.Group):
+    """A group whose commands are imported when they are called."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
@@ -77,11 +80,11 @@ STORE = click.Option(["--store", "named"], expose_value=False, callback=name_sto
 
         module, _, attribute = target[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        if ALIASES.get(name, name) in READING | ACTING and all(param.name != STORE.name for param in command.params):
+            command.params.append(STORE)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if ALIASES.get(name, name) in READING | ACTING and all(param.name != STORE.name for param in command.params):
-            command.params.append(STORE)
         if self.get_command(ctx, args[0]) is None:
             hint = did_you_mean(args[0], (*VERBS, *ALIASES))
             ctx.fail(f'there is no verb "{args[0]}"{hint}; to run a command: jobtop run -- {args[0]} …')
@@ -121,31 +124,31 @@ def jobtop(
     if ctx.invoked_subcommand is not None:
         if asked:
             raise UsageError(f"{asked[0]} is of the console, which opens without a verb")
+        check_stores(app, ALIASES.get(ctx.invoked_subcommand, ctx.invoked_subcommand))
         return ExitCode.OK
     from jobtop.cli.console import can_be_opened, open_console
 
-        check_stores(app, ALIASES.get(ctx.invoked_subcommand, ctx.invoked_subcommand))
     if can_be_opened():
         return open_console(app, **console)
     if asked:
         raise UsageError(f"{asked[0]} is of the console, which needs a terminal for its input and output")
-    click.echo(ctx.get_help())
-    return ExitCode.OK
-
     if store:
         raise UsageError(
             "--store without a verb is for the console, which needs a terminal (jobtop --store PATH history)"
         )
+    click.echo(ctx.get_help())
+    return ExitCode.OK
 
-def main(supervisor: Supervisor | None = None) -> int:
-    """Run the verb in sys.argv; the exit code. Whatever goes wrong is one line on standard error."""
-    return guarded(lambda: _answer(supervisor)) or ExitCode.OK
+
 def check_stores(app: App, verb: str) -> None:
     """Refuse stores to a verb that writes: it does so in this host's own."""
     if app.named_stores and verb not in READING | ACTING and app.stores != [app.paths.store]:
         raise UsageError(f"--store is for verbs that read jobs: jobtop {verb} uses this host's own, {app.paths.store}")
 
 
+def main(supervisor: Supervisor | None = None) -> int:
+    """Run the verb in sys.argv; the exit code. Whatever goes wrong is one line on standard error."""
+    return guarded(lambda: _answer(supervisor)) or ExitCode.OK
 
 
 def _answer(supervisor: Supervisor | None) -> int:
