@@ -55,3 +55,24 @@ def test_of_very_many_the_newest_are_read(tmp_path: Path) -> None:
     found = read_troubles(database, SINCE)
     assert (len(found), found[0].name, found[-1].name) == (MOST, f"n{MOST + 2}", "n3")
     database.close()
+
+
+def test_troubles_are_found_without_looking_at_other_jobs_and_events(tmp_path: Path) -> None:
+    database = open_to_write(StatePaths(tmp_path, HERE))
+    steps: list[str] = []
+    with database.reading() as connection:
+        connection.set_trace_callback(steps.append)
+    read_troubles(database, SINCE)
+    with database.reading() as connection:
+        connection.set_trace_callback(None)
+        plans = [
+            row["detail"]
+            for step in steps
+            if step.startswith("SELECT")
+            for row in connection.execute(f"EXPLAIN QUERY PLAN {step}").fetchall()
+        ]
+    assert [plan.split(" (")[0] for plan in plans if "rowid" not in plan] == [
+        "SEARCH jobs USING INDEX jobs_that_failed",
+        "SEARCH events USING INDEX events_of_alerts",
+    ]
+    database.close()
