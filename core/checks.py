@@ -199,10 +199,7 @@ def cgroups(machine: Machine, made: cgroup.JobCgroup, joined: bool) -> list[Find
 
 def no_own_cgroup(machine: Machine, kind: str, made: cgroup.JobCgroup) -> Finding:
     why = made.problems[0] if made.problems else "a job could not be moved into the one that was made"
-    meaning = (
-        f"{why}; totals come from process accounting; pressure and OOM kills are known only around a job;"
-        " limits are held by sampling and affinity"
-    )
+    meaning = f"{why}; totals come from process accounting; pressure and OOM kills are known only around a job"
     if os.strerror(errno.EROFS) in why:
         remedy: str | None = (
             "start the container with a writable cgroup tree: docker run --security-opt writable-cgroups=true …"

@@ -7,6 +7,7 @@ import time
 
 from jobtop.core.collectors.proc import send
 from jobtop.core.procfs import read_text, value_in
+from jobtop.core.record import replace
 from jobtop.core.shim import OVER_LIMIT
 
 TYPE_CHECKING = False
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     Row = tuple[str, str, str]  # what is limited, how, and in which directory, or why not
 
+CONTROLLERS = {"memory": "memory", "cpus": "cpu"}
+BY_SYSTEMD = "cgroup v2 (systemd scope)"
 PERIOD_MICROSECONDS, LONG_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS = 100_000, 1_000_000, 1000
 LONGEST_WAIT_SECONDS, CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS = 1.0, 0.1, 0.02
 SUDDEN_BYTES_PER_SECOND = 1 << 30  # what a job that stood still may begin to take without a warning
@@ -26,16 +29,39 @@ HASTE = 2  # growth may double before the next look
 COST_RATIO = 4  # a look may cost a fifth of a core: of a job with hundreds of gigabytes it takes the kernel a second
 
 
-def hold(spec: JobSpec, own: JobCgroup) -> dict[str, object]:
-    """Set what can be set before the job begins, and say what its shim has to know and to do."""
+def enforce(spec: JobSpec, own: JobCgroup, come_up: Callable[[], int] | None) -> tuple[JobCgroup, dict[str, object]]:
+    """Set what can be set before the job begins: in its own cgroup or, if that cannot hold all, in one of systemd's.
+
+    Which cgroup it is at last, and what the shim has to know and to do. `come_up` gives its number if it has to move.
+    """
+    limits, affinity = _set(spec, own.directories)
+    wanted = {CONTROLLERS[what] for what, _, _ in limits}
+    held = {CONTROLLERS[what] for what, how, _ in limits if how.startswith("cgroup")}
+    if come_up is not None and held != wanted:
+        from jobtop.core import scope
+        from jobtop.core.collectors.cgroup import discard
+
+        scoped = scope.make(spec.id, wanted, held, spec.detached, come_up)
+        if scoped.directories:
+            discard(own.directories)
+            own = scoped
+            limits, affinity = _set(spec, own.directories)
+            limits = [(what, how.replace("cgroup v2", BY_SYSTEMD), where) for what, how, where in limits]
+        else:
+            own = replace(own, problems=(*own.problems, *scoped.problems))
+    return own, {"limits": limits, "memory_limit": spec.hold_memory_bytes, "affinity": affinity}
+
+
+def _set(spec: JobSpec, directories: Sequence[str]) -> tuple[list[Row], int | None]:
+    """Who holds what, and the number of CPUs the job has to choose itself."""
     limits: list[Row] = []
     affinity = None
     if spec.hold_memory_bytes is not None:
-        limits.append(_hold_memory(own.directories, spec.hold_memory_bytes))
+        limits.append(_hold_memory(directories, spec.hold_memory_bytes))
     if spec.hold_cpus is not None:
-        row, affinity = _hold_cpus(own.directories, spec.hold_cpus)
+        row, affinity = _hold_cpus(directories, spec.hold_cpus)
         limits.append(row)
-    return {"limits": limits, "memory_limit": spec.hold_memory_bytes, "affinity": affinity}
+    return limits, affinity
 
 
 def _hold_memory(directories: Sequence[str], limit: int) -> Row:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from jobtop.core.evidence import Facts
     from jobtop.core.model import JobSpec
 
+ORDER_VERSION, ORDER_START = 2, b"{"  # of marshal: the last without references, where a dict begins in one way
+PATIENCE_SECONDS = 5.0
 CODE: list[bytes] = []  # of the shim, once it is needed
 # What a shim is made of, in order.
 SHIM = tuple(f"jobtop.core.{name}" for name in ("procfs", "pump", "birth", "ledger", "shim"))
@@ -72,6 +74,7 @@ class Supervisor:
         if terminal:
             os.close(terminal.slave)
         self._heard = b""
+        self._begun = 0  # bytes of the order that are said
         self._say(code + prelude)
 
     def begin(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> "Facts | None":
@@ -82,18 +85,19 @@ class Supervisor:
     def order(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> None:
         """Say what to run."""
         own = cgroup.make(spec.id, with_cpu=spec.hold_cpus is not None) if with_cgroup else cgroup.JobCgroup()
-        order = self._order(spec, directory, own)
+        held: dict[str, object] = {}
         if spec.hold_memory_bytes is not None or spec.hold_cpus is not None:
-            from jobtop.core.enforcing import hold
+            from jobtop.core.enforcing import enforce
 
-            order |= hold(spec, own)
+            own, held = enforce(spec, own, self._come_up if with_cgroup else None)
+        order = self._order(spec, directory, own) | held
         if spec.ionice is not None:
             from jobtop.core.priority import io_call
 
             order["ionice"] = io_call(spec.ionice)
         order["stdin"] = "inherit" if with_stdin and not spec.detached else "null"
-        self.cgroups = own.directories
-        self._say(marshal.dumps(order))
+        self.cgroups, self.problems = own.directories, own.problems
+        self._say(marshal.dumps(order, ORDER_VERSION)[self._begun :])
         self.close()
 
     def answer(self) -> "Facts | None":
@@ -133,6 +137,22 @@ class Supervisor:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
             return
+
+    def _come_up(self) -> int:
+        """The number of the shim, once it reads its order and so moves itself between cgroups no more."""
+        import fcntl
+        import select
+        import termios
+
+        self._say(ORDER_START)
+        self._begun = len(ORDER_START)
+        gone = select.poll()
+        gone.register(self._spec_write, 0)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while any(fcntl.ioctl(self._spec_write, termios.FIONREAD, bytes(4))) and time.monotonic() < deadline:
+            if gone.poll(1):
+                break
+        return self.pid
 
     def _say(self, words: bytes) -> None:
         data = memoryview(words)

@@ -6,19 +6,21 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from jobtop.core import evidence
-from jobtop.core.checks import Finding, Machine, State
+from jobtop.core import evidence, scope
+from jobtop.core.checks import Finding, Machine, State, cgroup_kind
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.job_cgroup import JobCgroup
+from jobtop.core.enforcing import BY_SYSTEMD
 from jobtop.core.model import JobSpec
 from jobtop.core.procfs import read_text, value_in
-from jobtop.core.record import record
+from jobtop.core.record import record, replace
 from jobtop.core.runner import Supervisor, job_environment
 from jobtop.core.sources import member_problems
 from jobtop.core.units import format_bytes, format_duration
 
 PATIENCE_SECONDS = 10.0
 COMMAND = ("sleep", "60")
+LIMIT_BYTES = 256 * 1024 * 1024
 
 
 @record
@@ -39,6 +41,15 @@ class Trial:
     joined: bool = False
 
 
+@record
+class Holding:
+    """By what the limits of a job are held, why not by more, and why those of a job that nobody stays with are not."""
+
+    by: Mapping[str, str] | None = None
+    problems: Sequence[str] = ()
+    detached_problem: str | None = None
+
+
 def start_and_stop(directory: str) -> Trial:
     """Run a command that sleeps, look at it and at its shim, stop it; `directory` is empty and ours."""
     possible = cgroup.make(f"doctor-{os.getpid()}")
@@ -48,18 +59,8 @@ def start_and_stop(directory: str) -> Trial:
         supervisor = Supervisor()
     except OSError as error:
         return Trial(f"it cannot be executed ({os.strerror(error.errno or 0)})", made=possible)
-    spec = JobSpec(
-        id=supervisor.job_id,
-        command=COMMAND,
-        cwd="/",
-        env=job_environment({}, supervisor.job_id),
-        grace_seconds=1.0,
-        after_exit="kill",
-        timeout_seconds=PATIENCE_SECONDS,
-        detached=True,
-    )
     try:
-        begun = supervisor.begin(spec, directory, with_cgroup=True, with_stdin=False)
+        begun = supervisor.begin(sleeper(supervisor.job_id), directory, with_cgroup=True, with_stdin=False)
         took = time.monotonic() - before
         if begun is None:
             return Trial("it ended before it started the command", made=possible)
@@ -69,6 +70,39 @@ def start_and_stop(directory: str) -> Trial:
         trial = look(evidence.started(begun), took, bool(begun.integer("subreaper")), possible)
         os.kill(supervisor.pid, signal.SIGTERM)
         return check_end(supervisor, trial)
+    finally:
+        end(supervisor)
+
+
+def sleeper(job_id: str) -> JobSpec:
+    """A job that only sleeps, and not for long."""
+    return JobSpec(
+        id=job_id,
+        command=COMMAND,
+        cwd="/",
+        env=job_environment({}, job_id),
+        grace_seconds=1.0,
+        after_exit="kill",
+        timeout_seconds=PATIENCE_SECONDS,
+        detached=True,
+    )
+
+
+def hold_and_stop() -> Holding:
+    """Run a command that sleeps with limits that are to hold, as one that somebody stays with, and stop it."""
+    try:
+        supervisor = Supervisor()
+    except OSError:
+        return Holding()
+    spec = replace(sleeper(supervisor.job_id), detached=False, hold_memory_bytes=LIMIT_BYTES, hold_cpus=1.0)
+    try:
+        begun = supervisor.begin(spec, None, with_cgroup=True, with_stdin=False)
+        if begun is None or "exec_error" in begun:
+            return Holding()
+        os.kill(supervisor.pid, signal.SIGTERM)
+        by = dict(entry.split(" ", 1) for entry in begun.every("limit"))
+        is_scope = by["memory"] == BY_SYSTEMD
+        return Holding(by, supervisor.problems, scope.detached_problem() if is_scope else None)
     finally:
         end(supervisor)
 
@@ -151,3 +185,26 @@ def subreaper(trial: Trial, machine: Machine) -> Finding:
     meaning = "prctl could not be called: processes that daemonise are lost to their job"
     remedy = "use a Python with _ctypes (one built where libffi's headers are, or the system's own)"
     return Finding(name, State.FAILS, meaning, remedy)
+
+
+def limits(holding: Holding, machine: Machine) -> Finding:
+    """Who holds what `--enforce` is to hold; a kernel that does not has a reason, and often a remedy."""
+    name = "limits"
+    if holding.by is None:
+        return Finding(name, State.ABSENT, "not known, since no job could be run")
+    words = f"--enforce holds memory by {holding.by['memory']}, CPUs by {holding.by['cpus']}"
+    if holding.detached_problem is not None:
+        words += f"; of jobs that nobody stays with by sampling and affinity, since {holding.detached_problem}"
+    if all(how.startswith("cgroup") for how in holding.by.values()):
+        return Finding(name, State.WORKS, words, None if holding.detached_problem is None else scope.LINGER)
+    why = holding.problems[-1] if holding.problems else "no cgroup has both controllers"
+    remedy = None
+    if machine.has_systemd and machine.uid and cgroup_kind(machine) == "v2":
+        if scope.NOT_THERE in why:
+            remedy = f"as root: loginctl enable-linger {machine.user}"
+        elif scope.NOT_GIVEN in why:
+            remedy = (
+                "as root: D=/etc/systemd/system/user@.service.d; mkdir -p $D;"
+                " printf '[Service]\\nDelegate=yes\\n' > $D/delegate.conf; systemctl daemon-reload; then log in again"
+            )
+    return Finding(name, State.FAILS, f"{words}; {why}", remedy)

@@ -27,6 +27,7 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
             checks.process_table(machine),
             trial.shim(tried),
             trial.subreaper(tried, machine),
+            trial.limits(trial.hold_and_stop(), machine),
             checks.logout(machine),
         ],
         "Sampling their processes": [

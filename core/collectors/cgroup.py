@@ -106,17 +106,23 @@ def cpu_quota(proc: str = "/proc/self") -> float | None:
 
 def make(job_id: str, proc: str = "/proc/self", with_cpu: bool = False) -> JobCgroup:
     """Make the job's cgroups; what could not be made, and why, is in `problems`."""
-    directories, files, problems = [], [], []
+    directories, problems = [], []
+    files: list[tuple[str, str]] = []
     for tree in hierarchies(proc, with_cpu):
         directory, problem = _make_in(tree, PREFIX + job_id)
         if problem:
             problems.append(problem)
         if directory:
             directories.append(directory)
-            files += [(name, f"{directory}/{name}") for name in EVIDENCE[tree.kind] if _exists(directory, name)]
+            files += evidence_files(tree.kind, directory)
     if not directories and not problems:
         problems.append("no cgroup file system is mounted")
     return JobCgroup(tuple(directories), tuple(files), tuple(problems))
+
+
+def evidence_files(kind: str, directory: str) -> tuple[tuple[str, str], ...]:
+    """What of a job's cgroup is worth keeping, by name, with its path."""
+    return tuple((name, f"{directory}/{name}") for name in EVIDENCE[kind] if _exists(directory, name))
 
 
 def own_procs(proc: str = "/proc/self") -> str | None:
@@ -204,7 +210,7 @@ def _places(tree: Hierarchy) -> Iterator[str]:
     here = tree.own
     yield tree.mount + here
     while tree.kind == "v2" and here:
-        if os.path.basename(here).startswith(PREFIX) or _is_limited(tree.mount + here):
+        if os.path.basename(here).startswith(PREFIX) or is_limited(tree.mount + here):
             return
         here = os.path.dirname(here) if here.count("/") > 1 else ""
         if not os.access(f"{tree.mount}{here}/cgroup.procs", os.W_OK):
@@ -212,9 +218,10 @@ def _places(tree: Hierarchy) -> Iterator[str]:
         yield tree.mount + here
 
 
-def _is_limited(directory: str) -> bool:
+def is_limited(directory: str, but: str = "") -> bool:
+    """Whether a v2 cgroup holds back who is in it, apart from one thing."""
     unlimited = ("", "max", "max 100000")
-    return any(read_text(f"{directory}/{name}").strip() not in unlimited for name in V2_LIMITS)
+    return any(read_text(f"{directory}/{name}").strip() not in unlimited for name in V2_LIMITS if name != but)
 
 
 def _inside(own: str | None, root: str) -> str | None:

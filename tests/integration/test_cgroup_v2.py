@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support import ROOT
-from uml import boot
+from support import ROOT, require
+from uml import DBUS_DAEMON, SYSTEMD, boot
 from unprivileged import Installation
 
 MEBIBYTE = 1024 * 1024
@@ -20,16 +20,34 @@ Answers = dict[str, Any]
 def guest(
     root: None, uml_kernel: Path, unprivileged_installation: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> Answers:
-    """What happened there: see guest_v2.py."""
-    command = [sys.executable, str(ROOT / "tests/guest_v2.py"), unprivileged_installation.python]
+    """What happened there: see guest_v2.py and, of what happened once systemd ran it, guest_scope.py."""
+    command, then = (
+        [sys.executable, str(ROOT / "tests" / name), unprivileged_installation.python]
+        for name in ("guest_v2.py", "guest_scope.py")
+    )
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     shared = [unprivileged_installation.homes.parent, ROOT]
-    printed = boot(uml_kernel, tmp_path_factory.mktemp("uml"), command, env, shared, deadline=110)
+    then = then if has_systemd() else []
+    printed = boot(uml_kernel, tmp_path_factory.mktemp("uml"), command, env, shared, deadline=110, then=then)
+    answers: Answers = {}
     try:
-        answers: Answers = json.loads(printed.splitlines()[-1])
-    except (ValueError, IndexError):
+        for line in printed.splitlines()[-2 if then else -1 :]:
+            answers |= json.loads(line)
+    except ValueError:
         pytest.fail(f"the machine answered: {printed[-3000:]}")
     return answers
+
+
+def has_systemd() -> bool:
+    return os.access(SYSTEMD, os.X_OK) and os.access(DBUS_DAEMON, os.X_OK)
+
+
+@pytest.fixture
+def with_systemd(guest: Answers) -> Answers:
+    """What happened to a user whose systemd runs there, below one that runs the machine."""
+    if not has_systemd():
+        require("systemd", f"there is no {SYSTEMD} or no {DBUS_DAEMON} (Debian: systemd, dbus)")
+    return guest
 
 
 def test_cpu_and_memory_come_from_the_cgroup_even_where_sigchld_is_ignored(guest: Answers) -> None:
@@ -83,3 +101,26 @@ def test_memory_and_cpus_of_such_a_user_hold_and_the_whole_job_ends_at_the_limit
     assert job["resource_usage"]["memory_cgroup_peak_bytes"] <= 32 * MEBIBYTE
     assert job["resource_usage"]["cpu_efficiency"] < 1.2, "half a CPU and the 10 ms of a tick"
     assert job["left"] == []
+
+
+def test_the_systemd_of_a_user_who_may_make_no_cgroup_has_the_limits_of_a_job_held(with_systemd: Answers) -> None:
+    job = with_systemd["session"]
+    assert job["returncode"] == 137, job
+    assert job["reason"].startswith("killed by SIGKILL: over its memory limit of 32.0 MiB (oom_kill +")
+    assert (job["sources"]["limits"], job["sources"]["cpu"]) == ("cgroup v2 (systemd scope)", "cgroup")
+    assert job["resource_usage"]["memory_cgroup_peak_bytes"] <= 32 * MEBIBYTE
+    name = f"jobtop-{job['id']}"
+    place, above, *held = job["seen"]
+    assert place.endswith(f"/user@65534.service/app.slice/{name}.scope/{name}")
+    assert above.endswith(f"/{name}.scope/supervisor"), "a limit must not hit who tells how the job ended"
+    assert held == ["90000 100000", "0", "max"]
+
+
+def test_a_terminal_of_the_user_s_desktop_is_left_for_a_scope_and_the_doctor_says_so(with_systemd: Answers) -> None:
+    found = with_systemd["terminal"]
+    words = "--enforce holds memory by cgroup v2 (systemd scope), CPUs by cgroup v2 (systemd scope)"
+    assert (found["state"], found["meaning"]) == ("works", words)
+
+
+def test_scopes_go_with_their_last_process(with_systemd: Answers) -> None:
+    assert with_systemd["left"] == []

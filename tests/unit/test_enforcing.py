@@ -6,7 +6,7 @@ import pytest
 
 from jobtop.core.collectors.cgroup import JobCgroup
 from jobtop.core.collectors.members import Member, Tree
-from jobtop.core.enforcing import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guard, hold
+from jobtop.core.enforcing import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guard, enforce
 from jobtop.core.model import Identity, JobSpec
 from jobtop.core.shim import OVER_LIMIT, without_cgroup
 
@@ -17,6 +17,11 @@ LIMIT = 200 * MIB
 
 def spec(memory: int | None = None, cpus: float | None = None) -> JobSpec:
     return JobSpec("7", ("true",), "/", {}, hold_memory_bytes=memory, hold_cpus=cpus)
+
+
+def hold(spec: JobSpec, own: JobCgroup) -> dict[str, object]:
+    """What a shim is told where nobody is asked for a cgroup."""
+    return enforce(spec, own, None)[1]
 
 
 def cgroup_with(directory: Path, *names: str) -> JobCgroup:

@@ -5,16 +5,19 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jobtop.core import pump, shim
+from jobtop.core import pump, scope, shim
 from jobtop.core.collectors import cgroup
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import open_terminal
 from jobtop.core.procfs import descendants, stat_fields
+from jobtop.core.record import replace
 from jobtop.core.runner import Supervisor
 from shims import Begin, Supervised
 from shims import begin as begin
@@ -145,6 +148,35 @@ def test_a_shim_whose_caller_leaves_without_a_word_leaves_too(
     assert supervisor.hear() is None
     os.close(supervisor.status_read)
     assert not early.exists(), "a cgroup that nobody will enter has to go"
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_an_order_can_be_begun_before_it_is_known_so_that_the_shim_is_known_to_be_up(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    asked: list[tuple[int, bool]] = []
+
+    def make(*about: Any) -> cgroup.JobCgroup:
+        if is_killed:
+            os.kill(supervisor.pid, signal.SIGKILL)
+            os.waitpid(supervisor.pid, 0)
+        before = time.monotonic()
+        asked.append((about[-1](), time.monotonic() - before < 1.0))
+        return cgroup.JobCgroup()
+
+    monkeypatch.setattr(scope, "make", make)
+    spec = replace(begin("sh", "-c", "exit 3", directory=None).spec, hold_cpus=0.5)
+    monkeypatch.setattr(cgroup, "make", lambda *_, **__: cgroup.JobCgroup())
+    supervisor = Supervisor()
+    begun = supervisor.begin(spec, None, with_cgroup=True, with_stdin=False)
+    assert asked == [(supervisor.pid, True)]
+    assert (begun is None) == is_killed
+    if not is_killed:
+        ended = supervisor.hear()
+        assert ended is not None
+        assert status(ended) == 3
+        supervisor.wait(5.0)
+    os.close(supervisor.status_read)
 
 
 def test_a_shim_that_was_killed_is_not_waited_for(begin: Begin) -> None:
