@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 
 from jobtop.cli.app import App
 from jobtop.cli.console import console_options
@@ -14,7 +13,7 @@ from jobtop.cli.control import end
 from jobtop.cli.launch import conclude, exit_code, say, tell
 from jobtop.core import evidence
 from jobtop.core.record import replace
-from jobtop.store.reconcile import current
+from jobtop.store.control import Control
 from jobtop.store.starting import start_and_stay
 
 TYPE_CHECKING = False
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from jobtop.core.model import Job
     from jobtop.core.request import Request
     from jobtop.core.runner import Supervisor
-
-RECORD_SECONDS = 6.0
-POLL_SECONDS = 0.02
 
 
 def run_attended(app: App, supervisor: Supervisor, request: Request, options: dict[str, Any]) -> int:
@@ -51,7 +47,7 @@ def run_attended(app: App, supervisor: Supervisor, request: Request, options: di
     elif not has_ended(app, job):
         say(job.id)
         return code
-    done = finished(app, job)
+    done = Control(app.jobs(), app.paths, app.warn).finished(job)
     tell(app, done, options["record"], options["quiet"])
     return code or evidence.exit_code(done)
 
@@ -69,14 +65,6 @@ def stop(app: App, job: Job) -> None:
         end(app, (job.id,), by_force=False)
     except KeyboardInterrupt:
         end(app, (job.id,), by_force=True)
-
-
-def finished(app: App, job: Job) -> Job:
-    """The record, as soon as whoever keeps it has."""
-    jobs, deadline = app.jobs(), time.monotonic() + RECORD_SECONDS
-    while not (now := current(jobs, app.paths, job)).status.ended and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-    return now
 
 
 def print_output(app: App, job: Job) -> None:

@@ -16,7 +16,7 @@ from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, pat
 from jobtop.store.jobs import Jobs
 from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue
-from jobtop.store.reconcile import RECORDER_SECONDS, START_SECONDS, forget, survivors, with_shim
+from jobtop.store.reconcile import START_SECONDS, forget, survivors, with_shim
 from jobtop.store.waiting import await_ends
 
 references = click.argument("references", metavar="ID…", nargs=-1, required=True, shell_complete=job_ids)
@@ -60,7 +60,9 @@ def end(app: App, references: tuple[str, ...], by_force: bool) -> int:
             for job in left:
                 kill_again(job)
         time.sleep(POLL_SECONDS)
-    wait_for_records(control, [job for job in targets if job not in left])
+    for job in targets:
+        if job not in left:
+            control.finished(job)
     for job in left:
         control.settle(job)
         app.warn(f"job {job.id[:8]} still has {processes_left(job)} processes that cannot be ended")
@@ -73,15 +75,6 @@ def give_up(control: Control, job: Job) -> bool:
         return False
     control.queue.give_up(job.id, "stopped by jobtop stop")
     return True
-
-
-def wait_for_records(control: Control, gone: list[Job]) -> None:
-    """Until the store knows how jobs ended: a `run` in the foreground tells it a moment after."""
-    deadline = time.monotonic() + RECORDER_SECONDS + 1.0
-    while gone := [job for job in gone if (now := control.settle(job)) is not None and not now.status.ended]:
-        if time.monotonic() > deadline:
-            return
-        time.sleep(POLL_SECONDS)
 
 
 def end_survivors(control: Control, job: Job) -> bool:

@@ -18,14 +18,15 @@ from jobtop.core.procfs import descendants, freeze_descendants
 from jobtop.core.record import replace
 from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.queue import Queue
-from jobtop.store.reconcile import START_SECONDS, current, paused_or_running, survivors, with_shim
+from jobtop.store.reconcile import RECORDER_SECONDS, START_SECONDS, current, paused_or_running, survivors, with_shim
 
 POLL_SECONDS = 0.05
+RECORD_SECONDS = RECORDER_SECONDS + 1.0  # after that its record is finished by whoever looks
 KILL_SECONDS = 10.0  # how long the kernel may take to end what was killed
 
 
 class Control:
-    """What can be done to the jobs of a store. It acts at once; who waits asks `is_gone`, then `settle`s.
+    """What can be done to the jobs of a store. It acts at once; who waits asks `is_gone`, then for it `finished`.
 
     Done is done whether the store can be told or not; that it could not is warned of.
     """
@@ -106,6 +107,13 @@ class Control:
         with suppress(StoreError):
             return current(self.jobs, self.paths, job)
         return None
+
+    def finished(self, job: Job) -> Job:
+        """A job that is gone, once the store knows how it ended: an agent or another `run` tells it a moment after."""
+        deadline = time.monotonic() + RECORD_SECONDS
+        while (now := self.settle(job)) is not None and not now.status.ended and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return now or job
 
     def has_survivors(self, job: Job) -> bool:
         """Whether processes of the job outlived its shim."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 BY = "jobtop console"
 STORE_SECONDS = 5.0
-RECORD_SECONDS = 2.0
 
 
 @record
@@ -199,9 +198,6 @@ def _refusal(control: Control, job: Job, deed: Deed) -> str | None:
 def _settled(row: JobRow, job: Job) -> Job:
     try:
         with controlling(row, []) as (control, _):
-            deadline = time.monotonic() + RECORD_SECONDS
-            while not (now := control.settle(job) or job).status.ended and time.monotonic() < deadline:
-                time.sleep(POLL_SECONDS)  # an agent, or a `run` in another terminal, is about to tell
-            return now
+            return control.finished(job)
     except (JobtopError, OSError):
         return job
