@@ -43,8 +43,8 @@ COLUMNS: tuple[Column[Trouble], ...] = (
     Column("sign", "", lambda trouble: Words(*sign_of(trouble)), 1, sortable=False),
     Column("when", "WHEN", when, 8, sortable=False),
     Column("id", "JOB", lambda trouble: Words(trouble.job_id[:8], Tone.GREY), 8, priority=2, sortable=False),
-    Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 14, flex=1, most=30, sortable=False),
-    Column("words", "WHAT HAPPENED", lambda trouble: Words(trouble.words), 18, flex=8, sortable=False),
+    Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 12, flex=1, most=30, sortable=False),
+    Column("words", "WHAT HAPPENED", lambda trouble: Words(trouble.words), 18, flex=9, sortable=False),
     Column("ran", "RAN", ran, 8, align=Align.RIGHT, priority=1, sortable=False),
 )
 

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from jobtop.tui.actions import TABLE, bindings
 from jobtop.tui.cells import Span, aligned
-from jobtop.tui.painting import Inks, Painted
+from jobtop.tui.painting import FRAME, Inks, Painted
 from jobtop.tui.palette import CURSOR, Ground, Tone
 from jobtop.tui.prose import wrapped
 from jobtop.tui.troubles import Troubles, clock_words, sign_of, what_happened
@@ -31,17 +31,7 @@ WITHOUT = frozenset({"mark", "sort", "reverse"})
 class AlertsPanel(Painted, can_focus=True):
     """The troubles of the last day, as many as there is room for, with a cursor that follows its own."""
 
-    DEFAULT_CSS = """
-    AlertsPanel {
-        height: 1fr;
-        border: round $border-blurred;
-        background: $background;
-        &:focus { border: round $border; }
-        &:nocolor:focus { border: heavy $border; }
-        &.-ascii { border: ascii $border-blurred; }
-        &.-ascii:focus { border: ascii $border; }
-    }
-    """
+    DEFAULT_CSS = f"AlertsPanel {{ {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
     troubles: reactive[Troubles] = reactive(Troubles, repaint=False)
 

@@ -71,7 +71,7 @@ class Console(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = []
     CSS = """
     #body { height: 1fr; }
-    Table:nocolor:focus, Chart:nocolor:focus, Prose:nocolor:focus, OutputView:nocolor:focus { border: heavy $border; }
+    Table, Chart, Prose, OutputView, AlertsPanel { &:nocolor:focus { border: heavy $border; } }
     """
 
     def __init__(self, options: Options) -> None:

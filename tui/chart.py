@@ -13,7 +13,7 @@ from jobtop.core.units import format_duration
 from jobtop.tui.actions import CHART, bindings
 from jobtop.tui.axes import ago_words
 from jobtop.tui.cells import Span
-from jobtop.tui.painting import Inks, Painted
+from jobtop.tui.painting import FRAME, Inks, Painted
 from jobtop.tui.palette import Tone
 from jobtop.tui.plotting import ChartView, Plot, empty_lines, legend
 from jobtop.tui.window import PAN_SHARE, ZOOM, Bounds, TimeWindow
@@ -22,19 +22,7 @@ from jobtop.tui.window import PAN_SHARE, ZOOM, Bounds, TimeWindow
 class Chart(Painted, can_focus=True):
     """Curves of one view; its border carries the legend, and the moment under the cursor."""
 
-    DEFAULT_CSS = """
-    Chart {
-        width: 1fr;
-        height: 1fr;
-        border: round $border-blurred;
-        border-title-color: $foreground;
-        border-subtitle-color: $foreground 60%;
-        background: $background;
-        &:focus { border: round $border; }
-        &.-ascii { border: ascii $border-blurred; }
-        &.-ascii:focus { border: ascii $border; }
-    }
-    """
+    DEFAULT_CSS = f"Chart {{ width: 1fr; {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(CHART)]
 
     view: reactive[ChartView] = reactive(ChartView, repaint=False, always_update=True)

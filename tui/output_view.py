@@ -21,7 +21,7 @@ from jobtop.store.output import Found, Output, Row
 from jobtop.tui.actions import LOG, SEARCH, bindings
 from jobtop.tui.cells import Span, aligned, fitted, short_bytes, short_duration, tamed
 from jobtop.tui.output_page import Follow, Go, Logs, Scroll, Shown, Until, Wish, dropped, page, row_spans
-from jobtop.tui.painting import Inks, Painted
+from jobtop.tui.painting import FRAME, Inks, Painted
 from jobtop.tui.palette import Tone
 
 Answer = TypeVar("Answer")
@@ -35,18 +35,7 @@ CELLS_PER_CHARACTER = 4  # more than one, because some characters take none
 class OutputView(Painted, can_focus=True):
     """The rows in sight; follows the end until somebody scrolls."""
 
-    DEFAULT_CSS = """
-    OutputView {
-        height: 1fr;
-        border: round $border-blurred;
-        border-title-color: $foreground;
-        border-subtitle-color: $foreground 60%;
-        background: $background;
-        &:focus { border: round $border; }
-        &.-ascii { border: ascii $border-blurred; }
-        &.-ascii:focus { border: ascii $border; }
-    }
-    """
+    DEFAULT_CSS = f"OutputView {{ {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(LOG)]
 
     class SearchWanted(Message):

@@ -16,6 +16,17 @@ from jobtop.tui.cells import Span, tamed
 from jobtop.tui.palette import Ground, Palette, Tone, ascii_only, palette_of
 
 ASCII_CLASS = "-ascii"
+# Of every pane that can have the focus; CSS of a second base class is not inherited.
+FRAME = """
+    height: 1fr;
+    border: round $border-blurred;
+    border-title-color: $foreground;
+    border-subtitle-color: $foreground 60%;
+    background: $background;
+    &:focus { border: round $border; }
+    &.-ascii { border: ascii $border-blurred; }
+    &.-ascii:focus { border: ascii $border; }
+"""
 
 
 class Inks:

@@ -140,7 +140,7 @@ SEVERITY_GLYPHS = {"critical": ("▲", Tone.VERMILION), "warning": ("△", Tone.
 ASCII = str.maketrans(
     {
         pair[0]: pair[1]
-        for pair in "●* ◌o ‖= ✓+ ✗x ■# ◷T ▲^ △' ▼v ◆@ ○o ◇< ·. ≈~ …. –- ▌| ◂< ▸> "
+        for pair in "●* ◌o ‖= ✓+ ✗x ■# ◷T ▲^ △' ▼v ◆@ ○o ◇< ·. ≈~ …. –- ▌> ◂< ▸> "
         "█# ▇% ▆* ▅+ ▄= ▃- ▂: ▁_ ━= ╸- ╍= ─- ╌- ┄. │| ┤| ├| └+ ┘+ ┴+ ┬+ "
         "╭+ ╮+ ╰+ ╯+ ┏+ ┓+ ┗+ ┛+ ┃# ↑^ ↓v ←< →> ×x °o".split()
     }

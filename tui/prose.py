@@ -15,7 +15,7 @@ from textual.strip import Strip
 from jobtop.core.record import record
 from jobtop.tui.actions import TEXT, bindings
 from jobtop.tui.cells import Span, aligned, fitted, tamed, width_of
-from jobtop.tui.painting import ASCII_CLASS, Inks, Painted
+from jobtop.tui.painting import ASCII_CLASS, FRAME, Inks, Painted
 from jobtop.tui.palette import Tone, ascii_only
 
 NARROWEST, WIDEST = 12, 110  # of text beside a label; of what is easy to read
@@ -87,21 +87,8 @@ def entitle(pane: Painted, title: str | None = None, subtitle: str | None = None
 class Prose(ScrollView, Painted, inherit_bindings=False):
     """Paragraphs, as many lines of them as there is room for."""
 
-    DEFAULT_CSS = """
-    Prose {
-        height: 1fr;
-        border: round $border-blurred;
-        border-title-color: $foreground;
-        border-subtitle-color: $foreground 60%;
-        background: $background;
-        padding: 0 1;
-        scrollbar-size-vertical: 1;
-        scrollbar-gutter: stable;
-        overflow-x: hidden;
-        &:focus { border: round $border; }
-        &.-ascii { border: ascii $border-blurred; }
-        &.-ascii:focus { border: ascii $border; }
-    }
+    DEFAULT_CSS = f"""
+    Prose {{ padding: 0 1; scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; {FRAME} }}
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TEXT)]
     text: reactive[Sequence[Paragraph]] = reactive((), repaint=False)

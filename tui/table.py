@@ -16,7 +16,7 @@ from textual.widget import Widget
 from jobtop.tui.actions import TABLE, bindings
 from jobtop.tui.cells import Span, fitted
 from jobtop.tui.columns import GAP, Column, Place, Sort, header_line, placed, row_line
-from jobtop.tui.painting import Inks, Painted
+from jobtop.tui.painting import FRAME, Inks, Painted
 from jobtop.tui.palette import CURSOR, MARK, Ground, Tone
 from jobtop.tui.rows import RowSource
 
@@ -41,20 +41,7 @@ class TableMessage(Message):
 class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
     """Rows in columns, with marks and a cursor that follows its row wherever the order takes it."""
 
-    DEFAULT_CSS = """
-    Table {
-        height: 1fr;
-        border: round $border-blurred;
-        border-title-color: $foreground;
-        border-subtitle-color: $foreground 60%;
-        background: $background;
-        scrollbar-size-vertical: 1;
-        overflow-x: hidden;
-        &:focus { border: round $border; }
-        &.-ascii { border: ascii $border-blurred; }
-        &.-ascii:focus { border: ascii $border; }
-    }
-    """
+    DEFAULT_CSS = f"Table {{ scrollbar-size-vertical: 1; overflow-x: hidden; {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
 
     source: reactive[RowSource[Row] | None] = reactive(None, repaint=False, always_update=True)

@@ -467,7 +467,7 @@ def test_in_ascii_there_is_nothing_else() -> None:
         await on.settle()
         lines = on.lines()
         assert all(line.isascii() for line in lines)
-        assert lines[1].startswith("|@k0     ???? * .")
+        assert lines[1].startswith(">@k0     ???? * .")
         assert {len(line) for line in lines} == {table.size.width}
 
     play(table, scene, is_ascii=True)
