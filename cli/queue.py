@@ -40,6 +40,7 @@ GROUP_COLUMNS = (
     Column("RUNNING", right=True),
     Column("WAITING", right=True),
 )
+QUEUE_SINCE_VERSION = 4
 WAITING = Query(statuses=(Status.QUEUED, Status.PAUSED), limit=None)
 NO_JOB = Job("", "", (), "", "", "", Status.QUEUED, queue=Queued())
 NO_GROUP = {"schema_version": SCHEMA_VERSION, "name": "", "slots": None, "running": 0, "waiting": 0}
@@ -79,6 +80,8 @@ def everywhere(app: App) -> list[tuple[int, Job, str]]:
 
 def in_order(jobs: Jobs, paths: StatePaths) -> Iterator[tuple[int, Job, str]]:
     """Every job of this host that waits: its place, and why it does."""
+    if jobs.database.check() < QUEUE_SINCE_VERSION:  # where an older store can only be read, nobody waits
+        return
     line = Queue(jobs, paths)
     lineup = Lineup(line)
     lineup.refresh()
