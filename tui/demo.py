@@ -26,8 +26,9 @@ from jobtop.store.jobs import Event, Jobs
 from jobtop.store.series import SeriesStore
 from jobtop.store.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
-from jobtop.tui.demo_data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT, End, Part
+from jobtop.tui.demo_data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
 from jobtop.tui.demo_load import HOST, UPTIME_SECONDS, Surroundings
+from jobtop.tui.demo_part import End, Part
 from jobtop.tui.demo_record import BOOT, Run, begun, concluded, past_runs
 
 FINE_SECONDS = 300  # of the past of what runs now, second by second

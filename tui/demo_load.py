@@ -11,7 +11,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.snapshot import ProcessRow
 from jobtop.store.live import KEPT_SAMPLES
-from jobtop.tui.demo_data import GIB, MIB, Part
+from jobtop.tui.demo_part import GIB, MIB, Part
 from jobtop.tui.machine_past import MachinePast
 from jobtop.tui.view import Machine
 

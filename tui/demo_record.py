@@ -17,8 +17,9 @@ from jobtop.core.snapshot import ProcessRow
 from jobtop.core.units import format_duration
 from jobtop.store.jobs import Event
 from jobtop.store.reconcile import VANISHED
-from jobtop.tui.demo_data import FAMILIES, End, Family, Part
+from jobtop.tui.demo_data import FAMILIES
 from jobtop.tui.demo_load import CORES, HOST, UPTIME_SECONDS, Load
+from jobtop.tui.demo_part import End, Family, Part
 
 BOOT = "de300000-0000-4000-8000-000000000000"
 FIRST_PID, PIDS_APART = 214_006, 61

@@ -18,8 +18,9 @@ from jobtop.store.series import SeriesStore
 from jobtop.store.snapshots import Snapshots
 from jobtop.tui.app import Options
 from jobtop.tui.demo import SHORT_EVERY, SHORT_SECONDS, Books, Demo, demo, demo_console
-from jobtop.tui.demo_data import SHORT, Curve
+from jobtop.tui.demo_data import SHORT
 from jobtop.tui.demo_load import OTHERS_CORES
+from jobtop.tui.demo_part import Curve
 
 MOMENT = 1_773_319_269.0
 TABLES = ("jobs", "events", "log_marks", "head", "blocks", "snapshots", "hosts", "host_head")

@@ -1,0 +1,110 @@
+"""What a part in `--demo` is made of: its curves, its processes, what it says, and how its earlier runs ended."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from jobtop.core.model import Limits
+from jobtop.core.record import fresh, record, replace
+
+MIB, GIB = 1 << 20, 1 << 30
+HOUR, DAY = 3600.0, 86400.0
+NO_LIMITS = Limits()
+
+
+@record
+class Curve:
+    """Levels 0 to 9 over some seconds, over and over or once; between them it goes straight."""
+
+    levels: str
+    seconds: float
+    repeats: bool = True
+
+    def at(self, moment: float) -> float:
+        """0.0 to 1.0."""
+        last = len(self.levels) - 1
+        turns = moment / self.seconds
+        place = (turns % 1.0 if self.repeats else min(turns, 1.0)) * last
+        left = int(place)
+        low, high = int(self.levels[left]), int(self.levels[min(left + 1, last)])
+        return (low + (high - low) * (place - left)) / 9
+
+
+@record
+class Member:
+    """A process of a job, or several alike: its depth in the tree, and its share of what the job uses."""
+
+    command: str
+    depth: int = 0
+    cpu: float = 1.0
+    memory: float = 1.0
+    threads: int = 1
+    count: int = 1
+
+
+@record
+class Part:
+    """A kind of job: the cores and bytes it uses at the height of its curves, and what it says meanwhile."""
+
+    name: str
+    command: str
+    tool: str
+    cores: float
+    memory: float
+    busy: Curve = Curve("88", 60)
+    holds: Curve = Curve("599999", 120, repeats=False)
+    restless: float = 0.05
+    reads: float = 0.0
+    writes: float = 0.0
+    gpu: int | None = None
+    gpu_percent: float = 0.0
+    gpu_memory: float = 0.0
+    limits: Limits = NO_LIMITS
+    flags: tuple[str, ...] = ()
+    tags: dict[str, str] = fresh(default_factory=dict)
+    params: dict[str, object] = fresh(default_factory=dict)
+    members: tuple[Member, ...] = ()
+    says: tuple[str, ...] = ()
+    wails: tuple[str, ...] = ()
+    seconds_per_line: float = 2.0
+    alerts: tuple[tuple[float, str, str], ...] = ()
+
+    @property
+    def tree(self) -> tuple[Member, ...]:
+        return self.members or (Member(self.command),)
+
+
+class End(StrEnum):
+    """How a run ended, as the letters of `Family.ends`."""
+
+    SUCCESS = "s"
+    FAILED = "f"
+    CRASHED = "k"
+    OOM = "o"
+    TIMEOUT = "t"
+    CANCELLED = "c"
+    LOST = "l"
+    ERROR = "e"
+
+
+@record
+class Family:
+    """The earlier runs of a part: how many, how far apart, how long, and how the newest ended, and those before."""
+
+    part: Part
+    runs: int
+    every: float
+    seconds: float
+    ends: str = "s"
+    spread: float = 0.15
+    trend: float = 0.0
+    newest: float = HOUR
+    tried: dict[str, tuple[object, ...]] = fresh(default_factory=dict)  # params, one value after the other
+
+    def part_of(self, place: int) -> Part:
+        """The part as it was that many runs ago."""
+        chosen = {name: values[place % len(values)] for name, values in self.tried.items()}
+        command = self.part.command
+        for name, value in chosen.items():
+            command = command.replace(f"--{name} {self.part.params[name]}", f"--{name} {value}")
+        return replace(self.part, command=command, params=self.part.params | chosen)
