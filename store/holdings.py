@@ -26,8 +26,21 @@ IS_OVER = (
 BEGUN = "coalesce(start_time, submitted_at)"
 COLUMNS = (
     f"seq, id, name, kept, {BEGUN} AS begun, pinned, tags, host, {IS_OVER} AS is_over,"
-    f" coalesce(end_time, start_time + duration_seconds, {BEGUN}) AS ended"
+    f" coalesce(end_time, start_time + duration_seconds, {BEGUN}) AS ended,"
+    " EXISTS (SELECT 1 FROM series WHERE job_seq = seq) OR EXISTS (SELECT 1 FROM snapshots WHERE job_seq = seq)"
+    " OR EXISTS (SELECT 1 FROM log_marks WHERE job_seq = seq) AS holds"
 )
+
+
+class Places:
+    """Where a host keeps what its jobs have beside the store; as text, for there may be 100,000."""
+
+    def __init__(self, paths: StatePaths) -> None:
+        self.host, self.jobs, self.specs = paths.host, str(paths.jobs), str(paths.specs)
+
+    def bytes_of(self, job_id: str) -> tuple[int, int]:
+        """What the directory and the spec of a job take."""
+        return directory_bytes(f"{self.jobs}/{job_id}"), file_bytes(f"{self.specs}/{job_id}.json")
 
 
 def numbers(connection: sqlite3.Connection, before: float = float("inf")) -> Sequence[int]:
@@ -35,21 +48,25 @@ def numbers(connection: sqlite3.Connection, before: float = float("inf")) -> Seq
     from array import array
 
     # The second condition is the one that the index is for.
-    sql = "SELECT seq FROM jobs WHERE start_time < ? AND kept <> 'record' ORDER BY start_time, seq"
+    sql = "SELECT seq FROM jobs INDEXED BY jobs_by_kept WHERE start_time < ? AND kept <> 'record'"
+    sql += " ORDER BY start_time, seq"
     return array("q", (row[0] for row in connection.execute(sql, (before,))))
 
 
+def rows_of(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[sqlite3.Row]:
+    """Some jobs, those of them of which more than the record is kept, the oldest first."""
+    marks = ", ".join("?" * len(seqs))
+    sql = f"SELECT {COLUMNS} FROM jobs WHERE seq IN ({marks}) AND +kept <> 'record' ORDER BY start_time, seq"
+    return connection.execute(sql, seqs).fetchall()
+
+
 def holding_of(
-    connection: sqlite3.Connection, paths: StatePaths, seq: int, now: float, raw_seconds: float
-) -> Holding | None:
-    """What a job holds; None if it is gone, or only its record is kept."""
-    row = connection.execute(f"SELECT {COLUMNS} FROM jobs WHERE seq = ? AND kept <> 'record'", (seq,)).fetchone()
-    if row is None or row["begun"] is None:
-        return None
-    old = now - raw_seconds - row["begun"]
-    stored = (*_samples(connection, seq, old), *_others(connection, seq))
-    is_ours = row["host"] == paths.host
-    files = (directory_bytes(paths, row["id"]), file_bytes(str(paths.spec(row["id"])))) if is_ours else (0, 0)
+    connection: sqlite3.Connection, places: Places, row: sqlite3.Row, now: float, raw_seconds: float
+) -> Holding:
+    """What one of these jobs holds."""
+    seq, old = row["seq"], now - raw_seconds - row["begun"]
+    stored = (*_samples(connection, seq, old), *_others(connection, seq)) if row["holds"] else (0,) * 8
+    files = places.bytes_of(row["id"]) if row["host"] == places.host else (0, 0)
     ended = row["ended"] if row["is_over"] and row["ended"] <= now - SETTLING_SECONDS else None
     tags = json.loads(row["tags"])
     return Holding(
@@ -82,10 +99,10 @@ def _others(connection: sqlite3.Connection, seq: int) -> tuple[int, int]:
     return row[0], row[1]
 
 
-def directory_bytes(paths: StatePaths, job_id: str) -> int:
+def directory_bytes(path: str) -> int:
     """What the files of a job take, as the file system counts it: the hole in a long log takes nothing."""
     try:
-        with os.scandir(paths.job(job_id)) as entries:
+        with os.scandir(path) as entries:
             return sum(entry.stat(follow_symlinks=False).st_blocks for entry in entries) * BLOCK_BYTES
     except OSError:  # there is none, or it goes just now
         return 0
@@ -98,11 +115,11 @@ def file_bytes(path: str) -> int:
         return 0
 
 
-def files_of(connection: sqlite3.Connection, paths: StatePaths, seqs: Sequence[int]) -> int:
+def files_of(connection: sqlite3.Connection, places: Places, seqs: Sequence[int]) -> int:
     """What some jobs have beside the store, if they are of this host."""
     sql = f"SELECT id FROM jobs WHERE seq IN ({', '.join('?' * len(seqs))}) AND host = ?"
-    ids = [row[0] for row in connection.execute(sql, (*seqs, paths.host)).fetchall()]
-    return sum(directory_bytes(paths, job_id) + file_bytes(str(paths.spec(job_id))) for job_id in ids)
+    ids = [row[0] for row in connection.execute(sql, (*seqs, places.host)).fetchall()]
+    return sum(size for job_id in ids for size in places.bytes_of(job_id))
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:

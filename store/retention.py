@@ -28,7 +28,7 @@ from jobtop.core.retention import (
     thinnable,
 )
 from jobtop.store.head import HOSTS, JOBS
-from jobtop.store.holdings import files_of, holding_of, numbers, used_bytes
+from jobtop.store.holdings import Places, files_of, holding_of, numbers, rows_of, used_bytes
 from jobtop.store.jobs import NEXT_TOUCH
 from jobtop.store.rolling import drop_some, roll_some
 from jobtop.store.series import SeriesStore
@@ -65,6 +65,7 @@ class Retention:
         self.done_samples = 0
         self.looked_at = self.to_look_at = 0
         self._file_bytes = 0
+        self._places = Places(paths)
         self._steps = self.steps()
 
     def step(self) -> bool:
@@ -108,7 +109,7 @@ class Retention:
         """What jobs have beside the store."""
         for seqs in self._chunks(self._numbers()):
             with self.database.reading() as connection:
-                self._file_bytes += files_of(connection, self.paths, seqs)
+                self._file_bytes += files_of(connection, self._places, seqs)
             yield
 
     def _numbers(self, before: float = float("inf")) -> Sequence[int]:
@@ -125,11 +126,12 @@ class Retention:
         """What each of some jobs holds, and None wherever it is time for somebody else."""
         for chunk in self._chunks(seqs):
             begun = time.monotonic()
-            for seq in chunk:
+            with self.database.reading() as connection:
+                rows = rows_of(connection, chunk)
+            for row in rows:
                 with self.database.reading() as connection:
-                    holding = holding_of(connection, self.paths, seq, self.now, self.policy.raw_seconds)
-                if holding is not None:
-                    yield holding
+                    holding = holding_of(connection, self._places, row, self.now, self.policy.raw_seconds)
+                yield holding
                 if time.monotonic() - begun > STEP_SECONDS:
                     yield None
                     begun = time.monotonic()
