@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
 AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between samples
 SNAPSHOT_SECONDS = 10.0
-STALE_SAMPLES = 10  # a job that stands still is read again after so many
+STALE_SAMPLES = 10  # after so many a job that stands still is looked at again
 CLOSER_SHARE, LEAST_CLOSER_SHARE = 0.3, 0.03  # of the budget goes to the dear files
 LARGEST_STRETCH = 64.0
 SMOOTHING = 0.2
@@ -91,7 +91,7 @@ class Watch:
         Where nobody has run nothing has changed. Counters never fall, and no CPU time is more than the cores can give.
         """
         at = self.tree.read_at
-        if self.tree.version != self.version or self.unread >= STALE_SAMPLES:
+        if self.tree.version != self.version or self._is_stale():
             self.version, self.unread = self.tree.version, 0
             read = job_values.fold(self.tree)
             if self.cgroup is not None:
@@ -99,9 +99,13 @@ class Watch:
                 at = at if moment is None else moment
                 read |= counted
             self._take(read, max(self.elapsed, at - self.start))
-        self.unread += 1
         self.elapsed = max(self.elapsed, at - self.start)
         return Sample(self.elapsed, self.row)
+
+    def _is_stale(self) -> bool:
+        """Whether there is something new in a job in which nobody has run, as only a cgroup can tell."""
+        self.unread += 1
+        return self.cgroup is not None and self.unread % STALE_SAMPLES == 0 and self.cgroup.has_changed()
 
     def _take(self, read: dict[str, Number], elapsed: float) -> None:
         if not read.get("proc.count"):  # it has ended, and we were not told yet: what it held is not held any more

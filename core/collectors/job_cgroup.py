@@ -8,6 +8,7 @@ import time
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.kept import KeptFile
 from jobtop.core.collectors.members import LONGEST_READ_SECONDS
+from jobtop.core.procfs import word_in
 from jobtop.core.shim import BOOTTIME
 
 TYPE_CHECKING = False
@@ -22,6 +23,8 @@ FILES = (
     *("memory.current", "memory.usage_in_bytes", "memory.events", "memory.oom_control"),
 )
 QUOTA_STAT = "cpu.stat of version 1"
+# What changes while nobody runs: pages are taken away, and who waits for a disk stalls.
+WITNESSES = ("memory.current", "memory.usage_in_bytes", "io.pressure")
 MOST_READINGS = 3
 
 
@@ -37,6 +40,7 @@ class JobCgroup:
         scheduling = (f"{directory}/cpu.stat" for directory in directories if _has_quota(directory))
         paths[QUOTA_STAT] = next(scheduling, "")
         self._files = {name: KeptFile(path) for name, path in paths.items() if os.path.exists(path)}
+        self._texts: dict[str, str] = {}
 
     def read(self) -> tuple[dict[str, Number], float | None]:
         """What they count, and the moment of the CPU time if that is among it."""
@@ -50,12 +54,19 @@ class JobCgroup:
                 break
         return cpu | self._throttled() | self._memory() | self._pressure(), began + took / 2 if cpu else None
 
+    def has_changed(self) -> bool:
+        """Whether there is anything new for a job in which nobody has run since the last reading."""
+        return any(self._files[name].read() != self._texts.get(name) for name in WITNESSES if name in self._files)
+
     def close(self) -> None:
         for file in self._files.values():
             file.close()
 
     def _text(self, name: str) -> str:
-        return self._files[name].read() if name in self._files else ""
+        if name not in self._files:
+            return ""
+        text = self._texts[name] = self._files[name].read()
+        return text
 
     def _cpu(self) -> dict[str, Number]:
         stat = cgroup.pairs(self._text("cpu.stat"))
@@ -80,12 +91,12 @@ class JobCgroup:
         return {"cpu.throttled": stat["throttled_time"] / 1e9} if "throttled_time" in stat else {}
 
     def _memory(self) -> dict[str, Number]:
-        stat = cgroup.pairs(self._text("memory.stat"))
+        stat = self._text("memory.stat")
         if not stat:
             return {}
-        version_1 = "total_rss" in stat
-        names = ("total_rss", "total_cache", "total_shmem") if version_1 else ("anon", "file", "shmem")
-        anon, file, shmem = (stat.get(name, 0) for name in names)
+        version_1 = "total_rss " in stat
+        names = ("total_rss ", "total_cache ", "total_shmem ") if version_1 else ("anon ", "file ", "shmem ")
+        anon, file, shmem = (int(word_in(stat, name) or 0) for name in names)
         charged = self._text("memory.usage_in_bytes" if version_1 else "memory.current").strip()
         values: dict[str, Number] = {"mem.anon": anon, "mem.file": file, "mem.shmem": shmem, "mem.used": anon + shmem}
         if charged.isdigit():

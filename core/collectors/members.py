@@ -117,6 +117,7 @@ class Tree:
         self.io_left: tuple[int, ...] | None = None
         self.owed = SETTLED  # seconds of those who vanished since the last settlement …
         self.risen = 0.0  # … and by how much the c-times of the others have grown
+        self.is_restless = True  # somebody ran, came or went when it was last looked at
         self.changed = True  # members came or went since the last close look
         self.looked_at = -(1 << 30)  # the number of the look
         self.look_began = self.looked_boottime = 0.0
@@ -151,7 +152,7 @@ class Tree:
 
     def account_for(self, member: Member, parent_lives: bool) -> None:
         """Keep what is nowhere to be read once a member is gone; a living parent's `io` has that of its children."""
-        self.changed = True
+        self.changed = self.is_restless = True
         user, system = member.cpu()
         self.owed = (self.owed[0] + user, self.owed[1] + system)
         if member.io is not None and not parent_lives:

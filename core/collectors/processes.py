@@ -40,6 +40,7 @@ MOST_PASSES = 4
 MOST_TRIES = 3
 CLOCK_SECONDS = 3e-6
 LONGEST_UNLISTED = 10  # sweeps
+LONGEST_UNREAD = 30  # sweeps that the shim of a job that rests is not looked at
 FEW_MEMBERS = 64
 MOST_DESCRIPTORS = 65536
 
@@ -70,6 +71,7 @@ class ProcessTable:
         self._last_pid = KeptFile(f"{proc}/sys/kernel/ns_last_pid")
         self._last_pid_seen = ""
         self._sweeps_unlisted = LONGEST_UNLISTED
+        self._sweeps = 0
         self._roster_of: tuple[list[Tree], list[int]] = ([], [])
         self._rostered: list[Member] = []
         self.kept_descriptors = 0
@@ -128,25 +130,33 @@ class ProcessTable:
         self._read_due(list(self.trees.values()) if due is None else list(due))
 
     def _read_due(self, due: list[Tree]) -> None:
-        """Ask the clocks of all members in one go, and read those who have run: who rests costs nothing else."""
+        """Ask the clocks of all members in one go, and read those who have run: who rests costs nothing else.
+
+        Where nobody runs nobody ends: what the shim wakes for by itself is looked at now and then only.
+        """
         roster = self._roster(due)
         moments, read_at = self._moments(roster)
         for tree in due:
             tree.read_at = read_at
-        moved: dict[Tree, list[tuple[Member, int | None]]] = {tree: [] for tree in due if tree.owed != SETTLED}
+        moved: dict[Tree, list[tuple[Member, int | None]]] = {tree: [] for tree in due if tree.is_restless}
         clocks = [member.cpu_ns for member in roster]
         if moments != clocks:
             for member, moment, clock in zip(roster, moments, clocks, strict=True):
                 if moment != clock:
                     moved.setdefault(member.tree, []).append((member, moment))
+        self._sweeps += 1
+        for tree in due[self._sweeps % LONGEST_UNREAD :: LONGEST_UNREAD]:
+            if not tree.gone:
+                moved.setdefault(tree, [])
         for tree, members in moved.items():
+            tree.is_restless = not tree.gone and (not tree.members or len(members) > 0)
             self._read_moved(tree, members)
 
     def _roster(self, due: list[Tree]) -> list[Member]:
-        """The shims and members of jobs, in their order; the same list again while nobody comes or goes."""
+        """The members of jobs, in their order; the same list again while nobody comes or goes."""
         births = [tree.roster_version for tree in due]
         if self._roster_of != (due, births):
-            self._rostered = [member for tree in due if not tree.gone for member in tree.everybody()]
+            self._rostered = [member for tree in due if not tree.gone for member in tree.members.values()]
             self._roster_of = due, births
         return self._rostered
 
@@ -175,15 +185,13 @@ class ProcessTable:
     def _read_moved(self, tree: Tree, moved: list[tuple[Member, int | None]]) -> None:
         """Read who has run. If somebody was waited for since, all once more, so that nobody is counted twice."""
         has_run = False
+        self._read_shim(tree)
         for member, moment in moved:
             if moment is None:
                 return self._read_tree(tree)
-            if member is tree.shim and not tree.is_attached:
-                self._read_shim(tree)
-            elif (member.cpu_ns is not None and moment < member.cpu_ns) or not self._read(tree, member):
+            if (member.cpu_ns is not None and moment < member.cpu_ns) or not self._read(tree, member):
                 return self._read_tree(tree)
-            else:
-                member.cpu_ns, member.row, has_run = moment, None, True
+            member.cpu_ns, member.row, has_run = moment, None, True
         tree.version += has_run
         if tree.risen or tree.owed != SETTLED or tree.gone:
             return self._read_tree(tree)

@@ -194,6 +194,19 @@ def test_time_throttled_by_a_quota_of_version_1_is_told_beside_the_times_of_vers
     assert values == {"cpu.user": 1.0, "cpu.system": 2.0, "cpu.throttled": 0.5}
 
 
+@pytest.mark.parametrize("name", ["memory.current", "memory.usage_in_bytes", "io.pressure"])
+def test_a_cgroup_in_which_nobody_runs_has_news_when_pages_go_or_somebody_stalls(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("170\n")
+    (tmp_path / "memory.stat").write_text("anon 100\ntotal_rss 100\n" if "usage" in name else "anon 100\n")
+    cgroup = JobCgroup([str(tmp_path)])
+    cgroup.read()
+    assert not cgroup.has_changed()
+    (tmp_path / name).write_text("150\n")
+    assert cgroup.has_changed()
+    cgroup.read()
+    assert not cgroup.has_changed()
+
+
 def test_a_cgroup_that_is_gone_says_nothing(tmp_path: Path) -> None:
     assert JobCgroup([str(tmp_path / "gone")]).read() == ({}, None)
 

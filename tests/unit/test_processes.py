@@ -11,7 +11,7 @@ import pytest
 
 from jobtop.core.collectors.jobs import fold
 from jobtop.core.collectors.members import pid_clock
-from jobtop.core.collectors.processes import ProcessTable
+from jobtop.core.collectors.processes import LONGEST_UNREAD, ProcessTable
 from processes import MIB, FakeProc
 from support import wait_for
 
@@ -175,6 +175,54 @@ def test_who_has_not_run_is_not_read(fake: FakeProc) -> None:
     fake.put(51, SHIM, cpu=1.1, rss=9 * MIB)
     table.sweep()
     assert tree.members[51].rss == 9 * MIB
+
+
+def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: FakeProc) -> None:
+    """It wakes by itself every second; whoever ends has run before, or is gone."""
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=1.0)
+    for _ in range(2):
+        table.sweep()
+    asked: list[int] = []
+    table.clock = lambda number: asked.append(number) or fake.clock(number)  # type: ignore[func-returns-value]
+    fake.put(SHIM, 1, cpu=0.1)
+    table.sweep()
+    assert asked == [pid_clock(51)]
+    fake.end(51)
+    fake.put(SHIM, 1, cpu=0.2, children=(1.5, 0.0))
+    table.sweep()
+    assert pid_clock(SHIM) in asked
+    assert seconds(fold(tree)) == pytest.approx(1.5)
+
+
+def test_what_nobody_saw_is_told_by_the_shim_of_a_job_that_rests_too(fake: FakeProc) -> None:
+    """As a child that is hidden from us (hidepid) and nobody else waits for."""
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=1.0)
+    for _ in range(2):
+        table.sweep()
+    version = tree.version
+    fake.put(SHIM, 1, cpu=0.1, children=(2.0, 0.0))
+    for _ in range(LONGEST_UNREAD):
+        table.sweep()
+    assert seconds(fold(tree)) == pytest.approx(3.0)
+    assert tree.version > version
+
+
+def test_who_comes_and_goes_between_two_sweeps_is_counted_though_the_others_rest_by_then(fake: FakeProc) -> None:
+    """Its parent runs to make it, and may rest before it ends: one sweep later the shim is still looked at."""
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(51, SHIM, cpu=1.0)
+    for _ in range(2):
+        table.sweep()
+    fake.put(51, SHIM, cpu=1.1)
+    table.sweep()
+    fake.put(SHIM, 1, cpu=0.1, children=(2.0, 0.0))
+    table.sweep()
+    assert seconds(fold(tree)) == pytest.approx(3.1)
 
 
 def open_descriptors() -> int:
