@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 
 from jobtop.core.metrics import Scope, columns
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 MOST_GROUPS = 8
+ROWS_AT_ONCE = 16  # a statement, and counting ids, costs as much as ten columns; older versions bind at most 999 values
 
 
 @record
@@ -90,14 +92,27 @@ def insert(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]
     inserted: list[Identified] = []
     for wave in _waves(rows):
         for present, group in _grouped(wave, len(layout.keys)):
-            names = [layout.owner, "elapsed", *(column(layout.keys[position]) for position in present)]
-            sql = f"INSERT INTO {layout.head} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-            pick = _picker(present)
-            connection.executemany(sql, [(owner, sample.elapsed, *pick(sample.values)) for owner, sample in group])
+            _insert_group(connection, layout, present, group)
             # Ids follow one another within a transaction: nobody else writes.
             end = connection.execute("SELECT last_insert_rowid()").fetchone()[0] + 1
             inserted += zip(range(end - len(group), end), group, strict=True)
     return inserted
+
+
+def _insert_group(
+    connection: sqlite3.Connection, layout: Layout, present: Sequence[int], group: Sequence[Owned]
+) -> None:
+    """Rows that have values at the same positions."""
+    names = [layout.owner, "elapsed", *(column(layout.keys[position]) for position in present)]
+    sql, places = f"INSERT INTO {layout.head} ({', '.join(names)}) VALUES ", f"({', '.join('?' * len(names))})"
+    pick = _picker(present)
+    rows = [(owner, sample.elapsed, *pick(sample.values)) for owner, sample in group]
+    rest = len(rows) % ROWS_AT_ONCE
+    begins = range(rest, len(rows), ROWS_AT_ONCE)
+    wide = [tuple(chain.from_iterable(rows[begin : begin + ROWS_AT_ONCE])) for begin in begins]
+    for count, values in ((1, rows[:rest]), (ROWS_AT_ONCE, wide)):
+        if values:
+            connection.executemany(sql + ", ".join([places] * count), values)
 
 
 def select(
