@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from operator import add, mul, sub, truediv
 
-from jobtop.core.derive import is_too_short
+from jobtop.core.derive import SHORTEST_SECONDS, is_too_short
 from jobtop.core.endpoints import FIRST
 from jobtop.core.metrics import BY_KEY, DERIVED, JOB_COLUMNS, Kind, Scope
 from jobtop.core.record import record
@@ -58,11 +58,21 @@ class Tally:
         self._extremes: dict[str, Extremes] = {}
 
     def add(self, sample: Sample) -> None:
-        """Samples in the order of their moments."""
+        """Samples in the order of their moments; of a time in which nothing was read anew the ends tell all."""
         self.samples += 1
-        self.last = sample
-        self._rows.append(sample)
-        if len(self._rows) > BATCH:
+        before, self.last = self.last, sample
+        rows = self._rows
+        if (
+            sample.values is before.values
+            and len(rows) > 1
+            and rows[-2].values is before.values
+            and sample.elapsed - before.elapsed >= SHORTEST_SECONDS
+            and before.elapsed - rows[-2].elapsed >= SHORTEST_SECONDS
+        ):
+            rows[-1] = sample
+            return
+        rows.append(sample)
+        if len(rows) > BATCH:
             self._add_up()
 
     def spreads(self) -> dict[str, Spread]:
@@ -83,15 +93,17 @@ class Tally:
     def _add_up(self) -> None:
         rows = self._rows
         if len(rows) > 1:
-            self._add_gauges(rows)
-            self._add_rates(rows)
+            moments = [row.elapsed for row in rows]
+            columns = list(zip(*(row.values for row in rows), strict=True))
+            self._add_gauges(moments, columns)
+            self._add_rates(moments, columns)
         self._rows = rows[-1:]
 
-    def _add_gauges(self, rows: list[Sample]) -> None:
+    def _add_gauges(self, moments: Sequence[float], columns: Sequence[Column]) -> None:
         """Between two samples a gauge is taken to have gone straight from one to the other."""
-        steps = _steps(rows)
+        steps = list(map(sub, moments[1:], moments))
         for place in GAUGES:
-            column = [row.values[place] for row in rows]
+            column = columns[place]
             known = [value for value in column if value is not None]
             if not known:
                 continue
@@ -106,35 +118,30 @@ class Tally:
                     seen.integral += (before + after) * seconds / 2
                     seen.seconds += seconds
 
-    def _add_rates(self, rows: list[Sample]) -> None:
+    def _add_rates(self, moments: Sequence[float], columns: Sequence[Column]) -> None:
         steps = [
-            None if is_too_short(before.elapsed, seconds := after.elapsed - before.elapsed) else seconds
-            for before, after in pairwise(rows)
+            None if is_too_short(before, seconds := after - before) else seconds for before, after in pairwise(moments)
         ]
-        for key, column in _counters(rows):
+        for key, column in _counters(columns):
             rates = _rates(column, steps)
             if rates:
                 if key not in self._first:
                     place = next(place for place, value in enumerate(column) if value is not None)
-                    self._first[key] = rows[place].elapsed, column[place] or 0
+                    self._first[key] = moments[place], column[place] or 0
                 self._extremes.setdefault(key, Extremes()).see(rates)
             if key in self._first:  # the record at the end does not know all, nor does one whose cgroup is gone
-                pairs = zip(reversed(rows), reversed(column), strict=True)
-                last = next(((row.elapsed, value) for row, value in pairs if value is not None), None)
+                pairs = zip(reversed(moments), reversed(column), strict=True)
+                last = next(((moment, value) for moment, value in pairs if value is not None), None)
                 self._latest[key] = last or self._latest[key]
 
 
-def _steps(rows: Sequence[Sample]) -> list[float]:
-    moments = [row.elapsed for row in rows]
-    return list(map(sub, moments[1:], moments))
-
-
-def _counters(rows: Sequence[Sample]) -> Iterator[tuple[str, Column]]:
-    """Every counter's column, and CPU time as what its rate is read in: percent of a core."""
+def _counters(columns: Sequence[Column]) -> Iterator[tuple[str, Column]]:
+    """Every counter's column that has anything, and CPU time as what its rate is read in: percent of a core."""
     for place in COUNTERS:
-        yield JOB_COLUMNS[place], [row.values[place] for row in rows]
+        if any(value is not None for value in columns[place]):
+            yield JOB_COLUMNS[place], columns[place]
     for key, places in PERCENTS.items():
-        parts = [[row.values[place] for place in places] for row in rows]
+        parts = zip(*(columns[place] for place in places), strict=True)
         yield key, [None if None in part else 100 * sum(filter(None, part)) for part in parts]
 
 

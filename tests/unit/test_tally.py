@@ -143,6 +143,22 @@ def test_sums_made_in_parts_are_those_made_at_once(seed: int) -> None:
             assert memory.mean == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_time_in_which_nothing_was_read_anew_counts_like_any_other(seed: int) -> None:
+    dice = random.Random(seed)
+    moment, values = 0.0, cpu(0.0, 0.0).values
+    shared = []
+    for number in range(200):
+        moment += dice.choice((0.001, 0.3, 1.0, 5.0))
+        if dice.random() < 0.1:
+            values = cpu(0.0, number / 100, mem_used=dice.choice((None, number % 7))).values
+        shared.append(Sample(moment, values))
+    whole = tallied(*(Sample(one.elapsed, (*one.values,)) for one in shared))
+    assert {key: numbers(spread) for key, spread in tallied(*shared).items()} == {
+        key: approximately(*numbers(spread)) for key, spread in whole.items()
+    }
+
+
 def held(one: Sample) -> float | None:
     return one.values[JOB_COLUMNS.index("mem.used")]
 
