@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -329,3 +330,110 @@ def test_the_state_directory_and_all_in_it_is_for_its_owner_alone(jobtop: Jobtop
     assert {path.name for path in modes} >= {"jobs", "specs", "unrecorded", "jobtop.log", "stdout.log", "ended"}
     wrong = {path: oct(mode) for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)}
     assert wrong == {}
+
+
+# Keeps as an engine does, told what on standard input: `keep N` more samples of every job, which wait while the disk
+# is full, or `step`, one unit of housekeeping. It answers with `ok`, or why not.
+KEEPER = """
+import sys
+from pathlib import Path
+from jobtop.core.errors import StoreError
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Job, Sample, Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.sampler import Batch
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.sink import StoreSink
+paths, jobs = StatePaths(Path(sys.argv[1]), sys.argv[2]), sys.argv[3:]
+for job in jobs:
+    Jobs(open_to_write(paths)).insert(Job(job, "kept", ("true",), paths.host, "ada", "/", Status.RUNNING))
+sink, number, held = StoreSink(paths, network=False), 0, []
+for line in sys.stdin:
+    what, _, count = line.partition(" ")
+    try:
+        if what == "keep":
+            for number in range(number + 1, number + 1 + int(count)):
+                held.append(Batch([(job, Sample(float(number), (number,) * len(JOB_COLUMNS))) for job in jobs]))
+            sink.keep(held)
+            held = []
+        else:
+            sink.step()
+        print("ok", flush=True)
+    except StoreError as error:
+        print(error, flush=True)
+"""
+KEPT = tuple(f"{number}0000000-0000-4000-8000-000000000000" for number in range(1, 4))
+
+
+class Keeper:
+    """An engine's keeper of samples on a small disk."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def __call__(self, words: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(words, file=self.process.stdin, flush=True)
+        return self.process.stdout.readline().rstrip()
+
+
+@contextmanager
+def keeping(disk: Disk) -> Iterator[Keeper]:
+    command = [*disk.jobtop.prefix, disk.jobtop.python, "-c", KEEPER, str(disk.jobtop.state), HERE, *KEPT]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=disk.jobtop.env, text=True, **pipes) as process:
+        yield Keeper(process)
+        _, said = process.communicate(timeout=30)
+        assert (process.returncode, said) == (0, "")
+
+
+def moments(disk: Disk, job: str) -> list[float]:
+    """When the samples of a job are, as a reader gets them, its start among them."""
+    answer = disk.jobtop("metrics", job, "--no-follow", "--format", "jsonl")
+    assert answer.returncode == 0, answer.stderr
+    return [json.loads(line)["elapsed"] for line in answer.stdout.splitlines()]
+
+
+def test_a_disk_that_fills_in_the_middle_of_a_seal_costs_no_sample_and_it_is_sealed_when_there_is_room(
+    disk: Disk,
+) -> None:
+    with keeping(disk) as keeper:
+        assert keeper("keep 130") == "ok"
+        disk.fill()
+        refusal = keeper("step")
+        assert refusal == f"{store_of(disk.jobtop)}: the disk is full; make room and try again"
+        assert keeper("keep 10") == refusal
+        assert moments(disk, KEPT[0]) == [*range(131)]
+        disk.free()
+        assert [keeper(words) for words in ("keep 10", "step") * 3] == ["ok"] * 6
+    info = json.loads(disk.jobtop("store", "info", "--json").stdout)
+    assert (info["sealed_samples"], info["raw_samples"]) == (3 * 120, 3 * 50)
+    assert [moments(disk, job) for job in KEPT] == [[*range(171)]] * 3
+    assert disk.jobtop("store", "check").returncode == 0
+
+
+def keystone_file(path: Path, count: int) -> Path:
+    """Finished jobs of Keystone."""
+    line = json.loads((Path(__file__).parents[1] / "data" / "import" / "jobs_history.jsonl").read_text().split("\n")[0])
+    path.write_text("".join(json.dumps(line | {"task_id": f"{path.stem}-{number}"}) + "\n" for number in range(count)))
+    return path
+
+
+def test_a_disk_that_fills_in_the_middle_of_an_import_keeps_whole_parts_and_goes_on_when_there_is_room(
+    disk: Disk,
+) -> None:
+    jobtop = disk.jobtop
+    few, many = (keystone_file(jobtop.home / f"{name}.jsonl", count) for name, count in (("few", 20), ("many", 1200)))
+    refused = jobtop("import", str(few), str(many))
+    assert (refused.returncode, refused.stdout) == (125, "")
+    assert refused.stderr == f"jobtop: {store_of(jobtop)}: the disk is full; make room and try again\n"
+    assert [job["external_id"] for job in history(jobtop)] == [f"few-{number}" for number in range(20)]
+    disk.remount("size=32m")
+    done = jobtop("import", str(few), str(many), "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    summary = json.loads(done.stdout)
+    assert (summary["jobs"], summary["already_there"]) == (1200, 20)
+    assert json.loads(jobtop("store", "info", "--json").stdout)["jobs"] == {"success": 1220}
+    assert jobtop("store", "check").returncode == 0
