@@ -18,6 +18,7 @@ from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.evidence import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal
 from jobtop.core.model import Job, Limits, Status
+from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
 from jobtop.core.request import Request, prepare, typed
 from jobtop.core.runner import Supervisor, Terminal
@@ -61,6 +62,8 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn)
     recorder.begin(replace(job, recorder=identify(os.getpid())), spec)
     gc.enable()
+    if job.parent_id is None:
+        signal.signal(CALL_FOR_AGENT, lambda *_: start_agent(app))
     with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
         heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=not in_background())
         if heard is not None and "exec_error" not in heard:
@@ -82,6 +85,14 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         signal.signal(told, signal.SIG_DFL)
         os.kill(os.getpid(), told)
     return 128 + told if told is not None else exit_code(job, heard)
+
+
+def start_agent(app: App) -> None:
+    """A job that we run needs an agent: one that it started would be a part of it, and one of ours is not."""
+    from jobtop.store import agency
+
+    with suppress(OSError):  # who called says that none came
+        agency.start_agent(app.paths)
 
 
 def wants_console(app: App, options: dict[str, Any]) -> bool:

@@ -91,8 +91,10 @@ def opened(app: App) -> Queue:
 
 def call_agent(app: App, queue: Queue) -> None:
     """See to it that somebody starts what waits."""
+    from jobtop.store.queue import NOBODY
+
     if not queue.call_agent(app.environ):
-        app.warn("nobody starts it yet: this is inside of a job, and there is no agent (outside: jobtop agent start)")
+        app.warn(NOBODY)
 
 
 def wait_for(app: App, queue: Queue, job: Job) -> int:

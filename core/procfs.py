@@ -9,6 +9,7 @@ import os
 import time
 
 SHIM_NAME = "jobtop-shim"
+CALL_FOR_AGENT = _signal.SIGURG  # to the `run` of a job that has put others into the queue; nobody else minds it
 SAME_REQUEST_SECONDS = 0.5  # timeout(1), scancel and systemd send one TERM to a process and again to its group
 HAS_PROC = os.path.isdir("/proc/self")
 FORWARDED = tuple(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from contextlib import suppress
 
-from jobtop.core.collectors.proc import is_alive
+from jobtop.core.collectors.proc import is_alive, send
 from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage, queued_from
 from jobtop.core.paths import make_private_dir
+from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
 from jobtop.core.runner import new_id
 from jobtop.core.scheduling import retry_seconds, will_be_retried
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 WAITING = frozenset({Status.QUEUED, Status.PAUSED})
 CARRIED = ("name", "command", "host", "user", "cwd", "external_id", "tool", "script", "params", "tags", "note")
 AT_ONCE = 500  # ids asked for in one statement
+CALL_SECONDS, POLL_SECONDS = 5.0, 0.02
+NOBODY = "nobody starts it yet: this is inside of a job, and there is no agent (outside of it: jobtop agent start)"
 
 
 class Queue:
@@ -150,11 +154,34 @@ class Queue:
         self.jobs.change(job_id, given_up)
 
     def call_agent(self, environ: Mapping[str, str]) -> bool:
-        """Have an agent for what waits; False from inside of a job: one started there would be a part of it."""
-        if "JOBTOP_JOB_ID" not in environ:
+        """Have an agent for what waits; False if this is inside of a job and nobody outside of it can start one."""
+        inside, there = environ.get("JOBTOP_JOB_ID"), registered(self.jobs.database)
+        if inside is None:
             ensure_agent(self.jobs.database, self.paths)
             return True
-        return registered(self.jobs.database) is not None
+        return (there is not None and send(there.who, signal.SIGUSR1)) or self._is_started_outside(inside)
+
+    def _is_started_outside(self, job_id: str) -> bool:
+        """Have the `run` of the outermost job around us start an agent: one that we start would be a part of it."""
+        try:
+            job = self.jobs.find(job_id)
+            while job.parent_id is not None:
+                job = self.jobs.find(job.parent_id)
+        except UnknownJob:
+            return False
+        if job.recorder is None or not send(job.recorder, CALL_FOR_AGENT):
+            return False
+        deadline = time.monotonic() + CALL_SECONDS
+        while registered(self.jobs.database) is None and self._is_anybody_queued():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+    def _is_anybody_queued(self) -> bool:
+        sql = "SELECT 1 FROM jobs WHERE settled = 0 AND status = 'queued' AND host = ? LIMIT 1"
+        with self.jobs.database.reading() as connection:
+            return connection.execute(sql, (self.paths.host,)).fetchone() is not None
 
     def groups(self) -> dict[str, int]:
         """The groups that have slots, and how many."""

@@ -19,7 +19,7 @@ from jobtop.core.request import Request
 from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.queue import Queue
+from jobtop.store.queue import NOBODY, Queue
 from jobtop.store.starting import request_again, start_and_stay
 from jobtop.store.submitting import Wish, submit_to
 from jobtop.tui.view import JobRow
@@ -46,20 +46,20 @@ class Deed:
 STOP = Deed(
     "Stop",
     "stopped",
-    "TERM to all its processes; what is left of them after its grace is killed.",
+    "TERM to all processes; what is left of them after the grace is killed.",
     lambda control, job: control.stop(job, BY),
     ends=True,
 )
 KILL = Deed(
     "Kill",
     "killed",
-    "KILL to all its processes, at once: nothing of its work can be saved.",
+    "KILL to all processes, at once: nothing of the work can be saved.",
     lambda control, job: control.kill(job, BY),
     ends=True,
     by_force=True,
 )
-PAUSE = Deed("Pause", "paused", "STOP to all its processes: it stands still until it is resumed.", Control.pause)
-RESUME = Deed("Resume", "resumed", "CONT to all its processes: it goes on.", Control.resume)
+PAUSE = Deed("Pause", "paused", "STOP to all processes, which stand still until they are resumed.", Control.pause)
+RESUME = Deed("Resume", "resumed", "CONT to all processes, which go on.", Control.resume)
 
 
 @record
@@ -157,7 +157,7 @@ def queueing(paths: StatePaths, warnings: list[str]) -> Iterator[Queue]:
         queue = Queue(Jobs(database), paths)
         yield queue
         if not queue.call_agent(os.environ):
-            warnings.append("nobody starts it yet: this console is inside of a job, and there is no agent")
+            warnings.append(NOBODY)
     finally:
         database.close()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobtop.store.queue import NOBODY
 from nvml import three_gpus
 from records import call
 from running import nothing_is_left, show
@@ -87,6 +88,26 @@ def test_a_job_gets_its_turn_whoever_reads_its_id(jobtop: Jobtop) -> None:
     with open("/dev/full", "w") as full:
         subprocess.run(jobtop.command("submit", "--external-id", "x", "--", "true"), env=jobtop.env, stdout=full)
     assert jobtop("wait", "x").returncode == 0
+
+
+def test_a_job_inside_a_job_that_submits_another_has_an_agent_that_is_no_part_of_either(
+    jobtop: Jobtop, tmp_path: Path
+) -> None:
+    run = jobtop.command("run", "--no-ui", "--quiet", "--cpus", "0", "--")
+    words = [*run[3:], *run, *jobtop.command("submit", "--wait", "--cpus", "0", "--", "sh", "-c", "exit 5")]
+    done = jobtop(*words, env={"JOBTOP_AGENT_IDLE": "5m"})
+    assert (done.returncode, done.stderr) == (5, "")
+    records = json.loads(jobtop("history", "--all", "--json").stdout)
+    assert [(record["status"], record["flags"]) for record in records] == [("failed", [])] * 3
+    assert jobtop("agent", "status").returncode == 0
+    assert jobtop("agent", "stop").returncode == 0
+
+
+def test_who_submits_from_a_job_whose_run_is_gone_is_told_who_can_start_it(jobtop: Jobtop) -> None:
+    inside = jobtop("submit", "--", "true", env={"JOBTOP_JOB_ID": "00000000-0000-4000-8000-000000000000"})
+    assert inside.returncode == 0
+    assert inside.stderr == f"jobtop: {NOBODY}\n"
+    assert "jobtop agent start" in NOBODY
 
 
 def test_a_job_that_cannot_start_stops_nobody() -> None:

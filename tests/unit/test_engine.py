@@ -290,6 +290,23 @@ def test_a_job_that_is_over_is_packed_once_and_the_store_closed_once(make: Make)
     assert (sink.finished, sink.closed) == (["job"], 1)
 
 
+def test_jobs_that_end_at_a_time_wait_for_the_writer_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make(FakeSink())
+    for name in ("one", "two", "three"):
+        engine.watch(name, started())
+    flush, waits = engine.flush, []
+
+    def counted(seconds: float) -> bool:
+        waits.append(seconds)
+        return flush(seconds)
+
+    monkeypatch.setattr(engine, "flush", counted)
+    assert engine.conclude_all(("one", "two", "nobody"), PATIENCE).keys() == {"one", "two"}
+    assert engine.conclude_all(("one", "two"), PATIENCE) == {}
+    assert waits == [PATIENCE]
+    assert engine.conclude("three", PATIENCE) is not None
+
+
 def test_all_that_touches_the_store_is_one_thread_and_not_the_sampling_one(make: Make) -> None:
     sink = FakeSink()
     engine = make(sink)
