@@ -31,7 +31,7 @@ UNITS = {
     "system/guest.service": """
 [Unit]
 DefaultDependencies=no
-Requires=dbus.socket user@{user}.service
+Wants=dbus.socket user@{user}.service
 After=dbus.socket user@{user}.service
 [Service]
 ExecStart='{python}' -I '{file}' '{scratch}' then
@@ -81,10 +81,10 @@ def boot(
     init.chmod(0o755)
     machine = [str(kernel.resolve()), "mem=512M", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}", "quiet"]
     booted = subprocess.run(
-        [*machine, "con=null", "con0=null,fd:1", "ssl=null"],
+        ["timeout", "--kill-after=5", str(deadline), *machine, "con=null", "con0=null,fd:1", "ssl=null"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=deadline,
+        timeout=deadline + 10,  # asked to end before, it ends all of its processes
         env={"TMPDIR": str(scratch), "HOME": str(scratch), "PATH": os.environ["PATH"]},
     )
     printed = scratch / "printed"
