@@ -40,6 +40,7 @@ class JobCgroup:
         scheduling = (f"{directory}/cpu.stat" for directory in directories if _has_quota(directory))
         paths[QUOTA_STAT] = next(scheduling, "")
         self._files = {name: KeptFile(path) for name, path in paths.items() if os.path.exists(path)}
+        self._witnesses = [name for name in WITNESSES if name in self._files]
         self._texts: dict[str, str] = {}
 
     def read(self) -> tuple[dict[str, Number], float | None]:
@@ -56,7 +57,7 @@ class JobCgroup:
 
     def has_changed(self) -> bool:
         """Whether there is anything new for a job in which nobody has run since the last reading."""
-        return any(self._files[name].read() != self._texts.get(name) for name in WITNESSES if name in self._files)
+        return any(_total(self._files[name].read()) != _total(self._texts.get(name, "")) for name in self._witnesses)
 
     def close(self) -> None:
         for file in self._files.values():
@@ -107,10 +108,15 @@ class JobCgroup:
     def _pressure(self) -> dict[str, Number]:
         values: dict[str, Number] = {}
         for key, name in PRESSURES.items():
-            words = self._text(name).partition("total=")[2].split()
-            if words and words[0].isdigit():
-                values[key] = int(words[0]) / 1e6
+            microseconds = _total(self._text(name))
+            if microseconds.isdigit():
+                values[key] = int(microseconds) / 1e6
         return values
+
+
+def _total(text: str) -> str:
+    """What a file of pressures adds up, since its averages change by themselves; any other file as it is."""
+    return text.partition("total=")[2].partition("\n")[0] or text
 
 
 def _has_quota(directory: str) -> bool:

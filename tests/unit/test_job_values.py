@@ -196,12 +196,15 @@ def test_time_throttled_by_a_quota_of_version_1_is_told_beside_the_times_of_vers
 
 @pytest.mark.parametrize("name", ["memory.current", "memory.usage_in_bytes", "io.pressure"])
 def test_a_cgroup_in_which_nobody_runs_has_news_when_pages_go_or_somebody_stalls(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("170\n")
+    text = "some avg10=0.10 total={}\nfull avg10=0.00 total=0\n" if name == "io.pressure" else "{}\n"
+    (tmp_path / name).write_text(text.format(150))
     (tmp_path / "memory.stat").write_text("anon 100\ntotal_rss 100\n" if "usage" in name else "anon 100\n")
     cgroup = JobCgroup([str(tmp_path)])
     cgroup.read()
     assert not cgroup.has_changed()
-    (tmp_path / name).write_text("150\n")
+    (tmp_path / name).write_text(text.replace("0.10", "0.05").format(150))
+    assert not cgroup.has_changed()
+    (tmp_path / name).write_text(text.format(170))
     assert cgroup.has_changed()
     cgroup.read()
     assert not cgroup.has_changed()
