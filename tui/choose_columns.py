@@ -35,7 +35,8 @@ class ChooseColumns(Dialog[None]):
 
     def parts(self) -> ComposeResult:
         for column in self.every:
-            yield Tick(column.title, f"column-{column.key}", column.key not in self.hidden)
+            title = column.title if len(column.title) > 1 else f"{column.title} {column.key}"
+            yield Tick(title, f"column-{column.key}", column.key not in self.hidden)
 
     def keys(self) -> Iterable[KeyButton]:
         yield KeyButton("form.leave", "Done")

@@ -163,6 +163,7 @@ class Compare(Page):
         """The charts and the table of what was read."""
         is_enough = len(self.runs) >= FEWEST
         self.set_class(not is_enough, "-empty")
+        self.update_keys()
         table, jobs = self.table, [run.job for run in self.runs]
         table.empty = "\n".join(self.missing())
         if [column.key for column in table.columns[1:]] != [job.id for job in jobs]:
@@ -204,6 +205,10 @@ class Compare(Page):
     def on_resize(self) -> None:
         if self.runs:
             self.call_after_refresh(self.paint)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One alone is over nothing else."""
+        return action != "align" or len(self.runs) >= FEWEST
 
     def action_align(self) -> None:
         """Put the jobs over each other by the next of start, end and wall clock."""

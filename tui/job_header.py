@@ -84,17 +84,15 @@ def identity(view: HeaderView, job: Job) -> list[Piece]:
     glyph, tone = STATUS_GLYPHS[str(job.status)]
     is_stale = view.is_stale and not job.status.ended
     glyph, state = ("?", f"{job.status}, not seen for a while") if is_stale else (glyph, str(job.status))
-    flags = [
-        Span(f"{FLAG_GLYPHS.get(flag, ('!', Tone.YELLOW))[0]} {FLAG_WORDS[flag]} ", Tone.YELLOW)
-        for flag in job.flags
-        if flag in FLAG_WORDS
-    ]
+    flags = "  ".join(
+        f"{FLAG_GLYPHS.get(flag, ('!', Tone.YELLOW))[0]} {FLAG_WORDS[flag]}" for flag in job.flags if flag in FLAG_WORDS
+    )
     return [
         Piece(0, [Span(f"{glyph} {state}", tone, True)]),
         Piece(0, [Span(outside(job.name), Tone.TEXT, True)]),
         Piece(1, [Span(job.id[:8], Tone.GREY)]),
         Piece(2, [Span(view.problem, Tone.YELLOW)] if view.problem else []),
-        Piece(3, flags),
+        Piece(3, [Span(flags, Tone.YELLOW)] if flags else []),
         Piece(5, labelled("pid", str(job.pid)) if job.pid is not None else []),
         Piece(4, grey("@".join(filter(None, (job.user, job.host))))),
         Piece(6, grey(job.cwd)),
