@@ -22,6 +22,7 @@ from benchmarks.memory import measure_memory
 from benchmarks.output import measure_output
 from benchmarks.queue import measure_queue
 from benchmarks.report import MeasurementError, Result, document, table
+from benchmarks.retention import measure_retention
 from benchmarks.search import measure_search
 from benchmarks.start import measure_run, measure_version
 from benchmarks.stopwatch import adopt_orphans
@@ -41,6 +42,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "watching": (measure_watching, 3),
     "console": (measure_console, 9),
     "queue": (measure_queue, 21),
+    "retention": (measure_retention, 1),
     "search": (measure_search, 21),
     "imports": (measure_imports, 5),
 }

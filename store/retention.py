@@ -27,11 +27,12 @@ from jobtop.core.retention import (
     protection,
     thinnable,
 )
+from jobtop.store import head
 from jobtop.store.head import HOSTS, JOBS
 from jobtop.store.holdings import Places, files_of, holding_of, numbers, rows_of, used_bytes
 from jobtop.store.jobs import NEXT_TOUCH
 from jobtop.store.rolling import drop_some, roll_some
-from jobtop.store.series import SeriesStore
+from jobtop.store.series import TRIMMED_ROWS, SeriesStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,12 +99,16 @@ class Retention:
         return used + self._file_bytes - (self.report.freed_bytes if self.is_dry else 0)
 
     def _seal(self) -> Steps:
-        """Pack what a writer that was killed left."""
+        """Pack what a writer that was killed left, and delete what is packed and was not deleted yet."""
         for layout in (JOBS, HOSTS):
             series = SeriesStore(self.database, layout)
             while series.seal_ended(1):
                 yield
-            yield
+            last: int | None = -1
+            while last is not None:
+                with self.database.writing() as connection:
+                    last, _ = head.trim(connection, layout, last + 1, TRIMMED_ROWS)
+                yield
 
     def _measure(self) -> Steps:
         """What jobs have beside the store."""

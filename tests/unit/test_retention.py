@@ -168,6 +168,8 @@ def kept(database: Database, paths: StatePaths, age_days: float, samples: int = 
     series = SeriesStore(database)
     series.append([(job.seq, one) for one in steady(samples)])
     series.seal(job.seq)
+    while series.trim():
+        pass
     Snapshots(database).keep_all([(job.seq, at + 3.0, [ROW]) for at in range(0, samples, 10)])
     Jobs(database).keep_marks(job, [(1.0, 9000, 0)])
     directory = paths.job(job.id)

@@ -1,0 +1,142 @@
+"""What letting a million old samples go costs an engine that samples meanwhile, and what is left of the file."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.installation import Installation, environment
+from benchmarks.report import MeasurementError, Result
+from benchmarks.series import samples
+from benchmarks.stopwatch import LONGEST_SECONDS, wait_for_orphans
+from jobtop.core.model import Job, Kept, Status
+from jobtop.core.paths import StatePaths, hostname
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.sealed import BLOCK_SAMPLES
+from jobtop.store.series import SeriesStore
+
+JOBS, SAMPLES = 50, 20_000
+INTERVAL, DAY = 0.1, 86_400.0
+ALONE_SECONDS, INSIDE_SECONDS = 10.0, 20.0
+LATEST, LARGEST = 0.05, 1.15
+# An engine that begins at once with what it does a minute after its start.
+AT_ONCE = """
+import sys
+from jobtop.store import sink
+sink.RETENTION_SECONDS = 0.0
+from jobtop.__main__ import main
+sys.exit(main())
+"""
+
+
+def measure_retention(tools: Installation, work: Path, _rounds: int) -> Iterator[Result]:
+    """The ticks of one engine, at a tenth of a second, alone and while old samples go; a tick is late by the grid."""
+    home = work / "retention"
+    paths = StatePaths(home / "state", hostname())
+    env = environment(home)
+    home.mkdir()
+    jobtop = [tools.tool("jobtop")]
+    alone = lateness_of(jobtop, env, paths, lambda: time.sleep(ALONE_SECONDS))
+    fill(paths)
+    inside = lateness_of([tools.tool("python"), "-c", AT_ONCE], env, paths, lambda: time.sleep(INSIDE_SECONDS))
+    spent: list[float] = []
+    pruned = lateness_of(jobtop, env, paths, lambda: spent.append(pruning_seconds(jobtop, env, home)))
+    what = f"{JOBS * SAMPLES:,} samples pruned"
+    yield Result(f"{what}, the latest tick of an engine", "seconds", [max(pruned)], bound=LATEST)
+    yield Result("  of an engine that prunes itself", "seconds", [max(inside)], bound=LATEST)
+    yield Result("  of an engine that is alone", "seconds", [max(alone)])
+    yield Result("  wall time", "seconds", spent)
+    yield left(paths, home)
+
+
+def fill(paths: StatePaths) -> None:
+    """Jobs that ended ten days ago: one with samples of its own, the others with copies of its blocks."""
+    database = open_to_write(paths)
+    first, *others = [new_job(database, paths.host, number) for number in range(JOBS)]
+    store = SeriesStore(database)
+    batch = []
+    for sample in samples(SAMPLES):
+        batch.append((first, sample))
+        if len(batch) == BLOCK_SAMPLES:
+            store.append(batch)
+            batch = []
+            while store.step():
+                pass
+    store.append(batch)
+    store.seal(first)
+    columns = "first_elapsed, last_elapsed, last_id, samples, data"
+    with database.writing() as connection:
+        for other in others:
+            connection.execute(
+                "INSERT INTO series SELECT ?, sealed_until, 0 FROM series WHERE job_seq = ?", (other, first)
+            )
+            connection.execute(
+                f"INSERT INTO blocks (job_seq, {columns}) SELECT ?, {columns} FROM blocks WHERE job_seq = ?",
+                (other, first),
+            )
+    database.close()
+
+
+def new_job(database: Database, host: str, number: int) -> int:
+    end = time.time() - 10 * DAY
+    times = {"start_time": end - SAMPLES, "end_time": end, "duration_seconds": float(SAMPLES)}
+    job = Job(f"{number:032x}", "old", ("true",), host, "bench", "/", Status.SUCCESS, settled=True, **times)
+    return Jobs(database).insert(job).seq or 0
+
+
+def lateness_of(
+    jobtop: Sequence[str], env: Mapping[str, str], paths: StatePaths, meanwhile: Callable[[], object]
+) -> list[float]:
+    """By how much each tick of an engine came later after the one before than it should have."""
+    with engine(jobtop, env) as name:
+        meanwhile()
+    with closing(open_to_read(paths.store)) as database:
+        job = Jobs(database).find(name)
+        moments = [sample.elapsed for sample in SeriesStore(database).samples(job.seq or 0)]
+    if len(moments) < ALONE_SECONDS / INTERVAL / 2:
+        raise MeasurementError(f"an engine took only {len(moments)} samples")
+    # The first one comes when its job began, and is on no grid.
+    return [after - before - INTERVAL for before, after in pairwise(moments[1:-1])]
+
+
+@contextmanager
+def engine(jobtop: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
+    """A job that is sampled; by its external id."""
+    name = f"engine-{time.monotonic_ns()}"
+    command = [*jobtop, "run", "--no-ui", "--quiet", "--interval", str(INTERVAL), "--external-id", name, "--"]
+    load = ["sleep", str(LONGEST_SECONDS)]
+    process = subprocess.Popen([*command, *load], env=env, cwd=env["HOME"], stdin=subprocess.DEVNULL)
+    try:
+        time.sleep(2.0)
+        yield name
+    finally:
+        process.terminate()
+        process.wait()
+        wait_for_orphans()
+
+
+def pruning_seconds(jobtop: Sequence[str], env: Mapping[str, str], home: Path) -> float:
+    begin = time.perf_counter()
+    done = subprocess.run([*jobtop, "prune", "--json"], env=env, cwd=home, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - begin
+    if done.returncode != 0 or not json.loads(done.stdout)["samples"]:
+        raise MeasurementError(f"jobtop prune exited with {done.returncode}: {done.stderr.strip() or done.stdout}")
+    return seconds
+
+
+def left(paths: StatePaths, home: Path) -> Result:
+    """The file against a copy that has nothing but what is in it."""
+    with closing(open_to_read(paths.store)) as database, database.reading() as connection:
+        whole = connection.execute("SELECT count(*) FROM jobs WHERE kept = ? AND name = 'old'", (Kept.WHOLE,))
+        if whole.fetchone()[0]:
+            raise MeasurementError("jobtop prune left old jobs whole")
+    copy = home / "copy.db"
+    with closing(open_to_write(paths)) as database, database.alone() as connection:
+        connection.execute("VACUUM INTO ?", (str(copy),))
+    sizes = [os.path.getsize(paths.store)], [os.path.getsize(copy)]
+    return Result("  the file then, against a copy of what is in it", "bytes", *sizes, "copied", bound=LARGEST)
