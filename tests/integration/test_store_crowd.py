@@ -77,8 +77,8 @@ QUESTIONS = (
 @contextmanager
 def started(jobtop: Jobtop, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A process that ends as soon as its standard input does, or else when it is not needed any more."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", *words], env=jobtop.env, text=True, **pipes) as process:
+    command, pipe = [sys.executable, "-c", *words], subprocess.PIPE
+    with subprocess.Popen(command, env=jobtop.env, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
             yield process
         finally:

@@ -2,18 +2,28 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobtop.core.model import Job, Kept
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.store.database import Database, open_to_write
+from jobtop.store.jobs import Jobs
 from jobtop.store.schema import VERSION
-from records import HERE, call, damage_pages
+from jobtop.store.series import SeriesStore
+from jobtop.store.upkeep import check, vacuum
+from records import HERE, call, damage_pages, made_job
 from running import nothing_is_left
+from sampled import kept_sampled, sample
 from support import Jobtop, wait_for
 
 __all__ = ["nothing_is_left"]
@@ -244,8 +254,24 @@ class Disk:
                 except OSError:
                     continue
 
-    def free(self) -> None:
-        (self.files / "filler").unlink()
+    def put(self, state: Path) -> None:
+        """A state directory that was made elsewhere: SQLite would not find its way to the disk."""
+        shutil.copytree(state, self.files / "state")
+
+    @contextmanager
+    def copied(self, target: Path) -> Iterator[Database]:
+        """The store as it is on the disk now."""
+        shutil.copytree(self.files / "state", target, ignore=shutil.ignore_patterns("*-shm"))
+        with closing(open_to_write(StatePaths(target, HERE))) as database:
+            yield database
+
+    def free(self, size: int | None = None) -> None:
+        """Make so much room, or all there is."""
+        filler = self.files / "filler"
+        if size is None:
+            filler.unlink()
+        else:
+            os.truncate(filler, filler.stat().st_size - size)
 
 
 @pytest.fixture
@@ -277,6 +303,45 @@ def test_a_full_disk_stops_no_job(disk: Disk) -> None:
     assert names(disk.jobtop)[0] == "first"
     assert run_it(disk.jobtop, "--name", "third") == []
     assert names(disk.jobtop)[-1] == "third"
+
+
+def test_a_prune_that_meets_a_full_disk_loses_nothing_and_goes_on_when_there_is_room(
+    disk: Disk, tmp_path: Path
+) -> None:
+    end = time.time() - 10 * 86400.0
+    times = {"start_time": end - 15_000, "end_time": end, "duration_seconds": 15_000.0}
+    noise = [sample(float(at), mem_used=hash(at * 7919.5) & 0xFFFFFFFF) for at in range(15_000)]
+    old = [kept_sampled(tmp_path / "made", made_job(**times), noise, sealed=True) for _ in range(2)]
+    with closing(open_to_write(StatePaths(tmp_path / "made", HERE))) as database:
+        series = SeriesStore(database)
+        while series.trim():
+            pass
+        vacuum(database)
+        peaks = curve_peaks(database, old)
+    disk.put(tmp_path / "made")
+    failed = 0
+    for room in (0, 20_000, 40_000, 60_000, 80_000,100_000,150_000):
+        disk.fill()
+        disk.free(room)
+        done = disk.jobtop("prune")
+        failed += done.returncode == 125
+        assert done.returncode == 0 or (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1)
+        disk.free()
+        with disk.copied(tmp_path / f"after-{room}") as database:
+            assert curve_peaks(database, old) == peaks
+            assert list(check(database.path)) == []
+            print("ROOM", room, done.returncode, done.stderr, [SeriesStore(database).count(j.seq) for j in old])
+    assert failed
+    done = disk.jobtop("prune")
+    assert (done.returncode, done.stderr) == (0, "")
+    with disk.copied(tmp_path / "at-last") as database:
+        assert [Jobs(database).find(job.id) for job in old] == [replace(job, kept=Kept.MINUTES) for job in old]
+        assert curve_peaks(database, old) == peaks
+
+
+def curve_peaks(database: Database, jobs: list[Job]) -> list[float]:
+    series = [SeriesStore(database).series(job.seq or 0, ["mem.used"]).values["mem.used"] for job in jobs]
+    return [max(value for value in values if value is not None) for values in series]
 
 
 def test_a_disk_that_was_always_full_stops_no_job(disk: Disk) -> None:
@@ -382,8 +447,8 @@ class Keeper:
 @contextmanager
 def keeping(disk: Disk) -> Iterator[Keeper]:
     command = [*disk.jobtop.prefix, disk.jobtop.python, "-c", KEEPER, str(disk.jobtop.state), HERE, *KEPT]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=disk.jobtop.env, text=True, **pipes) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=disk.jobtop.env, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         yield Keeper(process)
         _, said = process.communicate(timeout=30)
         assert (process.returncode, said) == (0, "")
