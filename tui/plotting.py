@@ -61,6 +61,11 @@ class Series:
     is_filled: bool = False
     whole: Whole | None = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to draw."""
+        return any(value is not None for value in self.values)
+
     def at(self, moment: float) -> float | None:
         """The value that was known at a moment: the last one before it."""
         position = bisect_right(self.times, moment) - 1
@@ -112,7 +117,7 @@ class ChartView:
 
     def known(self) -> Bounds | None:
         """From the first moment of any series of which something is known to the last; None if there is none."""
-        times = [series.times for series in self.series if any(value is not None for value in series.values)]
+        times = [series.times for series in self.series if series.is_known]
         return (min(part[0] for part in times), max(part[-1] for part in times)) if times else None
 
 
@@ -229,12 +234,13 @@ class Plot:
             for row in range(self.rows):
                 sheet.put(column, row, "│", Tone.ORANGE)
         for number, series in enumerate(self.view.series):
-            self._draw_series(sheet, number, series)
+            if series.is_known:
+                self._draw_series(sheet, number, series)
         lines = [[*self._left_mark(row), *_spans(sheet.runs(row)), *self._right_mark(row)] for row in range(self.rows)]
         return [*lines, self._time_axis(column), self._time_labels()] if self.has_axis else lines
 
     def _scale(self, side: Side) -> Scale | None:
-        shown = [series for series in self.view.series if series.side is side]
+        shown = [series for series in self.view.series if series.side is side and series.is_known]
         if not shown:
             return None
         axis = self.view.axis(side)

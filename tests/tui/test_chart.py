@@ -149,6 +149,13 @@ def test_series_differ_by_marker_too() -> None:
     assert "●" not in "\n".join(drawn(ChartView(series=(cpu([50.0] * 601),)), 120))
 
 
+def test_what_is_not_known_has_no_axis() -> None:
+    unknown = Series("mem", MEMORY, TIMES, [None] * len(TIMES), Side.RIGHT)
+    plot = Plot(replace(view(), series=(view().series[0], unknown)), (0.0, 600.0), 60, 11)
+    assert list(plot.scales) == [Side.LEFT]
+    assert all(len(line) == 60 for line in text(plot.lines()))
+
+
 def test_the_legend_says_the_values_at_the_cursor_or_the_last() -> None:
     assert text([legend(view(), None, 80)]) == ["train  ━●━ cpu 50 %  ╍▲╍ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
     assert "cpu 50.0 %  ╍▲╍ mem 2.0 GiB" in text([legend(view(), 200.4, 80)])[0]
