@@ -25,6 +25,7 @@ from jobtop.store.retaining import release, rest, shortage, take
 from jobtop.store.retention import Retention
 
 PAUSE_SECONDS = 0.002
+JOURNAL_PAGES = 100
 TIERS = {
     Kept.WHOLE: "every sample",
     Kept.MINUTES: "one a minute",
@@ -76,6 +77,8 @@ def opened(app: App, dry_run: bool) -> Iterator[Database]:
         if database.notice:
             app.warn(database.notice)
         reconcile(Jobs(database), app.paths)
+        with database.alone() as connection:  # where the disk is full there is little room for a journal
+            connection.execute(f"PRAGMA wal_autocheckpoint = {JOURNAL_PAGES}")
         yield database
 
 

@@ -319,19 +319,17 @@ def test_a_prune_that_meets_a_full_disk_loses_nothing_and_goes_on_when_there_is_
         vacuum(database)
         peaks = curve_peaks(database, old)
     disk.put(tmp_path / "made")
-    failed = 0
-    for room in (0, 20_000, 40_000, 60_000, 80_000,100_000,150_000):
+    for room in (0, 150_000):
         disk.fill()
         disk.free(room)
         done = disk.jobtop("prune")
-        failed += done.returncode == 125
-        assert done.returncode == 0 or (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1)
         disk.free()
         with disk.copied(tmp_path / f"after-{room}") as database:
             assert curve_peaks(database, old) == peaks
             assert list(check(database.path)) == []
-            print("ROOM", room, done.returncode, done.stderr, [SeriesStore(database).count(j.seq) for j in old])
-    assert failed
+            left = sum(SeriesStore(database).count(job.seq or 0) for job in old)
+    assert left < 2 * len(noise), "it was in the middle"
     done = disk.jobtop("prune")
     assert (done.returncode, done.stderr) == (0, "")
     with disk.copied(tmp_path / "at-last") as database:
