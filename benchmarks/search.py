@@ -49,7 +49,7 @@ QUESTIONS: dict[str, tuple[Query, Callable[[Shape], bool], Callable[[Shape], Any
         lambda job: job["duration_seconds"],
     ),
     "a word in names, commands and notes, the newest": (
-        Query(filter=parse("diverged", NOW), limit=ROWS),
+        Query(filter=parse("diverged", NOW), sort="begun", limit=ROWS),
         lambda job: any("diverged" in text.lower() for text in (job["name"], job["note"] or "", *job["command"])),
         lambda job: job["start_time"],
     ),

@@ -21,7 +21,6 @@ from jobtop.core.units import format_duration
 from jobtop.store.jobs import SORT_KEYS, Query, sort_key
 
 NO_JOB = Job("", "", (), "", "", "", Status.UNKNOWN)
-SORT_HELP = f"One of {' '.join(SORT_KEYS)}."
 STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
     Column("ID"),
@@ -69,10 +68,10 @@ def sort_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--since", type=Duration(), help="Only jobs begun within this time, such as 7d.")
 @click.option(
     "--sort",
-    default="seq",
+    default="begun",
     metavar="KEY",
     shell_complete=sort_keys,
-    help="start end duration cpu efficiency memory read write name …",
+    help="begun seq start end duration cpu efficiency memory read write name …",
 )
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option("--page-after", metavar="ID", help="Only jobs that come after this one, in the same order.")

@@ -30,7 +30,9 @@ PLAIN = (
 AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete", "metrics")
 USAGE = fields(Usage)
 LIMITS = fields(Limits)
+BEGUN = "coalesce(start_time, submitted_at)"
 SORT_KEYS = {
+    "begun": BEGUN,
     "seq": "seq",
     "start": "start_time",
     "end": "end_time",
@@ -48,19 +50,20 @@ SORT_KEYS = {
     "status": "status",
     "exit": "exit_code",
 }
+SORT_ALIASES = {"mem": "memory", "time": "duration", "newest": "begun"}  # what filters and the console call them
 # What there are indexes in the order of, and the fields of a filter that are in those.
 IN_ORDER = ("memory", "duration")
 IN_ORDER_WITH = frozenset(("status", "tool", "host", "name", "begun"))
 # Never one that was there before, of a job that is deleted by now: followers would miss it.
 NEXT_TOUCH = "(SELECT max(last, (SELECT coalesce(max(touched), 0) FROM jobs)) + 1 FROM touches)"
 KNOWN_JOBS = "seq IN (SELECT value FROM json_each(?))"  # where an index has told which they are
-NEAR = 5000
+NEAR, FEW_KNOWN = 5000, 300
 GROUPINGS = ("tool", "name", "host")
 TAG = "tag:"
 SHORTEST_PREFIX = 4
-
-
 MOST_NAMED = 8
+
+
 @record
 class Query:
     """Which jobs, in what order; every condition must hold."""
@@ -113,8 +116,6 @@ class Jobs:
 
     def find(self, reference: str) -> Job:
         """A job by its id, a prefix of that, or its external id."""
-        with self.database.reading() as connection:
-            rows = connection.execute(
         jobs = self.matching(reference)
         if len(jobs) == 1:
             return jobs[0]
@@ -124,6 +125,8 @@ class Jobs:
 
     def matching(self, reference: str) -> list[Job]:
         """The newest jobs with this id or external id, else those whose ids begin so."""
+        with self.database.reading() as connection:
+            rows = connection.execute(
                 "SELECT * FROM jobs WHERE id = CAST(?1 AS TEXT) OR external_id = CAST(?1 AS TEXT)"
                 " ORDER BY seq DESC LIMIT 9",
                 (stored_text(reference),),
@@ -148,15 +151,16 @@ class Jobs:
     def select(self, query: Query) -> list[Job]:
         """The jobs that fit, the newest or the largest first."""
         rows: list[sqlite3.Row] = []
-        with asking(self.database, query) as (connection, where, values):
+        with asking(self.database, query) as (connection, asked, values):
+            where = _walking(query, asked, values)
             order = order_of(query, where)
             for condition, numbers in _stretches(connection, query, where):
                 limit = "" if query.limit is None else f"LIMIT {query.limit - len(rows):d}"
-                both = " AND ".join(filter(None, (where.removeprefix("WHERE "), condition)))
+                both = " AND ".join(filter(None, (condition, where.removeprefix("WHERE "))))
                 # The chosen are found in an index, and only they are read.
                 chosen = f"SELECT seq FROM jobs {'WHERE ' if both else ''}{both} {order} {limit}"
                 sql = f"SELECT * FROM jobs WHERE seq IN ({chosen}) {order}"
-                rows += connection.execute(sql, (*values, *numbers)).fetchall()
+                rows += connection.execute(sql, (*numbers, *values)).fetchall()
         return [_job(row) for row in rows]
 
     def figures(
@@ -168,17 +172,17 @@ class Jobs:
         """
         column = "tags" if by.startswith(TAG) else by
         columns = f"{column}, status, duration_seconds, cpu_total_seconds, memory_peak_bytes"
+        columns += "" if seen is None else ", id"
         with asking(self.database, Query(since=since, filter=wanted)) as (connection, where, values):
             cursor = connection.cursor()
-        columns += "" if seen is None else ", id"
             cursor.row_factory = None
             rows = cursor.execute(f"SELECT {columns} FROM jobs {where} ORDER BY start_time", values).fetchall()
-        if column == "tags":
-            labels = {tags: json.loads(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
         if seen is not None:
             rows = [row for row in rows if row[-1] not in seen]
             seen.update(row[-1] for row in rows)
             rows = [row[:-1] for row in rows]
+        if column == "tags":
+            labels = {tags: json.loads(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
             return [(labels[tags], *numbers) for tags, *numbers in rows]
         return rows
 
@@ -195,7 +199,7 @@ class Jobs:
             touch = connection.execute("SELECT coalesce(max(touched), 0) FROM jobs").fetchone()[0]
             rows = connection.execute(f"SELECT * FROM jobs WHERE status IN ({live}) ORDER BY seq").fetchall()
             rows += connection.execute(
-                f"SELECT * FROM jobs WHERE status NOT IN ({live}) ORDER BY seq DESC LIMIT ?", (recent,)
+                f"SELECT * FROM jobs WHERE status NOT IN ({live}) ORDER BY {BEGUN} DESC, seq DESC LIMIT ?", (recent,)
             ).fetchall()
         return [_job(row) for row in rows], touch
 
@@ -287,6 +291,8 @@ def _order_key(query: Query, where: str) -> str:
     key = SORT_KEYS[query.sort]
     if query.sort == "seq":
         return key if query.limit is not None and (not where or KNOWN_JOBS in where) else f"+{key}"
+    if query.sort == "begun":
+        return key if not where or f"+{KNOWN_JOBS}" in where else f"+{key}"
     return f"+{key}" if query.sort in IN_ORDER and not _asks_only(query, IN_ORDER_WITH) else key
 
 
@@ -295,15 +301,17 @@ def _asks_only(query: Query, fields: frozenset[str]) -> bool:
     return query.tag is None and all(field in fields for condition in conditions for field, _ in condition.parts)
 
 
-def _stretches(connection: sqlite3.Connection, query: Query, where: str) -> list[tuple[str, list[int]]]:
+def _stretches(connection: sqlite3.Connection, query: Query, where: str) -> list[tuple[str, list[Any]]]:
     """The conditions, one after the other, for jobs behind one; those without what they are sorted by come last."""
     key, compared = _order_key(query, where), ">" if query.reverse else "<"
     if query.sort == "seq" and query.limit is not None and key != "seq":
         return _near_and_far(connection, query)
-    if query.after is None:
+    if query.after is None and (query.sort != "begun" or query.limit is None or not where):
         return [("", [])]
     if query.sort == "seq":
         return [(f"{key} {compared} ?", [query.after])]
+    if query.sort == "begun":
+        return _begun_next(connection, query, where)
     row = connection.execute(f"SELECT {key} IS NULL FROM jobs WHERE seq = ?", (query.after,)).fetchone()
     if row is None or row[0]:
         return [(f"{key} IS NULL AND seq {compared} ?", [query.after])]
@@ -311,7 +319,7 @@ def _stretches(connection: sqlite3.Connection, query: Query, where: str) -> list
     return [(behind, [query.after]), (f"{key} IS NULL", [])]
 
 
-def _near_and_far(connection: sqlite3.Connection, query: Query) -> list[tuple[str, list[int]]]:
+def _near_and_far(connection: sqlite3.Connection, query: Query) -> list[tuple[str, list[Any]]]:
     """The jobs next in the order of their numbers, among which there often are enough that fit, and then the others."""
     if query.reverse:
         begin = query.after or 0
@@ -320,20 +328,34 @@ def _near_and_far(connection: sqlite3.Connection, query: Query) -> list[tuple[st
     return [("seq < ? AND seq >= ?", [begin, begin - NEAR]), ("+seq < ?", [begin - NEAR])]
 
 
-def sort_key(word: str) -> str:
-    """One of the keys jobs can be sorted by."""
-    if word not in SORT_KEYS:
-        hint = did_you_mean(word, SORT_KEYS)
-        raise BadValue(f'--sort: "{printable(word)}" is no key{hint}; there are {", ".join(SORT_KEYS)}')
-    return word
+def _begun_next(connection: sqlite3.Connection, query: Query, where: str) -> list[tuple[str, list[Any]]]:
+    """The same in the order of when jobs began; those of which that is not known come last."""
+    compared, back, direction = (">", "<", "ASC") if query.reverse else ("<", ">", "DESC")
+    next_ones, values = f"{BEGUN} IS NOT NULL", []
+    if query.after is not None:
+        row = connection.execute(f"SELECT {BEGUN} FROM jobs WHERE seq = ?", (query.after,)).fetchone()
+        if row is None or row[0] is None:
+            return [(f"{BEGUN} IS NULL AND +seq {compared} ?", [query.after])]
+        # Not as a row of values: SQLite does not look for those in an index of an expression.
+        next_ones = f"{BEGUN} {compared}= ? AND ({BEGUN} {compared} ? OR +seq {compared} ?)"
+        values = [row[0], row[0], query.after]
+    unknown_ones: tuple[str, list[Any]] = (f"{BEGUN} IS NULL", [])
+    row = None
+    if where and query.limit is not None and KNOWN_JOBS not in where:
+        sql = f"SELECT {BEGUN} FROM jobs WHERE {next_ones} ORDER BY 1 {direction} LIMIT 1 OFFSET {NEAR}"
+        row = connection.execute(sql, values).fetchone()
+    if row is None:
+        return [(next_ones, values), unknown_ones]
+    near = (f"{next_ones} AND {BEGUN} {back}= ?", [*values, row[0]])
+    return [near, (f"+{BEGUN} {compared} ?", [row[0]]), unknown_ones]
 
-def _near_and_far(connection: sqlite3.Connection, query: Query) -> list[tuple[str, list[int]]]:
-    """The jobs next in the order of their numbers, among which there often are enough that fit, and then the others."""
-    if query.reverse:
-        begin = query.after or 0
-        return [("seq > ? AND seq <= ?", [begin, begin + NEAR]), ("+seq > ?", [begin + NEAR])]
-    begin = query.after or connection.execute("SELECT coalesce(max(seq), 0) + 1 FROM jobs").fetchone()[0]
-    return [("seq < ? AND seq >= ?", [begin, begin - NEAR]), ("+seq < ?", [begin - NEAR])]
+
+def _walking(query: Query, where: str, values: Sequence[Any]) -> str:
+    """The condition, with a plus where so many jobs may fit that enough are met by walking from the newest on."""
+    if query.sort != "begun" or query.limit is None or KNOWN_JOBS not in where:
+        return where
+    known = values[where[: where.index(KNOWN_JOBS)].count("?")]
+    return where if known.count(",") < FEW_KNOWN else where.replace(KNOWN_JOBS, f"+{KNOWN_JOBS}")
 
 
 def ambiguous(reference: str, found: Sequence[tuple[Job, str]]) -> AmbiguousJob:
@@ -350,6 +372,14 @@ def unknown(reference: str, where: str) -> UnknownJob:
         return UnknownJob(f'no job "{shown}": give at least {SHORTEST_PREFIX} characters of its id (jobtop history)')
     return UnknownJob(f'no job "{shown}" in {where} (jobtop history lists them)')
 
+
+def sort_key(word: str) -> str:
+    """One of the keys jobs can be sorted by."""
+    word = SORT_ALIASES.get(word, word)
+    if word not in SORT_KEYS:
+        hint = did_you_mean(word, SORT_KEYS)
+        raise BadValue(f'--sort: "{printable(word)}" is no key{hint}; there are {", ".join(SORT_KEYS)}')
+    return word
 
 
 def grouping(word: str) -> str:
@@ -413,7 +443,8 @@ def _where(query: Query, terms: Iterable[tuple[str, list[Any]]] = ()) -> tuple[s
     if query.name_glob is not None:
         conditions.append(("name GLOB CAST(? AS TEXT)", [query.name_glob]))
     if query.since is not None:
-        conditions.append(("coalesce(start_time, submitted_at) >= ?", [query.since]))
+        # The plus: the index in this order has nothing else of a job.
+        conditions.append((f"+{BEGUN} >= ?", [query.since]))
     if query.tag is not None:
         key, has_value, value = query.tag.partition("=")
         condition = "EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE key = CAST(? AS TEXT)"
@@ -486,6 +517,7 @@ def _job(row: sqlite3.Row) -> Job:
             "queue": queued_from(json.loads(row["queue"])) if "queue" in there and row["queue"] else None,
             "pinned": bool(row["pinned"]) if "pinned" in there else False,
             "kept": Kept(row["kept"]) if "kept" in there else Kept.WHOLE,
+            "last_heard": row["heartbeat"],
         }
     )
 
@@ -493,7 +525,6 @@ def _job(row: sqlite3.Row) -> Job:
 def _was_retried(row: sqlite3.Row) -> bool:
     text = row["queue"] if "queue" in row.keys() else None  # noqa: SIM118 - a row has no `in`
     return text is not None and json.loads(text)["retried_by"] is not None
-            "last_heard": row["heartbeat"],
 
 
 def _identity(row: sqlite3.Row, prefix: str) -> Identity | None:

@@ -253,11 +253,13 @@ CREATE INDEX jobs_by_duration ON jobs (duration_seconds, status, tool, host, nam
 """
 
 # Old samples are thinned to minutes, then let go: `rolled_until` is the last id of an owner whose block is of minutes,
-# `kept` what is left of a job (whole, minutes, record). Pinned jobs are left alone. Few jobs
-# fail and few alerts are raised: what went wrong lately is found in indexes of these alone.
+# `kept` what is left of a job (whole, minutes, record). Pinned jobs are left alone. The newest jobs are those that
+# began last, whenever they came into the store. Few jobs fail and few alerts are raised: what went wrong lately is
+# found in indexes of these alone.
 V6 = """
 ALTER TABLE jobs ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN kept TEXT NOT NULL DEFAULT 'whole';
+CREATE INDEX jobs_by_begun ON jobs (coalesce(start_time, submitted_at));
 CREATE INDEX jobs_by_kept ON jobs (kept, start_time) WHERE kept <> 'record';
 CREATE INDEX jobs_that_failed ON jobs (coalesce(end_time, start_time, submitted_at))
     WHERE status IN ('failed', 'timeout', 'error', 'lost');

@@ -46,7 +46,7 @@ class History(Page, JobActions):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sort, self.group_sort = Sort("seq", descending=True), NEWEST
+        self.sort, self.group_sort = Sort("begun", descending=True), NEWEST
         self.is_grouped = False
         self.text = ""
         self.filter: Filter | None = None
@@ -149,7 +149,7 @@ class History(Page, JobActions):
         """`1 204 jobs · sort name▲ · 2 marked`, and what is left out."""
         sort = self.group_sort if self.is_grouped else self.sort
         count = f"{len(self.table.source or ()):,}".replace(",", " ")
-        by = "newest" if sort.key in ("seq", NEWEST.key) else sort.key
+        by = "newest" if sort.key in ("begun", NEWEST.key) else sort.key
         parts = [f"{count} {'names' if self.is_grouped else 'jobs'}", f"sort {by}{sort.arrow}"]
         parts += [f"{len(self.lines.marks)} marked, c compares"] if self.lines.marks else []
         stores, unread = len(self.past.stores), len(self.past.problems)

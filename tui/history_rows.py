@@ -205,7 +205,7 @@ def past_columns(has_hosts: bool = False) -> tuple[Column[PastRow], ...]:
     )
     return (
         Column("glyph", "", glyph, 1, sortable=False),
-        Column("seq", "ID", lambda row: Words(row.line.id[:8], Tone.GREY), 8),
+        Column("begun", "ID", lambda row: Words(row.line.id[:8], Tone.GREY), 8),
         Column("name", "NAME", lambda row: Words(row.line.name), 14, flex=3, most=48),
         *([host] if has_hosts else []),
         Column("tool", "TOOL", lambda row: text(row.line.tool), 8, flex=1, most=14, priority=9),

@@ -235,6 +235,7 @@ def test_a_query_selects_and_orders(varied: Jobs, query: Query, expected: list[i
 
 
 VALUES: dict[str, Callable[[Job], Any]] = {
+    "begun": lambda job: job.start_time or job.submitted_at,
     "seq": lambda job: job.seq,
     "start": lambda job: job.start_time,
     "end": lambda job: job.end_time,
@@ -283,7 +284,7 @@ def test_every_sort_key_puts_the_largest_first_and_the_absent_last(jobs: Jobs, k
 
 def test_a_wrong_sort_key_is_named_with_the_nearest() -> None:
     assert [sort_key(key) for key in SORT_KEYS] == list(SORT_KEYS)
-    with pytest.raises(BadValue, match=r'"memroy" is no key \(did you mean "memory"\?\); there are seq, start'):
+    with pytest.raises(BadValue, match=r'"memroy" is no key \(did you mean "memory"\?\); there are begun, seq, start'):
         sort_key("memroy")
 
 

@@ -81,7 +81,7 @@ def test_pages_together_are_all_jobs_in_their_order(jobs: Jobs, sort: str, rever
     ],
     ids=["status and since", "tool", "name and host", "tag", "words"],
 )
-@pytest.mark.parametrize("sort", ["seq", "start", "memory", "duration", "io", "name"])
+@pytest.mark.parametrize("sort", ["begun", "seq", "start", "memory", "duration", "io", "name"])
 def test_pages_of_a_filter_are_what_fits_in_its_order(jobs: Jobs, query: Query, sort: str) -> None:
     query = replace(query, sort=sort, limit=None)
     whole = [job.seq for job in jobs.select(query)]
@@ -105,16 +105,50 @@ def test_behind_the_last_job_there_is_none_and_behind_an_unknown_one_an_error(ho
     assert 'no job "ffffffff"' in unknown.stderr
 
 
-@pytest.mark.parametrize("sort", ["start", "memory", "duration"])
-def test_a_page_is_found_by_walking_an_index_from_where_it_begins(jobs: Jobs, sort: str) -> None:
-    plans: list[str] = []
+def plans_of(jobs: Jobs, query: Query) -> list[str]:
+    """How SQLite finds the jobs of a query, for each time it is asked."""
+    asked: list[str] = []
     with jobs.database.reading() as connection:
-        connection.set_trace_callback(plans.append)
-    jobs.select(Query(statuses=("success",), sort=sort, after=COUNT // 2))
+        connection.set_trace_callback(asked.append)
+    jobs.select(query)
     with jobs.database.reading() as connection:
         connection.set_trace_callback(None)
-        asked = next(sql for sql in plans if "NULLS LAST" in sql)
-        plan = " / ".join(row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {asked}"))
+        sought = [connection.execute(f"EXPLAIN QUERY PLAN {sql}") for sql in asked if "NULLS LAST" in sql]
+        return [" / ".join(row["detail"] for row in rows) for rows in sought]
+
+
+@pytest.mark.parametrize("sort", ["start", "memory", "duration"])
+def test_a_page_is_found_by_walking_an_index_from_where_it_begins(jobs: Jobs, sort: str) -> None:
+    plan, *_ = plans_of(jobs, Query(statuses=("success",), sort=sort, after=COUNT // 2))
     column = SORT_KEYS[sort]
     index = "jobs_in_short" if sort == "start" else f"jobs_by_{sort}"
     assert f"SEARCH jobs USING COVERING INDEX {index} ({column}<?)" in plan
+
+
+def test_the_newest_are_those_that_began_last_whenever_they_came(home: Path) -> None:
+    times = {"today": (5.0, 6.0), "waits": (7.0, None), "imported": (None, 3.0), "unknown": (None, None)}
+    for name, (submitted_at, start_time) in times.items():
+        kept_jobs(home, made_job(name=name, submitted_at=submitted_at, start_time=start_time))
+    found = json.loads(call("history", "--json").stdout)
+    assert [job["name"] for job in found] == ["waits", "today", "imported", "unknown"]
+    assert [job.split()[1] for job in call("history", "--sort", "seq").stdout.splitlines()[1:]] == list(times)[::-1]
+
+
+@pytest.mark.parametrize("query", [Query(), Query(after=COUNT // 2), Query(reverse=True)], ids=["first", "next", "old"])
+def test_a_page_of_the_newest_is_found_by_walking_an_index(jobs: Jobs, query: Query) -> None:
+    first, *_ = plans_of(jobs, replace(query, sort="begun"))
+    assert "jobs USING INDEX jobs_by_begun" in first
+    assert first.count("USE TEMP B-TREE") == 1, "only the few that were chosen are sorted"
+
+
+@pytest.mark.parametrize("line", ["train", "-exit=2", "host:h1", "since:1d"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pages_of_the_newest_that_fit_are_in_their_order_however_far_away(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, line: str, reverse: bool
+) -> None:
+    query = Query(filter=parse(line, NOW), sort="begun", reverse=reverse, limit=None)
+    whole = [job.seq for job in jobs.select(query)]
+    known = {job.seq: job.start_time or job.submitted_at for job in jobs.select(Query(limit=None))}
+    assert whole == sorted(whole, key=lambda seq: (known[seq], seq), reverse=not reverse)
+    monkeypatch.setattr("jobtop.store.jobs.NEAR", 5)
+    assert paged(jobs, query, 3) == whole

@@ -191,14 +191,16 @@ def test_a_disk_that_lets_nothing_be_written_stops_no_search(
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sort", ["seq", "begun"])
 @pytest.mark.parametrize("line", ["job", "-job-003", "target-17", "status:success"])
 def test_pages_of_found_jobs_follow_one_another(
-    database: Database, line: str, reverse: bool, monkeypatch: pytest.MonkeyPatch
+    database: Database, line: str, sort: str, reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobtop.store.jobs.NEAR", 5)
-    jobs, wanted = Jobs(database), parse(line, NOW)
+    monkeypatch.setattr("jobtop.store.jobs.FEW_KNOWN", 2)
+    jobs, query = Jobs(database), Query(filter=parse(line, NOW), sort=sort, limit=3, reverse=reverse)
     found: list[Job] = []
-    while page := jobs.select(Query(filter=wanted, limit=3, reverse=reverse, after=found[-1].seq if found else None)):
+    while page := jobs.select(replace(query, after=found[-1].seq if found else None)):
         found += page
-    assert found == jobs.select(Query(filter=wanted, limit=None, reverse=reverse))
+    assert found == jobs.select(replace(query, limit=None))
     assert found
