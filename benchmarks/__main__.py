@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks import breakdown
 from benchmarks.console import measure_console
+from benchmarks.hosts import measure_hosts
 from benchmarks.imports import measure_imports
 from benchmarks.installation import BUILD, Installation, installation
 from benchmarks.memory import measure_memory
@@ -41,6 +42,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "ticks": (measure_ticks, 20),
     "watching": (measure_watching, 3),
     "console": (measure_console, 9),
+    "hosts": (measure_hosts, 7),
     "queue": (measure_queue, 21),
     "retention": (measure_retention, 1),
     "search": (measure_search, 21),

@@ -104,7 +104,7 @@ class App:
         if file == self.paths.store:
             return self.jobs()
         database = open_to_read(file)
-        if database.check() == 0:
+        if database.version == 0:
             raise StoreUnavailable(f"{file}: nothing has been recorded in it yet")
         if database.notice:
             self.warn(database.notice)

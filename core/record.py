@@ -35,6 +35,7 @@ def make_record(cls: type) -> type:
     defaults = tuple(cls.__dict__.get(name, MISSING) for name in names)
     known = frozenset(names)
     setters: list[Callable[[object, object], None]] = []
+    places: list[tuple[str, Callable[[object, object], None], object]] = []
 
     def __init__(self: object, *values: object, **named: object) -> None:  # noqa: N807
         if not named and len(values) == len(setters):  # thousands of samples a second are made like this
@@ -43,18 +44,13 @@ def make_record(cls: type) -> type:
             return
         if len(values) > len(names) or not named.keys() <= known:
             raise TypeError(f"{cls.__name__}() takes {', '.join(names)}, not {values} {named}")
-        for index, name in enumerate(names):
-            if index < len(values):
-                value = values[index]
-            elif name in named:
-                value = named[name]
-            else:
-                value = defaults[index]
-                if value is MISSING:
-                    raise TypeError(f"{cls.__name__}() needs {name}")
-                if type(value) is Fresh:
-                    value = value.make()
-            object.__setattr__(self, name, value)
+        for put, value in zip(setters, values, strict=False):
+            put(self, value)
+        for name, put, default in places[len(values) :]:
+            value = named.get(name, default)
+            if value is MISSING:
+                raise TypeError(f"{cls.__name__}() needs {name}")
+            put(self, value.make() if type(value) is Fresh else value)
 
     def contents(self: object) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in names)
@@ -77,6 +73,7 @@ def make_record(cls: type) -> type:
     }
     made = type(cls)(cls.__name__, cls.__bases__, kept | methods)
     setters += [made.__dict__[name].__set__ for name in names]
+    places += zip(names, setters, defaults, strict=True)
     return made
 
 

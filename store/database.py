@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 
 from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
@@ -19,6 +20,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph fuse.sshfs fuse.glusterfs 9p afs pvfs2 orangefs fuse.ceph".split()
 )
 
+SERIALS = count(1)  # of connections: what one says of commits does not tell anything of another
 BUSY = 5
 WAL_BYTE, WAL_VERSION = 19, b"\x02"  # where the header of a database says what its readers have to know
 APPLICATION_ID = 0x6A6F6274  # "jobt"
@@ -35,10 +37,13 @@ REMEDIES = {
 
 
 class Database:
-    """One open store. Autocommit, explicit transactions, foreign keys on."""
+    """One open store, of a version when it was opened. Autocommit, explicit transactions, foreign keys on."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, notice: str | None = None) -> None:
-        self.path, self._connection, self.notice = path, connection, notice
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, notice: str | None = None, version: int = VERSION
+    ) -> None:
+        self.path, self._connection, self.notice, self.version = path, connection, notice, version
+        self.serial = next(SERIALS)
         connection.row_factory = sqlite3.Row
         connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -85,7 +90,7 @@ class Database:
     def version_seen(self) -> tuple[object, ...]:
         """What changes with every commit of somebody else: nothing has happened while it is the same."""
         with errors_named(self.path):
-            return tuple(self._connection.execute("PRAGMA data_version").fetchone())
+            return self.serial, self._connection.execute("PRAGMA data_version").fetchone()[0]
 
     def check(self) -> int:
         """The version of what is in the file now; raises StoreTooNew and StoreForeign."""
@@ -136,12 +141,14 @@ def open_to_read(path: Path, patience: float | None = None) -> Database:
         # In a directory or beside a file that cannot be written SQLite fails, or makes a WAL nobody can use later.
         if os.access(path, os.W_OK) or os.path.exists(f"{path}-wal") or not _has_wal(path):
             try:
-                return Database(path, _connect_checked(path, "mode=ro", patience))
+                connection, version = _connect_checked(path, "mode=ro", patience)
+                return Database(path, connection, version=version)
             except sqlite3.OperationalError as error:
                 if _code(error) == BUSY:
                     raise
         notice = f"{path} can only be read, as it was last closed: it or its directory is not writable"
-        return Database(path, _connect_checked(path, "mode=ro&immutable=1", patience), notice)
+        connection, version = _connect_checked(path, "mode=ro&immutable=1", patience)
+        return Database(path, connection, notice, version)
 
 
 def _has_wal(path: Path) -> bool:
@@ -253,14 +260,13 @@ def _connect(path: Path, options: str, patience: float | None = None) -> sqlite3
     return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS if patience is None else patience, isolation_level=None)
 
 
-def _connect_checked(path: Path, options: str, patience: float | None) -> sqlite3.Connection:
+def _connect_checked(path: Path, options: str, patience: float | None) -> tuple[sqlite3.Connection, int]:
     connection = _connect(path, options, patience)
     try:
-        _check_ours(path, connection)
+        return connection, _check_ours(path, connection)
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def _check_ours(path: Path, connection: sqlite3.Connection) -> int:

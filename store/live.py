@@ -111,6 +111,8 @@ class LiveTails:
             newest = head.last_id(connection, JOBS)
             if self._last_id is None:
                 self._last_id = newest if len(wanted) <= FEW else max(0, newest - KEPT_SAMPLES * len(wanted))
+            if newest == self._last_id:
+                return changed
             missing = head.missing_columns(connection, JOBS)  # of a store that is older and can only be read
             names = ", ".join("NULL" if key in missing else head.column(key) for key in KEYS)
             cursor = connection.cursor()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jobtop.core.collectors.host import HostSample, HostSource
     from jobtop.store.hosts import HostNow, HostTail
 
-RECENT = 30
+RECENT, RECENT_OF_ALL, FEWEST_RECENT = 30, 300, 2  # jobs that have ended: of one store, of many together, of each
 RECONCILE_SECONDS = 5.0
 LOCAL_POLL_SECONDS, NETWORK_POLL_SECONDS = 0.25, 5.0
 STALE_SECONDS = 60.0
@@ -45,8 +45,10 @@ class MachineSource(Protocol):
 class Source:
     """One store file, opened, lost and opened again as it comes and goes."""
 
-    def __init__(self, path: Path, network: bool | None = None, own: StatePaths | None = None) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, network: bool | None = None, own: StatePaths | None = None, recent: int = RECENT
+    ) -> None:
+        self.path, self.recent = path, recent
         self.turns = Turns(own) if own is not None and own.store == path else None
         self.is_network = is_network(path) if network is None else network
         self.state = StoreState(path)
@@ -108,14 +110,15 @@ class Source:
 
     def _read(self, database: Database) -> None:
         """All that is new; the first time all that is live or recent."""
-        jobs, version = Jobs(database), database.check()
+        jobs, version = Jobs(database), database.version if self.tails is None else database.check()
         if self.tails is None or version < TOUCHED_SINCE_VERSION:
-            found, self._touch = jobs.live_and_recent(RECENT) if version >= TOUCHED_SINCE_VERSION else (older(jobs), 0)
+            is_old = version < TOUCHED_SINCE_VERSION
+            found, self._touch = (older(jobs, self.recent), 0) if is_old else jobs.live_and_recent(self.recent)
             self.jobs = {}
             self.tails = self.tails or LiveTails(database)
         else:
             found, self._touch = jobs.touched_since(self._touch)
-        there = still_there(database, self.jobs)
+        there = still_there(database, self.jobs) if self.jobs else ()
         self.jobs = {seq: job for seq, job in self.jobs.items() if seq in there}
         self.jobs |= {job.seq: job for job in found if job.seq is not None}
         self._forget_old()
@@ -148,7 +151,7 @@ class Source:
     def _forget_old(self) -> None:
         """Of those that have ended only the newest stay."""
         ended = sorted((job.end_time or 0.0, seq) for seq, job in self.jobs.items() if job.status.ended)
-        for _, seq in ended[:-RECENT]:
+        for _, seq in ended[: -self.recent]:
             del self.jobs[seq]
 
     def rows(self, now: float) -> list[JobRow]:
@@ -178,7 +181,8 @@ class Feed:
         machine: MachineSource | None = None,
         network: bool | None = None,
     ) -> None:
-        self.sources = [Source(path, network, own) for path in stores]
+        recent = max(FEWEST_RECENT, min(RECENT, RECENT_OF_ALL // max(1, len(stores))))
+        self.sources = [Source(path, network, own, recent) for path in stores]
         self.on_view, self.refresh_seconds, self.own, self.network = on_view, refresh_seconds, own, network
         self._stop = threading.Event()
         self._hurry = threading.Event()
@@ -317,7 +321,7 @@ def share(percent: float | int | None, cores: int) -> float | None:
     return None if percent is None or not cores else percent / cores
 
 
-def older(jobs: Jobs) -> list[Job]:
+def older(jobs: Jobs, recent: int) -> list[Job]:
     """What is live or recent in a store of a version that does not say what has changed."""
     live = jobs.select(Query(statuses=tuple(LIVE), limit=None))
-    return live + [job for job in jobs.select(Query(limit=RECENT + len(live))) if job.status not in LIVE]
+    return live + [job for job in jobs.select(Query(limit=recent + len(live))) if job.status not in LIVE]

@@ -6,6 +6,7 @@ import signal
 import time
 from array import array
 from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,21 +85,31 @@ class PastStore:
         self._reader = reader
         self._file = StoreFile(path, KEY_PATIENCE_SECONDS)
         self._known: dict[int, JobLine] = {}
+        self._seen: tuple[object, ...] = ()  # the connection that the order was read with, and the last commit then
 
-    async def read(self, query: Query, with_keys: bool) -> bool:
-        """Read the order, or note the problem; whether its numbers may be those of other jobs than before."""
-        before = self.order
-        try:
-            order = await self._reader.read(self.path, lambda database: read_order(database, query, before, with_keys))
-            is_other = self._file.look() and before is not None
-        except StoreBusy:
+    def ordered(self, database: Database, query: Query, with_keys: bool) -> tuple[Order, tuple[object, ...]]:
+        """The order, asked of the store only if somebody has written to it; and what was seen of that before."""
+        before, seen = self.order, database.version_seen()
+        if before is not None and seen == self._seen and before.query == query:
+            return before, seen
+        is_same_file = seen[:1] == self._seen[:1]
+        return read_order(database, query, before if is_same_file else None, with_keys), seen
+
+    def take(self, found: tuple[Order, tuple[object, ...]] | StoreError) -> bool:
+        """Keep an order, or note the problem; whether its numbers may be those of other jobs than before."""
+        if isinstance(found, StoreBusy):
             self.is_behind = True
             return False
-        except StoreError as error:
+        before, seen = self.order, self._seen
+        if isinstance(found, StoreError):
             self.close()
-            self.problem, self.is_behind = str(error), True
+            self.problem, self.is_behind = str(found), True
             return before is not None
-        self.order, self.problem, self.is_behind = order, None, False
+        self.order, self._seen = found
+        self.problem, self.is_behind = None, False
+        is_other = before is not None and self._seen[:1] != seen[:1]
+        if is_other:
+            self._file.close()
         return is_other
 
     async def answer(self, question: Callable[[Database], Answer]) -> Answer | None:
@@ -111,6 +122,8 @@ class PastStore:
     def lines(self, seqs: Sequence[int]) -> list[JobLine]:
         """The lines in sight as they are now; while the store is busy, as they were."""
         try:
+            if self._file.database is None:
+                self._file.look()
             with self._file.asked() as database:
                 found = read_lines(database, seqs)
         except StoreError as error:  # which the feed meets too, and every screen then says
@@ -140,6 +153,7 @@ class PastJobs:
     """The jobs of all stores in one order; a store that cannot be read is left out, and has a problem."""
 
     def __init__(self, reader: Reader, paths: Sequence[Path]) -> None:
+        self._reader = reader
         self.stores = [PastStore(reader, path) for path in paths]
         self.numbers: array[int] = array("q")
         self._merged_of: list[Order | None] = [None] * len(paths)
@@ -156,7 +170,10 @@ class PastJobs:
     async def read(self, query: Query) -> set[int]:
         """Read the order; the places of stores whose numbers may be those of other jobs than before."""
         with_keys = len(self.stores) > 1
-        others = {place for place, store in enumerate(self.stores) if await store.read(query, with_keys)}
+        found = await self._reader.read_each(
+            [(store.path, partial(store.ordered, query=query, with_keys=with_keys)) for store in self.stores]
+        )
+        others = {place for place, store in enumerate(self.stores) if store.take(found[place])}
         orders = [store.order for store in self.stores]
         if any(order is not before for order, before in zip(orders, self._merged_of, strict=True)):
             self.numbers, self._merged_of = merged(orders), orders

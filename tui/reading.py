@@ -38,9 +38,9 @@ class StoreFile:
             return False
         self.close()
         self.database = open_to_read(self.path, self.patience)
-        with self.asked() as database:
-            if database.check() == 0:
-                raise StoreUnavailable(f"{self.path}: {EMPTY}")
+        if self.database.version == 0:
+            self.close()
+            raise StoreUnavailable(f"{self.path}: {EMPTY}")
         self._file, self._written = file, found.st_mtime_ns
         return True
 
@@ -85,6 +85,12 @@ class Reader:
         """What the question makes of the store; raises what it raises, and StoreError."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, path, question)
 
+    async def read_each(
+        self, questions: Sequence[tuple[Path, Callable[[Database], Answer]]]
+    ) -> list[Answer | StoreError]:
+        """The answers of many stores in one turn; of one that cannot be read, why."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._answer_each, questions)
+
     async def read_first(self, paths: Sequence[Path], question: Callable[[Database], Answer]) -> tuple[Path, Answer]:
         """The answer of the first store that knows the job; else what is wrong with one, or UnknownJob."""
         problem: StoreError | UnknownJob = UnknownJob("no store is open")
@@ -100,6 +106,15 @@ class Reader:
     def close(self) -> None:
         """Once what is being read is read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answer_each(self, questions: Sequence[tuple[Path, Callable[[Database], Answer]]]) -> list[Answer | StoreError]:
+        answers: list[Answer | StoreError] = []
+        for path, question in questions:
+            try:
+                answers.append(self._answer(path, question))
+            except StoreError as error:
+                answers.append(error)
+        return answers
 
     def _answer(self, path: Path, question: Callable[[Database], Answer]) -> Answer:
         file = self._files.setdefault(path, StoreFile(path))

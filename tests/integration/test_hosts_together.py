@@ -110,7 +110,12 @@ def test_a_store_on_the_network_is_written_every_ten_seconds_with_a_rollback_jou
 def counted_changes(store: Path, seconds: float) -> set[bytes]:
     """The states that a store was in for so long."""
     seen, end = set(), time.monotonic() + seconds
-    wait_for(lambda: seen.add(store.read_bytes()[CHANGES]) or time.monotonic() > end, seconds + 5)
+
+    def is_over() -> bool:
+        seen.add(store.read_bytes()[CHANGES])
+        return time.monotonic() > end
+
+    wait_for(is_over, seconds + 5)
     return seen
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.series import SeriesStore
+from jobtop.tui import feed as feed_module
 from jobtop.tui.app import Options
 from jobtop.tui.compare_page import Compare
+from jobtop.tui.feed import Feed
 from jobtop.tui.filter_line import Field, FilterLine
 from jobtop.tui.history_page import History
 from jobtop.tui.history_rows import PastJobs
@@ -38,6 +41,13 @@ def keep(root: Path, host: str, *jobs: Job) -> list[Job]:
 
 def job_at(moment: float, host: str, name: str, **values: object) -> Job:
     return made_job(name=name, host=host, submitted_at=START + moment, start_time=START + moment, **values)
+
+
+class NoMachine:
+    """The jobs alone."""
+
+    def read(self) -> None:
+        return None
 
 
 @pytest.fixture
@@ -144,6 +154,48 @@ def test_lines_that_were_read_stay_while_a_store_is_busy(tmp_path: Path) -> None
             holder.execute("BEGIN EXCLUSIVE")
             assert [line.id for line in past.lines(past.numbers)] == [job.id]
         past.close()
+        paths.store.unlink()
         assert [line.name for line in past.lines(past.numbers)] == ["(cannot be read)"]
+
+    asyncio.run(scene())
+
+
+def test_of_many_hosts_only_the_newest_few_that_ended_are_shown_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "RECENT_OF_ALL", 8)
+    hosts = ("alpha", "beta", "gamma", "delta", "epsilon")
+    for host in hosts:
+        keep(tmp_path, host, *(job_at(turn, host, f"{host}-{turn}") for turn in range(6)))
+    for count, shown in ((1, 6), (2, 4), (5, 2)):
+        feed = Feed([tmp_path / f"{host}.db" for host in hosts[:count]], print, machine=NoMachine())
+        found = Counter(row.job.host for row in feed.look().rows)
+        assert found == dict.fromkeys(hosts[:count], shown)
+        for source in feed.sources:
+            source.close()
+
+
+def test_the_order_of_a_store_that_was_not_written_is_not_asked_for_again(tmp_path: Path) -> None:
+    keep(tmp_path, "alpha", job_at(1, "alpha", "one"))
+    keep(tmp_path, "beta", job_at(2, "beta", "two"))
+    paths = sorted(tmp_path.glob("*.db"))
+
+    async def scene() -> None:
+        reader = Reader()
+        past = PastJobs(reader, paths)
+        await past.read(Query(limit=None))
+        first = [store.order for store in past.stores]
+        assert await past.read(Query(limit=None)) == set()
+        assert all(store.order is order for store, order in zip(past.stores, first, strict=True))
+        keep(tmp_path, "beta", job_at(3, "beta", "three"))
+        assert await past.read(Query(limit=None)) == set()
+        assert [line.name for line in past.lines(past.numbers)] == ["three", "two", "one"]
+        assert past.stores[0].order is first[0]
+        paths[0].unlink()
+        keep(tmp_path, "alpha", job_at(4, "alpha", "other"))
+        assert await past.read(Query(limit=None)) == {0}
+        assert [line.name for line in past.lines(past.numbers)] == ["other", "three", "two"]
+        past.close()
+        reader.close()
 
     asyncio.run(scene())

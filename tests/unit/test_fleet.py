@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_pages_of_several_stores_together_are_all_jobs_in_one_order(fleet: Fleet
     assert [keys[job_id] is None for job_id in whole] == [False] * len(known) + [True] * (COUNT - len(known))
 
 
-def sorted_by(store: Jobs, sort: str) -> list[tuple[Job, object]]:
+def sorted_by(store: Jobs, sort: str) -> list[tuple[Job, Any]]:
     with store.database.reading() as connection:
         keys = dict(map(tuple, connection.execute(f"SELECT seq, {merge_key(sort)} FROM jobs").fetchall()))
     return [(job, keys[job.seq]) for job in store.select(Query(limit=None))]

@@ -1,0 +1,134 @@
+"""What 200 hosts of 50 jobs each cost: the lists of the console, a refresh when nothing changed, and `history`."""
+
+import asyncio
+import gc
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks.installation import Installation
+from benchmarks.report import MeasurementError, Result
+from jobtop.core.model import Job, Status, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import open_to_read, open_to_write
+from jobtop.store.fleet import Fleet
+from jobtop.store.jobs import Jobs, Query
+from jobtop.tui.feed import Feed
+from jobtop.tui.history_rows import PastJobs
+from jobtop.tui.reading import Reader
+
+HOSTS, JOBS, ROWS = 200, 50, 50
+NOW = 1_750_000_000.0
+CONSOLE_COLLECTS = 200_000, 50, 1000  # as the console has it
+LIST_SECONDS, REFRESH_SECONDS = 0.3, 0.02
+
+
+def measure_hosts(_tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+    stores = made_stores(work / "hosts")
+    gc.set_threshold(*CONSOLE_COLLECTS)
+    lists = [asyncio.run(measure_history(stores)) for _ in range(rounds)]
+    jobs = [measure_dashboard(stores) for _ in range(rounds)]
+    what = f"console, {HOSTS} hosts of {JOBS} jobs"
+    for name, taken in (("the history", lists), ("the dashboard", jobs)):
+        yield Result(f"{what}: {name}", "seconds", [first for first, _ in taken], bound=LIST_SECONDS)
+        yield Result("  again, nothing changed", "seconds", [again for _, again in taken], bound=REFRESH_SECONDS)
+    yield Result("  jobtop history, in-process", "seconds", [measure_verb(stores) for _ in range(rounds)])
+
+
+async def measure_history(stores: list[Path]) -> tuple[float, float]:
+    """The list from nothing to the lines in sight, and once more."""
+    reader = Reader()
+    past = PastJobs(reader, stores)
+
+    async def listed() -> float:
+        begin = time.process_time()
+        await past.read(Query(limit=None))
+        rows = past.rows(NOW)
+        shown = rows.window(0, ROWS)
+        taken = time.process_time() - begin
+        check(len(rows) == HOSTS * JOBS and len(shown) == ROWS and not past.problems)
+        return taken
+
+    try:
+        return await listed(), await listed()
+    finally:
+        past.close()
+        reader.close()
+
+
+def measure_dashboard(stores: list[Path]) -> tuple[float, float]:
+    """The jobs of all hosts that live or ended last, and once more, a moment later."""
+    begin = time.process_time()
+    feed = Feed(stores, print, machine=NoMachine())
+    for source in feed.sources:
+        source.is_hasty = True  # as for the first picture
+    shown = feed.look()
+    first = time.process_time() - begin
+    check(len(shown.rows) > HOSTS and not any(state.problem for state in shown.stores))
+    again = seconds(lambda: feed.look(at_once=True))
+    for source in feed.sources:
+        source.close()
+    return first, again
+
+
+class NoMachine:
+    """The jobs alone."""
+
+    def read(self) -> None:
+        return None
+
+
+def measure_verb(stores: list[Path]) -> float:
+    """What `jobtop history` asks of them."""
+    begin = time.process_time()
+    fleet = Fleet({path: lambda path=path: Jobs(open_to_read(path)) for path in stores}, print)  # type: ignore[misc]
+    found = fleet.select(Query(limit=10))
+    taken = time.process_time() - begin
+    check(len(found) == 10)
+    for store in fleet.stores:
+        store.database.close()
+    return taken
+
+
+def seconds(call: Callable[[], object]) -> float:
+    begin = time.process_time()
+    call()
+    return time.process_time() - begin
+
+
+def check(holds: bool) -> None:
+    if not holds:
+        raise MeasurementError("the lists of 200 hosts were not what is in their stores")
+
+
+def made_stores(root: Path) -> list[Path]:
+    """A store a host; most jobs have ended, and some run."""
+    chance = random.Random(0)
+    for number in range(HOSTS):
+        paths = StatePaths(root, f"node{number:03}")
+        with closing(open_to_write(paths)) as database, database.writing():
+            for turn in range(JOBS):
+                Jobs(database).insert(made_job(chance, paths.host, turn >= JOBS - 2))
+    return sorted(root.glob("*.db"))
+
+
+def made_job(chance: random.Random, host: str, runs: bool) -> Job:
+    begun, duration = NOW - chance.random() * 1e6, chance.random() * 1000
+    return Job(
+        str(uuid.UUID(int=chance.getrandbits(128))),
+        f"job-{chance.randrange(100)}",
+        ("python", "train.py"),
+        host,
+        "ada",
+        "/home/ada",
+        Status.RUNNING if runs else Status.SUCCESS,
+        submitted_at=begun,
+        start_time=begun,
+        end_time=None if runs else begun + duration,
+        duration_seconds=None if runs else duration,
+        usage=Usage() if runs else Usage(cpu_total_seconds=duration, memory_peak_bytes=round(duration * 1e6)),
+        settled=not runs,
+    )
