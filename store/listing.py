@@ -128,8 +128,7 @@ def read_order(database: Database, query: Query, before: Order | None = None, wi
         if not with_keys:
             rows = cursor.execute(f"SELECT seq FROM jobs {where} {order_of(query, where)} {limit}", values)
             return Order(query, array("q", chain.from_iterable(rows)), state)
-        direction = "ASC" if query.reverse else "DESC"
-        order = f"ORDER BY sorted_by {direction} NULLS LAST, seq {direction} {limit}"
+        order = f"{_merge_order(query, where)} {limit}"
         cursor.execute(f"SELECT seq, {merge_key(query.sort)} AS sorted_by FROM jobs {where} {order}", values)
         found = cursor.fetchall()
         seqs, keys = zip(*found, strict=True) if found else ((), ())
@@ -138,14 +137,14 @@ def read_order(database: Database, query: Query, before: Order | None = None, wi
 
 def read_page(database: Database, query: Query, behind: Place | None) -> Order:
     """The first jobs of a query that are behind a place, with what they are sorted by."""
-    key, direction = merge_key(query.sort), "ASC" if query.reverse else "DESC"
+    key = merge_key(query.sort)
     condition, numbers = ("", []) if behind is None else _behind(behind, key, ">" if query.reverse else "<")
     with asking(database, query) as (connection, where, values):
         cursor = connection.cursor()
         cursor.row_factory = None
         both = f"{where} {'AND' if where else 'WHERE'} {condition}" if condition else where
         limit = "" if query.limit is None else f"LIMIT {query.limit:d}"
-        order = f"ORDER BY sorted_by {direction} NULLS LAST, seq {direction} {limit}"
+        order = f"{_merge_order(query, where)} {limit}"
         sql = f"SELECT seq, {key} AS sorted_by FROM jobs {both} {order}"
         found = cursor.execute(sql, (*values, *numbers)).fetchall()
         state = _state(connection)
@@ -259,6 +258,13 @@ def merge_key(sort: str) -> str:
     column, _, collation = SORT_KEYS[sort].partition(" COLLATE ")
     text = f"lower({column})" if collation else column
     return f"CAST({text} AS BLOB)" if collation or sort in TEXT_KEYS else column
+
+
+def _merge_order(query: Query, where: str) -> str:
+    """The order by that; with a plus where walking from the newest on would read every job to see whether it fits."""
+    direction = "ASC" if query.reverse else "DESC"
+    key = f"+{merge_key(query.sort)}" if query.sort == "begun" and where else "sorted_by"
+    return f"ORDER BY {key} {direction} NULLS LAST, seq {direction}"
 
 
 def _line(row: tuple[Any, ...]) -> JobLine:
