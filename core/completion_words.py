@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jobtop.core.filter import KEYS, STATUSES, Word, key_of, quoted, split
+from jobtop.core.filter import CHOICES, KEYS, Word, key_of, quoted, split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-LISTS = ("status", "flag")  # keys whose values are separated by commas
+LISTS = ("status", "flag", "kept")  # keys whose values are separated by commas
 
 
 def word_at(text: str, cursor: int) -> tuple[int, int]:
@@ -30,6 +30,6 @@ def complete(text: str, cursor: int, values: Mapping[str, Iterable[str]]) -> lis
         return [f"{mark}{name}{row.operator}" for name, row in KEYS.items() if name.startswith(begin)]
     before, _, begin = value.rpartition(",") if key in LISTS else ("", "", value)
     before = f"{before}," if before else ""
-    known = STATUSES if key == "status" else values.get(key, ())
+    known = CHOICES.get(key) or values.get(key, ())
     fitting = [one for one in known if one.lower().startswith(begin.lower())]
     return [f"{mark}{key}{operator}{before}{quoted(one)}" for one in dict.fromkeys(fitting)]

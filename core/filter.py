@@ -19,7 +19,7 @@ from jobtop.core.conditions import (
     has_wildcards,
 )
 from jobtop.core.errors import BadValue, did_you_mean
-from jobtop.core.model import Status
+from jobtop.core.model import Kept, Status
 from jobtop.core.record import record
 from jobtop.core.units import parse_duration, parse_size
 
@@ -187,13 +187,27 @@ def _flag(value: str, by: str, _now: float) -> Parts:
     return tuple(("flags", AnyWord(_pattern(word, by))) for word in value.split(","))
 
 
-def _status(value: str, _by: str, _now: float) -> Parts:
+def _chosen(key: str, what: str, value: str) -> tuple[str, ...]:
+    """Words of those that a key knows."""
     words = tuple(value.split(","))
     for word in words:
-        if word not in STATUSES:
-            hint = did_you_mean(word, STATUSES)
-            raise BadValue(f'"{shortened(word)}" is no status{hint}; there are {", ".join(STATUSES)}')
-    return (("status", OneOf(words)),)
+        if word not in CHOICES[key]:
+            hint = did_you_mean(word, CHOICES[key])
+            raise BadValue(f'"{shortened(word)}" is no {what}{hint}; there are {", ".join(CHOICES[key])}')
+    return words
+
+
+def _status(value: str, _by: str, _now: float) -> Parts:
+    return (("status", OneOf(_chosen("status", "status", value))),)
+
+
+def _kept(value: str, _by: str, _now: float) -> Parts:
+    """What is left of a job: every sample, one a minute, or the record."""
+    return (("kept", OneOf(_chosen("kept", "part of a job", value))),)
+
+
+def _pinned(value: str, _by: str, _now: float) -> Parts:
+    return tuple(("pinned", Compared("=", word == "yes")) for word in _chosen("pinned", "answer", value))
 
 
 def _begun(by: str, value: str, _by: str, now: float) -> Parts:
@@ -243,7 +257,7 @@ def _signal(text: str) -> int:
         raise BadValue(f'"{shortened(text)}" is no signal, such as 9 or KILL') from None
 
 
-STATUSES = tuple(map(str, Status))
+CHOICES = {"status": tuple(map(str, Status)), "kept": tuple(map(str, Kept)), "pinned": ("yes", "no")}
 KEYS = {
     **{field: _text(field) for field in ("name", "tool", "host", "user", "script", "note")},
     "id": Key(_id),
@@ -262,4 +276,6 @@ KEYS = {
     "write": _number("io_write_bytes", parse_size),
     "exit": _number("exit_code", _exit_code, "="),
     "signal": _number("signal", _signal, "="),
+    "kept": Key(_kept),
+    "pinned": Key(_pinned),
 }

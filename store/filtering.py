@@ -75,8 +75,8 @@ def _part(field: str, tests: list[Test], now: float, functions: list[Function]) 
         case _, Compared(by, number):
             # The plus: an index in the order of this number has not the others, and one that has them all is there.
             return f"+{COMPUTED.get(field, field)} {by} ?", [now, number] if field == "elapsed" else [number]
-        case "status", OneOf(words):
-            return f"status IN ({', '.join('?' * len(words))})", [*words]
+        case "status" | "kept", OneOf(words):
+            return f"{field} IN ({', '.join('?' * len(words))})", [*words]
     call = f"{_name(len(functions))}({field if field in AS_JSON else f'CAST({field} AS BLOB)'})"
     functions.append(_function(tests, field in AS_JSON))
     match tests:

@@ -10,7 +10,7 @@ import pytest
 from jobtop.core.completion_words import complete, word_at
 from jobtop.core.errors import ExitCode
 from jobtop.core.filter import KEYS, FilterError, line_of, parse, quoted
-from jobtop.core.model import Status, Usage
+from jobtop.core.model import Kept, Status, Usage
 from records import HERE, HOSTILE_TEXTS, made_job, running_job
 from support import ROOT
 
@@ -83,6 +83,8 @@ def used(**usage: Any) -> dict[str, Any]:
         ("exit=137", {"exit_code": 137}),
         ("exit:0", {"exit_code": 0}),
         ("signal:KILL signal=9 signal=sigkill", {"signal": 9}),
+        ("kept:whole,minutes pinned:no", {}),
+        ("kept:minutes pinned:yes", {"kept": Kept.MINUTES, "pinned": True}),
         ("TRAI", {}),
         ("thon\\ tra", {}),
         ("'thon tra'", {}),
@@ -120,6 +122,9 @@ def test_a_word_means_the_jobs_that_have_it(line: str, values: dict[str, Any]) -
         ("tool:*", {"tool": None}),
         ("id:b12c", {"id": "ab12cdef-0000-4000-8000-000000000000"}),
         ("status:failed,timeout", {}),
+        ("kept:record", {}),
+        ("pinned:yes", {}),
+        ("pinned:no", {"pinned": True}),
         ("flag:oom", {"flags": ("oom_killed",)}),
         ("tag:team=x", {"tags": {"team": "y", "x": "team"}}),
         ("param:lr=0.1", {"params": {"lr": "0.10"}}),
@@ -177,6 +182,8 @@ def test_a_date_is_local_unless_it_says_otherwise(text: str, moment: datetime) -
         ("exit=-1", "exit=-1", "exit code"),
         ("signal=NOPE", "signal=NOPE", "KILL"),
         ("status:failed,tmeout", "status:failed,tmeout", 'did you mean "timeout"'),
+        ("kept:minute", "kept:minute", 'did you mean "minutes"'),
+        ("pinned:1", "pinned:1", "there are yes, no"),
         ("since:soon", "since:soon", "2026-01-31"),
         ("since:0001-01-01", "since:0001-01-01", "neither"),
         ("-name:", "-name:", "name: needs a value"),

@@ -499,6 +499,8 @@ def test_pinned_and_pruned_jobs_say_so(database: Database, paths: StatePaths) ->
     assert "what is left of it stays" in pinned.stderr
     assert json.loads(call("show", whole.id, "--json").stdout)["pinned"] is True
     assert call("pin", "nothing").returncode == 2
+    found = json.loads(call("history", "--json", "kept:minutes,record", "pinned:no").stdout)
+    assert [job["id"] for job in found] == [thinned.id]
 
 
 def test_info_tells_the_tiers(database: Database, paths: StatePaths) -> None:
