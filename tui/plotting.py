@@ -137,7 +137,7 @@ def legend(view: ChartView, moment: float | None, width: int) -> list[Span]:
         room = width - width_of(values)
         if room >= (cell_len(title) if brevity < Brevity.UNITS else min(LEAST_TITLE, cell_len(title))):
             break
-    shown = title if cell_len(title) <= room else fitted(title, max(room, LEAST_TITLE))
+    shown = fitted(title, min(cell_len(title), max(room, LEAST_TITLE)))
     return [Span(shown, Tone.TEXT, True), *values] if title else values
 
 

@@ -164,6 +164,7 @@ def test_the_legend_says_the_values_at_the_cursor_or_the_last() -> None:
     assert text([legend(long, None, 80)]) == [
         "a job with a name that nobody can rem…  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"
     ]
+    assert text([legend(view(), None, 20)])[0].startswith("train  ● 50 %  ▲ 6.0G")
     assert text([legend(view(), None, 48)]) == ["train  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"]
     nothing = ChartView(series=(cpu([None, None]),))
     assert text([legend(nothing, None, 80)]) == ["━●━ cpu –"]
