@@ -15,6 +15,7 @@ from benchmarks.series import samples
 from benchmarks.stopwatch import LONGEST_SECONDS, wait_for_orphans
 from jobtop.core.model import Job, Kept, Status
 from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.sealed import BLOCK_SAMPLES
@@ -84,8 +85,8 @@ def fill(paths: StatePaths) -> None:
 
 def new_job(database: Database, host: str, number: int) -> int:
     end = time.time() - 10 * DAY
-    times = {"start_time": end - SAMPLES, "end_time": end, "duration_seconds": float(SAMPLES)}
-    job = Job(f"{number:032x}", "old", ("true",), host, "bench", "/", Status.SUCCESS, settled=True, **times)
+    job = Job(f"{number:032x}", "old", ("true",), host, "bench", "/", Status.SUCCESS, settled=True)
+    job = replace(job, start_time=end - SAMPLES, end_time=end, duration_seconds=float(SAMPLES))
     return Jobs(database).insert(job).seq or 0
 
 

@@ -12,10 +12,16 @@ from jobtop.core.retention import SETTLING_SECONDS, Holding
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+    from typing import Any
 
     from jobtop.core.paths import StatePaths
 
 _LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE))
+STORED = (
+    *("samples", "sample_bytes", "old_samples", "old_bytes", "minutes", "minute_bytes"),
+    *("snapshot_bytes", "mark_bytes"),
+)
+BESIDE = ("file_bytes", "spec_bytes")
 BLOCK_BYTES = 512  # of st_blocks
 MARK_BYTES = 20  # about
 # A job that is to be tried again needs what it was run with.
@@ -65,13 +71,12 @@ def holding_of(
 ) -> Holding:
     """What one of these jobs holds."""
     seq, old = row["seq"], now - raw_seconds - row["begun"]
-    stored = (*_samples(connection, seq, old), *_others(connection, seq)) if row["holds"] else (0,) * 8
+    stored = (*_samples(connection, seq, old), *_others(connection, seq)) if row["holds"] else (0,) * len(STORED)
     files = places.bytes_of(row["id"]) if row["host"] == places.host else (0, 0)
+    rest: dict[str, Any] = dict(zip((*STORED, *BESIDE), (*stored, *files), strict=True))
+    rest |= {"pinned": bool(row["pinned"]), "tags": json.loads(row["tags"])}
     ended = row["ended"] if row["is_over"] and row["ended"] <= now - SETTLING_SECONDS else None
-    tags = json.loads(row["tags"])
-    return Holding(
-        seq, row["id"], row["name"], Kept(row["kept"]), row["begun"], ended, bool(row["pinned"]), tags, *stored, *files
-    )
+    return Holding(seq, row["id"], row["name"], Kept(row["kept"]), row["begun"], ended, **rest)
 
 
 def _samples(connection: sqlite3.Connection, seq: int, old: float) -> Sequence[int]:

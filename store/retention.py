@@ -164,7 +164,8 @@ class Retention:
     def _shrink(self, over_bytes: int) -> Steps:
         """Let go of what has to be, so that all takes so much less."""
         seqs = self._numbers()
-        thinnable_bytes, held = 0, {}
+        thinnable_bytes = 0
+        held: dict[str, int] = {}
         for holding in self._to_shrink(seqs):
             if holding is None:
                 yield
