@@ -250,10 +250,7 @@ class Job:
         """
         if self.status not in BEGUN or self.host == host:
             return False
-        if self.last_heard is None:
-            return None
-        beat = max(BEAT_SECONDS, self.monitor.interval_seconds or 0.0)
-        return now - self.last_heard > MISSED_BEATS * beat
+        return is_silent(self.last_heard, self.monitor.interval_seconds, now)
 
     @property
     def is_attached(self) -> bool:
@@ -308,6 +305,13 @@ class Job:
             "last_heard": from_iso(shape.get("last_heard")),
         }
         return cls(**values)
+
+
+def is_silent(last_heard: float | None, interval_seconds: float | None, now: float) -> bool | None:
+    """Whether several signs of life of who looks so often are missing; None if there never was one."""
+    if last_heard is None:
+        return None
+    return now - last_heard > MISSED_BEATS * max(BEAT_SECONDS, interval_seconds or 0.0)
 
 
 def queued_from(shape: dict[str, Any] | None) -> Queued | None:

@@ -12,7 +12,7 @@ from itertools import chain
 
 from jobtop.core.analysis.statistics import statistics
 from jobtop.core.conditions import as_text
-from jobtop.core.model import LIVE, Status
+from jobtop.core.model import BEGUN, LIVE, Status, is_silent
 from jobtop.core.record import fields, fresh, record
 from jobtop.store.jobs import SORT_KEYS, Query, asking, order_of
 from jobtop.store.live import TOUCHED_SINCE_VERSION
@@ -65,6 +65,13 @@ class JobLine:
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
     settled: bool = True
+    last_heard: float | None = None
+    interval_seconds: float | None = None
+
+    def is_stale(self, now: float, host: str) -> bool:
+        """Whether its job lives elsewhere by its record, and was not heard of for long."""
+        is_elsewhere = self.status in BEGUN and self.host != host
+        return is_elsewhere and bool(is_silent(self.last_heard, self.interval_seconds, now))
 
     @property
     def io_bytes(self) -> int | None:
@@ -275,7 +282,12 @@ def _line(row: tuple[Any, ...]) -> JobLine:
 
 
 NAMES = fields(JobLine)
-COLUMNS = ", ".join(NAMES).replace("memory_is_bound", "json_extract(sources, '$.memory_peak') IS 'rusage_floor'")
+FROM_OTHERS = {
+    "memory_is_bound": "json_extract(sources, '$.memory_peak') IS 'rusage_floor'",
+    "last_heard": "heartbeat",
+    "interval_seconds": "json_extract(monitor, '$.interval_seconds')",
+}
+COLUMNS = ", ".join(FROM_OTHERS.get(name, name) for name in NAMES)
 READ_BY: dict[str, Callable[[Any], Any]] = {
     "status": Status,
     "flags": lambda text: tuple(json.loads(text)),

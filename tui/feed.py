@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from jobtop.core.errors import JobtopError, StoreBusy, StoreError
 from jobtop.core.model import LIVE, Job
-from jobtop.core.paths import StatePaths
+from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
 from jobtop.store.database import Database, file_times, is_network, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
@@ -48,7 +48,7 @@ class Source:
     def __init__(
         self, path: Path, network: bool | None = None, own: StatePaths | None = None, recent: int = RECENT
     ) -> None:
-        self.path, self.recent = path, recent
+        self.path, self.recent, self._host = path, recent, hostname()
         self.turns = Turns(own) if own is not None and own.store == path else None
         self.is_network = is_network(path) if network is None else network
         self.state = StoreState(path)
@@ -162,10 +162,11 @@ class Source:
         elapsed = job.duration_seconds
         if elapsed is None and job.start_time is not None:
             elapsed = max(0.0, now - job.start_time)
+        is_stale = bool(job.is_stale(now, self._host))
         if tail is None or not tail.times:
             why = self.turns.reasons.get(job.id) if self.turns is not None else None
-            return JobRow(job, self.path, elapsed=elapsed, why=why)
-        is_stale = elapsed is not None and elapsed - tail.times[-1] > STALE_SECONDS
+            return JobRow(job, self.path, elapsed=elapsed, is_stale=is_stale, why=why)
+        is_stale = is_stale or (elapsed is not None and elapsed - tail.times[-1] > STALE_SECONDS)
         return JobRow(job, self.path, tail.now, tail, elapsed, is_stale)
 
 

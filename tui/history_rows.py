@@ -13,6 +13,7 @@ from typing import TypeVar
 from jobtop.core.conditions import Filter
 from jobtop.core.errors import StoreBusy, StoreError, UnknownJob
 from jobtop.core.model import Job, Status
+from jobtop.core.paths import hostname
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.store.database import Database
@@ -48,6 +49,7 @@ class PastRow:
     number: int
     line: JobLine
     elapsed: float | None
+    is_stale: bool = False
 
 
 class PastRows:
@@ -62,7 +64,10 @@ class PastRows:
     def window(self, start: int, stop: int) -> Sequence[PastRow]:
         numbers = self.numbers[max(0, start) : max(0, stop)]
         lines = self.past.lines(numbers)
-        return [PastRow(number, line, _elapsed(line, self.now)) for number, line in zip(numbers, lines, strict=True)]
+        return [self._row(number, line) for number, line in zip(numbers, lines, strict=True)]
+
+    def _row(self, number: int, line: JobLine) -> PastRow:
+        return PastRow(number, line, _elapsed(line, self.now), line.is_stale(self.now, self.past.host))
 
     def key(self, row: PastRow) -> int:
         return row.number
@@ -153,7 +158,7 @@ class PastJobs:
     """The jobs of all stores in one order; a store that cannot be read is left out, and has a problem."""
 
     def __init__(self, reader: Reader, paths: Sequence[Path]) -> None:
-        self._reader = reader
+        self._reader, self.host = reader, hostname()
         self.stores = [PastStore(reader, path) for path in paths]
         self.numbers: array[int] = array("q")
         self._merged_of: list[Order | None] = [None] * len(paths)
@@ -242,11 +247,12 @@ def glyph(row: PastRow) -> Cell:
     for flag, (sign, tone) in FLAG_GLYPHS.items():
         if flag in row.line.flags:
             return Words(sign, tone)
-    return Words(*STATUS_GLYPHS[str(row.line.status)])
+    sign, tone = STATUS_GLYPHS[str(row.line.status)]
+    return Words("?" if row.is_stale else sign, tone)
 
 
 def status(row: PastRow) -> Cell:
-    return Words(str(row.line.status), STATUS_GLYPHS[str(row.line.status)][1])
+    return Words("stale" if row.is_stale else str(row.line.status), STATUS_GLYPHS[str(row.line.status)][1])
 
 
 def started(row: PastRow) -> Cell:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -16,14 +17,16 @@ from jobtop.store.jobs import Jobs, Query
 from jobtop.store.series import SeriesStore
 from jobtop.tui import feed as feed_module
 from jobtop.tui.app import Options
+from jobtop.tui.cells import Words
 from jobtop.tui.compare_page import Compare
 from jobtop.tui.feed import Feed
 from jobtop.tui.filter_line import Field, FilterLine
 from jobtop.tui.history_page import History
-from jobtop.tui.history_rows import PastJobs
+from jobtop.tui.history_rows import PastJobs, status
 from jobtop.tui.job_screen import JobScreen
+from jobtop.tui.palette import Tone
 from jobtop.tui.reading import Reader
-from records import made_job
+from records import made_job, running_job
 from visiting import Visitor, visit
 
 START = 1_700_000_000.0
@@ -199,3 +202,25 @@ def test_the_order_of_a_store_that_was_not_written_is_not_asked_for_again(tmp_pa
         reader.close()
 
     asyncio.run(scene())
+
+
+def test_a_live_job_of_a_host_that_fell_silent_is_stale_in_both_lists(tmp_path: Path) -> None:
+    now = time.time()
+    (job,) = keep(tmp_path, "alpha", running_job(name="silent", host="alpha", start_time=now, submitted_at=now))
+    with closing(open_to_write(StatePaths(tmp_path, "alpha"))) as database, database.writing() as connection:
+        connection.execute("UPDATE jobs SET heartbeat = ? WHERE seq = ?", (now - 600, job.seq))
+
+    async def scene() -> None:
+        reader = Reader()
+        past = PastJobs(reader, [tmp_path / "alpha.db"])
+        await past.read(Query(limit=None))
+        (row,) = past.rows(now).window(0, 5)
+        assert (row.is_stale, status(row)) == (True, Words("stale", Tone.GREEN))
+        past.close()
+        reader.close()
+
+    asyncio.run(scene())
+    feed = Feed([tmp_path / "alpha.db"], print, machine=NoMachine())
+    assert [row.is_stale for row in feed.look().rows] == [True]
+    for source in feed.sources:
+        source.close()

@@ -236,6 +236,7 @@ def test_lines_are_what_the_jobs_are(database: Database, kept: list[Job]) -> Non
         for name in ("cpu_total_seconds", "cpu_efficiency", "memory_peak_bytes", "io_read_bytes", "io_write_bytes"):
             assert getattr(line, name) == getattr(job.usage, name)
         assert (line.exit_code, line.signal, line.duration_seconds) == (job.exit_code, job.signal, job.duration_seconds)
+        assert (line.last_heard, line.interval_seconds) == (job.last_heard, job.monitor.interval_seconds)
         assert (line.io_bytes is None) == (None in (line.io_read_bytes, line.io_write_bytes))
 
 
