@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 
 from jobtop.core.model import Usage
+from jobtop.core.paths import hostname
 from jobtop.core.record import fields, record
 
 TYPE_CHECKING = False
@@ -149,6 +150,8 @@ class Filter:
             if job.duration_seconds is None and job.start_time is not None and not job.status.ended:
                 return self.now - job.start_time
             return job.duration_seconds
+        if field == "stale":
+            return job.is_stale(self.now, hostname())
         return getattr(job.usage if field in USAGE else job, field)
 
 

@@ -210,6 +210,11 @@ def _pinned(value: str, _by: str, _now: float) -> Parts:
     return tuple(("pinned", Compared("=", word == "yes")) for word in _chosen("pinned", "answer", value))
 
 
+def _stale(value: str, _by: str, _now: float) -> Parts:
+    """Whether a live job of another host was not heard of for long."""
+    return tuple(("stale", Compared("=", word == "yes")) for word in _chosen("stale", "answer", value))
+
+
 def _begun(by: str, value: str, _by: str, now: float) -> Parts:
     return (("begun", Compared(by, _moment(value, now))),)
 
@@ -257,7 +262,12 @@ def _signal(text: str) -> int:
         raise BadValue(f'"{shortened(text)}" is no signal, such as 9 or KILL') from None
 
 
-CHOICES = {"status": tuple(map(str, Status)), "kept": tuple(map(str, Kept)), "pinned": ("yes", "no")}
+CHOICES = {
+    "status": tuple(map(str, Status)),
+    "kept": tuple(map(str, Kept)),
+    "pinned": ("yes", "no"),
+    "stale": ("yes", "no"),
+}
 KEYS = {
     **{field: _text(field) for field in ("name", "tool", "host", "user", "script", "note")},
     "id": Key(_id),
@@ -278,4 +288,5 @@ KEYS = {
     "signal": _number("signal", _signal, "="),
     "kept": Key(_kept),
     "pinned": Key(_pinned),
+    "stale": Key(_stale),
 }

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from jobtop.core.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
-from jobtop.core.model import LIVE
+from jobtop.core.model import BEAT_SECONDS, BEGUN, LIVE, MISSED_BEATS
+from jobtop.core.paths import hostname
 from jobtop.store.jobs import KNOWN_JOBS
 from jobtop.store.search import may_have
 
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     Term = tuple[str, list[Any]]
     Function = Callable[[Any], bool]
 
-_LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE))
+_LIVE, _BEGUN = (", ".join(f"'{status}'" for status in sorted(several)) for several in (LIVE, BEGUN))
 COMPUTED = {
     "begun": "coalesce(start_time, submitted_at)",
     "elapsed": f"coalesce(duration_seconds, CASE WHEN status IN ({_LIVE}) THEN ? - start_time END)",
+    "stale": f"CASE WHEN status NOT IN ({_BEGUN}) OR host = ? THEN 0 ELSE ? - heartbeat > {MISSED_BEATS}"
+    f" * max({BEAT_SECONDS}, coalesce(json_extract(monitor, '$.interval_seconds'), 0)) END",
 }
 AS_JSON = ("command", "params", "tags", "flags")
 REMEMBERED = 10_000
@@ -74,7 +77,8 @@ def _part(field: str, tests: list[Test], now: float, functions: list[Function]) 
     match field, *tests:
         case _, Compared(by, number):
             # The plus: an index in the order of this number has not the others, and one that has them all is there.
-            return f"+{COMPUTED.get(field, field)} {by} ?", [now, number] if field == "elapsed" else [number]
+            known = {"elapsed": [now], "stale": [hostname(), now]}.get(field, [])
+            return f"+{COMPUTED.get(field, field)} {by} ?", [*known, number]
         case "status" | "kept", OneOf(words):
             return f"{field} IN ({', '.join('?' * len(words))})", [*words]
     call = f"{_name(len(functions))}({field if field in AS_JSON else f'CAST({field} AS BLOB)'})"

@@ -194,6 +194,8 @@ def test_a_job_of_a_host_that_fell_silent_is_stale(home: Path, shared: Path) -> 
     assert {job["status"] for job in jobs.values()} == {"running"}
     assert jobs["unheard"]["last_heard"] is None
     assert jobs["silent"]["last_heard"] < jobs["lively"]["last_heard"]
+    for word, names in (("stale:yes", ["silent"]), ("stale:no", ["lively"]), ("!stale:no", ["silent", "unheard"])):
+        assert sorted(job.partition(":")[2] for job in listed("history", "--store", str(store), word)) == names
     table = call("history", "--store", str(store)).stdout
     assert "● running (stale, last heard 3:00:00 ago)" in table
     assert "● running (not heard of)" in table
