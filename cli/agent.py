@@ -68,8 +68,9 @@ def start(app: App) -> int:
 @click.pass_obj
 def stop(app: App) -> int:
     """Let it leave; jobs run on, and what waits goes on waiting until an agent is there again."""
-    there = registered(opened(app)) if app.has_store() else None
-    if there is None:
+    database = opened(app) if app.has_store() else None
+    there = None if database is None else registered(database)
+    if database is None or there is None:
         app.warn("there is no agent")
         return ExitCode.OK
     send(there.who, signal.SIGTERM)
@@ -79,6 +80,9 @@ def stop(app: App) -> int:
             app.warn(f"agent {there.who.pid} does not leave")
             return ExitCode.BAD_ANSWER
         time.sleep(POLL_SECONDS)
+    if waiting := dict(counted(database, app.paths.host)).get("queued"):
+        jobs = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
+        app.warn(f"{jobs} and will not start until an agent is there again: jobtop agent start")
     return ExitCode.OK
 
 

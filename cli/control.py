@@ -126,7 +126,7 @@ def wait(app: App, references: tuple[str, ...]) -> int:
         for job in targets:
             if job.is_stale(time.time(), app.paths.host):
                 app.warn(f"job {job.id[:8]} on {job.host} is {status_words(app, job)}: it may never end")
-        ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"))
+        ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"), app.warn)
     for job in ended:
         if job.is_attached:
             app.warn(f"job {job.id[:8]}: {job.reason}")

@@ -1,7 +1,7 @@
 """queue, retry, group: what waits and why, ended jobs once more, how many of a group run at once."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -18,11 +18,12 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.request import group_name
 from jobtop.core.scheduling import amount_words, failure
 from jobtop.core.units import ABSENT, format_duration
-from jobtop.store.agency import registered
+from jobtop.store.agency import is_attended, registered
 from jobtop.store.control import elsewhere
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue, check_retry
+from jobtop.store.waiting import was_called
 
 QUEUE_COLUMNS = (
     Column("#", right=True),
@@ -62,6 +63,10 @@ def queue(app: App, /, style: str) -> int:
         print(table(QUEUE_COLUMNS, (row(*item) for item in waiting)))
     else:
         print("No job waits. To queue one: jobtop submit -- COMMAND")
+    for jobs in app.fleet.stores if waiting else ():
+        own = [job for _, job, _ in waiting if job.host == app.paths.host]
+        if jobs.database.path == app.paths.store and own and not is_coming(jobs, app.paths, own):
+            app.warn("there is no agent: nothing that waits here starts until there is one (jobtop agent start)")
     return ExitCode.OK
 
 
@@ -86,13 +91,21 @@ def in_order(jobs: Jobs, paths: StatePaths) -> Iterator[tuple[int, Job, str]]:
     lineup = Lineup(line)
     lineup.refresh()
     plan = lineup.plan(capacity(lineup.needs_gpus), time.time())
-    served = registered(line.jobs.database) is not None
-    turn = "its turn has come" if served else "its turn has come, but there is no agent: jobtop agent start"
+    live = [job for job in jobs.select(WAITING) if job.id in lineup.waiting]
+    turn = "its turn has come"
+    if plan.start and registered(jobs.database) is None:
+        is_called = is_coming(jobs, paths, live)
+        turn += ": the agent is starting" if is_called else ", but there is no agent: jobtop agent start"
     why = plan.waits | dict.fromkeys((start.id for start in plan.start), turn)
     why |= {job_id: f"it will be cancelled: {reason}" for job_id, reason in plan.cancel.items()}
-    live = (job for job in jobs.select(WAITING) if job.id in why)
+    live = [job for job in live if job.id in why]
     for place, job in enumerate(sorted(live, key=lambda job: lineup.waiting[job.id].turn), 1):
         yield place, job, why[job.id]
+
+
+def is_coming(jobs: Jobs, paths: StatePaths, waiting: Sequence[Job]) -> bool:
+    """Whether an agent is there, or on its way: who submits a job calls one."""
+    return was_called(waiting) or is_attended(jobs.database, paths)
 
 
 def row(place: int, job: Job, why: str) -> tuple[str, ...]:

@@ -102,7 +102,9 @@ def wait_for(app: App, queue: Queue, job: Job) -> int:
     from jobtop.store.waiting import await_ends
 
     gc.enable()
-    (job,) = await_ends(queue, [job])
+    (job,) = await_ends(queue, [job], warn=app.warn)
     if job.status is Status.ERROR or job.start_time is None:
         app.warn(f"job {job.id[:8]} was not run: {job.reason}")
+    elif job.reason and (job.signal is not None or job.status is not Status.FAILED):
+        app.warn(f"job {job.id[:8]} {job.status}: {job.reason}")
     return evidence.exit_code(job)

@@ -104,6 +104,11 @@ def registered(database: Database) -> Registered | None:
     return found if is_alive(found.who) else None
 
 
+def is_attended(database: Database, paths: StatePaths) -> bool:
+    """Whether an agent serves the store, or sits down to do so."""
+    return registered(database) is not None or is_taken(seat(paths, None))
+
+
 def register(database: Database, me: Identity) -> None:
     """Say that this process serves the store."""
     with database.writing() as connection:

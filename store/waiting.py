@@ -6,19 +6,22 @@ import time
 from contextlib import suppress
 
 from jobtop.core.errors import StoreBusy
+from jobtop.core.model import Status
 from jobtop.core.scheduling import will_be_retried
+from jobtop.store.agency import is_attended
 from jobtop.store.database import file_times, is_network
 from jobtop.store.reconcile import current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from jobtop.core.model import Job
     from jobtop.store.queue import Queue
 
 POLL_SECONDS = 0.1
+CALLED_SECONDS = 3.0  # within which an agent that was called has come, on a busy machine too
 LOOK_SECONDS, NETWORK_LOOK_SECONDS = 1.0, 5.0  # even if nothing happens: whoever kept a job may be gone
 
 
@@ -47,8 +50,10 @@ class Looks:
             time.sleep(seconds)
 
 
-def await_ends(queue: Queue, jobs: Iterable[Job], network: bool | None = None) -> list[Job]:
-    """The last attempts at jobs, once there will be no other."""
+def await_ends(
+    queue: Queue, jobs: Iterable[Job], network: bool | None = None, warn: Callable[[str], None] | None = None
+) -> list[Job]:
+    """The last attempts at jobs, once there will be no other; that nobody will start one is told."""
     targets, database = list(jobs), queue.jobs.database
     looks = Looks(database.path, network)
     seen, looked = None, 0.0
@@ -59,9 +64,25 @@ def await_ends(queue: Queue, jobs: Iterable[Job], network: bool | None = None) -
             if everybody:
                 seen, looked = version, now
             targets = [now_of(queue, job) if everybody or is_unkept(job) else job for job in targets]
+            if everybody and warn is not None and (why := unattended(queue, targets)) is not None:
+                warn(why)
+                warn = None
         if not all(map(is_over, targets)):
             looks.wait(POLL_SECONDS)
     return targets
+
+
+def unattended(queue: Queue, jobs: Iterable[Job]) -> str | None:
+    """That one of some jobs waits for its turn and nobody is there to start it."""
+    waiting = [job for job in jobs if job.status is Status.QUEUED and job.host == queue.paths.host and queue.waits(job)]
+    if not waiting or was_called(waiting) or is_attended(queue.jobs.database, queue.paths):
+        return None
+    return f"job {waiting[0].id[:8]} waits for its turn, and there is no agent to start it: jobtop agent start"
+
+
+def was_called(waiting: Iterable[Job]) -> bool:
+    """Whether an agent was called for one of these just now: it may not be there yet."""
+    return time.time() - max((job.submitted_at or 0.0 for job in waiting), default=0.0) < CALLED_SECONDS
 
 
 def now_of(queue: Queue, job: Job) -> Job:

@@ -94,7 +94,11 @@ def test_the_verbs_start_show_and_stop_it(line: Line, monkeypatch: pytest.Monkey
     second = call("agent", "run")
     assert second.returncode == 1
     assert second.stderr == f"jobtop: another agent serves {line.paths.store} (jobtop agent status)\n"
-    assert agent_verb("stop") == ""
+    stopped = call("agent", "stop")
+    assert (stopped.returncode, stopped.stdout) == (0, "")
+    assert stopped.stderr == (
+        "jobtop: 1 job waits and will not start until an agent is there again: jobtop agent start\n"
+    )
     assert not is_alive(pid)
     gone(line)
     assert line.statuses() == {"queued": 1}

@@ -4,19 +4,24 @@ import csv
 import io
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobtop.cli.app import App
+from jobtop.cli.submission import wait_for
 from jobtop.core.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
+from jobtop.store.agency import register
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.queue import Queue
+from jobtop.store.waiting import await_ends
 from records import HERE, HOSTILE_TEXTS, call, holds_controls, made_job, running_job, this_process
 
 
@@ -115,6 +120,55 @@ def test_the_queue_is_listed_in_order_with_reasons(queue: Queue) -> None:
     assert rows[0].endswith("group g: it has no slots")
     assert "0 CPUs, " in rows[1]
     assert rows[2].endswith(f"job {first.id[:8]} has to succeed first")
+
+
+def test_that_there_is_no_agent_is_said_whatever_each_job_waits_for(queue: Queue) -> None:
+    first = submitted(queue, limits=Limits(cpus=0.0, memory_bytes=1 << 62))
+    submitted(queue, Queued(after=(first.id,)))
+    for words in ((), ("--json",)):
+        assert call("queue", *words).stderr == (
+            "jobtop: there is no agent: nothing that waits here starts until there is one (jobtop agent start)\n"
+        )
+    register(queue.jobs.database, this_process())
+    assert call("queue").stderr == ""
+
+
+def test_an_agent_that_was_called_a_moment_ago_is_not_missed(queue: Queue) -> None:
+    submitted(queue, submitted_at=time.time())
+    code, out, err = call("queue")
+    assert (code, err) == (0, "")
+    assert out.rstrip().endswith("its turn has come: the agent is starting")
+
+
+def test_who_waits_for_a_job_that_nobody_starts_is_told_so_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = submitted(queue)
+    monkeypatch.setattr("jobtop.store.waiting.LOOK_SECONDS", 0.0)
+    said: list[str] = []
+
+    def heard(text: str) -> None:
+        said.append(text)
+        queue.cancel(job.id, "no")
+
+    (ended,) = await_ends(queue, [job], warn=heard)
+    assert ended.status is Status.CANCELLED
+    assert said == [f"job {job.id[:8]} waits for its turn, and there is no agent to start it: jobtop agent start"]
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "said"),
+    [
+        ({"signal": 9, "exit_code": None, "reason": "over its memory limit"}, 137, " failed: over its memory limit"),
+        ({"status": Status.TIMEOUT, "exit_code": 0, "reason": "over its 1s"}, 124, " timeout: over its 1s"),
+        ({"exit_code": 3, "reason": "exit code 3"}, 3, None),
+    ],
+    ids=["killed", "timeout", "exit code"],
+)
+def test_who_submits_and_waits_hears_what_the_exit_code_does_not_say(
+    queue: Queue, capsys: pytest.CaptureFixture[str], values: dict[str, Any], code: int, said: str | None
+) -> None:
+    job = queue.jobs.insert(made_job(**{"status": Status.FAILED} | values))
+    assert wait_for(App((), False, "auto", {}), queue, job) == code
+    assert capsys.readouterr().err == ("" if said is None else f"jobtop: job {job.id[:8]}{said}\n")
 
 
 def test_the_queue_as_data_is_jobs_with_their_place_and_reason(queue: Queue) -> None:
