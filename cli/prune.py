@@ -13,7 +13,7 @@ from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.store import Progress, bar, chosen_file
 from jobtop.core.clock import iso, local
 from jobtop.core.collectors.proc import identify
-from jobtop.core.errors import StoreBusy
+from jobtop.core.errors import StoreBusy, StoreUnavailable
 from jobtop.core.model import SCHEMA_VERSION, Kept
 from jobtop.core.retention import MACHINE, RUNNING, Policy, Report, policy_of
 from jobtop.core.units import ABSENT, format_bytes
@@ -23,6 +23,7 @@ from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import reconcile
 from jobtop.store.retaining import release, rest, shortage, take
 from jobtop.store.retention import Retention
+from jobtop.store.upkeep import KEPT_SINCE
 
 PAUSE_SECONDS = 0.002
 JOURNAL_PAGES = 100
@@ -71,6 +72,8 @@ def opened(app: App, dry_run: bool) -> Iterator[Database]:
     """The store of this host, brought up to date."""
     if dry_run:
         with closing(app.jobs().database) as database:
+            if database.check() < KEPT_SINCE:
+                raise StoreUnavailable(f"{database.path}: an older jobtop wrote it, and it can only be read")
             yield database
         return
     with closing(open_to_write(app.paths, app.config.switch("store.network"))) as database:

@@ -30,7 +30,7 @@ REST_SECONDS = 3600.0
 AGAIN_SECONDS = 300.0  # until we ask again whether somebody else has done it
 BUSY_SECONDS = 10.0
 TICK_SECONDS = 0.01
-KEPT_FREE_PAGES = 1000  # will be used again soon
+KEPT_FREE_PAGES = 250  # will be used again soon
 NOBODY = 0
 
 
