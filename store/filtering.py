@@ -77,8 +77,8 @@ def _part(field: str, tests: list[Test], now: float, functions: list[Function]) 
     match field, *tests:
         case _, Compared(by, number):
             # The plus: an index in the order of this number has not the others, and one that has them all is there.
-            known = {"elapsed": [now], "stale": [hostname(), now]}.get(field, [])
-            return f"+{COMPUTED.get(field, field)} {by} ?", [*known, number]
+            known: dict[str, list[Any]] = {"elapsed": [now], "stale": [hostname(), now]}
+            return f"+{COMPUTED.get(field, field)} {by} ?", [*known.get(field, []), number]
         case "status" | "kept", OneOf(words):
             return f"{field} IN ({', '.join('?' * len(words))})", [*words]
     call = f"{_name(len(functions))}({field if field in AS_JSON else f'CAST({field} AS BLOB)'})"
