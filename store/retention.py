@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from jobtop.core.model import Kept
@@ -53,15 +53,9 @@ MINUTE_SECONDS = 60.0
 class Retention:
     """One pass over a store: all that is due by age, then by size; `is_dry`: only to tell what that would be."""
 
-    def __init__(
-        self,
-        database: Database,
-        paths: StatePaths,
-        policy: Policy,
-        is_dry: bool = False,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self.database, self.paths, self.policy, self.is_dry, self.now = database, paths, policy, is_dry, now()
+    def __init__(self, database: Database, paths: StatePaths, policy: Policy, is_dry: bool = False) -> None:
+        self.database, self.paths, self.policy, self.is_dry = database, paths, policy, is_dry
+        self.now = time.time()
         self.report = Report()
         self.done_samples = 0
         self.looked_at = self.to_look_at = 0
