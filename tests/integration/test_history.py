@@ -135,7 +135,7 @@ def test_a_wrong_word_is_marked_on_one_line(home: Path, words: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("before", "typed", "candidates"),
     [
-        ((), "sta", ["status:"]),
+        ((), "stat", ["status:"]),
         ((), "me", []),  # a shell would take the > for its own
         (("x",), "tool:", ["tool:torch", "tool:jax"]),
         (("tool", ":"), "j", ["jax"]),  # bash parts words at colons
