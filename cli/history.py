@@ -33,6 +33,7 @@ COLUMNS = (
     Column("EXIT", right=True),
 )
 HOST = Column("HOST", widest=24)
+FEW = 10
 
 
 def filter_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -59,7 +60,7 @@ def sort_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=filter_words)
-@click.option("--limit", type=click.IntRange(1, 10**9), default=10, metavar="N", help="How many; 10 by default.")
+@click.option("--limit", type=click.IntRange(1, 10**9), metavar="N", help=f"How many; {FEW} by default.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--tool", metavar="T", help="Only jobs of this tool.")
 @click.option("--status", "statuses", multiple=True, type=STATUSES, help="Only these; may be repeated.")
@@ -82,7 +83,7 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
 
     Only those that fit every WORD, such as: name:train* status:failed,timeout tag:nightly since:7d 'mem>4G' solver
     """
-    since = options["since"]
+    since, limit = options["since"], options["limit"]
     line = line_of(words)
     query = Query(
         tool=options["tool"],
@@ -93,7 +94,7 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
         filter=parse(line, time.time()) if line else None,
         sort=sort_key(options["sort"]),
         reverse=options["reverse"],
-        limit=None if everything else options["limit"],
+        limit=None if everything else limit or FEW,
     )
     last = options["page_after"]
     found = app.fleet.select(query, last) if app.has_history() or last is not None else []
@@ -106,6 +107,8 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
         print(table((*COLUMNS[:2], HOST, *COLUMNS[2:]), (with_host(job, row(app, job)) for job in jobs)))
     else:
         print(table(COLUMNS, (row(app, job) for job in jobs)))
+    if limit is None and last is None and len(jobs) == query.limit and (total := app.fleet.count(query)) > len(jobs):
+        app.warn(f"{len(jobs)} of {total} jobs; --all lists all, --limit N so many")
     return 0
 
 
@@ -137,7 +140,7 @@ def row(app: App, job: Job) -> tuple[str, ...]:
         job.name,
         f"{GLYPHS[job.status]} {status_words(app, job)}"
         + ("" if job.settled or "left_running" not in job.flags else " …"),
-        local(job.start_time or job.submitted_at),
+        local(job.start_time),
         format_duration(job.duration_seconds if running is None else running),
         format_duration(job.usage.cpu_total_seconds),
         memory_peak(job),

@@ -4,6 +4,8 @@ import codecs
 import os
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -16,10 +18,16 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.jobs import Jobs
 from jobtop.store.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, tail_start
+from jobtop.store.queue import Queue
 from jobtop.store.reconcile import current
-from jobtop.store.waiting import Looks
+from jobtop.store.waiting import Looks, unattended
 
 POLL_SECONDS = 0.2
+SILENT_SECONDS = 3.0
+SILENT = (
+    "nothing written yet; a program may hold its output back while it is no terminal"
+    " (PYTHONUNBUFFERED=1, stdbuf -oL, jobtop run --pty)"
+)
 
 
 @click.command()
@@ -34,12 +42,10 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     """Print what a job wrote: its standard output to ours, its standard error to ours."""
     jobs, job = app.find(reference)
     directory = StatePaths(jobs.database.path.parent, job.host).job(job.id)
-    if job.is_attached:
-        raise UnknownJob(f"job {job.id[:8]} has no output here: jobtop did not start it, it writes where it did before")
-    if not directory.is_dir() and job.kept is Kept.RECORD:
-        raise UnknownJob(f"the output of job {job.id[:8]} was let go: it is old (jobtop pin keeps jobs whole)")
-    if not directory.is_dir():
-        raise UnknownJob(f"the output of job {job.id[:8]} is not beside its store (it ran on {job.host})")
+    if has_not_begun(job, directory) and not await_start(app, jobs, job, directory, follow):
+        return 0
+    if (why := why_nothing(job, directory)) is not None:
+        raise UnknownJob(why)
     readers = [
         LogReader(log_path(directory, number - 1), number, raw)
         for number, stream in enumerate(STREAMS, 1)
@@ -54,14 +60,69 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     for _, stdout_bytes, stderr_bytes in marks:
         readers[0].print(stdout_bytes)
         readers[1].print(stderr_bytes)
+    for reader in readers:
+        reader.print(None)
+    if follow:
+        print_on(app, jobs, job, directory, readers)
+    return 0
+
+
+def print_on(app: App, jobs: Jobs, job: Job, directory: Path, readers: Sequence["LogReader"]) -> None:
+    """Print what comes until the job has ended; that nothing does is worth a word."""
     looks = Looks(jobs.database.path, app.config.switch("store.network"))
+    since, is_heard = time.monotonic(), False
     while True:
-        over = not follow or (looks.is_due() and has_ended(app, jobs, job))
+        over = looks.is_due() and has_ended(app, jobs, job)
         for reader in readers:
             reader.print(None)
         if over:
-            return 0
+            return
+        if not is_heard and time.monotonic() - since >= SILENT_SECONDS:
+            is_heard = True
+            if not has_written(directory):
+                app.warn(SILENT)
         time.sleep(POLL_SECONDS)
+
+
+def why_nothing(job: Job, directory: Path) -> str | None:
+    """Why there is no output of a job here."""
+    if job.is_attached:
+        return f"job {job.id[:8]} has no output here: jobtop did not start it, it writes where it did before"
+    if directory.is_dir():
+        return None
+    if job.kept is Kept.RECORD:
+        return f"the output of job {job.id[:8]} was let go: it is old (jobtop pin keeps jobs whole)"
+    return f"the output of job {job.id[:8]} is not beside its store (it ran on {job.host})"
+
+
+def has_not_begun(job: Job, directory: Path) -> bool:
+    """Whether a job was queued and nobody has started it."""
+    return job.queue is not None and job.start_time is None and not directory.is_dir()
+
+
+def await_start(app: App, jobs: Jobs, job: Job, directory: Path, follow: bool) -> bool:
+    """Say how things stand with a job that has not begun and, following, wait; False if there is nothing to print."""
+    short, queue, is_told = job.id[:8], Queue(jobs, app.paths), False
+    if not job.status.ended:
+        what = "its output follows when it has begun" if follow else "it has written nothing yet"
+        app.warn(f"job {short} waits for its turn: {what} (jobtop queue says why)")
+    looks = Looks(jobs.database.path, app.config.switch("store.network"))
+    while follow and has_not_begun(job, directory) and not job.status.ended:
+        if not is_told and (why := unattended(queue, [job])) is not None:
+            is_told = True
+            app.warn(why)
+        looks.wait(POLL_SECONDS)
+        with suppress(StoreBusy):  # by and by it is not
+            job = current(jobs, app.paths, job)
+    if job.status.ended and has_not_begun(job, directory):
+        app.warn(f"job {short} was not run, so there is no output: {job.reason}")
+    return not has_not_begun(job, directory)
+
+
+def has_written(directory: Path) -> bool:
+    """Whether there is any output of a job."""
+    paths = [log_path(directory, number) for number in range(len(STREAMS))]
+    return any(path.stat().st_size for path in paths if path.exists())
 
 
 def has_ended(app: App, jobs: Jobs, job: Job) -> bool:

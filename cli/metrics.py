@@ -73,6 +73,7 @@ def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", print
     curves, reader = Curves(jobs.database), Reader()
     looks = Looks(jobs.database.path, app.config.switch("store.network"))
     warn_if_never_sampled(app, curves, job)
+    printer.job = job = current(jobs, app.paths, job)  # it may have begun meanwhile
     news, cursor = curves.follow(job, None), None
     while True:
         warn_of_damage(app, job, news.damaged)
@@ -86,7 +87,7 @@ def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", print
         news = News([], cursor)
         with suppress(StoreBusy):  # by and by it is not
             # Before the samples are read: those of a job that has ended by now are all there.
-            job = current(jobs, app.paths, job)
+            printer.job = job = current(jobs, app.paths, job)
             news = curves.follow(job, cursor)
 
 

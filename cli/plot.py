@@ -63,6 +63,8 @@ def plot(app: App, /, reference: str, keys: tuple[str, ...], svg_path: Path | No
 
 def subtitle(job: Job, end: float) -> str:
     """How the job stands, when it began, how long it took."""
+    if job.start_time is None and not end:
+        return f"{GLYPHS[job.status]} {job.status}, {job.id[:8]}"
     time = "after" if job.status.ended else "for"
     return (
         f"{GLYPHS[job.status]} {job.status} {time} {format_duration(end)}, from {local(job.start_time)}, {job.id[:8]}"

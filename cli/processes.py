@@ -43,10 +43,17 @@ def page(moment: Moment, sort: str | None, color: bool, columns: int | None) -> 
     yield header(moment, color, columns)
     if not moment.live:
         since = f"{format_duration(moment.elapsed)} after its start, at {local(moment_of(moment))}"
-        yield f"as it was last seen, {since}:" if processes else "which processes it had is not known"
+        yield f"as it was last seen, {since}:" if processes else no_processes(moment.job)
     if processes:
         text = table(titles(processes, columns), cells(processes, sort))
         yield from (line if columns is None else cut(line, columns) for line in text.split("\n"))
+
+
+def no_processes(job: Job) -> str:
+    """Why there is none to show."""
+    if job.start_time is not None or job.queue is None:
+        return "which processes it had is not known"
+    return "it was not run" if job.status.ended else "it waits for its turn, and has no processes yet (jobtop queue)"
 
 
 def header(moment: Moment, color: bool, columns: int | None) -> str:

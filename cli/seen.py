@@ -73,10 +73,13 @@ def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:
     """Say why there is no curve, and how to have one."""
     if job.seq is not None and curves.store.count(job.seq):
         return
-    if job.status.ended:
+    if job.start_time is None and job.queue is not None:
+        never = "was not run" if job.status.ended else "waits for its turn (jobtop queue says why)"
+        app.warn(f"job {job.id[:8]} {never}, so there are no samples")
+    elif job.status.ended:
         app.warn(f"job {job.id[:8]} {why_no_curve(job)}")
     else:
-        app.warn(f"no samples of job {job.id[:8]} yet (one run with --no-monitor or --detach gets none)")
+        app.warn(f"no samples of job {job.id[:8]} yet (one run with --no-monitor gets none)")
 
 
 def kept_words(job: Job) -> str | None:
@@ -93,10 +96,7 @@ def why_no_curve(job: Job) -> str:
     if job.kept is Kept.RECORD and (samples or 0) > ENDS:
         return "is old: its samples were let go, its totals are in jobtop show (jobtop pin keeps jobs whole)"
     if samples is None:
-        return (
-            "was never sampled, so only its totals are known"
-            " (jobtop run samples unless --no-monitor or --detach is given)"
-        )
+        return "was never sampled, so only its totals are known (jobtop run samples unless --no-monitor is given)"
     if samples > ENDS:
         return "was sampled without keeping the curve; least, mean and peak are in jobtop show --json"
     return "was over before it could be sampled, so only its totals are known"

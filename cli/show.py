@@ -38,7 +38,7 @@ def show(app: App, reference: str, style: str) -> int:
         print(f"  {title:<11}{first}")
         for line in rest:
             print(f"  {'':<11}{line}")
-    begun = job.submitted_at or job.start_time or 0.0
+    begun = min((moment for moment in (job.submitted_at, job.start_time) if moment), default=0.0)
     for number, happened in enumerate(sorted(jobs.events(job), key=lambda happened: happened.at)):
         after = f"+{format_duration(max(0.0, happened.at - begun))}"
         print(f"  {'timeline' if number == 0 else '':<11}{after:>9}  {event_words(happened.kind, happened.detail)}")

@@ -83,6 +83,12 @@ class Fleet:
         orders = self.each(lambda jobs: read_page(jobs.database, query, behind[jobs]))
         return self._first([order for _, order in orders], query.limit, {last[1].id})
 
+    def count(self, query: Query) -> int:
+        """How many jobs fit, each once."""
+        if not self.has_several:
+            return sum(found for _, found in self.each(lambda jobs: jobs.count(query)))
+        return len({job_id for _, ids in self.each(lambda jobs: jobs.ids_of(query)) for job_id in ids})
+
     def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[Figures]:
         """What statistics need of every job begun since; a job that is in several stores counts once."""
         seen: set[str] | None = set() if self.has_several else None

@@ -163,6 +163,16 @@ class Jobs:
                 rows += connection.execute(sql, (*numbers, *values)).fetchall()
         return [_job(row) for row in rows]
 
+    def count(self, query: Query) -> int:
+        """How many jobs fit, however many are asked for."""
+        with asking(self.database, query) as (connection, where, values):
+            return int(connection.execute(f"SELECT count(*) FROM jobs {where}", values).fetchone()[0])
+
+    def ids_of(self, query: Query) -> list[str]:
+        """The ids of all that fit, in no order."""
+        with asking(self.database, query) as (connection, where, values):
+            return [row[0] for row in connection.execute(f"SELECT id FROM jobs {where}", values)]
+
     def figures(
         self, since: float | None, by: str, wanted: Filter | None = None, seen: set[str] | None = None
     ) -> list[Figures]:

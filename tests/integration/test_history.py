@@ -12,7 +12,9 @@ import pytest
 
 from jobtop.cli.history import filter_words, history
 from jobtop.core.model import Limits, Status, Usage
-from jobtop.store.jobs import SORT_KEYS
+from jobtop.core.paths import StatePaths
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import SORT_KEYS, Event, Jobs
 from records import HERE, call, kept_jobs, made_job
 from running import nothing_is_left
 from support import Jobtop
@@ -62,8 +64,35 @@ def varied(home: Path) -> Path:
     return home
 
 
-def test_history_lists_the_ten_newest_the_newest_first(varied: Path) -> None:
-    assert listed() == [f"j{number}" for number in range(11, 1, -1)]
+@pytest.mark.parametrize("words", [(), ("--json",), ("--format", "jsonl"), ("--format", "csv")], ids=str)
+def test_history_lists_the_ten_newest_the_newest_first_and_says_that_there_are_more(
+    varied: Path, words: tuple[str, ...]
+) -> None:
+    limited, short = call("history", "--limit", "10", *words), call("history", *words)
+    assert (short.returncode, short.stdout) == (0, limited.stdout)
+    assert (limited.stderr, short.stderr) == ("", "jobtop: 10 of 12 jobs; --all lists all, --limit N so many\n")
+    assert listed("--limit", "10") == [f"j{number}" for number in range(11, 1, -1)]
+    assert call("history", "!status:failed").stderr == "", "there are but eight"
+
+
+def test_a_job_that_never_began_has_no_start(home: Path) -> None:
+    kept_jobs(home, made_job(status=Status.CANCELLED, start_time=None, end_time=None, duration_seconds=None))
+    assert call("history").stdout.splitlines()[1].split()[-5:] == ["–"] * 4 + ["0"]
+
+
+def test_the_timeline_of_an_attached_job_begins_when_it_did(home: Path) -> None:
+    database = open_to_write(StatePaths(home, HERE))
+    job = made_job(submitted_at=102.5, start_time=100.0, end_time=107.2, duration_seconds=7.2, flags=("attached",))
+    events = [Event(100.0, "started", {"pid": 7}), Event(102.5, "attached", {}), Event(107.2, "exited", {})]
+    Jobs(database).insert(job, *events)
+    database.close()
+    lines = call("show", job.id).stdout.splitlines()[-3:]
+    assert [line.removeprefix("  timeline").split()[0] for line in lines] == ["+0", "+2.5", "+7.2"]
+
+
+@pytest.mark.parametrize(("word", "key"), [("mem", "memory"), ("time", "duration")])
+def test_what_a_filter_calls_a_number_it_can_be_sorted_by(varied: Path, word: str, key: str) -> None:
+    assert listed("--all", "--sort", word) == listed("--all", "--sort", key) != listed("--all")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +137,7 @@ def test_history_selects_and_orders(varied: Path, args: tuple[str, ...], numbers
         (("name:j1*", "--tool", "torch", "--limit", "1"), [11]),
         (("--", "-tool:jax", "!status:failed", "-j1"), [9, 5, 3]),
         (("command:python train.py", "--limit", "1"), [11]),
-        (("",), range(11, 1, -1)),
+        (("", "--limit", "10"), range(11, 1, -1)),
     ],
     ids=str,
 )

@@ -110,7 +110,7 @@ def test_a_job_that_is_in_two_files_is_listed_and_counted_once(tmp_path: Path, f
     fleet = fleet_of(*paths)
     assert [job.id for _, job in fleet.select(Query(limit=3))] == [last.id, both.id, first.id]
     assert [job.id for _, job in fleet.select(Query(limit=1), both.id)] == [first.id]
-    assert len(fleet.figures(None, "tool")) == 3
+    assert len(fleet.figures(None, "tool")) == fleet.count(Query(limit=1)) == 3
     assert fleet.find(both.id)[0].database.path == paths[0]
     assert fleet_of(*reversed(paths)).find(both.id)[0].database.path == paths[0]
 

@@ -3,14 +3,20 @@
 import csv
 import io
 import json
+import os
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobtop.core.model import Usage
+from jobtop.cli.app import App
+from jobtop.cli.metrics import Window, stream
+from jobtop.cli.printers import PRINTERS
+from jobtop.core.model import Queued, Status, Usage
 from jobtop.core.readings import KEYS, Reader, to_json
+from jobtop.core.record import replace
 from records import call, made_job, running_job, this_process
 from sampled import damage_samples, kept_sampled, sample, steady
 
@@ -147,7 +153,7 @@ def test_a_job_never_sampled_says_so_and_prints_its_totals(home: Path) -> None:
     answer = call("metrics", job)
     assert answer.stderr == (
         f"jobtop: job {job[:8]} was never sampled, so only its totals are known"
-        " (jobtop run samples unless --no-monitor or --detach is given)\n"
+        " (jobtop run samples unless --no-monitor is given)\n"
     )
     head, row = answer.stdout.splitlines()
     assert (head, row.split()[1:6]) == (HEAD, "2.0 s 138 % –".split())
@@ -184,3 +190,15 @@ def test_readings_do_not_depend_on_how_samples_come() -> None:
         to_json(job, reading) for reading in Reader().read(steady(20))
     ]
     assert [reading.memory_peak for reading in bit_by_bit] == [number << 20 for number in range(1, 21)]
+
+
+def test_who_watches_a_job_that_waits_is_told_the_time_once_it_runs(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = kept_sampled(home, made_job(duration_seconds=2.5), steady(2))
+    waiting = replace(begun, status=Status.QUEUED, queue=Queued(), start_time=None, duration_seconds=None)
+    app = App((), False, "never", os.environ)
+    stream(app, app.jobs(), waiting, True, Window(None, None, ()), PRINTERS["table"](waiting, ()))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert len(rows) == 3
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", row[0]) for row in rows)

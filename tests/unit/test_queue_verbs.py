@@ -171,6 +171,20 @@ def test_who_submits_and_waits_hears_what_the_exit_code_does_not_say(
     assert capsys.readouterr().err == ("" if said is None else f"jobtop: job {job.id[:8]}{said}\n")
 
 
+@pytest.mark.parametrize(
+    ("verb", "printed", "said"),
+    [
+        ("plot", "◌ queued, ", "waits for its turn (jobtop queue says why), so there are no samples\n"),
+        ("top", "it waits for its turn, and has no processes yet (jobtop queue)\n", ""),
+    ],
+)
+def test_a_job_that_waits_is_not_said_to_have_run(queue: Queue, verb: str, printed: str, said: str) -> None:
+    job = submitted(queue)
+    code, out, err = call(verb, job.id)
+    assert (code, err.endswith(said)) == (0, True)
+    assert printed in out
+
+
 def test_the_queue_as_data_is_jobs_with_their_place_and_reason(queue: Queue) -> None:
     job = submitted(queue)
     (shape,) = json.loads(call("queue", "--json").stdout)

@@ -1,0 +1,102 @@
+"""`logs` of jobs that have not begun, or have written nothing so far."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobtop.cli.app import App
+from jobtop.cli.logs import SILENT, await_start, print_on
+from jobtop.core.model import Job, JobSpec, Queued, Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.queue import Queue
+from records import HERE, call, running_job, this_process
+
+NO_AGENT = "waits for its turn, and there is no agent to start it: jobtop agent start"
+
+
+@pytest.fixture
+def queue(home: Path) -> Iterator[Queue]:
+    paths = StatePaths(home, HERE)
+    database = open_to_write(paths)
+    yield Queue(Jobs(database), paths)
+    database.close()
+
+
+@pytest.fixture
+def waiting(queue: Queue) -> Job:
+    job = running_job(start_time=None, recorder=None)
+    return queue.submit(job, JobSpec(job.id, job.command, "/", {}), Queued())
+
+
+def listening(then: Callable[[int], None], said: list[str]) -> App:
+    """A call of jobtop whose every word is kept, with something done after each."""
+
+    class Listening(App):
+        def warn(self, text: str) -> None:
+            said.append(text)
+            then(len(said))
+
+    return Listening((), False, "auto", os.environ)
+
+
+def changed(queue: Queue, job: Job, **values: object) -> None:
+    queue.jobs.change(job.id, lambda row: (replace(row, **values), ()))
+
+
+def test_a_job_that_waits_has_written_nothing_and_says_so(waiting: Job) -> None:
+    answer = call("logs", waiting.id)
+    assert (answer.returncode, answer.stdout) == (0, "")
+    said = f"job {waiting.id[:8]} waits for its turn: it has written nothing yet (jobtop queue says why)"
+    assert answer.stderr == f"jobtop: {said}\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--follow",)], ids=["once", "following"])
+def test_a_job_that_was_cancelled_before_its_turn_has_no_output(
+    queue: Queue, waiting: Job, words: tuple[str, ...]
+) -> None:
+    queue.cancel(waiting.id, "enough")
+    answer = call("logs", *words, waiting.id)
+    assert (answer.returncode, answer.stdout) == (0, "")
+    assert answer.stderr == f"jobtop: job {waiting.id[:8]} was not run, so there is no output: enough\n"
+
+
+def test_following_a_job_that_waits_goes_on_when_it_begins(queue: Queue, waiting: Job) -> None:
+    said: list[str] = []
+    directory = queue.paths.job(waiting.id)
+
+    def begin(times: int) -> None:
+        if times == 2:
+            directory.mkdir(parents=True)
+            changed(queue, waiting, status=Status.RUNNING, start_time=1.0, recorder=this_process())
+
+    assert await_start(listening(begin, said), queue.jobs, waiting, directory, follow=True)
+    short = f"job {waiting.id[:8]}"
+    first = f"{short} waits for its turn: its output follows when it has begun (jobtop queue says why)"
+    assert said == [first, f"{short} {NO_AGENT}"]
+
+
+@pytest.mark.parametrize("output", [b"", b"hi\n"], ids=["silent", "heard"])
+def test_who_follows_a_job_that_writes_nothing_is_told_once_what_may_hold_it_back(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, output: bytes
+) -> None:
+    monkeypatch.setattr("jobtop.cli.logs.SILENT_SECONDS", 0.0)
+    job = queue.jobs.insert(running_job(recorder=this_process()))
+    directory = queue.paths.job(job.id)
+    directory.mkdir(parents=True)
+    (directory / "stdout.log").write_bytes(output)
+    looked: list[str] = []
+
+    class Reader:
+        def print(self, until: None) -> None:
+            looked.append("")
+            if len(looked) == 2:
+                changed(queue, job, status=Status.SUCCESS, settled=True)
+
+    said: list[str] = []
+    print_on(listening(lambda _: None, said), queue.jobs, job, directory, [Reader()])  # type: ignore[list-item]
+    assert said == ([] if output else [SILENT])
