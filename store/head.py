@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_GROUPS = 8
+KNOWN_PATTERNS = 64  # of positions that have values
 ROWS_AT_ONCE = 16  # a statement, and counting ids, costs as much as ten columns; older versions bind at most 999 values
 
 
@@ -100,11 +102,9 @@ def insert(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]
 
 
 def _insert_group(
-    connection: sqlite3.Connection, layout: Layout, present: Sequence[int], group: Sequence[Owned]
+    connection: sqlite3.Connection, layout: Layout, present: tuple[int, ...], group: Sequence[Owned]
 ) -> None:
     """Rows that have values at the same positions."""
-    names = [layout.owner, "elapsed", *(column(layout.keys[position]) for position in present)]
-    sql, places = f"INSERT INTO {layout.head} ({', '.join(names)}) VALUES ", f"({', '.join('?' * len(names))})"
     pick = _picker(present)
     rows = [(owner, sample.elapsed, *pick(sample.values)) for owner, sample in group]
     rest = len(rows) % ROWS_AT_ONCE
@@ -112,7 +112,15 @@ def _insert_group(
     wide = [tuple(chain.from_iterable(rows[begin : begin + ROWS_AT_ONCE])) for begin in begins]
     for count, values in ((1, rows[:rest]), (ROWS_AT_ONCE, wide)):
         if values:
-            connection.executemany(sql + ", ".join([places] * count), values)
+            connection.executemany(_statement(layout, present, count), values)
+
+
+@lru_cache(KNOWN_PATTERNS)
+def _statement(layout: Layout, present: tuple[int, ...], count: int) -> str:
+    """Inserts so many rows that have values at these positions."""
+    names = [layout.owner, "elapsed", *(column(layout.keys[position]) for position in present)]
+    places = f"({', '.join('?' * len(names))})"
+    return f"INSERT INTO {layout.head} ({', '.join(names)}) VALUES {', '.join([places] * count)}"
 
 
 def select(
@@ -187,7 +195,7 @@ def _grouped(rows: Sequence[Owned], width: int) -> Iterator[tuple[tuple[int, ...
         if not rows:
             return
         present = tuple(position for position, value in enumerate(rows[0][1].values) if value is not None)
-        rest = _picker([position for position in range(width) if position not in present])
+        rest = _picker(_others(present, width))
         nothing = (None,) * (width - len(present))
         fitting = [row for row in rows if rest(row[1].values) == nothing]
         yield present, fitting
@@ -196,7 +204,13 @@ def _grouped(rows: Sequence[Owned], width: int) -> Iterator[tuple[tuple[int, ...
         yield tuple(range(width)), rows
 
 
-def _picker(positions: Sequence[int]) -> Callable[[Values], Values]:
+@lru_cache(KNOWN_PATTERNS)
+def _others(positions: tuple[int, ...], width: int) -> tuple[int, ...]:
+    return tuple(position for position in range(width) if position not in positions)
+
+
+@lru_cache(KNOWN_PATTERNS)
+def _picker(positions: tuple[int, ...]) -> Callable[[Values], Values]:
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda values: tuple(values[position] for position in positions)

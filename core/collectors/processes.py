@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
 GONE = (errno.ESRCH, errno.ENOENT)
-DOUBTED = 8  # strangers looked at again in each sweep
+DOUBTED = 4  # strangers looked at again in each sweep
 MOST_PASSES = 4
 MOST_TRIES = 3
 CLOCK_SECONDS = 3e-6
+STAT_BYTES = 1024  # more than any `stat` or `io` has
 LONGEST_UNLISTED = 10  # sweeps
 LONGEST_UNREAD = 30  # sweeps that the shim of a job that rests is not looked at
 FEW_MEMBERS = 64
@@ -355,9 +356,19 @@ class ProcessTable:
             member.io = (int(words[1]), int(words[3]), int(words[5]), int(words[7]), int(words[9]), int(words[11]))
         return True
 
-    def _stat(self, pid: int) -> list[str] | None:
-        fields = read_text(f"{self.proc}/{pid}/stat").rpartition(")")[2].split()
-        return fields if len(fields) > RSS else None
+    def _stat(self, pid: int) -> list[bytes] | None:
+        """The fields of `stat` after the name, up to the start time; None if the process is gone."""
+        try:
+            fd = os.open(f"{self.proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fields = os.read(fd, STAT_BYTES).rpartition(b")")[2].split(None, START + 1)
+        except OSError:  # ESRCH: it ended between open and read
+            return None
+        finally:
+            os.close(fd)
+        return fields if len(fields) > START else None
 
     def _fields(self, member: Member) -> list[bytes] | None:
         """The fields of `stat` after the name; none if they cannot be read, None if the process is gone."""
@@ -373,12 +384,12 @@ class ProcessTable:
         fd = member.fds.get(name, -1)
         try:
             if fd >= 0:
-                return os.pread(fd, 1024, 0)
+                return os.pread(fd, STAT_BYTES, 0)
             fd = os.open(f"{self.proc}/{member.pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:  # else not ours (EACCES), or no descriptor left (EMFILE)
             return None if error.errno in GONE else b""
         try:
-            return os.pread(fd, 1024, 0)
+            return os.pread(fd, STAT_BYTES, 0)
         except OSError as error:
             return None if error.errno in GONE else b""
         finally:
