@@ -11,7 +11,7 @@ from jobtop import __version__
 from jobtop.cli.app import App
 from jobtop.cli.failure import complain, guarded
 from jobtop.cli.values import Duration
-from jobtop.core.errors import ExitCode, UsageError, did_you_mean
+from jobtop.core.errors import ExitCode, UsageError, did_you_mean, nearest_name
 from jobtop.core.runner import Supervisor
 
 VERBS = {
@@ -160,12 +160,17 @@ def _answer(supervisor: Supervisor | None) -> int:
         raise KeyboardInterrupt from None
     except click.UsageError as error:
         named = [word for word in sys.argv[1:] if word in VERBS][:1]
-        message = _lower(error.format_message()).replace("\n\t", " ")
-        return complain(f"{message} (see {' '.join(['jobtop', *named])} --help)", ExitCode.USAGE)
+        return complain(f"{_message(error)} (see {' '.join(['jobtop', *named])} --help)", ExitCode.USAGE)
     except click.ClickException as error:
         return complain(error.format_message(), ExitCode.USAGE)
     return result if isinstance(result, int) else ExitCode.OK
 
 
-def _lower(text: str) -> str:
+def _message(error: click.UsageError) -> str:
+    """What click says, in our words where those are clearer."""
+    if isinstance(error, click.NoSuchOption):
+        names = {name.strip("-"): name for name in error.possibilities or ()}  # dashes make all of them alike
+        name = names.get(nearest_name(error.option_name.strip("-"), names, likeness=0.75) or "")
+        return f"no such option '{error.option_name}'" + (f" (did you mean '{name}'?)" if name else "")
+    text = error.format_message().replace("\n\t", " ").replace("a valid integer range", "a whole number")
     return text[:1].lower() + text[1:].rstrip(".")

@@ -14,7 +14,7 @@ from jobtop.core.units import parse_duration, parse_size, printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
 
 def gpus(text: str) -> int:
@@ -56,6 +56,20 @@ def setting(key: str) -> Callable[[str], str]:
     return read
 
 
+def memory(text: str) -> int:
+    """How much memory; none at all is nothing to declare."""
+    return parse_size(text) or _nothing(text)
+
+
+def timeout(text: str) -> float:
+    """After how long a job is stopped."""
+    return parse_duration(text) or _nothing(text)
+
+
+def _nothing(text: str) -> NoReturn:
+    raise BadValue(f'"{printable(text)}" is nothing: leave it out for no limit')
+
+
 def report(text: str) -> float:
     """A time between lines."""
     seconds = parse_duration(text)
@@ -93,13 +107,13 @@ RUN = (
     Option("--external-id", "Your own id for it; every verb finds it by that too.", "ID"),
     Option("--shell", "Hand the words to /bin/sh as one command line."),
     Option("--cpus", "Declare how many CPUs it asks for.", "N", cpus),
-    Option("--memory", "Declare how much memory it asks for, such as 8G.", "SIZE", parse_size),
+    Option("--memory", "Declare how much memory it asks for, such as 8G.", "SIZE", memory),
     Option("--runtime", "Declare how long it should take, such as 1h30m.", "D", parse_duration),
     Option("--gpus", "Declare how many GPUs it asks for.", "N", gpus),
     Option("--enforce", "Make --memory and --cpus hold: by a cgroup where one can be made, else by looking often."),
     Option("--nice", "Its niceness, from -20 (first) to 19 (last).", "N", nice),
     Option("--ionice", "Its turn at the disk: idle, best-effort or realtime.", "CLASS[:0-7]", ionice),
-    Option("--timeout", "Stop it after this time; exit code 124.", "D", parse_duration),
+    Option("--timeout", "Stop it after this time; exit code 124.", "D", timeout),
     Option("--grace", "How long it may take to end after TERM before it is killed (default 10s).", "D", parse_duration),
     Option(
         "--after-exit",

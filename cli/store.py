@@ -115,7 +115,8 @@ def check(app: App, path: str | None, style: str) -> int:
     if style != "table":
         print_shapes(style, [{"schema_version": SCHEMA_VERSION} | as_dict(problem) for problem in problems])
     elif problems:
-        print(table((Column("WHERE"), Column("WHAT", widest=200)), map(problem_row, problems)))
+        what = Column("WHAT", widest=200 if sys.stdout.isatty() else 10_000)
+        print(table((Column("WHERE"), what), map(problem_row, problems)))
     else:
         print(f"{file} is sound.")
     return int(bool(problems))

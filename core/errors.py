@@ -98,12 +98,12 @@ class StartError(JobtopError):
         self.exit_code = exit_code
 
 
-def nearest_name(word: str, names: Iterable[str]) -> str | None:
+def nearest_name(word: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
     """The name most like `word`, or None if none is close."""
     import difflib
 
     by_folded = {name.casefold(): name for name in names}
-    close = difflib.get_close_matches(word.casefold(), by_folded, n=1)
+    close = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=likeness)
     return by_folded[close[0]] if close else None
 
 

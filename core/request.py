@@ -179,22 +179,23 @@ def cpus(text: str) -> float:
     return count
 
 
-def whole_number(text: str) -> int:
+def whole_number(text: str, such_as: str = "a whole number, such as 10 or -5") -> int:
     """A number that may be below zero."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = MOST + 1
+    shown = printable(text[:40])
+    if not re.fullmatch("[+-]?[0-9]+", text):
+        raise BadValue(f'"{shown}" is not {such_as}')
+    number = int(text[:20])
     if not -MOST <= number <= MOST:
-        raise BadValue(f'"{printable(text[:40])}" is not a whole number, such as 10 or -5')
+        raise BadValue(f'"{shown}" is too {"small" if number < 0 else "large"}: at most {MOST} either way')
     return number
 
 
 def count(text: str) -> int:
     """A number that may be zero."""
-    number = whole_number(text)
+    kind = "a number of times, such as 3"
+    number = whole_number(text, kind)
     if number < 0:
-        raise BadValue(f'"{printable(text)}" is not a number of times, such as 3')
+        raise BadValue(f'"{printable(text)}" is not {kind}')
     return number
 
 

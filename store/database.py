@@ -25,6 +25,7 @@ BUSY = 5
 WAL_BYTE, WAL_VERSION = 19, b"\x02"  # where the header of a database says what its readers have to know
 APPLICATION_ID = 0x6A6F6274  # "jobt"
 CORRUPT = 11
+SETTING_ASIDE = "; the next call on its host checks it and sets it aside if so"
 DAMAGED = (CORRUPT, 26)  # SQLite's primary result codes CORRUPT and NOTADB
 # BUSY, READONLY, IOERR, FULL, CANTOPEN
 REMEDIES = {
@@ -218,8 +219,9 @@ def _named(path: Path, error: sqlite3.Error) -> StoreError:
         if code == CORRUPT:  # what is no database at all every writer notices, and may be no store
             with suppress(OSError):
                 os.close(os.open(_suspicion(path), os.O_CREAT | os.O_WRONLY, 0o600))
-        what = "it is damaged" if code == CORRUPT else "it is damaged, or no store at all"
-        return StoreDamaged(f"{path}: {what} ({error}); the next call on its host checks it and sets it aside if so")
+        if code != CORRUPT:
+            return StoreDamaged(f"{path}: it is damaged, or no store at all ({error})")
+        return StoreDamaged(f"{path}: it is damaged ({error}){SETTING_ASIDE}")
     kind = StoreBusy if code == BUSY else StoreUnavailable
     return kind(f"{path}: {REMEDIES.get(code, str(error))}")
 
@@ -271,7 +273,8 @@ def _connect_checked(path: Path, options: str, patience: float | None) -> tuple[
 
 def _check_ours(path: Path, connection: sqlite3.Connection) -> int:
     version = _check_version(path, connection)
-    _check_origin(path, connection, version)
+    if _is_foreign(connection, version):
+        raise StoreForeign(f"{path}: it is somebody else's database, no store of jobtop")
     return version
 
 

@@ -73,6 +73,8 @@ def _with_totals(job: Job, samples: Sequence[Sample], is_of_percentages: bool) -
         totals["cpu_total_seconds"] = user + system
     if is_of_percentages:
         totals |= {"cpu_user_seconds": None, "cpu_system_seconds": None}
+        if job.duration_seconds is None:  # of a single sample: nobody knows how long it was at that
+            totals["cpu_total_seconds"] = None
         job = replace(job, sources=job.sources | {"cpu": "sampled percentages"})
     return replace(job, usage=replace(job.usage, **totals))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
@@ -380,6 +380,11 @@ def unknown(reference: str, where: str) -> UnknownJob:
     shown = printable(reference)
     if len(reference) < SHORTEST_PREFIX:
         return UnknownJob(f'no job "{shown}": give at least {SHORTEST_PREFIX} characters of its id (jobtop history)')
+    if reference.strip("0123456789abcdefABCDEF-"):
+        import shlex
+
+        words = shlex.quote(f"name:{shown}")
+        return UnknownJob(f'no job "{shown}" in {where}: an id is wanted (for a name: jobtop history {words})')
     return UnknownJob(f'no job "{shown}" in {where} (jobtop history lists them)')
 
 
@@ -506,8 +511,9 @@ def columns_of(job: Job) -> dict[str, Any]:
     }
 
 
-def _job(row: sqlite3.Row) -> Job:
-    there = set(row.keys())  # a store that can only be read may be older
+def _job(kept: sqlite3.Row) -> Job:
+    row = dict(zip(kept.keys(), kept, strict=True))  # in which names are found at once, not one after the other
+    there = row.keys()  # a store that can only be read may be older
     values: dict[str, Any] = {name: row[name] for name in PLAIN if name in there}
     values |= {name: json.loads(row[name]) for name in AS_JSON if name in there}
     values |= {name: tuple(values[name]) for name in ("command", "flags", "incomplete")}
@@ -537,6 +543,6 @@ def _was_retried(row: sqlite3.Row) -> bool:
     return text is not None and json.loads(text)["retried_by"] is not None
 
 
-def _identity(row: sqlite3.Row, prefix: str) -> Identity | None:
+def _identity(row: Mapping[str, Any], prefix: str) -> Identity | None:
     pid = row[f"{prefix}_pid"]
     return None if pid is None else Identity(row[f"{prefix}_boot"], pid, row[f"{prefix}_start"])

@@ -14,7 +14,7 @@ from pathlib import Path
 from jobtop.core.blocks import open_block
 from jobtop.core.errors import BlockDamaged, StoreBusy, StoreDamaged, StoreUnavailable
 from jobtop.core.record import fresh, record
-from jobtop.store.database import REMEDIES, Database, open_to_read
+from jobtop.store.database import REMEDIES, SETTING_ASIDE, Database, open_to_read
 from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.inspection import quick_check
 from jobtop.store.packed import unpack
@@ -254,13 +254,13 @@ def check(path: Path, progress: Progress | None = None) -> Iterator[Problem]:
     try:
         database = open_to_read(path)
     except StoreDamaged as error:
-        yield Problem("file", str(error))
+        yield Problem("file", str(error).removesuffix(SETTING_ASIDE))
         return
     try:
         with database.reading() as connection:
-            for (line,) in connection.execute(f"PRAGMA integrity_check({MOST_PROBLEMS})").fetchall():
-                if line != "ok":
-                    yield Problem("file", line)
+            for (found,) in connection.execute(f"PRAGMA integrity_check({MOST_PROBLEMS})").fetchall():
+                lines = [line for line in found.splitlines() if line != "ok" and not line.startswith("***")]
+                yield from (Problem("file", line) for line in lines)
             for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(MOST_PROBLEMS):
                 yield Problem(table, f"row {row} belongs to one that is not in {parent}")
             there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -271,7 +271,7 @@ def check(path: Path, progress: Progress | None = None) -> Iterator[Problem]:
             yield from _damaged_values(database, "snapshots", JOBS, "members")
             yield from _damaged_values(database, "host_details", HOSTS, "detail")
     except StoreDamaged as error:
-        yield Problem("file", str(error))
+        yield Problem("file", str(error).removesuffix(SETTING_ASIDE))
     finally:
         database.close()
 

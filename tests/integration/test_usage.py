@@ -45,7 +45,10 @@ RAN = ("--", "touch", "it-ran")
         (("--",), ["what is to be run?"]),
         (("--name", "x", "--"), ["what is to be run?"]),
         (("--bogus", *RAN), ["--bogus", "jobtop run --help"]),
-        (("--memroy", "8G", *RAN), ["--memroy", "--memory"]),
+        (("--bogus", *RAN), ["no such option '--bogus' (see jobtop run"]),
+        (("--memroy", "8G", *RAN), ["--memroy", "(did you mean '--memory'?)"]),
+        (("--memory", "0", *RAN), ['"0" is nothing']),
+        (("--timeout", "0", *RAN), ['"0" is nothing']),
         (("--name",), ["--name"]),
         (("--quiet=yes", *RAN), ["--quiet"]),
         (("--memory", "8X", *RAN), ["--memory", "8X", "512M"]),
@@ -93,6 +96,7 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_run_or_written(
         (("history", "--since", "yesterday"), ["--since", "yesterday"]),
         (("history", "--sort", "memroy"), ["--sort", '"memroy"', '"memory"']),
         (("history", "--format", "xml"), ["--format", "xml", "jsonl"]),
+        (("attach", "abc"), ["PID", "'abc' is not a whole number"]),
         (("show",), ["ID"]),
         (("show", "abcd", "efgh"), ["efgh"]),
         (("logs", "abcd", "--tail", "-1"), ["--tail"]),
@@ -119,11 +123,12 @@ def test_a_verb_that_makes_no_sense_is_refused(home: Path, args: tuple[str, ...]
         ("abcd", ["abcd", "abcd1111", "abcd2222", "first", "sec\\x1bond"]),
         ("ffff", ['"ffff"', "jobtop history"]),
         ("ff", ['"ff"', "4"]),
+        ("first", ['no job "first"', "an id is wanted (for a name: jobtop history name:first)"]),
         ("", ['""']),
         ("\x1b[2J\n!", ['"\\x1b[2J\\n!"']),
         ("\udcff\udcfe\udcfd\udcfc", ["\\udcff"]),
     ],
-    ids=["ambiguous", "unknown", "short", "empty", "hostile", "not UTF-8"],
+    ids=["ambiguous", "unknown", "short", "name", "empty", "hostile", "not UTF-8"],
 )
 def test_a_wrong_id_is_named_and_nothing_is_done(home: Path, verb: str, reference: str, words: list[str]) -> None:
     made = [("abcd1111", "first"), ("abcd2222", "sec\x1bond"), ("eeee3333", "third")]

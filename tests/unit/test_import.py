@@ -156,7 +156,7 @@ def test_samples_of_torc_become_curves(home: Path, tmp_path: Path) -> None:
     assert times == [0.0, 0.0, 5.0, 10.0, 10.0]
     assert values["cpu.percent"][2:4] == [100.0, 200.0]
     assert values["mem.used"][1:4] == [1_000_000, 5_000_000, 3_000_000]
-    assert (single.duration_seconds, single.usage.cpu_total_seconds) == (None, 0.0)
+    assert (single.duration_seconds, single.usage.cpu_total_seconds) == (None, None)
     assert (short.name, short.start_time, short.usage.memory_peak_bytes) == ("too short", None, None)
 
 

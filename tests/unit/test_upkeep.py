@@ -161,10 +161,19 @@ def test_a_damaged_file_is_told_of_and_left_as_it_is(home: Path, damage: str, tm
     store.write_bytes(content)
     checked = call("store", "check", str(store))
     assert checked.returncode == 1
-    assert checked.stdout.splitlines()[1].startswith("file")
+    assert all(line.startswith("file ") for line in checked.stdout.splitlines()[1:])
+    assert not any(word in checked.stdout for word in ("aside", "\\n", "***", "…"))
     told = call("store", "info", str(store), "--json")
     assert (told.returncode, json.loads(told.stdout)["integrity"]) == (1, "damaged")
     assert store.read_bytes() == content
+
+
+def test_a_database_of_somebody_else_is_not_to_be_moved_away_by_who_names_it(home: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    answer = call("store", "check", str(tmp_path / "theirs.db"))
+    assert (answer.returncode, answer.stdout) == (125, "")
+    assert answer.stderr.endswith("theirs.db: it is somebody else's database, no store of jobtop\n")
 
 
 def test_what_is_free_goes_back_to_the_file_system(home: Path, database: Database) -> None:
