@@ -38,6 +38,7 @@ run: $(VENV)/.installed
 	@printf '\n$$ jobtop history\n'; $(BIN)/jobtop history
 	@if [ -t 0 ] && [ -t 1 ]; then \
 		printf '\n$$ jobtop\n'; sleep 2; $(BIN)/jobtop; else printf '\nOn a terminal, jobtop alone opens the console.\n'; fi
+	@command -v jobtop > /dev/null || printf '\njobtop is in %s here: say %s/jobtop, or install it (pipx install .).\n' $(BIN) $(BIN)
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
