@@ -31,9 +31,11 @@ LIST_SECONDS, REFRESH_SECONDS = 0.3, 0.02
 
 def measure_hosts(_tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
     stores = made_stores(work / "hosts")
+    before = gc.get_threshold()
     gc.set_threshold(*CONSOLE_COLLECTS)
     lists = [asyncio.run(measure_history(stores)) for _ in range(rounds)]
     jobs = [measure_dashboard(stores) for _ in range(rounds)]
+    gc.set_threshold(*before)
     what = f"console, {HOSTS} hosts of {JOBS} jobs"
     for name, taken in (("the history", lists), ("the dashboard", jobs)):
         yield Result(f"{what}: {name}", "seconds", [first for first, _ in taken], bound=LIST_SECONDS)

@@ -6,7 +6,6 @@ from jobtop.core.errors import StoreDamaged, StoreError, UsageError
 from jobtop.core.record import replace
 from jobtop.core.units import printable
 from jobtop.store.jobs import ambiguous, unknown
-from jobtop.store.listing import Place, merged, place_and_seq, read_key, read_page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from jobtop.core.conditions import Filter
     from jobtop.core.model import Job
     from jobtop.store.jobs import Jobs, Query
-    from jobtop.store.listing import Order
+    from jobtop.store.listing import Order, Place
 
     Found = tuple[Jobs, Job]  # a job, and the store it is in
     Answer = TypeVar("Answer")
@@ -76,12 +75,11 @@ class Fleet:
             query = query if last is None else replace(query, after=last[1].seq)
             ((store, found),) = self.each(lambda jobs: jobs.select(query))
             return [(store, job) for job in found]
-        if last is None:
-            orders = self.each(lambda jobs: read_page(jobs.database, query, None))
-            return self._first([order for _, order in orders], query.limit, set())
-        behind = self._behind(last, query)
-        orders = self.each(lambda jobs: read_page(jobs.database, query, behind[jobs]))
-        return self._first([order for _, order in orders], query.limit, {last[1].id})
+        from jobtop.store.listing import read_page
+
+        behind = {} if last is None else self._behind(last, query)
+        orders = self.each(lambda jobs: read_page(jobs.database, query, behind.get(jobs)))
+        return self._first([order for _, order in orders], query.limit, set() if last is None else {last[1].id})
 
     def count(self, query: Query) -> int:
         """How many jobs fit, each once."""
@@ -106,6 +104,8 @@ class Fleet:
 
     def _behind(self, last: Found, query: Query) -> dict[Jobs, Place]:
         """Where a page begins in each store: jobs that are sorted by the same are in the order of their stores."""
+        from jobtop.store.listing import Place, read_key
+
         store, job = last
         key, before = read_key(store.database, query.sort, job.seq or 0), True
         places = {}
@@ -116,6 +116,8 @@ class Fleet:
 
     def _first(self, orders: list[Order], limit: int | None, known: set[str]) -> list[Found]:
         """The first so many, each once: a file that others were merged into has their jobs too."""
+        from jobtop.store.listing import merged
+
         numbers, stores = merged(orders), [*self.stores]
         found: list[Found] = []
         step = max(1, len(numbers) if limit is None else limit)
@@ -130,6 +132,8 @@ class Fleet:
 
     def _read(self, stores: list[Jobs], numbers: Iterable[int]) -> list[Found]:
         """Jobs by their numbers among those of all stores; one that is gone by now is left out."""
+        from jobtop.store.listing import place_and_seq
+
         places = [(stores[place], seq) for place, seq in map(place_and_seq, numbers)]
         wanted: dict[Jobs, list[int]] = {}
         for store, seq in places:
