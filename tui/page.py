@@ -96,7 +96,8 @@ class TopLine(Painted):
             return [Span("reading … ", Tone.GREY)]
         waiting = f" · {view.waiting} wait" if view.waiting else ""
         pace = [Span(f"{BETWEEN}● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
-        jobs = [Span(f"{BETWEEN}{view.running} run{waiting}")]
+        stale = f" · {view.stale} stale" if view.stale else ""
+        jobs = [Span(f"{BETWEEN}{view.running} run{stale}{waiting}")]
         agent = agent_words(view)
         alerts = [Span(BETWEEN), *counter(self.troubles)] if len(self.troubles) else []
         clock = [Span(time.strftime(f"{BETWEEN}%H:%M:%S", time.localtime(view.at)), Tone.GREY)]

@@ -82,7 +82,12 @@ class View:
 
     @property
     def running(self) -> int:
-        return sum(row.job.status == "running" for row in self.rows)
+        return sum(row.job.status == "running" for row in self.rows) - self.stale
+
+    @property
+    def stale(self) -> int:
+        """Of which it is not known whether they still run."""
+        return sum(row.is_stale and row.job.status == "running" for row in self.rows)
 
     @property
     def waiting(self) -> int:

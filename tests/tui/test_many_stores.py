@@ -221,6 +221,8 @@ def test_a_live_job_of_a_host_that_fell_silent_is_stale_in_both_lists(tmp_path: 
 
     asyncio.run(scene())
     feed = Feed([tmp_path / "alpha.db"], print, machine=NoMachine())
-    assert [row.is_stale for row in feed.look().rows] == [True]
+    view = feed.look()
+    assert [row.is_stale for row in view.rows] == [True]
+    assert (view.running, view.stale) == (0, 1)
     for source in feed.sources:
         source.close()
