@@ -47,7 +47,7 @@ VERBS = {
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
 # Verbs that read jobs take --store themselves; those that act on jobs look there for where one is.
-READING = frozenset("queue history show logs top metrics plot export stats wait compare check".split())
+READING = frozenset("queue history show logs top metrics plot export stats wait".split())
 ACTING = frozenset("stop kill pause resume rm retry pin unpin".split())
 ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats", "plot-resources": "plot"}
 

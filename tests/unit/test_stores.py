@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jobtop.cli.main import ACTING, READING, VERBS
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Queued, Sample, Status
 from jobtop.core.paths import StatePaths
@@ -60,6 +61,12 @@ def test_a_directory_is_all_its_stores_and_so_are_several_files_before_or_behind
     assert listed("history", "--store", alpha, "--store", alpha) == ["alpha:etl", "alpha:train"]
     assert listed("history", "host:beta", "--store", str(shared)) == ["beta:train"]
     assert listed("job-history", "--store", beta) == ["beta:train"]
+
+
+def test_every_verb_that_reads_or_acts_on_jobs_takes_stores(home: Path) -> None:
+    assert READING | ACTING <= VERBS.keys()
+    for verb in sorted(READING | ACTING):
+        assert "--store PATH" in call(verb, "--help").stdout
 
 
 def test_a_variable_names_stores_too_and_an_option_instead_of_it(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
