@@ -401,7 +401,12 @@ class Agent:
 
     def _sleep(self) -> None:
         seconds = min(LOOK_SECONDS, max(0.0, self.starter.next_moment - time.time()))
+        late = [told.supervisor.status_read for told in self.starter.told.values()]
+        for fd in late:
+            self._poll.register(fd, select.POLLIN)
         self._ready = {fd for fd, _ in self._poll.poll(seconds * 1000)}
+        for fd in late:
+            self._poll.unregister(fd)
         if self._wake_read in self._ready:
             os.read(self._wake_read, 4096)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 SPARES = 8
 FAR = float("inf")
-ANSWER_SECONDS = 0.2  # everybody waits for a shim that was just told something; then nobody does
+ANSWER_SECONDS = 1.0  # everybody waits for shims that were just told something; then nobody does
 SILENT_DIRECTORY = "its working directory does not answer"
 SILENT_SHIM = "its supervisor did not answer"
 SILENT_PROGRAM = "the file system its program is on does not answer"

@@ -313,9 +313,10 @@ def test_jobs_that_cannot_start_are_errors_and_the_others_go_on(home: Path, line
 
 def test_an_agent_whose_store_was_deleted_leaves_and_the_job_goes_on(jobtop: Jobtop, line: Line) -> None:
     load = Load(jobtop.home / "load", waits=True)
-    line.submit(load.command)
+    job = line.submit(load.command)
     line.call_agent()
     load.begins()
+    wait_for(lambda: samples_of(line, job) > 0, DEADLINE)  # whoever writes has opened the store
     shutil.rmtree(line.paths.root)
     gone(line)
     assert is_alive(load.pids[0])
