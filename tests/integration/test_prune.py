@@ -28,6 +28,13 @@ __all__ = ["nothing_is_left"]
 DAY = 86400.0
 SAMPLES = 8_000
 PEAK = 1 << 34
+# A run that does at once what others do after a minute.
+AT_ONCE = """
+from jobtop.store import sink
+sink.RETENTION_SECONDS = 0.0
+from jobtop.__main__ import main
+raise SystemExit(main())
+"""
 
 
 def old_job(root: Path, age_days: float, samples: int = SAMPLES) -> Job:
@@ -76,6 +83,15 @@ def test_an_engine_samples_on_while_old_jobs_go(jobtop: Jobtop) -> None:
     assert (found, peak) == (replace(old, kept=Kept.MINUTES), PEAK)
     assert abs(minutes - SAMPLES / 60) < 5
     assert as_kept(jobtop.state, young) == (young, 2000, PEAK)
+
+
+def test_a_run_lets_old_jobs_go_by_itself(jobtop: Jobtop) -> None:
+    old = old_job(jobtop.state, 10.0, 600)
+    command = [jobtop.python, "-c", AT_ONCE, "run", "--quiet", "--interval", "0.1", "--", "sleep", "60"]
+    with subprocess.Popen(command, env=jobtop.env, cwd=jobtop.home) as process:
+        wait_for(lambda: as_kept(jobtop.state, old)[0].kept is Kept.MINUTES or None, 20)
+        process.terminate()
+    assert as_kept(jobtop.state, old)[1:] == (10, PEAK)
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.soak)])
