@@ -15,7 +15,7 @@ from jobtop.core.rolling import Before, is_rolled, roll
 from jobtop.store.database import Database
 from jobtop.store.head import Layout
 
-SAMPLES_AT_ONCE = 2000
+SAMPLES_AT_ONCE = 1000
 BLOCKS_AT_ONCE = 20
 LARGEST = 300  # minutes of one block, about
 DROPPED_AT_ONCE = 100
