@@ -84,15 +84,15 @@ class Member:
             self.threads > 0,
             self.threads,
             *(self.io or NO_IO),
-            self.io is not None,
             swap or 0,
-            swap is not None,
             voluntary or 0,
             involuntary or 0,
-            voluntary is not None and not self.has_reaped,
             descriptors or 0,
-            descriptors is not None,
             used or 0,
+            self.io is not None,
+            swap is not None,
+            voluntary is not None and not self.has_reaped,
+            descriptors is not None,
             used is None and self.threads > 0,
         )
         return self.row
@@ -146,8 +146,9 @@ class Tree:
             system + self.lost[1],
             *(0, 0, minor, major, 0, 0),
             *(self.io_left or NO_IO),
+            *(0, 0, 0, 0, 0),
             self.io_left is not None,
-            *(0, 0, 0, 0, 0, 0, 0, 0, 0),
+            *(0, 0, 0, 0),
         )
 
     def account_for(self, member: Member, parent_lives: bool) -> None:
