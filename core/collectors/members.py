@@ -198,9 +198,11 @@ class Tree:
             self.fresh_version = self.version
 
     def _has_drifted(self) -> bool:
-        members = self.members.values()
-        drift = sum(abs(member.rss - member.pss_rss) for member in members)
-        return drift > DRIFT * sum(member.rss for member in members)
+        drift = held = 0
+        for member in self.members.values():
+            drift += abs(member.rss - member.pss_rss)
+            held += member.rss
+        return drift > DRIFT * held
 
     def is_stale(self, long_ago: int) -> bool:
         """Whether a close look would see anything new; one that was long ago would if anybody has run since."""
@@ -209,7 +211,7 @@ class Tree:
         members = self.members.values()
         if self.looked_at <= long_ago:
             return any(member.moved for member in members)
-        if self.version == self.drift_version:
+        if len(members) == 1 or self.version == self.drift_version:  # one alone shares with nobody
             return False
         self.drift_version = self.version
         return self._has_drifted()

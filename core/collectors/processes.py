@@ -188,15 +188,14 @@ class ProcessTable:
         has_run = False
         self._read_shim(tree)
         for member, moment in moved:
-            if moment is None:
-                return self._read_tree(tree)
-            if (member.cpu_ns is not None and moment < member.cpu_ns) or not self._read(tree, member):
-                return self._read_tree(tree)
+            is_another = moment is None or (member.cpu_ns is not None and moment < member.cpu_ns)
+            if is_another or not self._read(tree, member):
+                self._read_tree(tree)
+                return
             member.cpu_ns, member.row, has_run = moment, None, True
         tree.version += has_run
         if tree.risen or tree.owed != SETTLED or tree.gone:
-            return self._read_tree(tree)
-        return tree.settle()
+            self._read_tree(tree)
 
     def _listed(self) -> set[str]:
         """All processes, or who was there before, if no pid was given out since: who is gone has no clock."""
