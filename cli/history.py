@@ -18,7 +18,8 @@ from jobtop.core.errors import JobtopError
 from jobtop.core.filter import line_of, parse
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration
-from jobtop.store.jobs import SORT_KEYS, Query, sort_key
+from jobtop.store.jobs import Query
+from jobtop.store.ordering import SORT_KEYS, sort_key
 
 NO_JOB = Job("", "", (), "", "", "", Status.UNKNOWN)
 STATUSES = click.Choice([str(status) for status in Status])

@@ -31,33 +31,9 @@ AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete", "metri
 USAGE = fields(Usage)
 LIMITS = fields(Limits)
 BEGUN = "coalesce(start_time, submitted_at)"
-SORT_KEYS = {
-    "begun": BEGUN,
-    "seq": "seq",
-    "start": "start_time",
-    "end": "end_time",
-    "duration": "duration_seconds",
-    "cpu": "cpu_total_seconds",
-    "efficiency": "cpu_efficiency",
-    "memory": "memory_peak_bytes",
-    "read": "io_read_bytes",
-    "write": "io_write_bytes",
-    "io": "io_read_bytes + io_write_bytes",
-    "name": "name COLLATE NOCASE",
-    "tool": "tool COLLATE NOCASE",
-    "host": "host",
-    "user": "user",
-    "status": "status",
-    "exit": "exit_code",
-}
-SORT_ALIASES = {"mem": "memory", "time": "duration", "newest": "begun"}  # what filters and the console call them
-# What there are indexes in the order of, and the fields of a filter that are in those.
-IN_ORDER = ("memory", "duration")
-IN_ORDER_WITH = frozenset(("status", "tool", "host", "name", "begun"))
 # Never one that was there before, of a job that is deleted by now: followers would miss it.
 NEXT_TOUCH = "(SELECT max(last, (SELECT coalesce(max(touched), 0) FROM jobs)) + 1 FROM touches)"
 KNOWN_JOBS = "seq IN (SELECT value FROM json_each(?))"  # where an index has told which they are
-NEAR, FEW_KNOWN = 5000, 300
 GROUPINGS = ("tool", "name", "host")
 TAG = "tag:"
 SHORTEST_PREFIX = 4
@@ -150,11 +126,13 @@ class Jobs:
 
     def select(self, query: Query) -> list[Job]:
         """The jobs that fit, the newest or the largest first."""
+        from jobtop.store.ordering import order_of, stretches, walking
+
         rows: list[sqlite3.Row] = []
         with asking(self.database, query) as (connection, asked, values):
-            where = _walking(query, asked, values)
+            where = walking(query, asked, values)
             order = order_of(query, where)
-            for condition, numbers in _stretches(connection, query, where):
+            for condition, numbers in stretches(connection, query, where):
                 limit = "" if query.limit is None else f"LIMIT {query.limit - len(rows):d}"
                 both = " AND ".join(filter(None, (condition, where.removeprefix("WHERE "))))
                 # The chosen are found in an index, and only they are read.
@@ -286,88 +264,6 @@ def asking(database: Database, query: Query) -> Iterator[tuple[sqlite3.Connectio
         yield connection, *_where(query, terms)
 
 
-def order_of(query: Query, where: str) -> str:
-    """The order of a query; those without what it is by come last."""
-    direction = "ASC" if query.reverse else "DESC"
-    return f"ORDER BY {_order_key(query, where)} {direction} NULLS LAST, seq {direction}"
-
-
-def _order_key(query: Query, where: str) -> str:
-    """What jobs are sorted by.
-
-    With a plus SQLite finds them in the index that has all it takes and sorts them. It need not where it walks through
-    an index in this order and stops early: to the newest few of all jobs, or where that index has all that is asked.
-    """
-    key = SORT_KEYS[query.sort]
-    if query.sort == "seq":
-        return key if query.limit is not None and (not where or KNOWN_JOBS in where) else f"+{key}"
-    if query.sort == "begun":
-        return key if not where or f"+{KNOWN_JOBS}" in where else f"+{key}"
-    return f"+{key}" if query.sort in IN_ORDER and not _asks_only(query, IN_ORDER_WITH) else key
-
-
-def _asks_only(query: Query, fields: frozenset[str]) -> bool:
-    conditions = () if query.filter is None else query.filter.conditions
-    return query.tag is None and all(field in fields for condition in conditions for field, _ in condition.parts)
-
-
-def _stretches(connection: sqlite3.Connection, query: Query, where: str) -> list[tuple[str, list[Any]]]:
-    """The conditions, one after the other, for jobs behind one; those without what they are sorted by come last."""
-    key, compared = _order_key(query, where), ">" if query.reverse else "<"
-    if query.sort == "seq" and query.limit is not None and key != "seq":
-        return _near_and_far(connection, query)
-    if query.after is None and (query.sort != "begun" or query.limit is None or not where):
-        return [("", [])]
-    if query.sort == "seq":
-        return [(f"{key} {compared} ?", [query.after])]
-    if query.sort == "begun":
-        return _begun_next(connection, query, where)
-    row = connection.execute(f"SELECT {key} IS NULL FROM jobs WHERE seq = ?", (query.after,)).fetchone()
-    if row is None or row[0]:
-        return [(f"{key} IS NULL AND seq {compared} ?", [query.after])]
-    behind = f"({key}, seq) {compared} (SELECT {SORT_KEYS[query.sort]}, seq FROM jobs WHERE seq = ?)"
-    return [(behind, [query.after]), (f"{key} IS NULL", [])]
-
-
-def _near_and_far(connection: sqlite3.Connection, query: Query) -> list[tuple[str, list[Any]]]:
-    """The jobs next in the order of their numbers, among which there often are enough that fit, and then the others."""
-    if query.reverse:
-        begin = query.after or 0
-        return [("seq > ? AND seq <= ?", [begin, begin + NEAR]), ("+seq > ?", [begin + NEAR])]
-    begin = query.after or connection.execute("SELECT coalesce(max(seq), 0) + 1 FROM jobs").fetchone()[0]
-    return [("seq < ? AND seq >= ?", [begin, begin - NEAR]), ("+seq < ?", [begin - NEAR])]
-
-
-def _begun_next(connection: sqlite3.Connection, query: Query, where: str) -> list[tuple[str, list[Any]]]:
-    """The same in the order of when jobs began; those of which that is not known come last."""
-    compared, back, direction = (">", "<", "ASC") if query.reverse else ("<", ">", "DESC")
-    next_ones, values = f"{BEGUN} IS NOT NULL", []
-    if query.after is not None:
-        row = connection.execute(f"SELECT {BEGUN} FROM jobs WHERE seq = ?", (query.after,)).fetchone()
-        if row is None or row[0] is None:
-            return [(f"{BEGUN} IS NULL AND +seq {compared} ?", [query.after])]
-        # Not as a row of values: SQLite does not look for those in an index of an expression.
-        next_ones = f"{BEGUN} {compared}= ? AND ({BEGUN} {compared} ? OR +seq {compared} ?)"
-        values = [row[0], row[0], query.after]
-    unknown_ones: tuple[str, list[Any]] = (f"{BEGUN} IS NULL", [])
-    row = None
-    if where and query.limit is not None and KNOWN_JOBS not in where:
-        sql = f"SELECT {BEGUN} FROM jobs WHERE {next_ones} ORDER BY 1 {direction} LIMIT 1 OFFSET {NEAR}"
-        row = connection.execute(sql, values).fetchone()
-    if row is None:
-        return [(next_ones, values), unknown_ones]
-    near = (f"{next_ones} AND {BEGUN} {back}= ?", [*values, row[0]])
-    return [near, (f"+{BEGUN} {compared} ?", [row[0]]), unknown_ones]
-
-
-def _walking(query: Query, where: str, values: Sequence[Any]) -> str:
-    """The condition, with a plus where so many jobs may fit that enough are met by walking from the newest on."""
-    if query.sort != "begun" or query.limit is None or KNOWN_JOBS not in where:
-        return where
-    known = values[where[: where.index(KNOWN_JOBS)].count("?")]
-    return where if known.count(",") < FEW_KNOWN else where.replace(KNOWN_JOBS, f"+{KNOWN_JOBS}")
-
-
 def ambiguous(reference: str, found: Sequence[tuple[Job, str]]) -> AmbiguousJob:
     """That several jobs fit: which, and where each of them is."""
     candidates = ", ".join(f"{job.id[:13]} ({printable(job.name)}){where}" for job, where in found[:MOST_NAMED])
@@ -386,15 +282,6 @@ def unknown(reference: str, where: str) -> UnknownJob:
         words = shlex.quote(f"name:{shown}")
         return UnknownJob(f'no job "{shown}" in {where}: an id is wanted (for a name: jobtop history {words})')
     return UnknownJob(f'no job "{shown}" in {where} (jobtop history lists them)')
-
-
-def sort_key(word: str) -> str:
-    """One of the keys jobs can be sorted by."""
-    word = SORT_ALIASES.get(word, word)
-    if word not in SORT_KEYS:
-        hint = did_you_mean(word, SORT_KEYS)
-        raise BadValue(f'--sort: "{printable(word)}" is no key{hint}; there are {", ".join(SORT_KEYS)}')
-    return word
 
 
 def grouping(word: str) -> str:

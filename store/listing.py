@@ -14,8 +14,9 @@ from jobtop.core.analysis.statistics import statistics
 from jobtop.core.conditions import as_text
 from jobtop.core.model import BEGUN, LIVE, Status, is_silent
 from jobtop.core.record import fields, fresh, record
-from jobtop.store.jobs import SORT_KEYS, Query, asking, order_of
+from jobtop.store.jobs import Query, asking
 from jobtop.store.live import TOUCHED_SINCE_VERSION
+from jobtop.store.ordering import SORT_KEYS, order_of
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False

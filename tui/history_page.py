@@ -13,8 +13,9 @@ from textual.binding import BindingType
 
 from jobtop.core.conditions import Filter
 from jobtop.core.filter import parse
-from jobtop.store.jobs import SORT_KEYS, Query
+from jobtop.store.jobs import Query
 from jobtop.store.listing import Group, place_and_seq
+from jobtop.store.ordering import SORT_KEYS
 from jobtop.tui.actions import ACTIONS, APP, HISTORY, JOBS, bindings
 from jobtop.tui.cells import Span
 from jobtop.tui.columns import Sort

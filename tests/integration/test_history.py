@@ -14,7 +14,8 @@ from jobtop.cli.history import filter_words, history
 from jobtop.core.model import Limits, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
-from jobtop.store.jobs import SORT_KEYS, Event, Jobs
+from jobtop.store.jobs import Event, Jobs
+from jobtop.store.ordering import SORT_KEYS
 from records import HERE, call, kept_jobs, made_job
 from running import nothing_is_left
 from support import Jobtop

@@ -17,8 +17,9 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.fleet import Fleet
-from jobtop.store.jobs import SORT_KEYS, Jobs, Query
+from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import merge_key
+from jobtop.store.ordering import SORT_KEYS
 from records import damage_pages, made_job
 
 HOSTS = ("alpha", "beta", "gamma")

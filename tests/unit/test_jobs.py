@@ -12,7 +12,8 @@ from jobtop.core.model import Identity, Job, Limits, Monitor, Queued, Status, St
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import fields, replace
 from jobtop.store.database import open_to_write
-from jobtop.store.jobs import SORT_KEYS, Event, Jobs, Query, event, sort_key
+from jobtop.store.jobs import Event, Jobs, Query, event
+from jobtop.store.ordering import SORT_KEYS, sort_key
 from records import HERE, HOSTILE_TEXTS, NO_PROCESS, made_job, running_job, this_process
 
 FULL = {

@@ -17,7 +17,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store import search
 from jobtop.store.database import Database, open_to_read, open_to_write
-from jobtop.store.jobs import SORT_KEYS, Jobs, Query
+from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import (
     TREND,
     Group,
@@ -31,6 +31,7 @@ from jobtop.store.listing import (
     together,
     vocabulary,
 )
+from jobtop.store.ordering import SORT_KEYS
 from jobtop.store.schema import V3
 from records import HERE, HOSTILE_TEXTS, made_job, running_job
 

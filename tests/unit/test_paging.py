@@ -12,8 +12,9 @@ from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
-from jobtop.store.jobs import SORT_KEYS, Jobs, Query
+from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import read_order
+from jobtop.store.ordering import SORT_KEYS
 from records import HERE, call, kept_jobs, made_job, running_job
 
 COUNT = 60
@@ -150,5 +151,5 @@ def test_pages_of_the_newest_that_fit_are_in_their_order_however_far_away(
     whole = [job.seq for job in jobs.select(query)]
     known = {job.seq: job.start_time or job.submitted_at for job in jobs.select(Query(limit=None))}
     assert whole == sorted(whole, key=lambda seq: (known[seq], seq), reverse=not reverse)
-    monkeypatch.setattr("jobtop.store.jobs.NEAR", 5)
+    monkeypatch.setattr("jobtop.store.ordering.NEAR", 5)
     assert paged(jobs, query, 3) == whole

@@ -196,8 +196,8 @@ def test_a_disk_that_lets_nothing_be_written_stops_no_search(
 def test_pages_of_found_jobs_follow_one_another(
     database: Database, line: str, sort: str, reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobtop.store.jobs.NEAR", 5)
-    monkeypatch.setattr("jobtop.store.jobs.FEW_KNOWN", 2)
+    monkeypatch.setattr("jobtop.store.ordering.NEAR", 5)
+    monkeypatch.setattr("jobtop.store.ordering.FEW_KNOWN", 2)
     jobs, query = Jobs(database), Query(filter=parse(line, NOW), sort=sort, limit=3, reverse=reverse)
     found: list[Job] = []
     while page := jobs.select(replace(query, after=found[-1].seq if found else None)):
