@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import select
+import selectors
 import signal
 import time
 from contextlib import suppress
@@ -58,6 +58,7 @@ RECONCILE_SECONDS = 5.0
 FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
 GAP_SECONDS = 3.0
 END_SECONDS = 1.0
+BURY_SECONDS = 1.0
 # What keeps an agent from leaving: jobs that wait or are to be tried again, and jobs that nobody records.
 UNRECORDED = "settled = 0 AND status IN ('running', 'paused') AND recorder_pid IS NULL AND shim_pid IS NOT NULL"
 WORK = f"status = 'queued' OR ({TO_RETRY}) OR ({UNRECORDED})"
@@ -86,7 +87,7 @@ class Agent:
         self.spoilt: set[str] = set()  # jobs that a mistake of ours keeps us from recording
         self.engine: Engine | None = None
         self.cost = SharedCost()
-        self._poll = select.poll()
+        self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         self._is_told = False
         self._seen: tuple[object, ...] | None = None
@@ -140,8 +141,10 @@ class Agent:
         if self._is_told or self._file != self._file_identity():  # a store that was replaced is another agent's
             return True
         self._look()
+        may_bury = bool(self._ready) or self._is_due("bury", BURY_SECONDS)
         self._attend()
-        self._bury()
+        if may_bury:
+            self._bury()
         for job, begun in self.starter.start_due():
             with self._contained(job):
                 self._hold(job, begun, opened(begun.shim.pid), is_new=True)
@@ -253,7 +256,7 @@ class Agent:
         held = Held(job, begun, fd, str(self.paths.job(job.id) / "ended"), spec.is_watched, past is not None)
         self.held[job.id] = held
         if fd is not None:
-            self._poll.register(fd, select.POLLIN)
+            self._selector.register(fd, selectors.EVENT_READ)
         self.cost.join(job.id)
         if not spec.is_watched:
             return
@@ -302,7 +305,7 @@ class Agent:
     def _has_ended(self, held: Held) -> bool:
         """A job that leaves processes behind ends before its supervisor does."""
         is_gone = held.fd is None and not is_alive(held.begun.shim)
-        return is_gone or os.path.exists(held.end_file)
+        return is_gone or os.access(held.end_file, os.F_OK)
 
     def _finish(self, held: Held) -> None:
         with suppress(UnknownJob), self._contained(held.job):  # it may have been deleted meanwhile
@@ -339,7 +342,7 @@ class Agent:
             return
         self.cost.leave(held.job.id)
         if held.fd is not None:
-            self._poll.unregister(held.fd)
+            self._selector.unregister(held.fd)
             os.close(held.fd)
         if self.engine is not None and held.is_watched:
             self.engine.finish(held.job.id)
@@ -390,7 +393,7 @@ class Agent:
 
     def _listen(self) -> None:
         os.set_blocking(self._wake_write, False)
-        self._poll.register(self._wake_read, select.POLLIN)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._told)
@@ -403,10 +406,10 @@ class Agent:
         seconds = min(LOOK_SECONDS, max(0.0, self.starter.next_moment - time.time()))
         late = [told.supervisor.status_read for told in self.starter.told.values()]
         for fd in late:
-            self._poll.register(fd, select.POLLIN)
-        self._ready = {fd for fd, _ in self._poll.poll(seconds * 1000)}
+            self._selector.register(fd, selectors.EVENT_READ)
+        self._ready = {key.fd for key, _ in self._selector.select(seconds)}
         for fd in late:
-            self._poll.unregister(fd)
+            self._selector.unregister(fd)
         if self._wake_read in self._ready:
             os.read(self._wake_read, 4096)
 
