@@ -56,10 +56,10 @@ class Block:
         """The samples, their values in the order of the keys."""
         absent: list[Number | None] = [None] * len(self.elapsed)
         rows = zip(*(self.columns.get(key, absent) for key in keys), strict=True)
-        minutes = self._minutes() if SAMPLES in self.columns else absent
+        minutes = self._minutes() if SAMPLES in self.columns else [None] * len(self.elapsed)
         return [Sample(*sample) for sample in zip(self.elapsed, rows, minutes, strict=True)]
 
-    def _minutes(self) -> list[Minute]:
+    def _minutes(self) -> list[Minute | None]:
         by_suffix = [
             {key.removesuffix(suffix): values for key, values in self.columns.items() if key.endswith(suffix)}
             for suffix in OF_MINUTES

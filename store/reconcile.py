@@ -12,7 +12,7 @@ from functools import partial
 from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
-from jobtop.core.errors import StoreError
+from jobtop.core.errors import StoreError, StoreUnavailable
 from jobtop.core.evidence import Facts
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
@@ -57,7 +57,10 @@ def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     is_ours = found.host == paths.host and jobs.database.path == paths.store
     if found.settled or not is_ours or has_a_recorder(paths, found):
         return found
-    return reconcile_one(jobs, paths, found)
+    try:
+        return reconcile_one(jobs, paths, found)
+    except StoreUnavailable:  # it can only be read, or there is no room: as it was
+        return found
 
 
 def survivors(paths: StatePaths, job: Job) -> list[Identity]:
