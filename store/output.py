@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 64 * 1024
 LONGEST_ROW = 8 * 1024  # a line may have any length; in longer ones a row ends at multiples of this
 SEARCHED_BYTES = 1024 * 1024
-_LINE_END = re.compile(rb"\r\n|\n|\r")  # a program that paints over its line begins another
+OVERWRITTEN_BYTES = 8 * SEARCHED_BYTES  # that are passed over at once, in search of what stayed
+_ERASING = re.compile("\x1b\\[[02]?K")  # what stood on the line before
 
 
 @record
@@ -36,6 +37,7 @@ class Row:
     stream: int
     text: str
     left_out: int | None = None
+    is_overwritten: bool = False  # by what follows on the same line
 
 
 @record
@@ -99,26 +101,28 @@ class Output:
     def rows(self, place: int, count: int) -> list[Row]:
         """So many rows from a place on where one begins."""
         found: list[Row] = []
+        patience = place + OVERWRITTEN_BYTES
         while len(found) < count and place < self.size:
             part, extent = self._around(place)
-            new = self._rows_from(part, extent, place)[: count - len(found)]
+            new = self._rows_from(part, extent, place)
             if not new:
                 break
-            found += new
+            found += [row for row in new if not row.is_overwritten or row.place > patience]
             place = new[-1].stop
-        return found
+        return found[:count]
 
     def rows_before(self, place: int, count: int) -> list[Row]:
         """So many rows that end at a place where one ends."""
         found: list[Row] = []
+        patience = place - OVERWRITTEN_BYTES
         while len(found) < count and place > 0:
             part, extent = self._around(place - 1)
-            new = self._rows_until(part, extent, place)[-(count - len(found)) :]
+            new = self._rows_until(part, extent, place)
             if not new:
                 break
-            found = new + found
+            found = [row for row in new if not row.is_overwritten or row.place < patience] + found
             place = new[0].place
-        return found
+        return found[max(0, len(found) - count) :]
 
     def row_start(self, place: int) -> int:
         """Where the row begins that has this place in it."""
@@ -126,8 +130,8 @@ class Output:
         if extent.is_hole:
             return part.begin + extent.start - part.start
         offset = part.start + place - part.begin
-        low = max(extent.start, offset - 2 * LONGEST_ROW)
-        cuts = _cuts(self._read(part.stream, low, min(extent.stop, offset + 1)), low)
+        low = max(extent.start, offset - 4 * LONGEST_ROW)
+        cuts = _cuts(self._read(part.stream, low, min(extent.stop, offset + LONGEST_ROW)), low)
         return part.begin + max((cut for cut in cuts if cut <= offset), default=low) - part.start
 
     def find(self, needle: str, place: int, forward: bool = True, budget: int = 8 * SEARCHED_BYTES) -> Found:
@@ -173,11 +177,11 @@ class Output:
             return [_hole(part, extent)]
         offset = part.start + place - part.begin
         low, high = max(extent.start, offset - LONGEST_ROW), min(extent.stop, offset + BLOCK_BYTES)
-        data = self._read(part.stream, low, high + (high < extent.stop))  # one more: \r may be half of \r\n
+        data = self._read(part.stream, low, high)
         cuts = [cut for cut in _cuts(data, low) if offset < cut <= high]
         if high == extent.stop and (not cuts or cuts[-1] < high):
             cuts.append(high)
-        return _rows(part, data, low, [offset, *cuts])
+        return _rows(part, extent, data, low, [offset, *cuts])
 
     def _rows_until(self, part: Part, extent: Extent, place: int) -> list[Row]:
         if extent.is_hole:
@@ -188,7 +192,7 @@ class Output:
         cuts = [cut for cut in _cuts(data, low) if cut < offset]
         if low == extent.start or not cuts:
             cuts.insert(0, low)
-        return _rows(part, data, low, [*cuts, offset])
+        return _rows(part, extent, data, low, [*cuts, offset])
 
     def _read(self, stream: int, start: int, stop: int) -> bytes:
         try:
@@ -244,24 +248,28 @@ def _extend(parts: list[Part], done: list[int], stream: int, stop: int) -> None:
 def _cuts(data: bytes, low: int) -> list[int]:
     """The offsets where rows end in data that begins at `low`.
 
-    They depend on the text alone, not on where reading began: behind the end of each line, and at every multiple of
-    LONGEST_ROW before which there has been none for as long.
+    They depend on the text alone, not on where reading began: behind the end of each line, and once up to every
+    multiple of LONGEST_ROW before which there has been none for as long: where a program last began to paint over the
+    line, or at the multiple itself.
     """
-    ends = [low + match.end() for match in _LINE_END.finditer(data)]
+    ends = [low + match.end() for match in re.finditer(rb"\n", data)]
     first = -(-low // LONGEST_ROW) * LONGEST_ROW + LONGEST_ROW
     for aligned in range(first, low + len(data) + 1, LONGEST_ROW):
         position = bisect_right(ends, aligned)
         if not position or ends[position - 1] <= aligned - LONGEST_ROW:
-            ends.insert(position, aligned)
+            begun = data.rfind(b"\r", aligned - LONGEST_ROW - low, aligned - 1 - low)
+            ends.insert(position, aligned if begun < 0 else low + begun + 1)
     return ends
 
 
-def _rows(part: Part, data: bytes, low: int, cuts: Sequence[int]) -> list[Row]:
+def _rows(part: Part, extent: Extent, data: bytes, low: int, cuts: Sequence[int]) -> list[Row]:
     shift = part.begin - part.start
-    return [
-        Row(shift + start, shift + stop, part.stream, _text(data[start - low : stop - low]))
-        for start, stop in pairwise(cuts)
-    ]
+    rows = []
+    for start, stop in pairwise(cuts):
+        line = data[start - low : stop - low]
+        is_overwritten = line.endswith(b"\r") and stop < extent.stop
+        rows.append(Row(shift + start, shift + stop, part.stream, _text(line), is_overwritten=is_overwritten))
+    return rows
 
 
 def _hole(part: Part, extent: Extent) -> Row:
@@ -269,9 +277,14 @@ def _hole(part: Part, extent: Extent) -> Row:
     return Row(shift + extent.start, shift + extent.stop, part.stream, "", left_out)
 
 
-def _text(data: bytes) -> str:
-    for end in (b"\r\n", b"\n", b"\r"):
-        if data.endswith(end):
-            data = data[: -len(end)]
-            break
-    return data.decode("utf-8", "replace")
+def _text(line: bytes) -> str:
+    """What is seen of a line in the end: a carriage return leads back to its beginning, and what follows stands there.
+
+    What is longer than that goes on behind it, unless it was erased.
+    """
+    text = line.removesuffix(b"\n").decode("utf-8", "replace")
+    first, *later = text.split("\r")
+    for painted in filter(None, later):
+        painted, erasures = _ERASING.subn("", painted)
+        first = painted if erasures else painted + first[len(painted) :]
+    return first

@@ -112,7 +112,7 @@ def page(output: Output, wish: Wish, start: int, height: int) -> Shown:
             rows = output.rows(start, count + height)[count:]
     if len(rows) < height and not isinstance(wish, Until):
         rows = output.rows_before(output.size, height)
-    times = tuple(output.moment(row.place) for row in rows)
+    times = tuple(output.moment(row.stop - 1) for row in rows)  # what is seen of a line was written last
     return Shown(tuple(rows), times, output.size, output.directory.is_dir())
 
 

@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -76,18 +77,43 @@ def test_one_stream_can_be_read_alone(tmp_path: Path) -> None:
 def test_rows_are_the_same_from_either_end_and_from_any_of_them(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     pieces = [b"\n", b"\r\n", b"\r", b"short\n", b"x" * LONGEST_ROW, b"y" * (5 * LONGEST_ROW + 3), b"\xe2\x82\xac\n"]
+    pieces += [b"99 %\r" * 3000]
     stdout, stderr = (b"".join(dice.choices(pieces, k=60)) for _ in range(2))
     edges = sorted((dice.randrange(len(stdout)), dice.randrange(len(stderr))) for _ in range(5))
     marks = [(number, one, max(other for _, other in edges[: number + 1])) for number, (one, _) in enumerate(edges)]
     output = written(tmp_path, stdout, stderr, "".join(f"{at} {one} {other}\n" for at, one, other in marks))
     rows = output.rows(0, 10_000)
     assert rows == output.rows_before(output.size, 10_000)
-    assert [rows[0].place, *(row.stop for row in rows)] == [*(row.place for row in rows), len(stdout + stderr)]
+    assert all(before.stop <= after.place for before, after in pairwise(rows))
+    assert (rows[-1].stop, output.size) == (len(stdout + stderr),) * 2
     assert max(row.stop - row.place for row in rows) <= 2 * LONGEST_ROW
     for number in dice.sample(range(len(rows)), 20):
         assert output.rows(rows[number].place, 2) == rows[number : number + 2]
         assert output.rows_before(rows[number].stop, 2) == rows[max(0, number - 1) : number + 1]
         assert output.row_start(dice.randrange(rows[number].place, rows[number].stop)) == rows[number].place
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        (b"1 %\r 20 %\r100 %\n", "100 %"),
+        (b"1 %\r 20 %\r", " 20 %"),
+        (b"loading\rdone\n", "doneing"),
+        (b"loading\r\x1b[Kdone\n", "done"),
+        (b"one\r\n", "one"),
+        (b"\r\r\n", ""),
+    ],
+)
+def test_a_line_that_is_painted_over_is_seen_as_it_was_last(tmp_path: Path, line: bytes, seen: str) -> None:
+    assert texts(written(tmp_path, b"before\n" + line).rows(0, 10))[1] == seen
+
+
+def test_a_bar_that_is_painted_ten_thousand_times_is_one_row(tmp_path: Path) -> None:
+    bar = b"".join(b"\repoch 1: %5d of 10000 |%s|" % (step, b"#" * 40) for step in range(1, 10001))
+    output = written(tmp_path, b"begun\n" + bar + b"\nover\n")
+    rows = output.rows(0, 10)
+    assert texts(rows) == ["begun", f"epoch 1: 10000 of 10000 |{'#' * 40}|", "over"]
+    assert output.rows_before(output.size, 10) == rows
 
 
 def test_what_was_left_out_is_one_row_and_is_not_read(tmp_path: Path) -> None:
