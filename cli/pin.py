@@ -4,8 +4,8 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.control import references
-from jobtop.cli.seen import kept_words
 from jobtop.core.model import Kept
+from jobtop.core.told import kept_words
 from jobtop.store.retention import set_pinned
 
 

@@ -6,7 +6,8 @@ from jobtop.cli.app import App
 from jobtop.core.display import Number, format_value
 from jobtop.core.drawing import make_curve, sparkline
 from jobtop.core.metrics import find_metric
-from jobtop.core.model import Job, Kept
+from jobtop.core.model import Job
+from jobtop.core.told import ENDS, was_let_go
 from jobtop.core.units import format_bytes, format_duration
 from jobtop.store.curves import Curves
 
@@ -19,7 +20,6 @@ NOW = {
 }
 CPU_TIMES = ("cpu.user", "cpu.system")
 CURVE_WIDTH = 40
-ENDS = 2  # samples every job has
 FEWEST_SAMPLES = 3  # of which a curve says more than its ends
 LATE_SECONDS = 15.0  # a job in its old age is looked at every ten
 
@@ -82,18 +82,9 @@ def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:
         app.warn(f"no samples of job {job.id[:8]} yet (one run with --no-monitor gets none)")
 
 
-def kept_words(job: Job) -> str | None:
-    """What became of the samples of a job; None if they are all there, or never were."""
-    if job.kept is Kept.MINUTES and (job.usage.samples or 0) > ENDS:
-        return "one a minute"
-    if job.kept is Kept.RECORD and (job.usage.samples or 0) > ENDS:
-        return "let go, like its output and processes (store.rollup_days, store.max_size; jobtop pin keeps jobs whole)"
-    return None
-
-
 def why_no_curve(job: Job) -> str:
     samples = job.usage.samples
-    if job.kept is Kept.RECORD and (samples or 0) > ENDS:
+    if was_let_go(job):
         return "is old: its samples were let go, its totals are in jobtop show (jobtop pin keeps jobs whole)"
     if samples is None:
         return "was never sampled, so only its totals are known (jobtop run samples unless --no-monitor is given)"

@@ -11,11 +11,12 @@ from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.cli.heard import shape, status_words
 from jobtop.cli.output import format_options, print_shapes
-from jobtop.cli.seen import Seen, kept_words
+from jobtop.cli.seen import Seen
 from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
 from jobtop.core.clock import local
 from jobtop.core.happenings import event_words
 from jobtop.core.model import Job, Status
+from jobtop.core.told import kept_words, queued_words
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.curves import Curves
 
@@ -93,22 +94,8 @@ def where_words(job: Job) -> str:
 
 def queue_words(job: Job) -> str | None:
     """How it waits, or waited; what it waits for is in `jobtop queue`."""
-    queued = job.queue
-    if queued is None:
-        return None
-    words = [
-        f"priority {queued.priority}" if queued.priority else "",
-        f"group {printable(queued.group)}" if queued.group else "",
-        f"after {', '.join(job_id[:8] for job_id in queued.after)}" if queued.after else "",
-        f"not before {local(queued.not_before)}" if queued.not_before is not None else "",
-        f"attempt {queued.attempt}" if queued.attempt > 1 or queued.retries else "",
-        f"{queued.retries} {'try' if queued.retries == 1 else 'tries'} left" if queued.retries else "",
-        f"once more after {queued.retry_of[:8]}" if queued.retry_of else "",
-        f"tried again as {queued.retried_by[:8]}" if queued.retried_by else "",
-        f"GPUs {', '.join(queued.gpus)}" if queued.gpus else "",
-    ]
-    waits = "waits for its turn: jobtop queue says why" if job.status is Status.QUEUED else ""
-    return ", ".join(filter(None, [waits, *words])) or None
+    waits = ["waits for its turn: jobtop queue says why"] if job.status is Status.QUEUED else []
+    return ", ".join([*waits, *queued_words(job)]) if job.queue is not None else None
 
 
 def when_words(job: Job, elapsed: float | None) -> str:

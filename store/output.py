@@ -285,6 +285,6 @@ def _text(line: bytes) -> str:
     text = line.removesuffix(b"\n").decode("utf-8", "replace")
     first, *later = text.split("\r")
     for painted in filter(None, later):
-        painted, erasures = _ERASING.subn("", painted)
-        first = painted if erasures else painted + first[len(painted) :]
+        kept, erasures = _ERASING.subn("", painted)
+        first = kept if erasures else kept + first[len(kept) :]
     return first
