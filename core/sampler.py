@@ -29,6 +29,7 @@ AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of t
 SNAPSHOT_SECONDS = 10.0
 STALE_SAMPLES = 10  # after so many a job that stands still is looked at again
 CLOSER_SHARE, LEAST_CLOSER_SHARE = 0.3, 0.03  # of the budget goes to the dear files
+UNREAD = -1
 LARGEST_STRETCH = 64.0
 SMOOTHING = 0.2
 SHORTEST_SLEEP_SECONDS = 2.0
@@ -53,6 +54,11 @@ class Batch:
 class Watch:
     """One job under observation."""
 
+    __slots__ = (
+        *("cgroup", "elapsed", "guard", "heaviest", "impossible_seconds", "interval", "interval_until", "key"),
+        *("longest_stretch", "next_snapshot", "row", "snapshot_share", "start", "tree", "unread", "values", "version"),
+    )
+
     def __init__(
         self,
         key: str,
@@ -68,7 +74,7 @@ class Watch:
         self.values: dict[str, Number] = {}
         self.row: tuple[Number | None, ...] = ()
         self.elapsed = 0.0
-        self.version = -1
+        self.version = UNREAD
         self.unread = 0
         self.interval_until = float("inf")  # moment since boot
         self.next_snapshot = -float("inf")
@@ -90,10 +96,12 @@ class Watch:
 
         Where nobody has run nothing has changed. Counters never fall, and no CPU time is more than the cores can give.
         """
-        at = self.tree.read_at
-        if self.tree.version != self.version or self._is_stale():
-            self.version, self.unread = self.tree.version, 0
-            read = job_values.fold(self.tree)
+        tree = self.tree
+        at = tree.read_at
+        self.unread += 1
+        if tree.version != self.version or (self.unread % STALE_SAMPLES == 0 and self._is_stale()):
+            self.version, self.unread = tree.version, 0
+            read = job_values.fold(tree)
             if self.cgroup is not None:
                 counted, moment = self.cgroup.read()
                 at = at if moment is None else moment
@@ -104,8 +112,7 @@ class Watch:
 
     def _is_stale(self) -> bool:
         """Whether there is something new in a job in which nobody has run, as only a cgroup can tell."""
-        self.unread += 1
-        return self.cgroup is not None and self.unread % STALE_SAMPLES == 0 and self.cgroup.has_changed()
+        return self.cgroup is not None and self.cgroup.has_changed()
 
     def _take(self, read: dict[str, Number], elapsed: float) -> None:
         if not read.get("proc.count"):  # it has ended, and we were not told yet: what it held is not held any more
@@ -113,6 +120,8 @@ class Watch:
         read = job_values.never_falling(self.values, read, COUNTERS)
         seconds = elapsed - self.elapsed
         self.values, excess = job_values.within_cores(self.values, read, seconds)
+        if excess > 0:
+            self.version = UNREAD  # the rest comes with the next sample, though nobody may run any more
         if excess > IMPOSSIBLE_SECONDS and excess > IMPOSSIBLE_SHARE * job_values.CORES * seconds:
             self.impossible_seconds = max(self.impossible_seconds, excess)
         self.row = tuple(map(self.values.get, JOB_COLUMNS))

@@ -154,6 +154,14 @@ def test_more_than_the_cores_can_give_comes_later(job: Watched) -> None:
     assert job.watch.impossible_seconds == 0
 
 
+def test_what_comes_later_comes_though_nobody_runs_any_more(job: Watched) -> None:
+    job.fake.put(WORKER, SHIM, cpu=CORES + 0.05)
+    job.tick(1.0)
+    assert job.cpu() == pytest.approx(CORES)
+    job.tick(1.0)
+    assert job.cpu() == pytest.approx(CORES + 0.05)
+
+
 def test_much_more_than_the_cores_can_give_is_remembered_as_impossible(job: Watched) -> None:
     job.fake.put(WORKER, SHIM, cpu=HOUR)
     job.tick(1.0)
