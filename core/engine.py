@@ -69,6 +69,8 @@ def chosen(config: Config, interval: float | None) -> Settings:
 class Watched:
     """One job's sum so far."""
 
+    __slots__ = ("report", "report_seconds", "reported", "tally")
+
     def __init__(self, tally: Tally, report: Callable[[Frame], None] | None, report_seconds: float) -> None:
         self.tally, self.report, self.report_seconds = tally, report, report_seconds
         self.reported: Sample = FIRST
@@ -210,8 +212,9 @@ class Engine:
         batches = [self._batches.popleft() for _ in range(len(self._batches))]
         for batch in batches:
             for key, sample in batch.samples:
-                if key in self.watched:
-                    self.watched[key].see(sample)
+                watched = self.watched.get(key)
+                if watched is not None:
+                    watched.see(sample)
         return batches
 
     def _keep(self, batches: list[Batch]) -> tuple[list[Batch], bool]:

@@ -49,6 +49,8 @@ class Extremes:
 class Tally:
     """Adds samples up; an extreme of a rate is one of those that every curve of the job shows."""
 
+    __slots__ = ("_extremes", "_first", "_latest", "_rows", "last", "samples")
+
     def __init__(self) -> None:
         self.samples = 1  # the start
         self.last = FIRST
@@ -61,18 +63,12 @@ class Tally:
         """Samples in the order of their moments; of a time in which nothing was read anew the ends tell all."""
         self.samples += 1
         before, self.last = self.last, sample
-        rows = self._rows
-        if (
-            sample.values is before.values
-            and len(rows) > 1
-            and rows[-2].values is before.values
-            and sample.elapsed - before.elapsed >= SHORTEST_SECONDS
-            and before.elapsed - rows[-2].elapsed >= SHORTEST_SECONDS
-        ):
-            rows[-1] = sample
+        if sample.values is before.values and sample.elapsed - before.elapsed >= SHORTEST_SECONDS:
             return
-        rows.append(sample)
-        if len(rows) > BATCH:
+        if self._rows[-1] is not before:
+            self._rows.append(before)
+        self._rows.append(sample)
+        if len(self._rows) > BATCH:
             self._add_up()
 
     def spreads(self) -> dict[str, Spread]:
@@ -92,6 +88,8 @@ class Tally:
 
     def _add_up(self) -> None:
         rows = self._rows
+        if rows[-1] is not self.last:
+            rows.append(self.last)
         if len(rows) > 1:
             moments = [row.elapsed for row in rows]
             columns = list(zip(*(row.values for row in rows), strict=True))

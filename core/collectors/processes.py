@@ -41,7 +41,7 @@ MOST_TRIES = 3
 CLOCK_SECONDS = 3e-6
 STAT_BYTES = 1024  # more than any `stat` or `io` has
 LONGEST_UNLISTED = 10  # sweeps
-LONGEST_UNREAD = 30  # sweeps that the shim of a job that rests is not looked at
+LONGEST_UNREAD = 60  # sweeps that the shim of a job that rests is not looked at
 FEW_MEMBERS = 64
 MOST_DESCRIPTORS = 65536
 
