@@ -120,15 +120,15 @@ def _packed(layout: Layout, raw: list[_Stored], opened: list[Opened], last: _Sto
     earlier = _opened([last]) if last is not None else []
     before = _before(earlier[0]) if earlier else None
     data = roll(_joined([block.decoded() for block in opened]), layout.scope, before)
-    count = open_block(data).count
-    end = raw[-1]
-    if len(data) >= sum(len(block.data) for block in raw):  # a short job
-        return _Change(end.last_id, (), end.place, 0.0, 0, None)
-    gone = [block.place for block in raw[:-1]]
+    end, count = raw[-1], open_block(data).count
+    taken = [*raw]
     if last is not None and earlier and is_rolled(earlier[0]) and last.samples < LARGEST:
-        data = blocks.merge([last.data, data])
-        return _Change(end.last_id, (last.place, *gone), end.place, last.first_elapsed, last.samples + count, data)
-    return _Change(end.last_id, tuple(gone), end.place, raw[0].first_elapsed, count, data)
+        data, count, taken = blocks.merge([last.data, data]), last.samples + count, [last, *raw]
+    if len(data) >= sum(len(block.data) for block in taken):  # a short job
+        return _Change(end.last_id, (), end.place, 0.0, 0, None)
+    return _Change(
+        end.last_id, tuple(block.place for block in taken[:-1]), end.place, taken[0].first_elapsed, count, data
+    )
 
 
 def _before(opened: Opened) -> Before:

@@ -66,10 +66,10 @@ while not asked or not select.select([0], [], [], 0.02)[0]:
 print(asked)
 """
 QUESTIONS = (
-    ("history", "--json"),
+    ("history", "--json", "--all"),
     ("show", "JOB", "--json"),
     ("metrics", "JOB", "--no-follow", "--format", "jsonl"),
-    ("history", "train", "--sort", "memory"),
+    ("history", "train", "--sort", "memory", "--limit", "10"),
     ("stats", "--json"),
 )
 

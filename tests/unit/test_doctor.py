@@ -187,7 +187,7 @@ def test_a_store_of_a_newer_jobtop_is_told(tmp_path: Path) -> None:
 def test_a_store_that_can_only_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = StatePaths(tmp_path, HERE)
     open_to_write(paths).close()
-    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
     assert examination.history(paths).remedy == f"chmod u+w {paths.store}"
 
 

@@ -124,8 +124,8 @@ def test_pss_of_a_family_is_read_at_once(tmp_path: Path) -> None:
 
 
 def test_counters_never_fall_and_gauges_may() -> None:
-    before = {"io.read_bytes": 10, "io.write_bytes": 5, "mem.rss": 9}
-    after = {"io.read_bytes": 8, "mem.rss": 3}
+    before: dict[str, float] = {"io.read_bytes": 10, "io.write_bytes": 5, "mem.rss": 9}
+    after: dict[str, float] = {"io.read_bytes": 8, "mem.rss": 3}
     held = never_falling(before, after, ("io.read_bytes", "io.write_bytes"))
     assert held == {"io.read_bytes": 10, "io.write_bytes": 5, "mem.rss": 3}
 

@@ -185,7 +185,12 @@ def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: Fa
     for _ in range(2):
         table.sweep()
     asked: list[int] = []
-    table.clock = lambda number: asked.append(number) or fake.clock(number)  # type: ignore[func-returns-value]
+
+    def clock(number: int) -> float | None:
+        asked.append(number)
+        return fake.clock(number)
+
+    table.clock = clock
     fake.put(SHIM, 1, cpu=0.1)
     table.sweep()
     assert asked == [pid_clock(51)]

@@ -379,7 +379,7 @@ def test_whoever_stops_between_two_steps_leaves_what_the_next_one_finishes(
     found = [Jobs(database).find(job.id) for job in jobs]
     assert [job.kept for job in found] == [Kept.MINUTES, Kept.RECORD]
     assert [replace(job, kept=Kept.WHOLE) for job in found] == jobs
-    assert minutes(database, jobs[0]) == pytest.approx(51, abs=2)
+    assert 50 <= minutes(database, jobs[0]) <= 55
     assert counts(database, jobs[1])["blocks"] == 0
 
 
