@@ -186,7 +186,7 @@ def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: Fa
         table.sweep()
     asked: list[int] = []
 
-    def clock(number: int) -> float | None:
+    def clock(number: int) -> int:
         asked.append(number)
         return fake.clock(number)
 
