@@ -104,11 +104,15 @@ class Place:
 
 @record
 class Group:
-    """The jobs of one name: what they add up to, and how long the newest that have ended took, the oldest first."""
+    """The jobs of one name: what they add up to, and how long the newest that have ended took, the oldest first.
+
+    Where one of the memory peaks is only a bound, so are their percentiles.
+    """
 
     name: str
     summary: Summary
     trend: tuple[float, ...]
+    memory_is_bound: bool = False
 
 
 def read_lines(database: Database, seqs: Iterable[int]) -> list[JobLine]:
@@ -202,7 +206,10 @@ def place_and_seq(number: int) -> tuple[int, int]:
 
 def read_runs(database: Database, wanted: Filter | None = None) -> list[Run]:
     """What groups are made of: when each job that is wanted began, and its figures; the oldest first."""
-    columns = "start_time, name, status, duration_seconds, cpu_total_seconds, memory_peak_bytes"
+    columns = (
+        "start_time, name, status, duration_seconds, cpu_total_seconds, memory_peak_bytes,"
+        " instr(sources, 'rusage_floor') > 0"
+    )
     with asking(database, Query(filter=wanted)) as (connection, where, values):
         cursor = connection.cursor()
         cursor.row_factory = None
@@ -212,7 +219,7 @@ def read_runs(database: Database, wanted: Filter | None = None) -> list[Run]:
 def grouped(stores: Sequence[list[Run]]) -> list[Group]:
     """The jobs of some stores by their names, the name that ran last first."""
     runs = stores[0] if len(stores) == 1 else sorted(chain.from_iterable(stores), key=lambda run: run[0] or 0.0)
-    figures = [run[1:] for run in runs]
+    figures, bounds = [run[1:6] for run in runs], {run[1] for run in runs if run[6]}
     trends: dict[str | None, deque[float]] = {}
     for name, status, duration, _, _ in figures:
         trend = trends.pop(name, None) or deque(maxlen=TREND)
@@ -220,7 +227,9 @@ def grouped(stores: Sequence[list[Run]]) -> list[Group]:
             trend.append(duration)
         trends[name] = trend
     summaries = statistics(figures).groups
-    return [Group(name or "", summaries[name], tuple(trend)) for name, trend in reversed(trends.items())]
+    return [
+        Group(name or "", summaries[name], tuple(trend), name in bounds) for name, trend in reversed(trends.items())
+    ]
 
 
 def vocabulary(database: Database) -> dict[str, list[str]]:

@@ -20,6 +20,7 @@ from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.queue import NOBODY, Queue
+from jobtop.store.retention import set_pinned
 from jobtop.store.starting import request_again, start_and_stay
 from jobtop.store.submitting import Wish, submit_to
 from jobtop.tui.view import JobRow
@@ -143,10 +144,30 @@ def start_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
 def queue_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
     """Queue what a job ran, as another attempt at it."""
     if options.own is None or row.store != options.own.store:
-        raise UsageError(f"job {row.job.id[:8]} is in {row.store}, which is only looked at here")
+        raise UsageError(only_looked_at(row))
     warnings: list[str] = []
     with queueing(options.own, warnings) as queue:
         return queue.retry(queue.jobs.find(row.job.id), time.time(), by_hand=True), warnings
+
+
+def pin(row: JobRow, pinned: bool) -> str | None:
+    """Let a job stay whole, or grow old like all others; why not, if not."""
+    paths = StatePaths(row.store.parent, hostname())
+    if row.store != paths.store:
+        return only_looked_at(row)
+    try:
+        database = open_to_write(paths, patience=STORE_SECONDS)
+        try:
+            set_pinned(database, [Jobs(database).find(row.job.id)], pinned)
+        finally:
+            database.close()
+    except (JobtopError, OSError) as error:
+        return str(error)
+    return None
+
+
+def only_looked_at(row: JobRow) -> str:
+    return f"job {row.job.id[:8]} is in {row.store}, which is only looked at here"
 
 
 @contextmanager
@@ -172,7 +193,7 @@ def controlling(row: JobRow, warnings: list[str]) -> Iterator[tuple[Control, Job
     paths = StatePaths(row.store.parent, hostname())
     why = elsewhere(row.job, paths.host)
     if why is None and row.store.name != paths.store.name:
-        why = f"job {row.job.id[:8]} is in {row.store}, which is only looked at here"
+        why = only_looked_at(row)
     if why is not None:
         raise UsageError(why)
     database = _opened(paths)

@@ -76,19 +76,11 @@ class Alerts(PanedPage):
         table: PlainTable[Trouble] = self.query_one("#troubles", PlainTable)
         table.empty = UNREADABLE if troubles.is_unreadable else EMPTY
         table.source = ListRows(self.troubles, lambda trouble: trouble.key)
-        entitle(table, subtitle=counts(troubles))
+        entitle(table, subtitle=troubles.words)
 
     async def on_table_activated(self, message: Table.Activated) -> None:
         """The job it happened to."""
         await self.console.open_job(str(message.key).partition("/")[0])
-
-
-def counts(troubles: Troubles) -> str:
-    """`2 alerts · 3 jobs failed`, and whether that is all."""
-    alerts = sum(trouble.severity is not None for trouble in troubles.found)
-    failed = len(troubles) - alerts
-    more = ", and more" if troubles.has_more else ""
-    return f"{alerts} alert{'' if alerts == 1 else 's'} · {failed} job{'' if failed == 1 else 's'} failed{more}"
 
 
 def rule_lines(config: Config | None) -> Iterator[Paragraph]:

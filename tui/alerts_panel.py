@@ -65,7 +65,7 @@ class AlertsPanel(Painted, can_focus=True):
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         found = self.troubles.found
-        self.set_title([Span("Alerts"), Span(f"  {self.troubles.count} open" if found else "", Tone.GREY)])
+        self.set_title([Span("Alerts"), Span(f"  {self.troubles.words}" if found else "", Tone.GREY)])
         if not found:
             return [inks.strip(line, width) for line in self._empty_lines(width, height)]
         room = self._room

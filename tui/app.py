@@ -45,6 +45,7 @@ class Options:
     refresh_seconds: float = 1.0
     is_ascii: bool = False
     is_readonly: bool = False
+    readonly_words: str = "this console only reads (--readonly)"
     theme: str | None = None
     keys: Mapping[str, str] = fresh(default_factory=dict)
     config: Config | None = None
@@ -84,7 +85,10 @@ class Console(App[int]):
         self.preferences = Preferences(options.preferences)
         self.reader = Reader()
         network = options.config.switch("store.network") if options.config is not None else None
-        self.feed = Feed(options.stores, self.take, options.refresh_seconds, options.own, options.machine, network)
+        self.feed = Feed(
+            *(options.stores, self.take, options.refresh_seconds, options.own, options.machine, network),
+            is_readonly=options.is_readonly,
+        )
         if options.is_ascii:
             self.add_class(ASCII_CLASS)
         for theme in THEMES:
@@ -193,7 +197,7 @@ class Console(App[int]):
 
     async def action_run_form(self) -> None:
         if self.options.is_readonly:
-            self.notify("this console only reads (--readonly)", markup=False)
+            self.notify(self.options.readonly_words, markup=False)
             return
         await self.push_screen(imported("jobtop.tui.run_form:RunForm")())
 

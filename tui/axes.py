@@ -11,6 +11,7 @@ from jobtop.core.record import record
 ROWS_PER_MARK = 4
 PARTS = range(1, 7)
 LEAST_ROWS, LEAST_ROWS_TALL, TALL = 2, 3, 10  # between two marks, and in a chart of so many rows
+LEAST_UNEVEN = 2.5  # rows between two marks: 2 beside 3 is hardly seen, 1 beside 2 is
 UNEVEN, ONLY_TWO, DECIMALS = 0.1, 0.2, 0.25  # what each counts for, as shares of the peak that would be wasted
 # Steps between marks: of bytes also the powers of two, and none that is a fraction of the unit in which it is read.
 STEPS = (1, 2, 2.5, 3, 4, 5, 6, 8, 10)
@@ -58,7 +59,8 @@ def best_marks(metric: Metric, peak: float, rows: int) -> list[float]:
     found: list[tuple[float, int, list[float]]] = []
     for parts in PARTS:
         even = is_even(rows, parts, least)
-        if not even and parts not in (count, count + 1):
+        is_crooked = rows > LEAST_ROWS and rows - 1 < LEAST_UNEVEN * parts
+        if not even and (is_crooked or parts not in (count, count + 1)):
             continue
         step = round_step_of(metric, (1 - HAIR) * peak / parts, parts)
         number = parts if even else ceil((1 - HAIR) * peak / step - 1e-9)

@@ -193,6 +193,11 @@ def short_bytes(size: float | None) -> str:
     return f"{size:.1f}{UNITS[power]}" if size < 99.95 else f"{size:.0f}{UNITS[power]}"
 
 
+def bounded(words: str, is_bound: bool) -> str:
+    """`≤6.6M`: it may be less, but not more."""
+    return f"≤{words}" if is_bound else words
+
+
 def short_rate(rate: float | None) -> str:
     """`9.1M/s`: at most seven cells."""
     return ABSENT if rate is None else f"{short_bytes(rate)}/s"

@@ -24,7 +24,6 @@ from jobtop.tui.host import GpuView, HostStrip, HostView
 from jobtop.tui.job_columns import SORTS, live_columns, with_alerts, with_wait
 from jobtop.tui.jobs_pane import JobActions
 from jobtop.tui.machine_chart import machine_chart
-from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
 from jobtop.tui.plotting import Axis, ChartView, Series, Side, Whole
 from jobtop.tui.rows import ListRows, held_order
@@ -42,7 +41,7 @@ OPENS = "preview · Enter opens"
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
 
 
-class Dashboard(Page, JobActions):
+class Dashboard(JobActions):
     """What a person sees first."""
 
     name_in_tabs = "dashboard"
@@ -143,6 +142,7 @@ class Dashboard(Page, JobActions):
         if self.wanted is not None and table.select(self.wanted):
             self.wanted = None
         self.label_table()
+        self.refresh_keys()
 
     def label_table(self) -> None:
         marks = len(self.table.marks)
@@ -151,6 +151,7 @@ class Dashboard(Page, JobActions):
 
     def on_table_marks_changed(self) -> None:
         self.label_table()
+        self.refresh_keys()
 
     def show_past(self) -> None:
         """The last minute of the machine, where there is room for it."""
@@ -207,6 +208,7 @@ class Dashboard(Page, JobActions):
 
     def on_table_selected(self) -> None:
         self.preview()
+        self.refresh_keys()
 
     async def on_glance_pressed(self, message: Glance.Pressed) -> None:
         if message.chart.id == "preview" and self.previewed is not None:

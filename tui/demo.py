@@ -32,6 +32,7 @@ from jobtop.tui.demo_part import End, Part
 from jobtop.tui.demo_record import BOOT, Run, begun, concluded, past_runs
 
 FINE_SECONDS = 300  # of the past of what runs now, second by second
+REFUSAL = "this is a demo: nothing can be run or stopped in it"
 COARSE_SECONDS, MOST_COARSE = 15.0, 120
 SNAPSHOT_SECONDS = 10
 SHORT_EVERY, SHORT_SECONDS = 17, 11
@@ -248,7 +249,7 @@ def demo(now: float | None = None) -> Iterator[Demo]:
 def demo_console(options: Options) -> Iterator[Console]:
     """The console on a demo that goes on; nothing can be run or stopped in it."""
     with demo() as made:
-        yield Console(replaced(of_demo(made, options), is_readonly=True))
+        yield Console(replaced(of_demo(made, options), is_readonly=True, readonly_words=REFUSAL))
 
 
 def of_demo(made: Demo, options: Options) -> Options:

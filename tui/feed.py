@@ -181,10 +181,12 @@ class Feed:
         own: StatePaths | None = None,
         machine: MachineSource | None = None,
         network: bool | None = None,
+        is_readonly: bool = False,
     ) -> None:
         recent = max(FEWEST_RECENT, min(RECENT, RECENT_OF_ALL // max(1, len(stores))))
         self.sources = [Source(path, network, own, recent) for path in stores]
         self.on_view, self.refresh_seconds, self.own, self.network = on_view, refresh_seconds, own, network
+        self.is_readonly = is_readonly
         self._stop = threading.Event()
         self._hurry = threading.Event()
         self._version = 0
@@ -257,6 +259,7 @@ class Feed:
             return
         self._reconciled_at = time.monotonic()
         from jobtop.store.reconcile import reconcile
+        from jobtop.store.search import catch_up
 
         with suppress(JobtopError, OSError, ValueError, TypeError, LookupError):  # the last of damage nobody has seen
             if not self.own.store.exists():
@@ -264,6 +267,8 @@ class Feed:
             database = open_to_write(self.own, self.network, patience=0.5)
             try:
                 reconcile(Jobs(database), self.own)
+                if not self.is_readonly:
+                    catch_up(database)
             finally:
                 database.close()
 

@@ -8,7 +8,7 @@ from jobtop.core.conditions import has_wildcards
 from jobtop.core.filter import quoted
 from jobtop.core.units import ABSENT
 from jobtop.store.listing import TREND, Group
-from jobtop.tui.cells import Align, Cell, Sparkline, Words, short_bytes, short_duration
+from jobtop.tui.cells import Align, Cell, Sparkline, Words, bounded, short_bytes, short_duration
 from jobtop.tui.columns import Column, Sort
 from jobtop.tui.history_rows import number
 from jobtop.tui.palette import Tone
@@ -35,8 +35,8 @@ def group_columns() -> tuple[Column[Group], ...]:
         Column("success", "SUCCESS", success, 7, align=right),
         Column("p50", "TIME P50", lambda group: seconds(group.summary.duration.p50), 8, align=right),
         Column("p95", "TIME P95", lambda group: seconds(group.summary.duration.p95), 8, align=right, priority=1),
-        Column("mem50", "MEM P50", lambda group: size(group.summary.memory.p50), 7, align=right, priority=6),
-        Column("mem95", "MEM P95", lambda group: size(group.summary.memory.p95), 7, align=right, priority=3),
+        Column("mem50", "MEM P50", lambda group: size(group, group.summary.memory.p50), 7, align=right, priority=6),
+        Column("mem95", "MEM P95", lambda group: size(group, group.summary.memory.p95), 7, align=right, priority=3),
         Column("trend", f"LAST {TREND} TIMES", trend, TREND, priority=4, sortable=False),
     )
 
@@ -45,8 +45,8 @@ def seconds(value: float | None) -> Cell:
     return number(short_duration(value))
 
 
-def size(value: float | None) -> Cell:
-    return number(short_bytes(value))
+def size(group: Group, value: float | None) -> Cell:
+    return number(bounded(short_bytes(value), value is not None and group.memory_is_bound))
 
 
 def live(group: Group) -> Cell:

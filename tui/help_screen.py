@@ -12,6 +12,7 @@ from textual.screen import ModalScreen, Screen
 from jobtop.tui.actions import ACTIONS, APP, HELP, Action, bindings
 from jobtop.tui.cells import Span
 from jobtop.tui.keymap import shown_keys, working_keys
+from jobtop.tui.page import Page
 from jobtop.tui.painting import ASCII_CLASS
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
 from jobtop.tui.prose import BLANK, Paragraph, Prose, cell, entitle, heading
@@ -64,7 +65,10 @@ class HelpScreen(ModalScreen[None]):
     def __init__(self, about: Screen[Any]) -> None:
         super().__init__()
         keys, in_words = working_keys(about), about.app.has_class(ASCII_CLASS)
-        self.keys = [(action, shown_keys(keys[action.id], in_words)) for action in ACTIONS if action.id in keys]
+        known = [action for action in ACTIONS if action.id in keys]
+        if isinstance(about, Page) and about.console.options.is_readonly:
+            known = [action for action in known if not action.changes_jobs]
+        self.keys = [(action, shown_keys(keys[action.id], in_words)) for action in known]
 
     def compose(self) -> ComposeResult:
         yield Prose()

@@ -23,10 +23,11 @@ from jobtop.tui.filter_line import Field, FilterLine
 from jobtop.tui.groups_table import NEWEST, GroupsTable, group_columns, name_word, sorted_groups
 from jobtop.tui.history_rows import PastJobs, PastRow, past_columns
 from jobtop.tui.jobs_pane import JobActions
-from jobtop.tui.page import Page, TopLine
+from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
 from jobtop.tui.rows import ListRows
 from jobtop.tui.table import Table
+from jobtop.tui.troubles import is_unwritten
 from jobtop.tui.view import JobRow, View
 
 NO_JOBS = "No job has been recorded yet.\nPress n to run one, or type: jobtop run -- COMMAND"
@@ -38,7 +39,7 @@ DEEDS = {action.call for action in ACTIONS if action.place == JOBS} - {"filter",
 FILTER_SECONDS = 60.0  # until `since:7d` is meant from a later now
 
 
-class History(Page, JobActions):
+class History(JobActions):
     """A filter, and the table of what fits."""
 
     name_in_tabs = "history"
@@ -129,7 +130,7 @@ class History(Page, JobActions):
 
     def no_rows(self) -> str:
         """Why there are none: what is wrong with the stores, or that nothing fits."""
-        if self.past.problems:
+        if not all(map(is_unwritten, self.past.problems)):
             width = max(20, self.table.drawn_size.width - 4)
             return "\n".join(textwrap.fill(problem, width) for problem in self.past.problems)
         if not self.past.stores:
@@ -145,13 +146,15 @@ class History(Page, JobActions):
         else:
             self.lines.source = self.past.rows(time.time())
         table.set_subtitle([Span(self.words(), Tone.GREY)])
+        self.refresh_keys()
 
     def words(self) -> str:
         """`1 204 jobs · sort name▲ · 2 marked`, and what is left out."""
         sort = self.group_sort if self.is_grouped else self.sort
-        count = f"{len(self.table.source or ()):,}".replace(",", " ")
+        shown = len(self.table.source or ())
+        count, noun = f"{shown:,}".replace(",", " "), "name" if self.is_grouped else "job"
         by = "newest" if sort.key in ("begun", NEWEST.key) else sort.key
-        parts = [f"{count} {'names' if self.is_grouped else 'jobs'}", f"sort {by}{sort.arrow}"]
+        parts = [f"{count} {noun}{'' if shown == 1 else 's'}", f"sort {by}{sort.arrow}"]
         parts += [f"{len(self.lines.marks)} marked, c compares"] if self.lines.marks else []
         stores, unread = len(self.past.stores), len(self.past.problems)
         parts += [f"{stores} stores"] if stores > 1 else []
@@ -209,6 +212,16 @@ class History(Page, JobActions):
 
     def on_table_marks_changed(self) -> None:
         self.table.set_subtitle([Span(self.words(), Tone.GREY)])
+        self.refresh_keys()
+
+    def on_table_selected(self) -> None:
+        self.refresh_keys()
+
+    @property
+    def has_live_choice(self) -> bool:
+        """Of jobs that are marked that is not asked: it would take as long as reading them."""
+        row = self.lines.cursor_row
+        return bool(self.marked) or (row is not None and not row.line.status.ended)
 
     @property
     def marked(self) -> list[int]:

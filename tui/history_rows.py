@@ -31,7 +31,7 @@ from jobtop.store.listing import (
     together,
     vocabulary,
 )
-from jobtop.tui.cells import Align, Cell, Words, short_bytes, short_duration
+from jobtop.tui.cells import Align, Cell, Words, bounded, short_bytes, short_duration
 from jobtop.tui.columns import Column
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone
 from jobtop.tui.reading import Reader, StoreFile
@@ -256,8 +256,8 @@ def status(row: PastRow) -> Cell:
 
 
 def started(row: PastRow) -> Cell:
-    """The day and minute; of other years the day."""
-    moment = row.line.start_time or row.line.submitted_at
+    """The day and minute; of other years the day; nothing of one that never began."""
+    moment = row.line.start_time
     if moment is None:
         return number(ABSENT)
     then = time.localtime(moment)
@@ -275,9 +275,9 @@ def efficiency(row: PastRow) -> Cell:
 
 
 def memory(row: PastRow) -> Cell:
-    """The peak; `≥` where only the largest process is known."""
-    bound = "≥" if row.line.memory_is_bound else ""
-    return number(bound + short_bytes(row.line.memory_peak_bytes))
+    """The peak; `≤` where no more is known than a bound."""
+    peak = row.line.memory_peak_bytes
+    return number(bounded(short_bytes(peak), row.line.memory_is_bound and peak is not None))
 
 
 def ended(row: PastRow) -> Cell:

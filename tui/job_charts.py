@@ -9,6 +9,7 @@ from jobtop.core.happenings import BAD, WARNING, gravity
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.told import memory_is_bound, was_let_go
 from jobtop.core.units import format_bytes
 from jobtop.tui.job_reading import ALL, Look
 from jobtop.tui.palette import Tone
@@ -16,11 +17,12 @@ from jobtop.tui.plotting import Axis, ChartView, Event, Series, Side, Whole
 from jobtop.tui.window import TimeWindow
 
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
-FILLED = ("cpu.percent", "mem.used", "io.read_bytes", "gpu.util", "net.rx_bytes", "cpu.pressure")
 STALLED = 0.01  # of the time: less pressure is none
 VERY_END = 0.03  # of the time
-NO_SAMPLES = "no samples yet"
+NO_SAMPLES, WAITS = "no samples yet", "it waits for its turn"
 NEVER_SAMPLED = "never sampled: only its totals are known"
+NOT_RUN = "it was never run"
+LET_GO = "let go: it is old, its totals are known (jobtop pin keeps jobs whole)"
 
 
 @record
@@ -46,8 +48,8 @@ def cpu_note(look: Look) -> str:
 
 
 def memory_note(look: Look) -> str:
-    peak = look.numbers.memory_peak
-    return f"peak {format_bytes(peak)}" if peak is not None else ""
+    peak, bound = look.numbers.memory_peak, "≤ " if memory_is_bound(look.job) else ""
+    return f"peak {bound}{format_bytes(peak)}" if peak is not None else ""
 
 
 def io_note(look: Look) -> str:
@@ -100,7 +102,7 @@ def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL, whole: Whol
             find_metric(key),
             *_spread(look.curves[key], look.whole),
             side,
-            key in FILLED,
+            key == chart.curves[0][0],  # a second would be painted over the first curve
             whole if key == "mem.used" else None,
         )
         for key, label, side in chart.curves
@@ -114,8 +116,20 @@ def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL, whole: Whol
         events=event_marks(look),
         is_live=not job.status.ended and window.end is None,
         note=" · ".join(filter(None, (part, note))),
-        empty=NO_SAMPLES if not job.status.ended else NEVER_SAMPLED if not look.is_sampled else "not known of this job",
+        empty=no_samples(look),
     )
+
+
+def no_samples(look: Look) -> str:
+    """Why there is no curve."""
+    job = look.job
+    if job.start_time is None and job.queue is not None:
+        return NOT_RUN if job.status.ended else WAITS
+    if not job.status.ended:
+        return NO_SAMPLES
+    if look.is_sampled:
+        return "not known of this job"
+    return LET_GO if was_let_go(job) else NEVER_SAMPLED
 
 
 def event_marks(look: Look) -> list[Event]:

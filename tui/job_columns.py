@@ -7,6 +7,7 @@ from math import ceil, log2
 from typing import Any
 
 from jobtop.core.record import record, replace
+from jobtop.core.told import memory_is_bound
 from jobtop.tui.cells import (
     PERCENT_WIDTH,
     Align,
@@ -16,6 +17,7 @@ from jobtop.tui.cells import (
     Words,
     aligned,
     bar,
+    bounded,
     fitted,
     percent_words,
     short_bytes,
@@ -185,8 +187,10 @@ def memory_bytes(row: JobRow) -> float | None:
 
 
 def memory(row: JobRow) -> Cell:
-    held = memory_bytes(row)
-    return ABSENT if held is None else Words(short_bytes(held), Tone.GREY if row.job.status.ended else Tone.TEXT)
+    held, is_over = memory_bytes(row), row.job.status.ended
+    if held is None:
+        return ABSENT
+    return Words(bounded(short_bytes(held), is_over and memory_is_bound(row.job)), Tone.GREY if is_over else Tone.TEXT)
 
 
 def limit_percent(row: JobRow) -> float | None:

@@ -12,8 +12,9 @@ from textual.strip import Strip
 from jobtop.core.evidence import signal_name
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.told import kept_words, memory_is_bound
 from jobtop.core.units import ABSENT, format_duration, format_percent
-from jobtop.tui.cells import Span, aligned, short_bytes, short_duration, short_rate, tamed, width_of
+from jobtop.tui.cells import Span, aligned, bounded, short_bytes, short_duration, short_rate, tamed, width_of
 from jobtop.tui.job_charts import allowed_cores
 from jobtop.tui.job_reading import Look
 from jobtop.tui.painting import Inks, Painted
@@ -93,15 +94,18 @@ def identity(view: HeaderView, job: Job) -> list[Piece]:
         Piece(1, [Span(job.id[:8], Tone.GREY)]),
         Piece(2, [Span(view.problem, Tone.YELLOW)] if view.problem else []),
         Piece(3, [Span(flags, Tone.YELLOW)] if flags else []),
-        Piece(5, labelled("pid", str(job.pid)) if job.pid is not None else []),
-        Piece(4, grey("@".join(filter(None, (job.user, job.host))))),
-        Piece(6, grey(job.cwd)),
+        Piece(4, [Span("pinned", Tone.BLUE)] if job.pinned else []),
+        Piece(6, labelled("pid", str(job.pid)) if job.pid is not None else []),
+        Piece(5, grey("@".join(filter(None, (job.user, job.host))))),
+        Piece(7, grey(job.cwd)),
     ]
 
 
 def usage(view: HeaderView, look: Look) -> list[Piece]:
     """What it uses now, used in all, or used at the moment that is looked at."""
     job, numbers = look.job, look.numbers
+    if job.start_time is None and not job.status.ended:
+        return [Piece(0, labelled("waits for", short_duration(view.elapsed))), Piece(1, limits(job, True))]
     is_over = job.status.ended and view.moment is None
     time = Span(format_duration(view.elapsed) if is_over else short_duration(view.elapsed), bold=True)
     if view.moment is not None:
@@ -119,6 +123,7 @@ def usage(view: HeaderView, look: Look) -> list[Piece]:
         Piece(5, traffic(look, is_over)),
         Piece(6, limits(job)),
         Piece(7, labelled("processes", number(numbers.processes)) if numbers.processes is not None else []),
+        Piece(8, labelled("samples", kept) if (kept := kept_words(job)) is not None else []),
     ]
 
 
@@ -127,7 +132,8 @@ def memory(look: Look, is_over: bool) -> list[Span]:
     peak = numbers.memory_peak
     share = 100 * peak / limit if peak is not None and limit else None
     of_limit = [Span(f" of {short_bytes(limit)}", Tone.GREY)] if limit else []
-    peaked = [Span(short_bytes(peak), Tone.TEXT if share is None else load_tone(share)), Span(" peak", Tone.GREY)]
+    words = bounded(short_bytes(peak), peak is not None and memory_is_bound(look.job))
+    peaked = [Span(words, Tone.TEXT if share is None else load_tone(share)), Span(" peak", Tone.GREY)]
     if is_over:
         return [*labelled("memory"), *peaked, *of_limit]
     now = labelled("memory", short_bytes(numbers.memory_bytes))
@@ -143,11 +149,12 @@ def traffic(look: Look, is_over: bool) -> list[Span]:
     return [*labelled("I/O"), Span("↓", Tone.GREY), Span(f"{read} "), Span("↑", Tone.GREY), Span(written)]
 
 
-def limits(job: Job) -> list[Span]:
-    """What was declared, but for memory, which stands beside what was used."""
+def limits(job: Job, with_memory: bool = False) -> list[Span]:
+    """What was declared; memory stands beside what was used, if any was."""
     asked = job.limits
     words = [
         counted(asked.cpus, "CPU"),
+        f"{short_bytes(asked.memory_bytes)} memory" if with_memory and asked.memory_bytes is not None else "",
         counted(asked.gpus, "GPU"),
         f"runtime {format_duration(asked.runtime_seconds)}" if asked.runtime_seconds is not None else "",
         f"timeout {format_duration(asked.timeout_seconds)}" if asked.timeout_seconds is not None else "",

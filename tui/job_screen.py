@@ -14,30 +14,34 @@ from textual.widget import Widget
 
 from jobtop.core.analysis.ending import ending
 from jobtop.core.errors import JobtopError, UnknownJob
-from jobtop.core.model import Job
+from jobtop.core.model import Job, Status
+from jobtop.core.told import was_let_go
 from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import APP, JOB, JOBS, bindings
-from jobtop.tui.cells import Span
 from jobtop.tui.chart import Chart
 from jobtop.tui.job_charts import BOTH, CHARTS, chart_view, shown_charts
+from jobtop.tui.job_columns import with_wait
 from jobtop.tui.job_header import HeaderView, JobHeader
 from jobtop.tui.job_reading import JobReading, Look, Wish
 from jobtop.tui.jobs_pane import JobActions
-from jobtop.tui.output_page import Logs
+from jobtop.tui.output_page import Logs, why_no_output
 from jobtop.tui.output_view import OutputPane, OutputView
 from jobtop.tui.page import Page, TopLine
-from jobtop.tui.palette import Tone
 from jobtop.tui.process_tree import ProcessTree
 from jobtop.tui.tab_line import Tab, TabLine
 from jobtop.tui.table import Table
 from jobtop.tui.timeline import Timeline
 from jobtop.tui.view import JobRow, View
-from jobtop.tui.why import Why
+from jobtop.tui.why import Why, waiting
 
 WIDE, TALL = 110, 22
 LEAST_CHART = 6  # rows, with its border
 LOOK_SECONDS = 0.95  # between two looks at a job that runs
-ACTIONS = ("jobs.stop", "jobs.kill", "jobs.pause", "jobs.again", "jobs.export", "jobs.copy")
+SILENT_SECONDS = 3.0
+ACTIONS = (
+    *("jobs.stop", "jobs.kill", "jobs.pause", "jobs.again", "jobs.retry", "jobs.pin"),
+    *("jobs.export", "jobs.copy"),
+)
 UPPER = tuple(chart.name for chart in CHARTS)
 SIDE = UPPER[2:]
 LOWER = ("tree", "output", "timeline")
@@ -69,7 +73,7 @@ class Panes(Vertical):
         self.screen.go_to(None)
 
 
-class JobScreen(Page, JobActions):
+class JobScreen(JobActions):
     """The screen that opens with Enter on a job."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -125,7 +129,6 @@ class JobScreen(Page, JobActions):
                 yield Timeline(id="timeline")
 
     def on_mount(self) -> None:
-        self.query_one("#why", Why).set_title([Span("Why it ended", Tone.VERMILION, True)])
         self.call_later(self.begin)
 
     def begin(self) -> None:
@@ -224,17 +227,32 @@ class JobScreen(Page, JobActions):
         is_first, self.seen = self.seen is None, look
         new = [chart.name for chart in shown_charts(look) if chart.name not in self.charts_shown]
         self.charts_shown += new
-        lines = ending(look.job, [(event.at, event.kind, event.detail) for event in look.events], look.last_words)
-        self.query_one("#why", Why).explanation = lines
-        if is_first and lines and self.is_low:
-            self.open_pane("why")
+        self.explain(look, is_first)
         self.lay_out()
         self.draw_charts()
         self.query_one(ProcessTree).show(look.processes, self.no_processes(look))
         self.query_one(Timeline).show(look.job, look.events, self.moment)
         view = self.query_one(OutputView)
         view.go_to(self.moment)
-        view.look(not look.job.status.ended, is_kept=not look.job.is_attached)
+        view.look(not look.job.status.ended, why_no_output(look.job), self.is_silent(look.job))
+        self.refresh_keys()
+
+    def explain(self, look: Look, is_first: bool) -> None:
+        """Why it waits, or why it ended; where there is little room that comes first."""
+        view = self.console.view
+        events = [(event.at, event.kind, event.detail) for event in look.events]
+        waits = waiting(look.job, self.row.why if self.row is not None else None, view.has_agent if view else None)
+        lines = waits or ending(look.job, events, look.last_words)
+        self.query_one("#why", Why).explain(lines, bool(waits))
+        if is_first and lines and self.is_low:
+            self.open_pane("why")
+        elif not lines and self.lower_pane == "why":
+            self.open_pane("output")
+
+    def is_silent(self, job: Job) -> bool:
+        """Whether it has run for long enough to have written something."""
+        elapsed = self.row.elapsed if self.row is not None else None
+        return job.status is Status.RUNNING and (elapsed or 0.0) >= SILENT_SECONDS
 
     def draw_charts(self) -> None:
         look = self.seen
@@ -252,13 +270,18 @@ class JobScreen(Page, JobActions):
         look, row = self.seen, self.row
         elapsed = None if look is None else look.job.duration_seconds
         if elapsed is None and row is not None:
-            elapsed = row.elapsed
+            elapsed = with_wait(row, time.time()).elapsed
         is_stale = row is not None and row.is_stale
         self.query_one(JobHeader).view = HeaderView(look, elapsed, self.moment, self.problem, is_stale)
 
     @staticmethod
     def no_processes(look: Look) -> str:
-        if not look.job.status.ended:
+        job = look.job
+        if job.start_time is None and job.queue is not None:
+            return "it was never run" if job.status.ended else "it waits for its turn"
+        if was_let_go(job):
+            return "let go: it is old (jobtop pin keeps jobs whole)"
+        if not job.status.ended:
             return "no processes seen yet"
         return "its processes were never looked at" if not look.is_sampled else "it ended before they were looked at"
 

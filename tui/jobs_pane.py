@@ -1,4 +1,4 @@
-"""What can be done to jobs from any screen that shows some: stop, kill, pause, run again, compare, export, copy."""
+"""What can be done to jobs from any screen that shows some: stop, pause, run again, pin, compare, export, copy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from textual.screen import Screen
-
 from jobtop.core.errors import JobtopError
 from jobtop.core.model import Job, Status
+from jobtop.tui.actions import Action
 from jobtop.tui.cells import Span, fitted, tamed
 from jobtop.tui.columns import Column
+from jobtop.tui.page import Page
 from jobtop.tui.palette import STATUS_GLYPHS, Tone
 from jobtop.tui.prose import BLANK, Paragraph
 from jobtop.tui.table import Table
@@ -20,7 +20,6 @@ from jobtop.tui.view import JobRow
 # What acts is imported when somebody acts: it takes as long as all the other panes together.
 if TYPE_CHECKING:
     from jobtop.tui.acting import Begin, Deed, Outcome
-    from jobtop.tui.app import Console
     from jobtop.tui.confirm import Confirm
 
 NAMED = 6  # jobs that a question names
@@ -28,18 +27,32 @@ COMPARED = range(2, 7)
 LABEL_CELLS = 40
 
 
-class JobActions(Screen[None]):
+class JobActions(Page):
     """Actions on the jobs a screen has chosen."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def console(self) -> Console: ...
+    _offered: bool | None = None
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
         """The marked jobs, or the one under the cursor."""
         raise NotImplementedError
+
+    @property
+    def has_live_choice(self) -> bool:
+        """Whether one of them can be stopped."""
+        return any(not row.job.status.ended or "left_running" in row.job.flags for row in self.chosen_rows)
+
+    def is_offered(self, action: Action) -> bool:
+        """What runs can be stopped, what is over can be run again."""
+        if action.id in ("jobs.stop", "jobs.again") and self.has_live_choice is (action.id == "jobs.again"):
+            return False
+        return super().is_offered(action)
+
+    def refresh_keys(self) -> None:
+        """Another job may be chosen, or the chosen one over."""
+        if self._offered is not (offered := self.has_live_choice):
+            self._offered = offered
+            self.update_keys()
 
     def action_stop_jobs(self) -> None:
         from jobtop.tui.acting import STOP
@@ -120,6 +133,20 @@ class JobActions(Screen[None]):
         if len(started) == 1:
             await self.console.select_job(started[0].id)
 
+    def action_pin_jobs(self) -> None:
+        if rows := self.rows_to_change():
+            self.app.run_worker(self._pin(rows, not all(row.job.pinned for row in rows)), group="act")
+
+    async def _pin(self, rows: Sequence[JobRow], pinned: bool) -> None:
+        from jobtop.tui.acting import pin
+
+        refusals = await asyncio.gather(*(asyncio.to_thread(pin, row, pinned) for row in rows))
+        self.console.feed.hurry()
+        self.say_all([why for why in refusals if why is not None], "warning")
+        done = [row.job for row, why in zip(rows, refusals, strict=True) if why is None]
+        words = "pinned: it stays whole" if pinned else "no longer pinned: it grows old like all others"
+        self.say_all([f"{label(job)} is {words}" for job in done])
+
     async def action_compare_marked(self) -> None:
         ids = [row.job.id for row in self.chosen_rows]
         if len(ids) in COMPARED:
@@ -172,7 +199,7 @@ class JobActions(Screen[None]):
     def rows_to_change(self) -> Sequence[JobRow]:
         """The chosen jobs, if this console may change any; why there are none is said."""
         if self.console.options.is_readonly:
-            self.say("this console only reads (--readonly)", "warning")
+            self.say(self.console.options.readonly_words, "warning")
             return ()
         rows = self.chosen_rows
         if not rows:

@@ -149,6 +149,9 @@ def working(screen: Screen[Any]) -> dict[str, list[ActiveBinding]]:
     for active in screen.active_bindings.values():
         if active.binding.id is not None and active.enabled:
             found.setdefault(active.binding.id, []).append(active)
+    for name, keys in found.items():
+        usual = BY_ID[name].keys.split(",") if name in BY_ID else []
+        keys.sort(key=lambda active: usual.index(active.binding.key) if active.binding.key in usual else len(usual))
     return found
 
 

@@ -23,12 +23,18 @@ from jobtop.tui.cells import Span, aligned, fitted, short_bytes, short_duration,
 from jobtop.tui.output_page import Follow, Go, Logs, Scroll, Shown, Until, Wish, dropped, page, row_spans
 from jobtop.tui.painting import FRAME, Inks, Painted
 from jobtop.tui.palette import Tone
+from jobtop.tui.prose import wrapped
 
 Answer = TypeVar("Answer")
 STREAM_CHOICES: tuple[tuple[int, ...], ...] = ((0, 1), (0,), (1,))
 SIDEWAYS = 16
 WHEEL_ROWS = 3
 WIDE_ENOUGH_FOR_TIMES = 48
+HELD_BACK = (
+    "",
+    "a program may hold its output back while it is no terminal:",
+    "PYTHONUNBUFFERED=1, stdbuf -oL or jobtop run --pty",
+)
 CELLS_PER_CHARACTER = 4  # more than one, because some characters take none
 
 
@@ -48,7 +54,8 @@ class OutputView(Painted, can_focus=True):
         self.streams = STREAM_CHOICES[0]
         self.is_following = True
         self.moment: float | None = None
-        self.is_live, self.is_kept = False, True
+        self.is_live, self.is_silent = False, False
+        self.why_none: str | None = None
         self.needle = ""
         self.words: str | None = None  # about what somebody looks for
         self.problem: str | None = None
@@ -57,9 +64,14 @@ class OutputView(Painted, can_focus=True):
         self._pending: Wish | None = None
         self._at_work: Wish | None = None
 
-    def look(self, is_live: bool, is_kept: bool = True) -> None:
-        """Something may have been written; what somebody reads stays where it is."""
-        self.is_live, self.is_kept = is_live, is_kept
+    def look(self, is_live: bool, why_none: str | None = None, is_silent: bool = False) -> None:
+        """Something may have been written; what somebody reads stays where it is.
+
+        Of a job that has run for some time, `is_silent` says that it may hold its output back if there is none.
+        """
+        if (why_none, is_silent) != (self.why_none, self.is_silent):
+            self.repaint()
+        self.is_live, self.why_none, self.is_silent = is_live, why_none, is_silent
         if self.is_following and self.moment is None:
             self.wish(Follow())
 
@@ -114,8 +126,10 @@ class OutputView(Painted, can_focus=True):
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         self._label()
         if not self.shown.rows:
-            above = [inks.blank(width)] * ((height - 1) // 2)
-            return [*above, inks.strip([Span(fitted(self._empty().center(width), width), Tone.GREY)], width)]
+            lines = [part for text in self._empty() for part in wrapped(text, max(1, width - 2))]
+            above = [inks.blank(width)] * max(0, (height - len(lines)) // 2)
+            shown = [Span(fitted(line.center(width), width), Tone.GREY) for line in lines[:height]]
+            return [*above, *(inks.strip([line], width) for line in shown)]
         gutters = self._gutters() if width >= WIDE_ENOUGH_FOR_TIMES else [""] * len(self.shown.rows)
         longest = (self._left + width) * CELLS_PER_CHARACTER
         return [
@@ -156,15 +170,17 @@ class OutputView(Painted, can_focus=True):
         stays = "‖ stays here  " if self.is_live else ""
         return [Span(stays, Tone.YELLOW), Span(f"{percent:.0f} %", Tone.GREY)]
 
-    def _empty(self) -> str:
-        if not self.is_kept:
-            return "it writes where it did before jobtop met it"
+    def _empty(self) -> list[str]:
+        if self.why_none is not None:
+            return [self.why_none]
         if not self.shown.is_there:
-            return "its output is not on this machine"
+            return ["its output is not on this machine"]
         if self.moment is not None and self.shown.size:
-            return "nothing had been written by then"
+            return ["nothing had been written by then"]
         which = "" if len(self.streams) > 1 else f" to its {STREAMS[self.streams[0]]}"
-        return f"nothing written{which} yet" if self.is_live else f"it wrote nothing{which}"
+        if not self.is_live:
+            return [f"it wrote nothing{which}"]
+        return [f"nothing written{which} yet", *(HELD_BACK if self.is_silent and not which else ())]
 
     def move(self, wish: Wish) -> None:
         """Somebody goes elsewhere: what was said of a search is over."""

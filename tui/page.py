@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.strip import Strip
 
-from jobtop.tui.actions import ACTIONS, APP, bindings, key_words
+from jobtop.tui.actions import ACTIONS, APP, Action, bindings, key_words
 from jobtop.tui.cells import Span, aligned, width_of
 from jobtop.tui.keymap import shown_key, working_keys
 from jobtop.tui.painting import ASCII_CLASS, Inks, Painted
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from jobtop.tui.app import Console
 
 ROOMY = 100  # columns
+WITH_PALETTE = 70
 BETWEEN = "   "
+LAST_KEYS = ("app.help", "search.leave", "filter.leave", "job.live", "app.back", "app.quit")  # help, and ways out
 TABS = tuple(action for action in ACTIONS if action.id.startswith("go."))
 
 
@@ -119,24 +121,34 @@ class TopLine(Painted):
             left += width_of(spans)
 
 
+def key_spans(key: str, title: str) -> list[Span]:
+    return [Span(key, Tone.ORANGE, True), Span(f" {title}  ", Tone.TEXT)]
+
+
 class KeyLine(Painted):
     """The keys that matter here, and at the right the palette."""
 
     DEFAULT_CSS = "KeyLine { height: 1; dock: bottom; background: $panel; }"
     keys: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)
+    last: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)  # there is always room for them
 
     def watch_keys(self) -> None:
         self.repaint()
 
+    def watch_last(self) -> None:
+        self.repaint()
+
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        end = [Span("^p", Tone.ORANGE, True), Span(" palette ", Tone.GREY)]
+        end = [Span("^p", Tone.ORANGE, True), Span(" palette " if width >= WITH_PALETTE else " ", Tone.GREY)]
         room = width - width_of(end)
+        last = [span for key, title in self.last for span in key_spans(key, title)]
         line: list[Span] = [Span(" ")]
         for key, title in self.keys:
-            words = [Span(key, Tone.ORANGE, True), Span(f" {title}  ", Tone.TEXT)]
-            if width_of(line) + width_of(words) > room:
+            words = key_spans(key, title)
+            if width_of(line) + width_of(words) + width_of(last) > room:
                 break
             line += words
+        line = list(aligned([*line, *last], room)) if width_of(line) + width_of(last) > room else [*line, *last]
         return [inks.strip([*line, Span(" " * (room - width_of(line))), *end], width)]
 
 
@@ -199,7 +211,13 @@ class Page(Screen[None]):
     def update_keys(self) -> None:
         """Show the keys that work where the focus is: those of the pane, of the screen, and of the console."""
         keys, in_words = working_keys(self), self.console.options.is_ascii
-        here = [action for action in ACTIONS if action.in_footer and action.id in keys]
+        here = [action for action in ACTIONS if action.in_footer and action.id in keys and self.is_offered(action)]
         here.sort(key=lambda action: action.place == APP)
-        shown = [(shown_key(keys[action.id][0], in_words), action.title) for action in here]
-        self.query_one(KeyLine).keys = tuple(shown)
+        shown = {action.id: (shown_key(keys[action.id][0], in_words), action.title) for action in here}
+        line = self.query_one(KeyLine)
+        line.last = tuple(shown.pop(name) for name in LAST_KEYS if name in shown)
+        line.keys = tuple(shown.values())
+
+    def is_offered(self, action: Action) -> bool:
+        """Whether a key that works deserves a word; one that would be refused does not."""
+        return not (action.changes_jobs and self.console.options.is_readonly)

@@ -67,6 +67,10 @@ class ProcessTree(Table[TreeRow]):
         super().__init__(columns(), id=id)
         self._shown = Processes()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Processes are looked at: what is done is done to the job."""
+        return action not in ("activate", "mark")
+
     def show(self, processes: Processes, empty: str) -> None:
         """These processes, or why there are none."""
         self._shown, self.empty = processes, empty

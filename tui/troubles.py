@@ -43,6 +43,14 @@ class Troubles:
         """`9`, or `500+`."""
         return f"{len(self)}{'+' if self.has_more else ''}"
 
+    @property
+    def words(self) -> str:
+        """`2 alerts · 3 failed`, and whether there are more; nothing if there are none."""
+        alerts = sum(trouble.severity is not None for trouble in self.found)
+        failed = len(self) - alerts
+        parts = [f"{alerts} alert{'' if alerts == 1 else 's'}" if alerts else "", f"{failed} failed" if failed else ""]
+        return " · ".join(filter(None, [*parts, "and more" if self.has_more else ""]))
+
     def worst(self) -> str:
         """How grave the gravest is; a job that failed is as bad as a critical alert."""
         ranks = [SEVERITIES.index(severity_of(trouble)) for trouble in self.found]

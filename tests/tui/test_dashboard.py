@@ -275,7 +275,7 @@ def test_the_panel_paints_only_news_and_its_cursor_follows_a_trouble() -> None:
         await on.press("home")
         await on.pilot.click(panel, offset=(8, 4))
         assert on.said(AlertsPanel.Opened)[-1].job_id == "job2"
-        assert on.titles()[0] == "Alerts  3 open"
+        assert on.titles()[0] == "Alerts  1 alert · 2 failed"
 
     play(panel, scene, size=(40, 12))
 
@@ -321,7 +321,7 @@ def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
     )
 
     async def scene(visitor: Visitor) -> None:
-        screen = await visitor.shows("Alerts  1 open", "exit code 1 after 00:02", "▲1", "0 run")
+        screen = await visitor.shows("Alerts  1 failed", "exit code 1 after 00:02", "▲1", "0 run")
         assert "▲1" in screen.splitlines()[0]
         await visitor.press("j")
         await visitor.shows("fine  ━●━ cpu", "40s", "preview · Enter opens")
@@ -345,10 +345,10 @@ def test_more_troubles_than_are_read_are_said_to_be_more(home: Path, monkeypatch
     kept_jobs(home, *(made_job(status=Status.FAILED, end_time=time.time() - number) for number in range(3)))
 
     async def scene(visitor: Visitor) -> None:
-        screen = await visitor.shows("Alerts  2+ open")
+        screen = await visitor.shows("Alerts  2 failed · and more")
         assert "▲2+ " in screen.splitlines()[0]
         await visitor.press("5")
-        await visitor.shows("0 alerts · 2 jobs failed, and more")
+        await visitor.shows("─ 2 failed · and more ─")
 
     visit(home, scene)
 

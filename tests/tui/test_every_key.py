@@ -362,6 +362,11 @@ def real_jobs(visitor: Visitor) -> int:
     return sum(known.job.command == ("true",) for known in visitor.console.view.rows)
 
 
+def pinned_jobs(visitor: Visitor) -> list[str]:
+    assert visitor.console.view is not None
+    return [known.job.id for known in visitor.console.view.rows if known.job.pinned]
+
+
 def goes(name: str, elsewhere: str) -> Case:
     async def ready(visitor: Visitor) -> None:
         await visitor.console.action_go(elsewhere)
@@ -450,6 +455,7 @@ CASES: dict[str, Case] = {
     "jobs.pause": asks("Pause this job?"),
     "jobs.retry": Case(at_real_job, real_jobs, more),
     "jobs.again": Case(at_real_job, real_jobs, more),
+    "jobs.pin": Case(at_dashboard, pinned_jobs, differs),
     "jobs.compare": Case(marked_two, kind_of_screen, comes_to(Compare)),
     "jobs.export": Case(at_dashboard, kind_of_screen, comes_to(ExportForm)),
     "jobs.copy": Case(at_dashboard, lambda visitor: visitor.console.clipboard, differs),

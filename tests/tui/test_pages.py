@@ -168,7 +168,7 @@ def test_failures_of_the_last_day_are_listed_the_newest_first_and_opened(home: P
 
         visitor.console.open_job = open_job  # type: ignore[method-assign]
         await visitor.press("5")
-        screen = await visitor.shows("0 alerts · 3 jobs failed", "stopped after its timeout")
+        screen = await visitor.shows("3 failed ─", "stopped after its timeout")
         rows = [line for line in screen.splitlines() if "older" in line or "late" in line or "eaten" in line]
         assert [(row.split()[1], row.split()[4]) for row in rows] == [("◷", "late"), ("▼", "eaten"), ("✗", "older")]
         assert "of yesterday" not in screen
@@ -193,7 +193,7 @@ def test_alerts_and_failures_come_by_themselves(home: Path) -> None:
         alert = Event(time.time(), "alert", {"severity": "critical", "text": "memory 92 % of its limit [/b]"})
         jobs.change(job.id, lambda row: (row, (alert,)))
         jobs.insert(failed("other", 0))
-        screen = await visitor.shows("memory 92 % of its limit [/b]", "1 alert · 1 job failed")
+        screen = await visitor.shows("memory 92 % of its limit [/b]", "1 alert · 1 failed ─")
         assert "▲" in next(line for line in screen.splitlines() if "memory 92 %" in line)
 
     visit(home, scene, options=options(configured()))
@@ -205,7 +205,7 @@ def test_text_of_jobs_is_neither_obeyed_nor_read_as_markup(home: Path) -> None:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
-        screen = await visitor.shows(f"{len(HOSTILE_TEXTS)} jobs failed")
+        screen = await visitor.shows(f"{len(HOSTILE_TEXTS)} failed ─")
         assert not holds_controls(screen.replace("\n", ""))
 
     visit(home, scene, options=options(configured()))

@@ -174,7 +174,7 @@ def test_a_thousand_jobs_that_come_at_once_are_shown(tmp_path: Path) -> None:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("2")
-        await visitor.shows("1 jobs")
+        await visitor.shows("1 job ")
         with closing(open_to_write(StatePaths(tmp_path, HERE))) as database, database.writing():
             for number in range(1000):
                 Jobs(database).insert(job_of(number))

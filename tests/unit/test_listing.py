@@ -248,6 +248,12 @@ def test_a_line_says_that_a_peak_is_only_a_bound(empty: Database) -> None:
     assert [line.memory_is_bound for line in lines] == [True, False]
 
 
+def test_the_peaks_of_a_name_are_bounded_if_one_of_them_is(empty: Database) -> None:
+    for name, source in (("one", "pss"), ("two", "pss"), ("two", "rusage_floor")):
+        Jobs(empty).insert(made_job(name=name, sources={"memory_peak": source}))
+    assert {group.name: group.memory_is_bound for group in groups_of(empty)} == {"one": False, "two": True}
+
+
 @pytest.mark.parametrize("sort", SORT_KEYS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_jobs_of_several_stores_are_in_the_order_they_would_have_in_one(
