@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.clock import local
-from jobtop.core.model import Job, Kept
+from jobtop.core.model import Job, Kept, Status
 from jobtop.core.units import printable
 
 ENDS = 2  # samples every job has
@@ -26,6 +26,13 @@ def kept_words(job: Job) -> str | None:
 def was_let_go(job: Job) -> bool:
     """Whether there were samples, of which none is kept."""
     return job.kept is Kept.RECORD and (job.usage.samples or 0) > ENDS
+
+
+def not_begun_words(job: Job) -> str | None:
+    """Why there is nothing of a job yet, or nothing at all; None if it has begun, or may have."""
+    if job.status is Status.QUEUED:
+        return "it waits for its turn"
+    return "it was never run" if job.queue is not None and job.start_time is None and job.status.ended else None
 
 
 def queued_words(job: Job) -> list[str]:

@@ -9,7 +9,7 @@ from jobtop.core.happenings import BAD, WARNING, gravity
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import record
-from jobtop.core.told import memory_is_bound, was_let_go
+from jobtop.core.told import memory_is_bound, not_begun_words, was_let_go
 from jobtop.core.units import format_bytes
 from jobtop.tui.job_reading import ALL, Look
 from jobtop.tui.palette import Tone
@@ -19,10 +19,9 @@ from jobtop.tui.window import TimeWindow
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
 STALLED = 0.01  # of the time: less pressure is none
 VERY_END = 0.03  # of the time
-NO_SAMPLES, WAITS = "no samples yet", "it waits for its turn"
+NO_SAMPLES = "no samples yet"
 NEVER_SAMPLED = "never sampled: only its totals are known"
-NOT_RUN = "it was never run"
-LET_GO = "let go: it is old, its totals are known (jobtop pin keeps jobs whole)"
+LET_GO = "let go: only its totals are left"
 
 
 @record
@@ -123,8 +122,8 @@ def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL, whole: Whol
 def no_samples(look: Look) -> str:
     """Why there is no curve."""
     job = look.job
-    if job.start_time is None and job.queue is not None:
-        return NOT_RUN if job.status.ended else WAITS
+    if (words := not_begun_words(job)) is not None:
+        return words
     if not job.status.ended:
         return NO_SAMPLES
     if look.is_sampled:

@@ -123,7 +123,7 @@ def usage(view: HeaderView, look: Look) -> list[Piece]:
         Piece(5, traffic(look, is_over)),
         Piece(6, limits(job)),
         Piece(7, labelled("processes", number(numbers.processes)) if numbers.processes is not None else []),
-        Piece(8, labelled("samples", kept) if (kept := kept_words(job)) is not None else []),
+        Piece(4, labelled("samples", kept.partition(",")[0]) if (kept := kept_words(job)) is not None else []),
     ]
 
 

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from jobtop.core.analysis.ending import ending
 from jobtop.core.errors import JobtopError, UnknownJob
 from jobtop.core.model import Job, Status
-from jobtop.core.told import was_let_go
+from jobtop.core.told import not_begun_words, was_let_go
 from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import APP, JOB, JOBS, bindings
 from jobtop.tui.chart import Chart
@@ -277,10 +277,10 @@ class JobScreen(JobActions):
     @staticmethod
     def no_processes(look: Look) -> str:
         job = look.job
-        if job.start_time is None and job.queue is not None:
-            return "it was never run" if job.status.ended else "it waits for its turn"
+        if (words := not_begun_words(job)) is not None:
+            return words
         if was_let_go(job):
-            return "let go: it is old (jobtop pin keeps jobs whole)"
+            return "let go, as its samples were"
         if not job.status.ended:
             return "no processes seen yet"
         return "its processes were never looked at" if not look.is_sampled else "it ended before they were looked at"

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from jobtop.core.model import Job
 from jobtop.core.record import record
-from jobtop.core.told import was_let_go
+from jobtop.core.told import not_begun_words, was_let_go
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
@@ -100,9 +100,7 @@ def why_no_output(job: Job) -> str | None:
     """Why there is none to be looked for; None if there should be."""
     if job.is_attached:
         return "it writes where it did before jobtop met it"
-    if job.start_time is None and job.queue is not None:
-        return "it was never run" if job.status.ended else "it waits for its turn"
-    return "let go: it is old (jobtop pin keeps jobs whole)" if was_let_go(job) else None
+    return not_begun_words(job) or ("let go: it is old (jobtop pin keeps jobs whole)" if was_let_go(job) else None)
 
 
 def page(output: Output, wish: Wish, start: int, height: int) -> Shown:

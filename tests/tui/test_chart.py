@@ -62,6 +62,15 @@ def test_both_axes_have_marks_and_every_line_its_width() -> None:
     assert len(lines) == 12
 
 
+@pytest.mark.parametrize("rows", [3, 4, 5, 6, 7, 8])
+def test_in_few_rows_no_mark_is_twice_as_far_from_one_neighbour_as_from_the_other(rows: int) -> None:
+    for peak in (1.0, 900.0, 20e3, 33e3, 100e3, 2e6, 33e6, 500e6):
+        scale = scale_of(BY_KEY["io.read_bytes"], peak, rows)
+        places = [scale.row(mark, rows, 4) for mark in scale.marks]
+        apart = [before - after for before, after in pairwise(places)]
+        assert max(apart) < 2 * min(apart), (peak, scale)
+
+
 @pytest.mark.parametrize("rows", [5, 7, 9, 10, 13])
 @pytest.mark.parametrize("peak", [0.4, 3.2, 101.0, 224.0, 270.0, 1600.0])
 def test_marks_are_round_and_about_as_many_rows_apart(rows: int, peak: float) -> None:

@@ -17,10 +17,11 @@ from jobtop.store.reconcile import reconcile
 from jobtop.store.series import SeriesStore
 from jobtop.store.snapshots import Snapshots
 from jobtop.tui.app import Options
-from jobtop.tui.demo import SHORT_EVERY, SHORT_SECONDS, Books, Demo, demo, demo_console
+from jobtop.tui.demo import REFUSAL, SHORT_EVERY, SHORT_SECONDS, Books, Demo, demo, demo_console
 from jobtop.tui.demo_data import SHORT
 from jobtop.tui.demo_load import OTHERS_CORES
 from jobtop.tui.demo_part import Curve
+from jobtop.tui.page import KeyLine
 
 MOMENT = 1_773_319_269.0
 TABLES = ("jobs", "events", "log_marks", "head", "blocks", "snapshots", "hosts", "host_head")
@@ -184,5 +185,10 @@ def test_the_console_shows_the_demo() -> None:
                 assert console.view.machine.name == "atlas"
                 assert console.view.running >= 14
                 assert console.view.waiting == 3
+                await pilot.press("n")
+                assert [notice.message for notice in console._notifications] == [REFUSAL]
+                offered = {title for _, title in console.screen.query_one(KeyLine).keys}
+                assert "Open" in offered
+                assert not offered & {"Run", "Stop"}
 
     asyncio.run(look())

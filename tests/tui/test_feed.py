@@ -287,3 +287,15 @@ def test_when_the_engine_goes_away_our_own_eyes_go_on_from_what_it_saw(paths: St
     ours = wait_for(seen_by_ourselves)
     assert ours.cpu_line[:2] == (30.0, 30.0)
     assert ours.values["mem.used"] != 100
+
+
+@pytest.mark.parametrize("is_readonly", [False, True])
+def test_words_are_indexed_by_who_may_write(paths: StatePaths, database: Database, is_readonly: bool) -> None:
+    with database.writing():
+        for number in range(600):
+            Jobs(database).insert(made_job(name=f"job-{number}"))
+    looking = Feed([paths.store], lambda _: None, own=paths, is_readonly=is_readonly)
+    looking._look_after_jobs()
+    with database.reading() as connection:
+        (indexed,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'search'").fetchone()
+    assert bool(indexed) is not is_readonly

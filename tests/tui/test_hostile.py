@@ -311,8 +311,9 @@ def furnish_job(root: Path, texts: list[str]) -> Options:
     database.close()
     directory = paths.job(job.id)
     directory.mkdir(parents=True)
-    (directory / "stdout.log").write_bytes("\n".join(texts[::2]).encode("utf-8", "surrogatepass"))
-    (directory / "stderr.log").write_bytes("\n".join(texts[1::2]).encode("utf-8", "surrogatepass"))
+    lines = [text.replace("\r", f"\r{text[:5]}") for text in texts]  # or the mark would be painted over
+    (directory / "stdout.log").write_bytes("\n".join(lines[::2]).encode("utf-8", "surrogatepass"))
+    (directory / "stderr.log").write_bytes("\n".join(lines[1::2]).encode("utf-8", "surrogatepass"))
     return Options([paths.store], refresh_seconds=5.0, job_id=job.id)
 
 

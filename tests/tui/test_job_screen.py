@@ -11,7 +11,9 @@ import pytest
 from rich.cells import cell_len
 
 from jobtop.core.collectors.proc import identify
-from jobtop.core.model import Job, Limits, Sample, Status, Usage
+from jobtop.core.drawing import Curve
+from jobtop.core.metrics import find_metric
+from jobtop.core.model import Job, Kept, Limits, Queued, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.snapshot import ProcessRow
 from jobtop.store.curves import Curves
@@ -20,10 +22,13 @@ from jobtop.store.jobs import Event, Jobs
 from jobtop.store.series import SeriesStore
 from jobtop.store.snapshots import Snapshots
 from jobtop.tui.chart import Chart
+from jobtop.tui.job_charts import BOTH, chart_view
 from jobtop.tui.job_header import HeaderView, fitting, header_lines
 from jobtop.tui.job_reading import Book, JobReading, Look, Nearby, Wish
 from jobtop.tui.job_screen import JobScreen
 from jobtop.tui.output_view import OutputView
+from jobtop.tui.palette import Tone
+from jobtop.tui.plotting import Plot
 from jobtop.tui.process_tree import ProcessTree
 from jobtop.tui.timeline import Timeline
 from jobtop.tui.window import TimeWindow
@@ -301,6 +306,119 @@ def test_a_job_that_was_never_sampled_says_so_in_every_pane(tmp_path: Path) -> N
         await visitor.shows("never sampled", "its processes were never looked at", "its output is not on this machine")
 
     Made(tmp_path, made_job()).open(scene)
+
+
+def waiting_job(queue: Queued) -> Job:
+    unknown = {"start_time": None, "pid": None, "shim": None, "recorder": None}
+    return running_job(status=Status.QUEUED, submitted_at=time.time() - 65, queue=queue, **unknown)
+
+
+@pytest.mark.parametrize("size", [(160, 42), (80, 24), (60, 15)], ids=str)
+def test_a_job_that_waits_says_first_for_what_and_how(tmp_path: Path, size: tuple[int, int]) -> None:
+    made = Made(tmp_path, waiting_job(Queued(priority=5, group="gpu", retries=2)))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        shown = await visitor.shows("Why it waits", "it waits for its turn", "priority 5 · group gpu", "waits for 01:0")
+        assert "2 tries left" in shown
+        assert "not on this machine" not in shown
+        begun = running_job(id=made.job.id, seq=made.job.seq, start_time=time.time() - 20)
+        made.jobs.change(made.job.id, lambda _: (begun, ()))
+        await visitor.shows("● running")
+        await visitor.until(lambda: "Why it waits" not in visitor.screen())
+        assert list(screen.panes_in_sight())
+
+    made.open(scene, size)
+
+
+def test_a_job_that_runs_and_writes_nothing_may_hold_its_output_back(tmp_path: Path) -> None:
+    made = Made(tmp_path, recent(), steady(20)).wrote(b"")
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("nothing written yet", "hold its output back", "PYTHONUNBUFFERED=1")
+        screen.open_pane("output")
+        await visitor.press("o")
+        await visitor.shows("nothing written to its stdout yet")
+        assert "PYTHONUNBUFFERED" not in visitor.screen()
+        made.jobs.change(made.job.id, lambda row: (made_job(id=row.id, seq=row.seq), ()))
+        await visitor.shows("it wrote nothing to its stdout")
+
+    made.open(scene)
+
+
+def test_a_job_that_is_old_says_what_was_let_go_and_a_pinned_one_that_it_is(tmp_path: Path) -> None:
+    made = Made(tmp_path, made_job(usage=Usage(samples=100)))
+    with made.database.writing() as connection:
+        connection.execute("UPDATE jobs SET kept = ?, pinned = 1", (Kept.RECORD,))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        shown = await visitor.shows("pinned", "samples let go", "let go: it is old (jobtop pin keeps jobs whole)")
+        assert shown.count("let go: only its totals are left") == 3
+        assert "never" not in shown
+
+    made.open(scene)
+
+
+def test_a_peak_that_is_only_a_bound_is_marked_as_one(tmp_path: Path) -> None:
+    bound = {"memory_peak": "rusage_floor"}
+    made = Made(tmp_path, made_job(sources=bound, usage=Usage(memory_peak_bytes=7 << 20)))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("memory ≤7.0M peak", "peak ≤ 7.0 MiB")
+        await visitor.press("escape")
+        await visitor.shows(" ≤7.0M ")
+        await visitor.press("2")
+        await visitor.shows(" ≤7.0M ")
+        await visitor.press("b")
+        assert (await visitor.shows("By name", "MEM P95")).count(" ≤7.0M ") == 2
+
+    made.open(scene)
+
+
+@pytest.mark.parametrize("size", [(160, 42), (60, 15)], ids=str)
+def test_the_way_out_and_help_are_always_named_and_stop_only_of_what_runs(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    made = Made(tmp_path, recent(), steady(20))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        keys = (await visitor.shows("? Help", "esc Back", "q Quit", "x Stop")).split("\n")[-1]
+        assert "r Again" not in keys
+        made.jobs.change(made.job.id, lambda row: (made_job(id=row.id, seq=row.seq), ()))
+        keys = (await visitor.shows("r Again")).split("\n")[-1]
+        assert "x Stop" not in keys
+        await visitor.press("escape")
+        keys = (await visitor.shows("⏎ Open", "? Help", "q Quit")).split("\n")[-1]
+        assert "x Stop" not in keys
+
+    made.open(scene, size)
+
+
+def test_processes_are_neither_opened_nor_marked(tmp_path: Path) -> None:
+    made = Made(tmp_path, made_job(), steady(2)).had(1.0, process(7, 1, "/bin/sh"))
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("sh")
+        screen.open_pane("tree")
+        await visitor.press("space", "enter")
+        keys = visitor.screen().split("\n")[-1]
+        assert "Mark" not in keys
+        assert "Open" not in keys
+        assert not screen.query_one(ProcessTree).marks
+
+    made.open(scene)
+
+
+def test_where_two_curves_share_a_chart_none_is_painted_over() -> None:
+    times = [float(second) for second in range(600)]
+    flat = {
+        key: Curve(find_metric(key), times, [value] * 600) for key, value in (("cpu.percent", 20), ("mem.used", 9e8))
+    }
+    look = Look(made_job(limits=Limits(memory_bytes=1 << 30)), curves=flat, whole=(0.0, 599.0))
+    lines = Plot(chart_view(look, BOTH), (0.0, 599.0), 70, 12).lines()
+    seen = [
+        sum(len(span.text) for line in lines for span in line if span.tone is tone) for tone in (Tone.BLUE, Tone.ORANGE)
+    ]
+    assert min(seen) > 50
 
 
 def test_samples_that_are_damaged_are_told(tmp_path: Path) -> None:

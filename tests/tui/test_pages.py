@@ -245,6 +245,15 @@ def test_containers_say_what_they_wait_for(home: Path) -> None:
     visit(home, scene, SMALLEST)
 
 
+def test_where_nothing_has_been_run_the_history_says_how_to_begin(home: Path) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("2")
+        screen = await visitor.shows("Press n to run one", "0 jobs")
+        assert screen.count("there is no such store") == 1
+
+    visit(home, scene)
+
+
 def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_right(home: Path) -> None:
     store = StatePaths(home, HERE).store
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jobtop.core.model import Job, Kept, Queued, Usage
-from jobtop.core.told import kept_words, memory_is_bound, queued_words
+from jobtop.core.model import Job, Kept, Queued, Status, Usage
+from jobtop.core.told import kept_words, memory_is_bound, not_begun_words, queued_words
 from records import made_job
 
 
@@ -17,9 +17,23 @@ from records import made_job
         (Kept.RECORD, None, None),
     ],
 )
-def test_what_became_of_samples_is_told_where_there_were_any(kept: Kept, samples: int | None, words: str) -> None:
+def test_what_became_of_samples_is_told_where_any_were(kept: Kept, samples: int | None, words: str | None) -> None:
     told = kept_words(made_job(kept=kept, usage=Usage(samples=samples)))
-    assert told is None if words is None else told is not None and told.startswith(words)
+    assert (told or "").startswith(words or "")
+    assert (told is None) == (words is None)
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (made_job(status=Status.QUEUED, start_time=None), "it waits for its turn"),
+        (made_job(status=Status.CANCELLED, start_time=None, queue=Queued()), "it was never run"),
+        (made_job(queue=Queued()), None),
+        (made_job(status=Status.UNKNOWN, start_time=None), None),  # imported, without its start
+    ],
+)
+def test_of_a_job_that_has_not_begun_that_is_said(job: Job, words: str | None) -> None:
+    assert not_begun_words(job) == words
 
 
 @pytest.mark.parametrize(
