@@ -209,7 +209,15 @@ def target_store(app: App, into: str | None) -> Database:
     path = given_path(into)
     if path.suffix != SUFFIX or path.is_dir():
         raise BadValue(f"--into: {path}: name a file, NAME{SUFFIX}")
+    if path.stem != app.paths.host and path.exists() and is_recorded_by(path, path.stem):
+        raise UsageError(f"--into: {path}: {path.stem} records into it; merge there, or into a file of another name")
     return open_to_write(StatePaths(path.parent, path.stem), network)
+
+
+def is_recorded_by(path: Path, host: str) -> bool:
+    """Whether a store is the one of a host."""
+    with closing(open_to_read(path)) as database, database.reading() as connection:
+        return connection.execute("SELECT 1 FROM jobs WHERE host = ? LIMIT 1", (host,)).fetchone() is not None
 
 
 def store_files(path: Path, target: Path) -> list[Path]:

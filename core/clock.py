@@ -7,7 +7,10 @@ def iso(moment: float | None) -> str | None:
     """Seconds since the epoch as ISO 8601 in UTC with microseconds."""
     if moment is None:
         return None
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    try:
+        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    except (ValueError, OverflowError, OSError):  # no year that a calendar has
+        return None
 
 
 def from_iso(text: str | None) -> float | None:
@@ -17,4 +20,6 @@ def from_iso(text: str | None) -> float | None:
 
 def local(moment: float | None) -> str:
     """Seconds since the epoch as a person at this machine reads a clock."""
-    return "–" if moment is None else datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    if iso(moment) is None or moment is None:
+        return "–"
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")

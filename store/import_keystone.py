@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jobtop.store.import_values import (
+    LATEST,
     MIB,
     Intake,
     Taken,
@@ -95,9 +96,10 @@ def columns(shape: Shape, intake: Intake) -> Shape:
 def utc(value: object) -> float | None:
     """A moment that is in UTC unless it says otherwise."""
     try:
-        return datetime.fromisoformat(f"{value}+00:00").timestamp()
+        found = datetime.fromisoformat(f"{value}+00:00").timestamp()
     except ValueError:
         return moment(value, is_utc=True)
+    return found if 0 <= found < LATEST else None
 
 
 @lru_cache(4096)

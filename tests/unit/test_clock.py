@@ -36,3 +36,9 @@ def test_a_person_reads_the_clock_on_the_wall(zone: str) -> None:
     moment = 1767323045.9
     assert local(moment) == time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
     assert local(None) == "–"
+
+
+@pytest.mark.parametrize("moment", [-1e12, 1e18, float("nan")])
+def test_a_moment_of_no_calendar_is_none(moment: float) -> None:
+    assert iso(moment) is None
+    assert local(moment) == "–"

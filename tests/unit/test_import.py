@@ -106,7 +106,7 @@ def test_whatever_a_line_of_keystone_holds_does_no_harm(home: Path, tmp_path: Pa
     odd = [
         {"task_id": {"a": 1}, "status": "running", "resource_usage": [], "params": "x", "returncode": True},
         {"task_id": "\ud800", "status": None, "tool": ["\x1b[2J"], "script": 7, "start_time": "yesterday"},
-        {"task_id": "big", "status": "success", "duration_seconds": 1e400, "resource_usage": {"memory_peak_mb": -1}},
+        {"task_id": "big", "status": "success", "duration_seconds": 1e400, "start_time": "0001-01-01T00:00:00"},
     ]
     path = tmp_path / "jobs_history.jsonl"
     lines = [*map(json.dumps, odd), "[" * 100_000, "null", "", '{"other": 1}']
@@ -115,6 +115,7 @@ def test_whatever_a_line_of_keystone_holds_does_no_harm(home: Path, tmp_path: Pa
     assert (summary["jobs"], [place["line"] for place in summary["unreadable"]]) == (3, [4, 5, 7])
     assert [job.status for job in stored(home)] == [Status.UNKNOWN, Status.UNKNOWN, Status.SUCCESS]
     assert [job.duration_seconds for job in stored(home)] == [None] * 3
+    assert [job.start_time for job in stored(home)] == [None] * 3
     shown = call("show", stored(home)[1].id)
     assert (shown.returncode, "where" in shown.stdout, "\x1b" in shown.stdout) == (0, False, False)
 

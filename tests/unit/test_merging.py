@@ -193,6 +193,18 @@ def test_files_that_cannot_be_read_are_named_and_the_others_taken(home: Path, tm
     assert not list(home.glob("*.suspect"))
 
 
+def test_nothing_is_merged_into_the_store_of_another_host(home: Path, tmp_path: Path) -> None:
+    kept_jobs(home, made_job())
+    theirs = tmp_path / "node07.db"
+    kept_jobs(tmp_path, made_job(host="node07"))
+    StatePaths(tmp_path, HERE).store.rename(theirs)
+    answer = call("store", "merge", str(home), "--into", str(theirs))
+    assert answer.returncode == 2
+    assert "node07 records into it" in answer.stderr
+    renamed = theirs.rename(tmp_path / "all.db")
+    assert call("store", "merge", str(home), "--into", str(renamed)).returncode == 0
+
+
 def test_a_store_is_not_merged_into_itself(home: Path) -> None:
     kept_jobs(home, made_job())
     answer = call("store", "merge", str(StatePaths(home, HERE).store))
