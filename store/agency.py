@@ -152,7 +152,9 @@ def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
 
 def agent_command(paths: StatePaths, sets: Iterable[str] = ()) -> list[str]:
     """The words that make a process the agent of a store, with these settings; the last word for a key holds."""
-    words = [word for assignment in (*sets, f"store.dir={paths.root}") for word in ("--set", assignment)]
+    own = f"store.dir={paths.root}"
+    assignments = [*(one for one in sets if one != own), own]
+    words = [word for assignment in assignments for word in ("--set", assignment)]
     return [sys.executable, "-m", "jobtop", *words, "agent", "run"]
 
 

@@ -275,6 +275,7 @@ def test_an_agent_is_of_its_store_and_of_no_job(paths: StatePaths, monkeypatch: 
         *("--set", "agent.idle=1h", "--set", "store.dir=x"),
         *words,
     ]
+    assert agency.agent_command(paths, [f"store.dir={paths.root}"]) == agency.agent_command(paths)
 
 
 def test_what_an_agent_executes_does_not_keep_its_seat(paths: StatePaths, database: Database) -> None:
