@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from jobtop.core.model import LIVE, Kept
 from jobtop.core.retention import SETTLING_SECONDS, Holding
+from jobtop.store.lineup import TO_RETRY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,13 +26,16 @@ BESIDE = ("file_bytes", "spec_bytes")
 BLOCK_BYTES = 512  # of st_blocks
 MARK_BYTES = 20  # about
 # A job that is to be tried again needs what it was run with.
-IS_OVER = (
-    f"settled AND status NOT IN ({_LIVE}) AND NOT (coalesce(json_extract(queue, '$.retries'), 0) > 0"
-    " AND json_extract(queue, '$.retried_by') IS NULL)"
+IS_OVER = f"settled AND status NOT IN ({_LIVE}) AND NOT coalesce({TO_RETRY}, 0)"
+# Most jobs have the tag not, and many events.
+IMPORTED_AT = (
+    "CASE WHEN instr(tags, '\"imported\"') THEN"
+    " (SELECT max(at) FROM events WHERE job_seq = seq AND kind = 'imported') END"
 )
 BEGUN = "coalesce(start_time, submitted_at)"
 COLUMNS = (
     f"seq, id, name, kept, {BEGUN} AS begun, pinned, tags, host, {IS_OVER} AS is_over,"
+    f" {IMPORTED_AT} AS imported_at,"
     f" coalesce(end_time, start_time + duration_seconds, {BEGUN}) AS ended,"
     " EXISTS (SELECT 1 FROM series WHERE job_seq = seq) OR EXISTS (SELECT 1 FROM snapshots WHERE job_seq = seq)"
     " OR EXISTS (SELECT 1 FROM log_marks WHERE job_seq = seq) AS holds"
@@ -70,12 +74,14 @@ def holding_of(
     connection: sqlite3.Connection, places: Places, row: sqlite3.Row, now: float, raw_seconds: float
 ) -> Holding:
     """What one of these jobs holds."""
-    seq, old = row["seq"], now - raw_seconds - row["begun"]
+    seq, imported = row["seq"], row["imported_at"]
+    old = now - raw_seconds - row["begun"] if imported is None else -float("inf")  # such a job grows old as a whole
     stored = (*_samples(connection, seq, old), *_others(connection, seq)) if row["holds"] else (0,) * len(STORED)
     files = places.bytes_of(row["id"]) if row["host"] == places.host else (0, 0)
     rest: dict[str, Any] = dict(zip((*STORED, *BESIDE), (*stored, *files), strict=True))
     rest |= {"pinned": bool(row["pinned"]), "tags": json.loads(row["tags"])}
-    ended = row["ended"] if row["is_over"] and row["ended"] <= now - SETTLING_SECONDS else None
+    ended = row["ended"] if imported is None else max(row["ended"], imported)
+    ended = ended if row["is_over"] and ended <= now - SETTLING_SECONDS else None
     return Holding(seq, row["id"], row["name"], Kept(row["kept"]), row["begun"], ended, **rest)
 
 

@@ -26,7 +26,7 @@ LATEST = 253_370_764_800.0  # the year 9999: beyond, Python has no dates
 GZIP_WINDOW = 16 + zlib.MAX_WBITS
 CHUNK_BYTES = 64 * 1024
 SEPARATOR = "\x1f"
-IMPORTED = "imported"  # a tag; its value is the kind
+IMPORTED = "imported"  # a tag, whose value is the kind, and an event
 
 Row = dict[str, Any]  # a job by column of the store
 NO_COLUMNS: Row = {}

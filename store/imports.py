@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sqlite3
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,7 +20,7 @@ from jobtop.core.record import record
 from jobtop.store import import_duct, import_epochs, import_joblet, import_keystone, import_torc, import_workflows
 from jobtop.store.database import APPLICATION_ID, Database
 from jobtop.store.head import JOBS, last_id
-from jobtop.store.import_values import Intake, Taken, Unpacked
+from jobtop.store.import_values import IMPORTED, Intake, Taken, Unpacked
 from jobtop.store.jobs import NEXT_TOUCH
 from jobtop.store.sealed import Unsealed, keep
 
@@ -233,6 +234,9 @@ def _seal(connection: sqlite3.Connection, job_id: str, samples: Sequence[Sample]
     if connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (end, JOBS.head)).rowcount == 0:
         connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (JOBS.head, end))
     connection.execute(f"INSERT INTO {JOBS.series} ({JOBS.owner}, sealed_until) VALUES (?, ?)", (owner, begin))
+    # Samples grow old from now on; jobs without any need no event, and there may be 100,000 of them.
+    happened = (owner, time.time(), IMPORTED)
+    connection.execute("INSERT INTO events (job_seq, at, kind, detail) VALUES (?, ?, ?, '{}')", happened)
     unsealed = Unsealed(begin, list(zip(range(begin + 1, end + 1), samples, strict=True)))
     while (block := unsealed.packed(JOBS.keys)) is not None:
         keep(connection, JOBS, owner, block)

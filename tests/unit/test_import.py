@@ -161,6 +161,12 @@ def test_samples_of_torc_become_curves(home: Path, tmp_path: Path) -> None:
     assert (short.name, short.start_time, short.usage.memory_peak_bytes) == ("too short", None, None)
 
 
+def test_samples_from_years_ago_stay_as_long_as_others_from_the_import_on(home: Path, tmp_path: Path) -> None:
+    imported(torc_file(tmp_path / "resource_metrics_node_7_3_2.db"))
+    assert call("prune").returncode == 0
+    assert series(home, stored(home)[0], "mem.used")[0] == [0.0, 0.0, 5.0, 10.0, 10.0]
+
+
 def test_what_is_exported_for_torc_can_be_imported_again(home: Path, tmp_path: Path) -> None:
     imported(SAMPLES / "joblet")
     path = tmp_path / "metrics.db"

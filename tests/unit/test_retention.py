@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobtop.core.config import KeepRule, load
-from jobtop.core.model import Job, Kept, Status
+from jobtop.core.model import Job, Kept, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.retention import Budget, Holding, Move, Policy, after, by_age, policy_of, protection
@@ -20,7 +20,7 @@ from jobtop.core.snapshot import ProcessRow
 from jobtop.store import sink as sink_module
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.head import HOSTS
-from jobtop.store.jobs import Jobs, event
+from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.retention import Retention, set_pinned
 from jobtop.store.series import SeriesStore
 from jobtop.store.sink import StoreSink
@@ -289,12 +289,30 @@ def test_output_of_another_host_in_the_same_directory_stays(database: Database, 
 
 
 def test_a_job_that_is_to_be_tried_again_or_left_processes_stays(database: Database, paths: StatePaths) -> None:
-    from jobtop.core.model import Queued
-
     again = kept(database, paths, 100.0, status=Status.FAILED, queue=Queued(retries=2))
     left = kept(database, paths, 100.0, settled=False)
     pruned(database, paths)
     assert [Jobs(database).find(job.id).kept for job in (again, left)] == [Kept.WHOLE] * 2
+
+
+@pytest.mark.parametrize("status", [Status.SUCCESS, Status.CANCELLED])
+def test_tries_that_are_left_of_a_job_nobody_tries_again_keep_nothing(
+    database: Database, paths: StatePaths, status: Status
+) -> None:
+    job = kept(database, paths, 100.0, status=status, queue=Queued(retries=2))
+    pruned(database, paths)
+    assert Jobs(database).find(job.id).kept is Kept.RECORD
+
+
+@pytest.mark.parametrize(("days_ago", "expected"), [(1.0, Kept.WHOLE), (8.0, Kept.MINUTES), (91.0, Kept.RECORD)])
+def test_what_was_imported_grows_old_from_then_on(
+    database: Database, paths: StatePaths, days_ago: float, expected: Kept
+) -> None:
+    job = kept(database, paths, 400.0, tags={"imported": "torc"})
+    Jobs(database).add_events([(job.seq or 0, Event(time.time() - days_ago * DAY, "imported", {}))])
+    pruned(database, paths)
+    assert Jobs(database).find(job.id).kept is expected
+    assert minutes(database, job) == {Kept.WHOLE: 900, Kept.MINUTES: 16, Kept.RECORD: 0}[expected]
 
 
 def test_a_look_changes_nothing_and_tells_what_then_goes(database: Database, paths: StatePaths) -> None:
