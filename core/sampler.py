@@ -278,7 +278,7 @@ class Sampler:
         for watch in moving:
             seconds = watch.interval_at(boottime - watch.start)
             rhythm = self._rhythms.setdefault(seconds, Rhythm(seconds))
-            if rhythm not in beating and rhythm.next_due == float("inf"):
+            if rhythm not in beating and not rhythm.watches:
                 begun.append(rhythm)
             rhythm.add(watch)
         return begun

@@ -61,6 +61,20 @@ def test_the_first_sample_is_at_once_and_the_others_on_the_grid(fake: FakeProc) 
     assert taken == [1000.3, 1001.0, 1002.0, 1003.0, 1004.0]
 
 
+def test_a_job_that_comes_after_all_have_ended_is_not_sampled_twice_at_once(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    sampler.watch("1", SHIM, boottime(), interval=1.0)
+    assert sampler.tick()
+    sampler.forget("1")
+    clock.now += 60.4
+    sampler.watch("2", SHIM, boottime(), interval=1.0)
+    assert len(sampler.tick().samples) == 1
+    clock.now += 0.003
+    assert not sampler.tick()
+    assert sampler.next_due() == 1061.0
+
+
 def test_ticks_that_were_missed_are_not_made_up_for(fake: FakeProc) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock)

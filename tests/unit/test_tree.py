@@ -52,7 +52,7 @@ def states(pids: list[int]) -> set[str]:
 def test_all_of_a_tree_stand_still_and_go_on(root: Identity, family: list[int]) -> None:
     assert tree.members(root) == list(map(identify, family))
     tree.freeze(root)
-    assert states(family) == {"T"}
+    wait_for(lambda: states(family) == {"T"})
     tree.thaw(root)
     wait_for(lambda: states(family) == {"S"})
 
