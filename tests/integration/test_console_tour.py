@@ -49,7 +49,7 @@ def arrives(console: Terminal, size: tuple[int, int], holds: Callable[[str], boo
 
     def is_whole(screen: str) -> bool:
         rows = screen.splitlines()
-        has_ends = len(rows) == lines and rows[0].startswith(" jobtop ") and rows[-1].endswith("^p palette")
+        has_ends = len(rows) == lines and rows[0].startswith(" jobtop ") and rows[-1].endswith(("^p palette", "^p"))
         return has_ends and holds(screen) and not broken_boxes(screen)
 
     return console.until(is_whole, f"{words} at {columns}×{lines}, with every box closed")
