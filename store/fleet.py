@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 from jobtop.core.errors import StoreDamaged, StoreError, UsageError
+from jobtop.core.model import LIVE, Status
 from jobtop.core.record import replace
 from jobtop.core.units import printable
-from jobtop.store.jobs import ambiguous, unknown
+from jobtop.store.jobs import Query, ambiguous, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,13 +20,22 @@ if TYPE_CHECKING:
     from jobtop.core.analysis.statistics import Figures
     from jobtop.core.conditions import Filter
     from jobtop.core.model import Job
-    from jobtop.store.jobs import Jobs, Query
-    from jobtop.store.listing import Order, Place
+    from jobtop.store.jobs import Jobs
+    from jobtop.store.listing import Place
 
     Found = tuple[Jobs, Job]  # a job, and the store it is in
     Answer = TypeVar("Answer")
+    Rank = tuple[int | float, ...]
 
 BEFORE_ALL, BEHIND_ALL = -1, 2**63 - 1  # numbers that no job has
+MANY = 1000  # ids: beyond that it is quicker to see first which are in several stores
+_LIVE, _LOST = (
+    ", ".join(f"'{status}'" for status in sorted(several)) for several in (LIVE, (Status.LOST, Status.UNKNOWN))
+)
+# How much is known of a job, the most telling first: how it ended, that it did, all it used, and who saw it last.
+KNOWN = f"""CASE WHEN status IN ({_LIVE}) THEN 0 WHEN status IN ({_LOST}) THEN 1 ELSE 2 END, settled,
+ CASE WHEN status IN ({_LIVE}) THEN max(coalesce(heartbeat, 0), coalesce(start_time, submitted_at, 0))
+ ELSE coalesce(end_time, 0) END"""
 NONSENSE = (ValueError, TypeError, LookupError)  # in what a damaged page says
 
 
@@ -73,34 +86,62 @@ class Fleet:
         last = None if after is None else self.find(after)
         if not self.has_several:
             query = query if last is None else replace(query, after=last[1].seq)
-            ((store, found),) = self.each(lambda jobs: jobs.select(query))
-            return [(store, job) for job in found]
-        from jobtop.store.listing import read_page
-
-        behind = {} if last is None else self._behind(last, query)
-        orders = self.each(lambda jobs: read_page(jobs.database, query, behind.get(jobs)))
-        return self._first([order for _, order in orders], query.limit, set() if last is None else {last[1].id})
+            ((store, several),) = self.each(lambda jobs: jobs.select(query))
+            return [(store, job) for job in several]
+        found: list[Found] = []
+        asked = query
+        while True:
+            page = self._page(asked, last)
+            beaten = self._beaten({job.id for _, job in page})
+            found += [(store, job) for store, job in page if job.id not in beaten.get(store, ())]
+            if query.limit is None or asked.limit is None or len(page) < asked.limit or len(found) >= query.limit:
+                return found[: query.limit]
+            last, asked = page[-1], replace(asked, limit=2 * asked.limit)
 
     def count(self, query: Query) -> int:
         """How many jobs fit, each once."""
         if not self.has_several:
             return sum(found for _, found in self.each(lambda jobs: jobs.count(query)))
-        return len({job_id for _, ids in self.each(lambda jobs: jobs.ids_of(query)) for job_id in ids})
+        found = self.each(lambda jobs: jobs.ids_of(query))
+        every = {job_id for _, ids in found for job_id in ids}
+        if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
+            return len(every)  # whichever copies are taken
+        beaten = self._beaten(every)
+        return sum(len(set(ids) - beaten.get(store, set())) for store, ids in found)
 
     def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[Figures]:
         """What statistics need of every job begun since; a job that is in several stores counts once."""
-        seen: set[str] | None = set() if self.has_several else None
-        return [row for _, rows in self.each(lambda jobs: jobs.figures(since, by, wanted, seen)) for row in rows]
+        beaten = self._beaten(None) if self.has_several else {}
+        found = self.each(lambda jobs: jobs.figures(since, by, wanted, beaten.get(jobs)))
+        return [row for _, rows in found for row in rows]
 
     def _matching(self, reference: str) -> list[Found]:
-        """All that fit, each once: from the store of its own host, if that is there."""
+        """All that fit, each once."""
         found = [(jobs, job) for jobs, several in self.each(lambda jobs: jobs.matching(reference)) for job in several]
         exact = [(jobs, job) for jobs, job in found if reference in (job.id, job.external_id)]
-        once: dict[str, Found] = {}
-        for jobs, job in exact or found:
-            if job.id not in once or jobs.database.path.stem == job.host:
-                once[job.id] = jobs, job
-        return list(once.values())
+        beaten = self._beaten({job.id for _, job in exact or found})
+        return [(jobs, job) for jobs, job in exact or found if job.id not in beaten.get(jobs, ())]
+
+    def _beaten(self, ids: set[str] | None) -> dict[Jobs, set[str]]:
+        """Which of some jobs, or of all, each store has a copy of while another store knows more of them.
+
+        Whatever is asked, one copy stands for a job: else one that has ended would be found as running.
+        """
+        if ids is None or len(ids) > MANY:
+            held = Counter(job_id for _, known in self.each(_all_ids) for job_id in known)
+            ids = {job_id for job_id, count in held.items() if count > 1 and (ids is None or job_id in ids)}
+        wanted = json.dumps(sorted(ids))
+        best: dict[str, tuple[Rank, Jobs]] = {}
+        beaten: dict[Jobs, set[str]] = {}
+        for jobs, ranks in self.each(lambda jobs: _ranks(jobs, wanted)) if ids else ():
+            for job_id, rank in ranks:
+                before = best.get(job_id)
+                if before is None or rank > before[0]:
+                    best[job_id] = rank, jobs
+                if before is not None:
+                    loser = before[1] if best[job_id][1] is jobs else jobs
+                    beaten.setdefault(loser, set()).add(job_id)
+        return beaten
 
     def _behind(self, last: Found, query: Query) -> dict[Jobs, Place]:
         """Where a page begins in each store: jobs that are sorted by the same are in the order of their stores."""
@@ -114,21 +155,13 @@ class Fleet:
             places[jobs] = Place(key, BEHIND_ALL if before == query.reverse else BEFORE_ALL)
         return places | {store: Place(key, job.seq or 0)}
 
-    def _first(self, orders: list[Order], limit: int | None, known: set[str]) -> list[Found]:
-        """The first so many, each once: a file that others were merged into has their jobs too."""
-        from jobtop.store.listing import merged
+    def _page(self, query: Query, last: Found | None) -> list[Found]:
+        """The first so many copies of jobs that fit, behind one of them."""
+        from jobtop.store.listing import merged, read_page
 
-        numbers, stores = merged(orders), [*self.stores]
-        found: list[Found] = []
-        step = max(1, len(numbers) if limit is None else limit)
-        for start in range(0, len(numbers), step):
-            for store, job in self._read(stores, numbers[start : start + step]):
-                if job.id not in known:
-                    known.add(job.id)
-                    found.append((store, job))
-            if limit is not None and len(found) >= limit:
-                break
-        return found[:limit]
+        behind = {} if last is None else self._behind(last, query)
+        orders = self.each(lambda jobs: read_page(jobs.database, query, behind.get(jobs)))
+        return self._read([store for store, _ in orders], merged([order for _, order in orders])[: query.limit])
 
     def _read(self, stores: list[Jobs], numbers: Iterable[int]) -> list[Found]:
         """Jobs by their numbers among those of all stores; one that is gone by now is left out."""
@@ -153,3 +186,16 @@ class Fleet:
     def _check(self) -> None:
         if not self.stores:
             raise UsageError("none of the stores could be read")
+
+
+def _all_ids(jobs: Jobs) -> list[str]:
+    return jobs.ids_of(Query())
+
+
+def _ranks(jobs: Jobs, wanted: str) -> list[tuple[str, Rank]]:
+    """How much a store knows of some jobs: of two that know the same, the one of the job's host is believed."""
+    sql = f"SELECT id, host, {KNOWN} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+    with jobs.database.reading() as connection:
+        rows = connection.execute(sql, (wanted,)).fetchall()
+    own = jobs.database.path.stem
+    return [(job_id, (*known, host == own)) for job_id, host, *known in map(tuple, rows)]

@@ -116,6 +116,49 @@ def test_a_job_that_is_in_two_files_is_listed_and_counted_once(tmp_path: Path, f
     assert fleet_of(*reversed(paths)).find(both.id)[0].database.path == paths[0]
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sort", ["begun", "memory", "status", "name", "seq"])
+def test_pages_over_stores_that_share_jobs_have_each_once_and_end(
+    tmp_path: Path, fleet_of: Opener, sort: str, reverse: bool
+) -> None:
+    jobs = [replace(job, host="alpha") for job in varied_jobs()]
+    same = [replace(made_job(start_time=2.0, submitted_at=2.0), host="alpha") for _ in range(12)]
+    shared = [*jobs, *same]
+    paths = keep(tmp_path, "alpha", *shared), keep(tmp_path, "all", *reversed(shared), made_job(host="beta"))
+    for fleet in (fleet_of(*paths), fleet_of(*reversed(paths))):
+        query = Query(sort=sort, reverse=reverse, limit=5)
+        pages: list[str] = []
+        while page := fleet.select(query, pages[-1] if pages else None):
+            pages += [job.id for _, job in page]
+            assert len(pages) <= len(shared) + 1
+        assert len(set(pages)) == len(pages) == len(shared) + 1
+        assert pages == [job.id for _, job in fleet.select(replace(query, limit=None))]
+
+
+def test_of_a_job_in_two_files_the_copy_that_knows_most_is_the_only_one(tmp_path: Path, fleet_of: Opener) -> None:
+    ended = made_job(host="alpha", start_time=1.0, end_time=9.0)
+    lost = made_job(host="alpha", start_time=2.0, status=Status.LOST)
+    then = [replace(ended, status=Status.RUNNING, end_time=None), replace(lost, status=Status.RUNNING)]
+    paths = keep(tmp_path, "alpha", ended, lost), keep(tmp_path, "aaa", *then)
+    for fleet in (fleet_of(*paths), fleet_of(*reversed(paths))):
+        assert [job.status for _, job in fleet.select(Query())] == ["lost", "success"]
+        for query in (Query(statuses=("running",)), Query(filter=parse("status:running", 0.0))):
+            assert (fleet.select(query), fleet.count(query)) == ([], 0)
+        assert fleet.count(Query()) == 2
+        assert sorted(row[1] for row in fleet.figures(None, "tool")) == ["lost", "success"]
+        assert fleet.figures(None, "tool", parse("status:running", 0.0)) == []
+        assert fleet.find(ended.id)[1].status == "success"
+
+
+def test_of_two_copies_of_a_live_job_the_one_heard_of_last_is_shown(tmp_path: Path, fleet_of: Opener) -> None:
+    job = made_job(host="alpha", start_time=1.0, status=Status.RUNNING)
+    paths = keep(tmp_path, "alpha", job), keep(tmp_path, "later", replace(job, status=Status.PAUSED))
+    for path, heard in zip(paths, (5.0, 6.0), strict=True):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE jobs SET heartbeat = ?", (heard,))
+    assert [job.status for _, job in fleet_of(*paths).select(Query())] == ["paused"]
+
+
 def test_a_job_is_found_in_whichever_store_it_is(tmp_path: Path, fleet_of: Opener) -> None:
     ones = [made_job(id=f"abcd000{number}-0000", host=host) for number, host in enumerate(HOSTS)]
     named = made_job(external_id="abcd", host="beta")
