@@ -15,13 +15,13 @@ from jobtop.core.clock import iso, local
 from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import StoreBusy, StoreUnavailable
 from jobtop.core.model import SCHEMA_VERSION, Kept
-from jobtop.core.retention import MACHINE, RUNNING, Policy, Report, policy_of
+from jobtop.core.retention import LONG, MACHINE, Policy, Report, policy_of, skipped_minutes
 from jobtop.core.units import ABSENT, format_bytes
 from jobtop.store import upkeep
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import reconcile
-from jobtop.store.retaining import release, rest, shortage, take
+from jobtop.store.retaining import HELD, release, rest, shortage, take
 from jobtop.store.retention import Retention
 from jobtop.store.upkeep import KEPT_SINCE
 
@@ -31,7 +31,7 @@ TIERS = {
     Kept.WHOLE: "every sample",
     Kept.MINUTES: "one a minute",
     Kept.RECORD: "the record",
-    RUNNING: "running, old samples",
+    LONG: "long jobs, old samples",
     MACHINE: "the machine",
 }
 MOVED = (Column("KEPT", widest=60), *(Column(title, right=True) for title in ("JOBS", "SAMPLES", "OUTPUT", "GAINS")))
@@ -51,6 +51,8 @@ def prune(app: App, dry_run: bool, style: str) -> int:
     """
     chosen_file(app, None)
     policy = policy_of(app.config)
+    if warning := skipped_minutes(policy):
+        app.warn(warning)
     with opened(app, dry_run) as database:
         before = upkeep.file_bytes(database.path)
         report = passed(Retention(database, app.paths, policy, is_dry=True), None, "looking")
@@ -134,7 +136,7 @@ def words(report: Report, policy: Policy, dry_run: bool, before: int, after: int
     may = "" if policy.max_bytes is None else f" of {format_bytes(policy.max_bytes)} (store.max_size)"
     total, left = format_bytes(report.total_bytes), format_bytes(report.left_bytes)
     if not report.went:
-        lines = [f"Nothing has to go: the history takes {left}{may}."]
+        lines = [f"Nothing {'can' if report.over_bytes else 'has to'} go: the history takes {left}{may}."]
     elif dry_run:
         lines = [f"About {format_bytes(report.freed_bytes)} would be gained; the history takes {total}{may} now."]
     else:
@@ -162,9 +164,8 @@ def moved_words(start: str, end: str) -> str:
 
 def largest_rows(report: Report) -> Iterator[tuple[str, ...]]:
     for move in report.largest:
-        of = move.holding
-        end = TIERS[Kept.MINUTES if move.to is of.kept else move.to]
-        yield of.id[:8], of.name, local(of.begun), f"{TIERS[of.kept]} → {end}", format_bytes(move.freed_bytes)
+        of, gains = move.holding, format_bytes(move.freed_bytes)
+        yield of.id[:8], of.name, local(of.begun), moved_words(move.before, move.then), gains
 
 
 def shape(report: Report, policy: Policy, dry_run: bool, before: int, after: int) -> dict[str, Any]:
@@ -179,8 +180,8 @@ def shape(report: Report, policy: Policy, dry_run: bool, before: int, after: int
             "id": move.holding.id,
             "name": move.holding.name,
             "start_time": iso(move.holding.begun),
-            "from": str(move.holding.kept),
-            "to": str(move.to),
+            "from": move.before,
+            "to": str(move.then),
             "samples": move.samples,
             "freed_bytes": move.freed_bytes,
         }
@@ -198,7 +199,7 @@ def shape(report: Report, policy: Policy, dry_run: bool, before: int, after: int
         "left_bytes": report.left_bytes,
         "max_bytes": policy.max_bytes,
         "over_bytes": report.over_bytes,
-        "held_bytes": report.held,
+        "held_bytes": {why: report.held.get(why, 0) for why in HELD},
         "file_bytes_before": before,
         "file_bytes_after": after,
     }

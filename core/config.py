@@ -69,10 +69,14 @@ def lasting(raw: object) -> float:
     if isinstance(raw, str) and raw.strip().lower() == FOREVER:
         return float("inf")
     try:
-        return duration(raw)
+        seconds = duration(raw)
     except BadValue:
         hint = did_you_mean(raw, [FOREVER]) if isinstance(raw, str) else ""
         raise BadValue(f"{_quoted(raw)} is neither {FOREVER} nor a duration such as 90d{hint}") from None
+    written = str(raw).strip()
+    if not written[-1].isalpha():
+        raise BadValue(f'{_quoted(raw)} has no unit (for days: "{written}d")')
+    return seconds
 
 
 def size(raw: object) -> int:
@@ -255,6 +259,7 @@ class KeepRule:
     tag: str
     seconds: float
     origin: str
+    written: str = ""
 
 
 @record
@@ -482,7 +487,7 @@ def _keep_rules(document: Document) -> Iterator[KeepRule]:
         place = f"{document.path}: retention[{position}]"
         fields = _table_fields(table, RETENTION_FIELDS, place)
         _require(fields, RETENTION_FIELDS, place)
-        yield KeepRule(str(fields["tag"]), lasting(table["keep"]), str(document.path))
+        yield KeepRule(str(fields["tag"]), lasting(table["keep"]), str(document.path), str(table["keep"]))
 
 
 def _alerts(document: Document, environ: Mapping[str, str], notices: list[str]) -> Iterator[Alert]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.conditions import Like
 from jobtop.core.model import Kept
 from jobtop.core.record import fresh, record, replace
 
@@ -15,7 +16,8 @@ DAY_SECONDS = 86400.0
 SETTLING_SECONDS = 60.0  # what a job left is packed by then
 THINNED = 0.85  # of what is thinned to minutes, about, is gained
 LARGEST = 10
-RUNNING, MACHINE = "running", "machine"
+LONG, MACHINE = "long", "machine"  # what goes of one while the rest stays
+PINNED, RULE, RUNNING, SETTLING = "pinned", "rule", "running", "settling"  # why a job stays as it is
 
 
 @record
@@ -32,7 +34,7 @@ class Policy:
 class Holding:
     """What is kept of a job, in bytes; of its samples also how many are older than all are kept.
 
-    `ended` is None while anything may still come.
+    `ended` is None while anything may still come, also if it `settles`: it ended a moment ago.
     """
 
     seq: int
@@ -53,6 +55,7 @@ class Holding:
     mark_bytes: int = 0
     file_bytes: int = 0
     spec_bytes: int = 0
+    settles: bool = False
 
     @property
     def thinned_bytes(self) -> int:
@@ -77,6 +80,15 @@ class Move:
     to: Kept
     until: float = float("inf")
     takes_spec: bool = False
+
+    @property
+    def before(self) -> str:
+        """What is kept of that which goes: of a long job only the old samples do."""
+        return LONG if self.to is self.holding.kept else str(self.holding.kept)
+
+    @property
+    def then(self) -> Kept:
+        return Kept.MINUTES if self.to is self.holding.kept else self.to
 
     @property
     def samples(self) -> int:
@@ -104,20 +116,31 @@ def policy_of(config: Config) -> Policy:
     )
 
 
+def skipped_minutes(policy: Policy) -> str | None:
+    """What is odd about a policy that keeps one sample a minute no longer than all; None if it does not."""
+    raw, rollup = policy.raw_seconds / DAY_SECONDS, policy.rollup_seconds / DAY_SECONDS
+    if rollup >= raw:
+        return None
+    return (
+        f"store.rollup_days ({rollup:g}) is less than store.raw_days ({raw:g}): jobs stay whole for {raw:g} days, then"
+        " their record alone (a larger store.rollup_days keeps one sample a minute for longer)"
+    )
+
+
 def protection(policy: Policy, holding: Holding, now: float) -> str | None:
     """Why a job stays whole; None if it need not."""
     if holding.pinned:
-        return "pinned"
+        return PINNED
     lasting = [rule.seconds for rule in policy.rules if has_tag(holding.tags, rule.tag)]
     if lasting and (holding.ended is None or now - holding.ended < max(lasting)):
-        return "kept by [[retention]]"
-    return None
+        return RULE
+    return SETTLING if holding.settles else None
 
 
 def has_tag(tags: Mapping[str, str], wanted: str) -> bool:
-    """Whether one of the tags is `key`, or is `key=value`."""
+    """Whether one of the tags is `key`, or is `key=value`; with `*` and `?` as in filters."""
     key, has_value, value = wanted.partition("=")
-    return key in tags and (not has_value or tags[key] == value)
+    return any(Like(key)(name) and (not has_value or Like(value)(text)) for name, text in tags.items())
 
 
 def by_age(policy: Policy, holding: Holding, now: float) -> Move | None:
@@ -223,10 +246,8 @@ class Report:
 
     def add_move(self, move: Move) -> None:
         of = move.holding
-        before = RUNNING if move.to is of.kept else str(of.kept)
         files = of.file_bytes if move.to is Kept.RECORD else 0
-        then = Kept.MINUTES if move.to is of.kept else move.to
-        self.add(before, then, Went(1, move.samples, files, move.freed_bytes))
+        self.add(move.before, move.then, Went(1, move.samples, files, move.freed_bytes))
         if move.freed_bytes:
             self.largest.append(move)
             self.largest.sort(key=lambda other: -other.freed_bytes)

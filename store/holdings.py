@@ -81,8 +81,9 @@ def holding_of(
     rest: dict[str, Any] = dict(zip((*STORED, *BESIDE), (*stored, *files), strict=True))
     rest |= {"pinned": bool(row["pinned"]), "tags": json.loads(row["tags"])}
     ended = row["ended"] if imported is None else max(row["ended"], imported)
-    ended = ended if row["is_over"] and ended <= now - SETTLING_SECONDS else None
-    return Holding(seq, row["id"], row["name"], Kept(row["kept"]), row["begun"], ended, **rest)
+    rest["settles"] = bool(row["is_over"]) and ended > now - SETTLING_SECONDS
+    is_over = row["is_over"] and not rest["settles"]
+    return Holding(seq, row["id"], row["name"], Kept(row["kept"]), row["begun"], ended if is_over else None, **rest)
 
 
 def _samples(connection: sqlite3.Connection, seq: int, old: float) -> Sequence[int]:

@@ -10,7 +10,7 @@ from jobtop.core import journal
 from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.errors import StoreBusy, StoreError
 from jobtop.core.model import Identity
-from jobtop.core.retention import Report, policy_of
+from jobtop.core.retention import PINNED, RULE, RUNNING, SETTLING, Report, policy_of
 from jobtop.core.units import format_bytes
 from jobtop.store.hosts import now_since_boot
 from jobtop.store.retention import Retention
@@ -32,6 +32,12 @@ BUSY_SECONDS = 10.0
 TICK_SECONDS = 0.01
 KEPT_FREE_PAGES = 250  # will be used again soon
 NOBODY = 0
+HELD = {
+    PINNED: "are pinned",
+    RULE: "[[retention]] keeps",
+    RUNNING: "run or will be tried again",
+    SETTLING: "ended a moment ago",
+}
 
 
 class Shift:
@@ -99,7 +105,7 @@ class Shift:
 
 def shortage(report: Report) -> str:
     """Why all takes more than it may."""
-    held = [f"{format_bytes(size)} of jobs that are {why}" for why, size in report.held.items() if size]
+    held = [f"{format_bytes(size)} of jobs that {HELD[why]}" for why, size in report.held.items() if size]
     rest = report.left_bytes - sum(report.held.values())
     parts = ", ".join([*held, f"{format_bytes(max(0, rest))} of records, events and the machine"])
     may = format_bytes(report.left_bytes - report.over_bytes)

@@ -499,6 +499,14 @@ def test_rules_of_what_is_kept_come_from_all_files(machine: Machine) -> None:
             'retention[1].keep: "for ever" is neither forever nor a duration such as 90d (did you mean "forever"?)',
         ),
         (
+            "[[retention]]\ntag = 'x'\nkeep = 180",
+            'retention[1].keep: 180 has no unit (for days: "180d")',
+        ),
+        (
+            "[[retention]]\ntag = 'x'\nkeep = '1.5'",
+            'retention[1].keep: "1.5" has no unit (for days: "1.5d")',
+        ),
+        (
             "[[retention]]\ntag = 'x'\nkeep = true",
             "retention[1].keep: true is neither forever nor a duration such as 90d",
         ),

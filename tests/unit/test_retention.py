@@ -97,13 +97,16 @@ def test_a_pinned_job_stays_whole(age_days: float | None) -> None:
         ({"project": "other"}, 99.0, Kept.RECORD),
         ({"project": "llm", "paper": ""}, 1000.0, None),
         ({"project": "llm"}, None, None),
+        ({"team": "vision"}, 99.0, None),
+        ({"team": "audio"}, 99.0, Kept.RECORD),
     ],
     ids=str,
 )
 def test_jobs_with_a_tag_stay_whole_as_long_as_a_rule_says(
     tags: dict[str, str], age_days: float | None, expected: Kept | None
 ) -> None:
-    rules = (KeepRule("paper", float("inf"), "file"), KeepRule("project=llm", 100 * DAY, "file"))
+    lasting = {"paper": float("inf"), "project=llm": 100 * DAY, "team=v*": 100 * DAY}
+    rules = tuple(KeepRule(tag, seconds, "file") for tag, seconds in lasting.items())
     move = by_age(replace(POLICY, rules=rules), held(age_days, tags=tags, old_samples=5), NOW)
     assert (None if move is None else move.to) == expected
 
@@ -537,3 +540,37 @@ def test_info_tells_the_tiers(database: Database, paths: StatePaths) -> None:
 def test_why_a_job_stays_is_known() -> None:
     assert protection(POLICY, held(8.0), NOW) is None
     assert protection(POLICY, held(8.0, pinned=True), NOW) == "pinned"
+    rules = (KeepRule("paper", float("inf"), "file"),)
+    assert protection(replace(POLICY, rules=rules), held(8.0, tags={"paper": ""}), NOW) == "rule"
+    assert protection(POLICY, held(settles=True), NOW) == "settling"
+
+
+def test_jobs_that_ended_a_moment_ago_are_left_alone_and_not_called_running(
+    database: Database, paths: StatePaths
+) -> None:
+    kept(database, paths, 10 / DAY)
+    nothing = ("--set", "store.raw_days=0", "--set", "store.rollup_days=0", "--set", "store.max_size=1", "prune")
+    done = call(*nothing)
+    assert "Nothing can go" in done.stdout
+    assert "of jobs that ended a moment ago" in done.stderr
+    shape = json.loads(call(*nothing, "--json").stdout)
+    assert (shape["moves"], shape["largest"], shape["jobs"]) == ([], [], 0)
+    assert list(shape["held_bytes"]) == ["pinned", "rule", "running", "settling"]
+    assert shape["held_bytes"]["settling"] > 0
+
+
+def test_rules_and_days_that_do_not_fit_are_told_by_config(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rules = tmp_path / "jobtop.toml"
+    rules.write_text(
+        '[[retention]]\ntag = "team=v*"\nkeep = "180d"\n[[alert]]\nname = "big"\nmetric = "mem.used"\nabove = 5\n'
+    )
+    told = call("config", "--json")
+    rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(told.stdout)}
+    assert rows["retention.team=v*"] == ("180d", str(rules))
+    assert rows["alert.big"] == ('metric = "mem.used", above = 5.0', str(rules))
+    odd = call("--set", "store.raw_days=100", "config")
+    assert (odd.returncode, odd.stderr.count("\n")) == (0, 1)
+    assert "store.rollup_days (90) is less than store.raw_days (100)" in odd.stderr
