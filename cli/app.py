@@ -61,6 +61,8 @@ class App:
         """The files that verbs read; none: this host's store."""
         from jobtop.cli.stores import VARIABLE, named_files
 
+        if "" in self.named_stores:
+            raise UsageError("--store: the path is empty (is a variable not set?); leave it out for this host's store")
         return named_files(self.named_stores, self.environ.get(VARIABLE, ""), self.paths.store, self.warn)
 
     @cached_property
@@ -69,7 +71,8 @@ class App:
         from jobtop.store.fleet import Fleet
 
         files = self.stores or [self.paths.store]
-        return Fleet({file: partial(self._opened, file) for file in files}, self.warn, bool(self.stores))
+        openers = {file: partial(self._opened, file) for file in files}
+        return Fleet(openers, self.warn, bool(self.stores), self.paths.store)
 
     def find(self, reference: str) -> tuple[Jobs, Job]:
         """A job of those stores, and the one it is in."""

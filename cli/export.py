@@ -15,6 +15,7 @@ from jobtop.cli.files import new_file, new_path
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
 from jobtop.core.readings import KEYS, Reader, Reading, row, to_json
+from jobtop.core.told import is_thinned, was_let_go
 from jobtop.core.workflows import NEXTFLOW, SNAKEMAKE, MemoryPeaks, nextflow_row, snakemake_row
 from jobtop.store.curves import Curves
 from jobtop.store.jobs import Jobs, Query
@@ -55,6 +56,7 @@ def export(app: App, references: tuple[str, ...], style: str, output: Path, forc
         with new_file("--output", output, force) as file:
             WRITERS[style](file, source, len(references) == 1)
     source.warn_of_damage()
+    source.warn_of_age(style)
     return 0
 
 
@@ -88,6 +90,19 @@ class Source:
     def warn_of_damage(self) -> None:
         if self.damaged:
             self.app.warn(f"{self.damaged} samples are damaged and left out")
+
+    def warn_of_age(self, style: str) -> None:
+        """Say how many of the jobs are no longer whole; peaks, which is all that tables need, survive thinning."""
+        let_go = sum(was_let_go(job) for _, job in self.chosen)
+        thinned = sum(is_thinned(job) for _, job in self.chosen) if style in ("csv", "jsonl", "sqlite") else 0
+        if let_go:
+            self.app.warn(f"{jobs_are(let_go)} old: the samples were let go, and what is written is from the totals")
+        if thinned:
+            self.app.warn(f"{jobs_are(thinned)} old: a row is a minute, not a sample")
+
+
+def jobs_are(count: int) -> str:
+    return "1 job is" if count == 1 else f"{count:,} jobs are"
 
 
 def write_csv(file: TextIO, source: Source, single: bool) -> None:

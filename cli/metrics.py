@@ -12,7 +12,7 @@ from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.cli.output import format_options
 from jobtop.cli.printers import PRINTERS, Blocks, Printer
-from jobtop.cli.seen import warn_if_never_sampled, warn_of_damage
+from jobtop.cli.seen import warn_if_never_sampled, warn_if_thinned, warn_of_damage
 from jobtop.cli.values import Duration
 from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample
@@ -73,6 +73,7 @@ def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", print
     curves, reader = Curves(jobs.database), Reader()
     looks = Looks(jobs.database.path, app.config.switch("store.network"))
     warn_if_never_sampled(app, curves, job)
+    warn_if_thinned(app, job)
     printer.job = job = current(jobs, app.paths, job)  # it may have begun meanwhile
     news, cursor = curves.follow(job, None), None
     while True:

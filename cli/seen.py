@@ -7,7 +7,7 @@ from jobtop.core.display import Number, format_value
 from jobtop.core.drawing import make_curve, sparkline
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
-from jobtop.core.told import ENDS, was_let_go
+from jobtop.core.told import ENDS, is_thinned, was_let_go
 from jobtop.core.units import format_bytes, format_duration
 from jobtop.store.curves import Curves
 
@@ -80,6 +80,11 @@ def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:
         app.warn(f"job {job.id[:8]} {why_no_curve(job)}")
     else:
         app.warn(f"no samples of job {job.id[:8]} yet (one run with --no-monitor gets none)")
+
+
+def warn_if_thinned(app: App, job: Job) -> None:
+    if is_thinned(job):
+        app.warn(f"job {job.id[:8]} is old: a row is a minute, not a sample (jobtop pin keeps jobs whole)")
 
 
 def why_no_curve(job: Job) -> str:

@@ -16,11 +16,16 @@ def memory_is_bound(job: Job) -> bool:
 
 def kept_words(job: Job) -> str | None:
     """What became of the samples of a job; None if they are all there, or never were."""
-    if job.kept is Kept.MINUTES and (job.usage.samples or 0) > ENDS:
+    if is_thinned(job):
         return "one a minute"
     if was_let_go(job):
         return "let go, like its output and processes (store.rollup_days, store.max_size; jobtop pin keeps jobs whole)"
     return None
+
+
+def is_thinned(job: Job) -> bool:
+    """Whether of its samples one a minute is kept."""
+    return job.kept is Kept.MINUTES and (job.usage.samples or 0) > ENDS
 
 
 def was_let_go(job: Job) -> bool:

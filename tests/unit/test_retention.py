@@ -512,6 +512,16 @@ def test_pinned_and_pruned_jobs_say_so(database: Database, paths: StatePaths) ->
         said = call(verb, record.id).stderr
         assert said.count("\n") == 1
         assert "its samples were let go" in said
+    assert call("metrics", thinned.id).stderr.count("a row is a minute") == 1
+    exported = call("export", whole.id, thinned.id, record.id)
+    assert (exported.returncode, exported.stderr.splitlines()) == (
+        0,
+        [
+            "jobtop: 1 job is old: the samples were let go, and what is written is from the totals",
+            "jobtop: 1 job is old: a row is a minute, not a sample",
+        ],
+    )
+    assert call("export", whole.id).stderr == ""
     output = call("logs", record.id)
     assert (output.returncode, output.stderr.count("\n")) == (2, 1)
     assert "was let go" in output.stderr

@@ -69,6 +69,13 @@ def test_every_verb_that_reads_or_acts_on_jobs_takes_stores(home: Path) -> None:
         assert "--store PATH" in call(verb, "--help").stdout
 
 
+@pytest.mark.parametrize("words", [("--store", "", "history"), ("history", "--store=")], ids=str)
+def test_a_store_without_a_name_is_refused(home: Path, words: tuple[str, ...]) -> None:
+    answer = call(*words)
+    assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (2, "", 1)
+    assert "--store: the path is empty" in answer.stderr
+
+
 def test_a_variable_names_stores_too_and_an_option_instead_of_it(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alpha, beta = (str(shared / f"{host}.db") for host in ("alpha", "beta"))
     monkeypatch.setenv("JOBTOP_STORES", os.pathsep.join((alpha, beta, "")))
