@@ -8,7 +8,7 @@ from jobtop.core.record import fresh, record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jobtop.core.config import Config, KeepRule
 
@@ -131,10 +131,15 @@ def protection(policy: Policy, holding: Holding, now: float) -> str | None:
     """Why a job stays whole; None if it need not."""
     if holding.pinned:
         return PINNED
-    lasting = [rule.seconds for rule in policy.rules if has_tag(holding.tags, rule.tag)]
-    if lasting and (holding.ended is None or now - holding.ended < max(lasting)):
+    rule = longest_rule(policy.rules, holding.tags)
+    if rule is not None and (holding.ended is None or now - holding.ended < rule.seconds):
         return RULE
     return SETTLING if holding.settles else None
+
+
+def longest_rule(rules: Iterable[KeepRule], tags: Mapping[str, str]) -> KeepRule | None:
+    """Of the rules that fit a job the one that counts."""
+    return max((rule for rule in rules if has_tag(tags, rule.tag)), key=lambda rule: rule.seconds, default=None)
 
 
 def has_tag(tags: Mapping[str, str], wanted: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
+from jobtop.core.scheduling import will_be_retried
 from jobtop.core.units import printable
 
 ENDS = 2  # samples every job has
@@ -45,13 +46,14 @@ def queued_words(job: Job) -> list[str]:
     queued = job.queue
     if queued is None:
         return []
+    tries = 0 if job.status.ended and not will_be_retried(job.status, queued) else queued.retries
     words = [
         f"priority {queued.priority}" if queued.priority else "",
         f"group {printable(queued.group)}" if queued.group else "",
         f"after {', '.join(job_id[:8] for job_id in queued.after)}" if queued.after else "",
         f"not before {local(queued.not_before)}" if queued.not_before is not None else "",
-        f"attempt {queued.attempt}" if queued.attempt > 1 or queued.retries else "",
-        f"{queued.retries} {'try' if queued.retries == 1 else 'tries'} left" if queued.retries else "",
+        f"attempt {queued.attempt}" if queued.attempt > 1 or tries else "",
+        f"{tries} {'try' if tries == 1 else 'tries'} left" if tries else "",
         f"once more after {queued.retry_of[:8]}" if queued.retry_of else "",
         f"tried again as {queued.retried_by[:8]}" if queued.retried_by else "",
         f"GPUs {', '.join(queued.gpus)}" if queued.gpus else "",

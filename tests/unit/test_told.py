@@ -47,7 +47,11 @@ def test_of_a_job_that_has_not_begun_that_is_said(job: Job, words: str | None) -
     ],
 )
 def test_how_a_job_waits_is_told_as_far_as_somebody_wished_it(queue: Queued | None, words: list[str]) -> None:
-    assert queued_words(made_job(queue=queue)) == words
+    assert queued_words(made_job(status=Status.FAILED, queue=queue)) == words
+
+
+def test_tries_that_nobody_needs_are_not_told() -> None:
+    assert queued_words(made_job(status=Status.SUCCESS, queue=Queued(retries=2))) == []
 
 
 def test_the_largest_process_alone_bounds_the_peak() -> None:
