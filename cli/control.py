@@ -7,7 +7,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
-from jobtop.cli.heard import status_words
+from jobtop.cli.heard import is_own, is_stale, status_words
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
@@ -124,8 +124,12 @@ def wait(app: App, references: tuple[str, ...]) -> int:
     for jobs in dict.fromkeys(jobs for jobs, _ in found):
         targets = [job for store, job in found if store is jobs]
         for job in targets:
-            if job.is_stale(time.time(), app.paths.host):
-                app.warn(f"job {job.id[:8]} on {job.host} is {status_words(app, job)}: it may never end")
+            words = status_words(app, jobs, job)
+            if job.host == app.paths.host and not job.status.ended and not is_own(app, jobs):
+                where = f"{jobs.database.path}, which is not this host's store"
+                app.warn(f"job {job.id[:8]} is {words} in {where}: if that is a copy, it will never end there")
+            elif is_stale(app, jobs, job, time.time()):
+                app.warn(f"job {job.id[:8]} on {job.host} is {words}: it may never end")
         ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"), app.warn)
     for job in ended:
         if job.is_attached:

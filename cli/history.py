@@ -18,7 +18,7 @@ from jobtop.core.errors import JobtopError
 from jobtop.core.filter import line_of, parse
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration
-from jobtop.store.jobs import Query
+from jobtop.store.jobs import Jobs, Query
 from jobtop.store.ordering import SORT_KEYS, sort_key
 
 NO_JOB = Job("", "", (), "", "", "", Status.UNKNOWN)
@@ -99,17 +99,16 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
     )
     last = options["page_after"]
     found = app.fleet.select(query, last) if app.has_history() or last is not None else []
-    jobs = [job for _, job in found]
     if style != "table":
-        print_shapes(style, [shape(app, job) for job in jobs], empty=NO_JOB.to_json())
-    elif not jobs:
+        print_shapes(style, [shape(app, store, job) for store, job in found], empty=NO_JOB.to_json())
+    elif not found:
         print(nothing(app, query, last is not None))
     elif app.fleet.has_several:
-        print(table((*COLUMNS[:2], HOST, *COLUMNS[2:]), (with_host(job, row(app, job)) for job in jobs)))
+        print(table((*COLUMNS[:2], HOST, *COLUMNS[2:]), (with_host(job, row(app, store, job)) for store, job in found)))
     else:
-        print(table(COLUMNS, (row(app, job) for job in jobs)))
-    if limit is None and last is None and len(jobs) == query.limit and (total := app.fleet.count(query)) > len(jobs):
-        app.warn(f"{len(jobs)} of {total} jobs; --all lists all, --limit N so many")
+        print(table(COLUMNS, (row(app, store, job) for store, job in found)))
+    if limit is None and last is None and len(found) == query.limit and (total := app.fleet.count(query)) > len(found):
+        app.warn(f"{len(found)} of {total} jobs; --all lists all, --limit N so many")
     return 0
 
 
@@ -129,7 +128,7 @@ def with_host(job: Job, cells: tuple[str, ...]) -> tuple[str, ...]:
     return *cells[:2], job.host, *cells[2:]
 
 
-def row(app: App, job: Job) -> tuple[str, ...]:
+def row(app: App, store: Jobs, job: Job) -> tuple[str, ...]:
     ended = "" if job.exit_code is None and job.signal is None else str(job.exit_code)
     if job.signal is not None:
         from jobtop.core.evidence import signal_name
@@ -139,7 +138,7 @@ def row(app: App, job: Job) -> tuple[str, ...]:
     return (
         job.id[:8],
         job.name,
-        f"{GLYPHS[job.status]} {status_words(app, job)}"
+        f"{GLYPHS[job.status]} {status_words(app, store, job)}"
         + ("" if job.settled or "left_running" not in job.flags else " …"),
         local(job.start_time),
         format_duration(job.duration_seconds if running is None else running),

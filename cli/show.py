@@ -29,10 +29,10 @@ def show(app: App, reference: str, style: str) -> int:
     """Show one job: how it went, why it ended, what it used, and where each number came from."""
     jobs, job = app.find(reference)
     if style != "table":
-        print_shapes(style, [shape(app, job)], single=True)
+        print_shapes(style, [shape(app, jobs, job)], single=True)
         return 0
     color = app.colored(1)
-    status = colored(f"{GLYPHS[job.status]} {status_words(app, job)}", job.status, color)
+    status = colored(f"{GLYPHS[job.status]} {status_words(app, jobs, job)}", job.status, color)
     print(f"{printable(job.name)}  {status}  {job.id}")
     for title, value in facts(job, Seen(app, Curves(jobs.database), job)):
         first, *rest = value.split("\n")

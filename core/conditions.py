@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from jobtop.core.model import Usage
 from jobtop.core.paths import hostname
-from jobtop.core.record import fields, record
+from jobtop.core.record import fields, fresh, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,10 +131,11 @@ class Condition:
 
 @record
 class Filter:
-    """Which jobs are wanted; `now` is when that was asked."""
+    """Which jobs are wanted; `now` is when that was asked, `caretaker` the host that looks after its jobs there."""
 
     conditions: tuple[Condition, ...] = ()
     now: float = 0.0
+    caretaker: str = fresh(default_factory=hostname)
 
     def matches(self, job: Job) -> bool:
         return all(
@@ -151,7 +152,7 @@ class Filter:
                 return self.now - job.start_time
             return job.duration_seconds
         if field == "stale":
-            return job.is_stale(self.now, hostname())
+            return job.is_stale(self.now, self.caretaker)
         return getattr(job.usage if field in USAGE else job, field)
 
 

@@ -246,7 +246,7 @@ class Job:
     def is_stale(self, now: float, host: str) -> bool | None:
         """Whether a job that lives by its record was not heard of for long; None if nothing ever was.
 
-        Of a job of this host more is known than the record says.
+        Of a job of the host that looks after those of its store more is known than the record says.
         """
         if self.status not in BEGUN or self.host == host:
             return False

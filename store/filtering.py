@@ -10,7 +10,6 @@ from functools import lru_cache
 
 from jobtop.core.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
 from jobtop.core.model import BEAT_SECONDS, BEGUN, LIVE, MISSED_BEATS
-from jobtop.core.paths import hostname
 from jobtop.store.jobs import KNOWN_JOBS
 from jobtop.store.search import may_have
 
@@ -46,7 +45,7 @@ LONGEST_HINT = 100
 def filtering(connection: sqlite3.Connection, wanted: Filter) -> Iterator[list[Term]]:
     """What has to hold of a row, each with its values; until the end the connection knows the functions they call."""
     functions: list[Function] = []
-    terms = [_term(condition, wanted.now, functions) for condition in wanted.conditions]
+    terms = [_term(condition, wanted, functions) for condition in wanted.conditions]
     for number, function in enumerate(functions):
         connection.create_function(_name(number), 1, function, deterministic=True)
     found = may_have(connection, wanted.conditions)
@@ -63,21 +62,21 @@ def _name(number: int | str) -> str:
     return f"fits_{number}"
 
 
-def _term(condition: Condition, now: float, functions: list[Function]) -> Term:
+def _term(condition: Condition, wanted: Filter, functions: list[Function]) -> Term:
     tests: dict[str, list[Test]] = {}
     for field, test in condition.parts:
         tests.setdefault(field, []).append(test)
-    parts = [_part(field, several, now, functions) for field, several in tests.items()]
+    parts = [_part(field, several, wanted, functions) for field, several in tests.items()]
     sql = f"({' OR '.join(sql for sql, _ in parts)})"
     return f"{sql} IS NOT TRUE" if condition.negated else sql, [value for _, values in parts for value in values]
 
 
-def _part(field: str, tests: list[Test], now: float, functions: list[Function]) -> Term:
+def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Function]) -> Term:
     """Whether a field passes one of some tests."""
     match field, *tests:
         case _, Compared(by, number):
             # The plus: an index in the order of this number has not the others, and one that has them all is there.
-            known: dict[str, list[Any]] = {"elapsed": [now], "stale": [hostname(), now]}
+            known: dict[str, list[Any]] = {"elapsed": [wanted.now], "stale": [wanted.caretaker, wanted.now]}
             return f"+{COMPUTED.get(field, field)} {by} ?", [*known.get(field, []), number]
         case "status" | "kept", OneOf(words):
             return f"{field} IN ({', '.join('?' * len(words))})", [*words]

@@ -42,15 +42,19 @@ NONSENSE = (ValueError, TypeError, LookupError)  # in what a damaged page says
 class Fleet:
     """The stores that were asked for, in their order; what is wrong with the only one is raised.
 
-    `are_named`: the caller chose them, and can choose others.
+    `are_named`: the caller chose them, and can choose others. In all but the `own` one nobody here looks after jobs.
     """
 
     def __init__(
-        self, openers: Mapping[Path, Callable[[], Jobs]], warn: Callable[[str], None], are_named: bool = True
+        self,
+        openers: Mapping[Path, Callable[[], Jobs]],
+        warn: Callable[[str], None],
+        are_named: bool = True,
+        own: Path | None = None,
     ) -> None:
         self.has_several, self._are_named = len(openers) > 1, are_named
         self.stores: list[Jobs] = []
-        self._warn = warn
+        self._warn, self._own = warn, own
         for path, opened in openers.items():
             try:
                 self.stores.append(opened())
@@ -86,7 +90,7 @@ class Fleet:
         last = None if after is None else self.find(after)
         if not self.has_several:
             query = query if last is None else replace(query, after=last[1].seq)
-            ((store, several),) = self.each(lambda jobs: jobs.select(query))
+            ((store, several),) = self.each(lambda jobs: jobs.select(self._asked(jobs, query)))
             return [(store, job) for job in several]
         found: list[Found] = []
         asked = query
@@ -101,8 +105,8 @@ class Fleet:
     def count(self, query: Query) -> int:
         """How many jobs fit, each once."""
         if not self.has_several:
-            return sum(found for _, found in self.each(lambda jobs: jobs.count(query)))
-        found = self.each(lambda jobs: jobs.ids_of(query))
+            return sum(found for _, found in self.each(lambda jobs: jobs.count(self._asked(jobs, query))))
+        found = self.each(lambda jobs: jobs.ids_of(self._asked(jobs, query)))
         every = {job_id for _, ids in found for job_id in ids}
         if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
             return len(every)  # whichever copies are taken
@@ -114,6 +118,12 @@ class Fleet:
         beaten = self._beaten(None) if self.has_several else {}
         found = self.each(lambda jobs: jobs.figures(since, by, wanted, beaten.get(jobs)))
         return [row for _, rows in found for row in rows]
+
+    def _asked(self, jobs: Jobs, query: Query) -> Query:
+        """A query as it is asked of a store."""
+        if query.filter is None or jobs.database.path == self._own:
+            return query
+        return replace(query, filter=replace(query.filter, caretaker=""))
 
     def _matching(self, reference: str) -> list[Found]:
         """All that fit, each once."""
@@ -160,7 +170,7 @@ class Fleet:
         from jobtop.store.listing import merged, read_page
 
         behind = {} if last is None else self._behind(last, query)
-        orders = self.each(lambda jobs: read_page(jobs.database, query, behind.get(jobs)))
+        orders = self.each(lambda jobs: read_page(jobs.database, self._asked(jobs, query), behind.get(jobs)))
         return self._read([store for store, _ in orders], merged([order for _, order in orders])[: query.limit])
 
     def _read(self, stores: list[Jobs], numbers: Iterable[int]) -> list[Found]:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -221,3 +223,23 @@ def test_a_live_job_of_this_host_is_looked_at_and_never_stale(home: Path) -> Non
     (found,) = json.loads(call("history", "--store", str(home), "--json").stdout)
     assert (found["id"], found["stale"]) == (job.id, False)
     assert found["status"] != "running"
+
+
+def test_a_live_job_of_this_host_is_stale_in_a_copy_that_nobody_finishes(home: Path, shared: Path) -> None:
+    now = time.time()
+    job = running_job(host=HERE, start_time=now - 900, submitted_at=now - 900)
+    copy = keep(shared, HERE, job)
+    with closing(open_to_write(StatePaths(shared, HERE))) as database, database.writing() as connection:
+        connection.execute("UPDATE jobs SET heartbeat = ? WHERE id = ?", (now - 600, job.id))
+    (found,) = json.loads(call("history", "--store", str(copy), "--json").stdout)
+    assert (found["status"], found["stale"]) == ("running", True)
+    assert "stale, last heard 10:0" in call("show", job.id, "--store", str(copy)).stdout
+    for words in ((), ("--store", str(shared / "alpha.db"))):
+        assert len(listed("history", "--store", str(copy), *words, "stale:yes")) == 1
+        assert job.id[:8] not in call("history", "--store", str(copy), *words, "stale:no").stdout
+    waiting = [sys.executable, "-m", "jobtop", "wait", job.id, "--store", str(copy)]
+    with subprocess.Popen(waiting, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        process.kill()
+    assert f"in {copy}, which is not this host's store: if that is a copy, it will never end there" in said
