@@ -15,7 +15,7 @@ from jobtop.cli.seen import Seen
 from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
 from jobtop.core.clock import local
 from jobtop.core.happenings import event_words
-from jobtop.core.model import Job, Status
+from jobtop.core.model import Job, Kept, Status
 from jobtop.core.told import kept_words, queued_words
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.curves import Curves
@@ -34,7 +34,7 @@ def show(app: App, reference: str, style: str) -> int:
     color = app.colored(1)
     status = colored(f"{GLYPHS[job.status]} {status_words(app, jobs, job)}", job.status, color)
     print(f"{printable(job.name)}  {status}  {job.id}")
-    for title, value in facts(job, Seen(app, Curves(jobs.database), job)):
+    for title, value in facts(job, Seen(app, Curves(jobs.database), job), rule_words(app, job)):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")
         for line in rest:
@@ -46,7 +46,20 @@ def show(app: App, reference: str, style: str) -> int:
     return 0
 
 
-def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
+def rule_words(app: App, job: Job) -> str | None:
+    """How long a rule of [[retention]] keeps a job whole."""
+    if not app.config.retention or job.kept is not Kept.WHOLE:
+        return None
+    from jobtop.core.retention import longest_rule
+
+    rule = longest_rule(app.config.retention, job.tags)
+    if rule is None:
+        return None
+    lasting = "for ever" if rule.seconds == float("inf") else f"for {printable(rule.written)} after its end"
+    return f"whole {lasting}, by [[retention]] tag = {json.dumps(printable(rule.tag))}"
+
+
+def facts(job: Job, seen: Seen, rule: str | None) -> list[tuple[str, str]]:
     """The lines of the page that have something to say."""
     usage, monitor = job.usage, job.monitor
     elapsed = job.duration_seconds
@@ -71,6 +84,7 @@ def facts(job: Job, seen: Seen) -> list[tuple[str, str]]:
         ("processes", f"{number(usage.processes_seen)} seen, {number(usage.processes_peak)} at once"),
         ("samples", kept_words(job)),
         ("pinned", "it stays whole (jobtop unpin)" if job.pinned else None),
+        ("kept", rule),
         ("declared", limit_words(job)),
         ("flags", ", ".join(job.flags)),
         ("sources", ", ".join(f"{key} from {value}" for key, value in job.sources.items())),

@@ -25,7 +25,7 @@ from jobtop.store.retention import Retention, set_pinned
 from jobtop.store.series import SeriesStore
 from jobtop.store.sink import StoreSink
 from jobtop.store.snapshots import Snapshots
-from records import HERE, call, made_job, running_job
+from records import HERE, call, kept_jobs, made_job, running_job
 from sampled import steady
 
 DAY = 86400.0
@@ -581,6 +581,8 @@ def test_rules_and_days_that_do_not_fit_are_told_by_config(
     rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(told.stdout)}
     assert rows["retention.team=v*"] == ("180d", str(rules))
     assert rows["alert.big"] == ('metric = "mem.used", above = 5.0', str(rules))
+    job = kept_jobs(home, made_job(tags={"team": "vision"}))[0]
+    assert 'whole for 180d after its end, by [[retention]] tag = "team=v*"' in call("show", job.id).stdout
     odd = call("--set", "store.raw_days=100", "config")
     assert (odd.returncode, odd.stderr.count("\n")) == (0, 1)
     assert "store.rollup_days (90) is less than store.raw_days (100)" in odd.stderr
