@@ -56,7 +56,7 @@ def rule_words(app: App, job: Job) -> str | None:
     if rule is None:
         return None
     lasting = "for ever" if rule.seconds == float("inf") else f"for {printable(rule.written)} after its end"
-    return f"whole {lasting}, by [[retention]] tag = {json.dumps(printable(rule.tag))}"
+    return f'whole {lasting}, by [[retention]] tag = "{printable(rule.tag)}"'
 
 
 def facts(job: Job, seen: Seen, rule: str | None) -> list[tuple[str, str]]:
