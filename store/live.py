@@ -84,11 +84,11 @@ def newest(database: Database) -> tuple[int | None, ...]:
         return tuple(connection.execute(f"SELECT max(seq), {touched} FROM jobs").fetchone())
 
 
-def still_there(database: Database, seqs: Iterable[int]) -> set[int]:
-    """Those of some jobs that nobody has removed."""
+def still_there(database: Database, seqs: Iterable[int]) -> dict[int, float | None]:
+    """Those of some jobs that nobody has removed, and when each was last heard of, which touches no job."""
     with database.reading() as connection:
-        sql = "SELECT seq FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
-        return {row[0] for row in connection.execute(sql, (json.dumps(list(seqs)),))}
+        sql = "SELECT seq, heartbeat FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
+        return dict(map(tuple, connection.execute(sql, (json.dumps(list(seqs)),))))
 
 
 class LiveTails:

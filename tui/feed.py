@@ -118,8 +118,8 @@ class Source:
             self.tails = self.tails or LiveTails(database)
         else:
             found, self._touch = jobs.touched_since(self._touch)
-        there = still_there(database, self.jobs) if self.jobs else ()
-        self.jobs = {seq: job for seq, job in self.jobs.items() if seq in there}
+        there = still_there(database, self.jobs) if self.jobs else {}
+        self.jobs = {seq: heard(job, there[seq]) for seq, job in self.jobs.items() if seq in there}
         self.jobs |= {job.seq: job for job in found if job.seq is not None}
         self._forget_old()
         self.tails.poll(seq for seq, job in self.jobs.items() if not job.status.ended)
@@ -325,6 +325,11 @@ def machine_name() -> str:
 def share(percent: float | int | None, cores: int) -> float | None:
     """Of all cores."""
     return None if percent is None or not cores else percent / cores
+
+
+def heard(job: Job, at: float | None) -> Job:
+    """A job with the last sign of life of who watches it."""
+    return job if job.last_heard == at else replace(job, last_heard=at)
 
 
 def older(jobs: Jobs, recent: int) -> list[Job]:

@@ -204,6 +204,19 @@ def test_the_order_of_a_store_that_was_not_written_is_not_asked_for_again(tmp_pa
     asyncio.run(scene())
 
 
+def test_signs_of_life_of_another_host_are_seen_while_the_console_is_open(tmp_path: Path) -> None:
+    now = time.time()
+    (job,) = keep(tmp_path, "alpha", running_job(host="alpha", start_time=now, submitted_at=now))
+    feed = Feed([tmp_path / "alpha.db"], print, machine=NoMachine())
+    with closing(open_to_write(StatePaths(tmp_path, "alpha"))) as database:
+        for heard, is_stale in ((now - 600, True), (now, False)):
+            with database.writing() as connection:
+                connection.execute("UPDATE jobs SET heartbeat = ? WHERE seq = ?", (heard, job.seq))
+            assert [row.is_stale for row in feed.look(at_once=True).rows] == [is_stale]
+    for source in feed.sources:
+        source.close()
+
+
 def test_a_live_job_of_a_host_that_fell_silent_is_stale_in_both_lists(tmp_path: Path) -> None:
     now = time.time()
     (job,) = keep(tmp_path, "alpha", running_job(name="silent", host="alpha", start_time=now, submitted_at=now))
