@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeVar
 
     T = TypeVar("T")
+    Rank = tuple[int, bool, float]
 
 SCHEMA_VERSION = 1
 ATTACHED = "attached"  # a flag
@@ -305,6 +306,15 @@ class Job:
             "last_heard": from_iso(shape.get("last_heard")),
         }
         return cls(**values)
+
+
+def knowledge(
+    status: str, settled: bool, last_heard: float | None, begun: float | None, end_time: float | None
+) -> Rank:
+    """The greater, the more a copy of a job tells: how it ended, that it did, all it used, when it was last seen."""
+    if status in LIVE:
+        return 0, settled, max(last_heard or 0.0, begun or 0.0)
+    return 1 if status in (Status.LOST, Status.UNKNOWN) else 2, settled, end_time or 0.0
 
 
 def is_silent(last_heard: float | None, interval_seconds: float | None, now: float) -> bool | None:

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 
 from jobtop.core.errors import StoreDamaged, StoreError, UsageError
-from jobtop.core.model import LIVE, Status
+from jobtop.core.model import knowledge
 from jobtop.core.record import replace
 from jobtop.core.units import printable
-from jobtop.store.jobs import Query, ambiguous, unknown
+from jobtop.store.jobs import BEGUN, Query, ambiguous, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
 
 BEFORE_ALL, BEHIND_ALL = -1, 2**63 - 1  # numbers that no job has
 MANY = 1000  # ids: beyond that it is quicker to see first which are in several stores
-_LIVE, _LOST = (
-    ", ".join(f"'{status}'" for status in sorted(several)) for several in (LIVE, (Status.LOST, Status.UNKNOWN))
-)
-# How much is known of a job, the most telling first: how it ended, that it did, all it used, and who saw it last.
-KNOWN = f"""CASE WHEN status IN ({_LIVE}) THEN 0 WHEN status IN ({_LOST}) THEN 1 ELSE 2 END, settled,
- CASE WHEN status IN ({_LIVE}) THEN max(coalesce(heartbeat, 0), coalesce(start_time, submitted_at, 0))
- ELSE coalesce(end_time, 0) END"""
+KNOWN = f"status, settled, heartbeat, {BEGUN}, end_time"
 NONSENSE = (ValueError, TypeError, LookupError)  # in what a damaged page says
 
 
@@ -208,4 +202,4 @@ def _ranks(jobs: Jobs, wanted: str) -> list[tuple[str, Rank]]:
     with jobs.database.reading() as connection:
         rows = connection.execute(sql, (wanted,)).fetchall()
     own = jobs.database.path.stem
-    return [(job_id, (*known, host == own)) for job_id, host, *known in map(tuple, rows)]
+    return [(job_id, (*knowledge(*known), host == own)) for job_id, host, *known in map(tuple, rows)]

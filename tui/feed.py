@@ -6,13 +6,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from jobtop.core.errors import JobtopError, StoreBusy, StoreError
-from jobtop.core.model import LIVE, Job
+from jobtop.core.model import LIVE, Job, knowledge
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
 from jobtop.store.database import Database, file_times, is_network, open_to_read, open_to_write
@@ -241,6 +241,7 @@ class Feed:
         changed = [source.poll(at_once) for source in self.sources]
         self._version += any(changed)
         rows = tuple(row for source in self.sources for row in source.rows(now))
+        rows = once(rows) if len(self.sources) > 1 else rows
         agent = next((source.turns.has_agent for source in self.sources if source.turns is not None), None)
         states = tuple(source.state for source in self.sources)
         return View(now, rows, None if self._is_hasty else self._machine(), states, self._version, agent)
@@ -325,6 +326,18 @@ def machine_name() -> str:
 def share(percent: float | int | None, cores: int) -> float | None:
     """Of all cores."""
     return None if percent is None or not cores else percent / cores
+
+
+def once(rows: Iterable[JobRow]) -> tuple[JobRow, ...]:
+    """Each job by the copy that knows most of it."""
+    best: dict[str, tuple[tuple[int | float, ...], JobRow]] = {}
+    for row in rows:
+        job = row.job
+        begun = job.submitted_at if job.start_time is None else job.start_time
+        rank = *knowledge(job.status, job.settled, job.last_heard, begun, job.end_time), row.store.stem == job.host
+        if job.id not in best or rank > best[job.id][0]:
+            best[job.id] = rank, row
+    return tuple(row for _, row in best.values())
 
 
 def heard(job: Job, at: float | None) -> Job:

@@ -12,6 +12,7 @@ import pytest
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.series import SeriesStore
@@ -202,6 +203,18 @@ def test_the_order_of_a_store_that_was_not_written_is_not_asked_for_again(tmp_pa
         reader.close()
 
     asyncio.run(scene())
+
+
+def test_a_job_in_two_files_is_one_row_of_the_dash_by_the_copy_that_has_ended(tmp_path: Path) -> None:
+    now = time.time()
+    then = running_job(host="alpha", start_time=now, submitted_at=now)
+    (copy,) = keep(tmp_path, "aaa", then)
+    keep(tmp_path, "alpha", replace(then, status=Status.SUCCESS, end_time=now, settled=True))
+    for names in (("aaa", "alpha"), ("alpha", "aaa")):
+        feed = Feed([tmp_path / f"{name}.db" for name in names], print, machine=NoMachine())
+        assert [(row.key, row.job.status) for row in feed.look().rows] == [(copy.id, "success")]
+        for source in feed.sources:
+            source.close()
 
 
 def test_signs_of_life_of_another_host_are_seen_while_the_console_is_open(tmp_path: Path) -> None:
