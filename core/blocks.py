@@ -108,6 +108,11 @@ class Opened:
         moments, ids = columns.pop(ELAPSED, []), columns.pop(ID, [])
         return Block(ids, moments, {key: values for key, values in columns.items() if values})  # type: ignore[arg-type]
 
+    @property
+    def is_rolled(self) -> bool:
+        """Whether its rows are minutes."""
+        return self.has(SAMPLES)
+
     def has(self, key: str) -> bool:
         return SHORT_IDS.get(key) in self.names
 

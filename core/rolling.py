@@ -66,10 +66,6 @@ def roll(block: Block, scope: Scope, before: Before | None = None) -> bytes:
     return encode_columns(ids, moments, columns | {SAMPLES: (counts, 1)})
 
 
-def is_rolled(opened: Opened) -> bool:
-    return opened.has(SAMPLES)
-
-
 def stretched(
     opened: Opened, keys: Iterable[str], scope: Scope, before: Before | None
 ) -> tuple[list[float], dict[str, Column]]:

@@ -12,7 +12,6 @@ from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import DERIVED, find_metric
 from jobtop.core.model import Sample
 from jobtop.core.record import record
-from jobtop.core.rolling import Before, is_rolled, stretched
 from jobtop.core.thinning import kept_positions
 from jobtop.store.head import Layout
 
@@ -76,7 +75,7 @@ class Joined:
         except BlockDamaged:
             self.damaged += count
             return
-        if is_rolled(opened):
+        if opened.is_rolled:
             self._add_minutes(opened)
         elif not self._add_growth(opened):
             block = opened.decoded(self.stored)
@@ -104,6 +103,8 @@ class Joined:
 
     def _add_minutes(self, opened: Opened) -> None:
         """A block of minutes, as points with the same extremes."""
+        from jobtop.core.rolling import Before, stretched  # not of what is sampled now
+
         before = Before(self.times[-1], self.newest) if self.times else None
         self.add(*stretched(opened, self.stored, self.layout.scope, before))
 

@@ -11,7 +11,7 @@ from jobtop.core import blocks
 from jobtop.core.blocks import Block, Opened, open_block
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.record import record
-from jobtop.core.rolling import Before, is_rolled, roll
+from jobtop.core.rolling import Before, roll
 from jobtop.store.database import Database
 from jobtop.store.head import Layout
 
@@ -122,7 +122,7 @@ def _packed(layout: Layout, raw: list[_Stored], opened: list[Opened], last: _Sto
     data = roll(_joined([block.decoded() for block in opened]), layout.scope, before)
     end, count = raw[-1], open_block(data).count
     taken = [*raw]
-    if last is not None and earlier and is_rolled(earlier[0]) and last.samples < LARGEST:
+    if last is not None and earlier and earlier[0].is_rolled and last.samples < LARGEST:
         data, count, taken = blocks.merge([last.data, data]), last.samples + count, [last, *raw]
     if len(data) >= sum(len(block.data) for block in taken):  # a short job
         return _Change(end.last_id, (), end.place, 0.0, 0, None)
