@@ -178,7 +178,7 @@ def merge_files(app: App, paths: tuple[str, ...], into: str | None, style: str) 
     Jobs that are there already stay, or are completed. A file that cannot be read is named and left out: exit code 1.
     """
     with closing(target_store(app, into)) as database:
-        files = dict.fromkeys(file for path in paths for file in store_files(given_path(path), database.path))
+        files = dict.fromkeys(file for path in paths for file in files_to_merge(given_path(path), database.path))
         done = [merged_file(app, database, file, None if into else app.paths.host) for file in files]
     if style == "table":
         print(table(MERGED_COLUMNS, [(str(one.path), *map(str, merged_counts(one))) for one in done]))
@@ -220,7 +220,7 @@ def is_recorded_by(path: Path, host: str) -> bool:
         return connection.execute("SELECT 1 FROM jobs WHERE host = ? LIMIT 1", (host,)).fetchone() is not None
 
 
-def store_files(path: Path, target: Path) -> list[Path]:
+def files_to_merge(path: Path, target: Path) -> list[Path]:
     """A file, or all stores in a directory but the target."""
     if not path.is_dir():
         return [path]

@@ -44,7 +44,7 @@ class Status(StrEnum):
 
 
 LIVE = frozenset({Status.QUEUED, Status.RUNNING, Status.PAUSED})
-BEGUN = frozenset({Status.RUNNING, Status.PAUSED})
+AT_WORK = frozenset({Status.RUNNING, Status.PAUSED})
 ENDS = frozenset(Status) - LIVE
 NEXT: dict[Status, frozenset[Status]] = {
     Status.QUEUED: frozenset({Status.RUNNING, Status.PAUSED, Status.CANCELLED, Status.ERROR, Status.LOST}),
@@ -249,7 +249,7 @@ class Job:
 
         Of a job of the host that looks after those of its store more is known than the record says.
         """
-        if self.status not in BEGUN or self.host == host:
+        if self.status not in AT_WORK or self.host == host:
             return False
         return is_silent(self.last_heard, self.monitor.interval_seconds, now)
 

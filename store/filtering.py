@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from jobtop.core.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
-from jobtop.core.model import BEAT_SECONDS, BEGUN, LIVE, MISSED_BEATS
+from jobtop.core.model import AT_WORK, BEAT_SECONDS, LIVE, MISSED_BEATS
 from jobtop.store.jobs import KNOWN_JOBS
 from jobtop.store.search import may_have
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Term = tuple[str, list[Any]]
     Function = Callable[[Any], bool]
 
-_LIVE, _BEGUN = (", ".join(f"'{status}'" for status in sorted(several)) for several in (LIVE, BEGUN))
+_LIVE, _BEGUN = (", ".join(f"'{status}'" for status in sorted(several)) for several in (LIVE, AT_WORK))
 COMPUTED = {
     "begun": "coalesce(start_time, submitted_at)",
     "elapsed": f"coalesce(duration_seconds, CASE WHEN status IN ({_LIVE}) THEN ? - start_time END)",

@@ -50,7 +50,7 @@ class Places:
 
     def bytes_of(self, job_id: str) -> tuple[int, int]:
         """What the directory and the spec of a job take."""
-        return directory_bytes(f"{self.jobs}/{job_id}"), file_bytes(f"{self.specs}/{job_id}.json")
+        return directory_bytes(f"{self.jobs}/{job_id}"), taken_bytes(f"{self.specs}/{job_id}.json")
 
 
 def numbers(connection: sqlite3.Connection, before: float = float("inf")) -> Sequence[int]:
@@ -120,7 +120,7 @@ def directory_bytes(path: str) -> int:
         return 0
 
 
-def file_bytes(path: str) -> int:
+def taken_bytes(path: str) -> int:
     try:
         return os.stat(path).st_blocks * BLOCK_BYTES
     except OSError:

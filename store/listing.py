@@ -12,7 +12,7 @@ from itertools import chain
 
 from jobtop.core.analysis.statistics import statistics
 from jobtop.core.conditions import as_text
-from jobtop.core.model import BEGUN, LIVE, Status, is_silent
+from jobtop.core.model import AT_WORK, LIVE, Status, is_silent
 from jobtop.core.record import fields, fresh, record
 from jobtop.store.jobs import Query, asking
 from jobtop.store.live import TOUCHED_SINCE_VERSION
@@ -71,7 +71,7 @@ class JobLine:
 
     def is_stale(self, now: float, host: str) -> bool:
         """Whether its job lives elsewhere by its record, and was not heard of for long."""
-        is_elsewhere = self.status in BEGUN and self.host != host
+        is_elsewhere = self.status in AT_WORK and self.host != host
         return is_elsewhere and bool(is_silent(self.last_heard, self.interval_seconds, now))
 
     @property
