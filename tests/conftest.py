@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 import unprivileged as unprivileged_user
+from jobtop.core.paths import StatePaths, hostname
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.queue import Queue
 from support import ALONE, ROOT, Jobtop, clean_environment, require
 
 
@@ -36,6 +40,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", environment["HOME"])
     monkeypatch.setenv("JOBTOP_HOME", environment["JOBTOP_HOME"])
     return Path(environment["JOBTOP_HOME"])
+
+
+@pytest.fixture
+def queue(home: Path) -> Iterator[Queue]:
+    """That of the store in $JOBTOP_HOME."""
+    paths = StatePaths(home, hostname())
+    database = open_to_write(paths)
+    yield Queue(Jobs(database), paths)
+    database.close()
 
 
 @pytest.fixture

@@ -1,30 +1,18 @@
 """`logs` of jobs that have not begun, or have written nothing so far."""
 
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from jobtop.cli.app import App
 from jobtop.cli.logs import SILENT, await_start, print_on
 from jobtop.core.model import Job, JobSpec, Queued, Status
-from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store.database import open_to_write
-from jobtop.store.jobs import Jobs
 from jobtop.store.queue import Queue
-from records import HERE, call, running_job, this_process
+from records import call, running_job, this_process
 
 NO_AGENT = "waits for its turn, and there is no agent to start it: jobtop agent start"
-
-
-@pytest.fixture
-def queue(home: Path) -> Iterator[Queue]:
-    paths = StatePaths(home, HERE)
-    database = open_to_write(paths)
-    yield Queue(Jobs(database), paths)
-    database.close()
 
 
 @pytest.fixture

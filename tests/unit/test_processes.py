@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.collectors.jobs import fold
-from jobtop.core.collectors.members import pid_clock
+from jobtop.core.collectors.members import Tree, pid_clock
 from jobtop.core.collectors.processes import LONGEST_UNREAD, ProcessTable
 from processes import MIB, FakeProc
 from support import wait_for
@@ -178,13 +178,19 @@ def test_who_has_not_run_is_not_read(fake: FakeProc) -> None:
     assert tree.members[51].rss == 9 * MIB
 
 
-def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: FakeProc) -> None:
-    """It wakes by itself every second; whoever ends has run before, or is gone."""
+def at_rest(fake: FakeProc) -> tuple[ProcessTable, Tree]:
+    """A job of one process, in which nobody runs any more."""
     table = fake.table()
     tree = table.add(SHIM)
     fake.put(51, SHIM, cpu=1.0)
     for _ in range(2):
         table.sweep()
+    return table, tree
+
+
+def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: FakeProc) -> None:
+    """It wakes by itself every second; whoever ends has run before, or is gone."""
+    table, tree = at_rest(fake)
     asked: list[int] = []
 
     def clock(number: int) -> int:
@@ -204,11 +210,7 @@ def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: Fa
 
 def test_what_nobody_saw_is_told_by_the_shim_of_a_job_that_rests_too(fake: FakeProc) -> None:
     """As a child that is hidden from us (hidepid) and nobody else waits for."""
-    table = fake.table()
-    tree = table.add(SHIM)
-    fake.put(51, SHIM, cpu=1.0)
-    for _ in range(2):
-        table.sweep()
+    table, tree = at_rest(fake)
     version = tree.version
     fake.put(SHIM, 1, cpu=0.1, children=(2.0, 0.0))
     for _ in range(LONGEST_UNREAD):

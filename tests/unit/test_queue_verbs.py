@@ -5,7 +5,6 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,11 @@ from jobtop.cli.app import App
 from jobtop.cli.submission import wait_for
 from jobtop.core.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Queued, Status
-from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.agency import register
-from jobtop.store.database import open_to_write
-from jobtop.store.jobs import Jobs
 from jobtop.store.queue import Queue
 from jobtop.store.waiting import await_ends
-from records import HERE, HOSTILE_TEXTS, call, holds_controls, made_job, running_job, this_process
-
-
-@pytest.fixture
-def queue(home: Path) -> Iterator[Queue]:
-    paths = StatePaths(home, HERE)
-    database = open_to_write(paths)
-    yield Queue(Jobs(database), paths)
-    database.close()
+from records import HOSTILE_TEXTS, call, holds_controls, made_job, running_job, this_process
 
 
 def submitted(queue: Queue, queued: Queued | None = None, **values: Any) -> Job:
