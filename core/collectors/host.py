@@ -128,16 +128,16 @@ def host_detail(frame: HostFrame, uptime_seconds: float | None) -> dict[str, obj
 def core_load(before: CoreTimes, after: CoreTimes) -> CpuLoad:
     """What one core did, in percent of the time the kernel accounted for on it, so that nothing exceeds 100."""
     busy, rest = after.busy - before.busy, after.rest - before.rest
-    if busy < 0 or rest < 0 or busy + rest <= 0:
+    whole = busy + rest
+    if busy < 0 or rest < 0 or whole <= 0:
         return CpuLoad()
-    scale = 100 / (busy + rest)
     iowait = steal = None
     if before.iowait is not None and after.iowait is not None:
         # The kernel moves time from iowait to idle when the I/O is done (filesystems/proc.rst): it was idle after all.
-        iowait = max(0.0, after.iowait - before.iowait) * scale
+        iowait = max(0.0, after.iowait - before.iowait) / whole * 100
     if before.steal is not None and after.steal is not None and after.steal >= before.steal:
-        steal = (after.steal - before.steal) * scale
-    return CpuLoad(busy * scale, iowait, steal)
+        steal = (after.steal - before.steal) / whole * 100
+    return CpuLoad(busy / whole * 100, iowait, steal)
 
 
 def rates(before: Counters, after: Counters, seconds: float) -> Counters:

@@ -349,3 +349,11 @@ def test_psutil_serves_where_there_is_no_proc(tmp_path: Path) -> None:
     assert gone.collect().values["disk.used"] is None
     assert "No such file" in gone.missing["disk.used"]
     collector.close()
+
+
+def test_a_core_that_never_rests_is_busy_for_exactly_all_of_the_time() -> None:
+    began = CoreTimes(0.0, 0.0, 0.0, 0.0)
+    for ticks in range(1, 1000):
+        seconds = ticks * 0.01
+        assert core_load(began, CoreTimes(seconds, 0.0, 0.0, 0.0)) == CpuLoad(100.0, 0.0, 0.0)
+        assert core_load(began, CoreTimes(0.0, seconds, seconds, 0.0)) == CpuLoad(0.0, 100.0, 0.0)
