@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 from random import Random
 
+from jobtop.core.job_id import JobId
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Limits, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
@@ -55,7 +56,7 @@ class Crowd:
 
     def _job(self, number: int, host: str, status: Status) -> Job:
         return Job(
-            str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
+            JobId(str(uuid.UUID(int=self._random.getrandbits(128), version=4))),
             f"job-{number:04d}",
             ("work", str(number)),
             host,

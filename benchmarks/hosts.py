@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.installation import Installation
 from benchmarks.report import MeasurementError, Result
+from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_read, open_to_write
@@ -123,7 +124,7 @@ def made_stores(root: Path) -> list[Path]:
 def made_job(chance: random.Random, host: str, runs: bool) -> Job:
     begun, duration = NOW - chance.random() * 1e6, chance.random() * 1000
     return Job(
-        str(uuid.UUID(int=chance.getrandbits(128))),
+        JobId(str(uuid.UUID(int=chance.getrandbits(128)))),
         f"job-{chance.randrange(100)}",
         ("python", "train.py"),
         host,

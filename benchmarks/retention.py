@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -13,6 +14,7 @@ from benchmarks.installation import Installation, environment
 from benchmarks.report import MeasurementError, Result
 from benchmarks.series import samples
 from benchmarks.stopwatch import LONGEST_SECONDS, wait_for_orphans
+from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Kept, Status
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
@@ -85,7 +87,7 @@ def fill(paths: StatePaths) -> None:
 
 def new_job(database: Database, host: str, number: int) -> int:
     end = time.time() - 10 * DAY
-    job = Job(f"{number:032x}", "old", ("true",), host, "bench", "/", Status.SUCCESS, settled=True)
+    job = Job(JobId(str(uuid.UUID(int=number))), "old", ("true",), host, "bench", "/", Status.SUCCESS, settled=True)
     job = replace(job, start_time=end - SAMPLES, end_time=end, duration_seconds=float(SAMPLES))
     return Jobs(database).insert(job).seq or 0
 

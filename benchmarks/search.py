@@ -16,6 +16,7 @@ from benchmarks.report import MeasurementError, Result
 from benchmarks.stopwatch import in_turns
 from jobtop.core.clock import iso
 from jobtop.core.filter import parse
+from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
@@ -139,7 +140,7 @@ def made_jobs(count: int) -> Iterator[Job]:
         usage = Usage(cpu_total_seconds=duration * chance.random() * 4, memory_peak_bytes=memory, samples=1)
         name = f"{chance.choice(('train', 'align', 'render', 'test'))}-{chance.randrange(1000)}"
         yield Job(
-            str(uuid.UUID(int=chance.getrandbits(128), version=4)),
+            JobId(str(uuid.UUID(int=chance.getrandbits(128), version=4))),
             name,
             ("python", f"{name}.py", "--seed", str(number)),
             chance.choice(HOSTS),

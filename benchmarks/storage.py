@@ -3,6 +3,7 @@
 import gc
 import gzip
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from benchmarks.report import Result
 from benchmarks.series import KEYS, json_line, rows, samples
 from jobtop.core.blocks import encode, merge
 from jobtop.core.engine import STEPS_PER_BATCH
+from jobtop.core.job_id import JobId
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.paths import StatePaths
@@ -123,7 +125,7 @@ def new_jobs(database: Database, count: int) -> list[int]:
     """So many running jobs, by their numbers."""
     jobs = Jobs(database)
     kept = [
-        jobs.insert(Job(f"{number:032x}", "bench", ("true",), HOST, "bench", "/", Status.RUNNING))
+        jobs.insert(Job(JobId(str(uuid.UUID(int=number))), "bench", ("true",), HOST, "bench", "/", Status.RUNNING))
         for number in range(count)
     ]
     return [job.seq for job in kept if job.seq is not None]

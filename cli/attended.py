@@ -14,6 +14,7 @@ from jobtop.cli.launch import conclude, exit_code, say, tell
 from jobtop.core import evidence
 from jobtop.core.record import replace
 from jobtop.store.control import Control
+from jobtop.store.logs import open_log
 from jobtop.store.starting import start_and_stay
 
 TYPE_CHECKING = False
@@ -69,9 +70,9 @@ def stop(app: App, job: Job) -> None:
 
 def print_output(app: App, job: Job) -> None:
     """What it wrote, where it would have gone without the console."""
-    for name, stream in (("stdout.log", sys.stdout), ("stderr.log", sys.stderr)):
+    for number, stream in enumerate((sys.stdout, sys.stderr)):
         try:
-            with open(app.paths.job(job.id) / name, "rb") as log:
+            with open(open_log(app.paths.job(job.id), number), "rb") as log:
                 shutil.copyfileobj(log, stream.buffer)
                 stream.flush()
         except OSError:

@@ -16,12 +16,13 @@ from jobtop.core.clock import local
 from jobtop.core.completion_words import complete
 from jobtop.core.errors import JobtopError
 from jobtop.core.filter import line_of, parse
+from jobtop.core.job_id import NO_ID
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.ordering import SORT_KEYS, sort_key
 
-NO_JOB = Job("", "", (), "", "", "", Status.UNKNOWN)
+NO_JOB = Job(NO_ID, "", (), "", "", "", Status.UNKNOWN)
 STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
     Column("ID"),

@@ -17,7 +17,7 @@ from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.jobs import Jobs
-from jobtop.store.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, tail_start
+from jobtop.store.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, open_log, tail_start
 from jobtop.store.queue import Queue
 from jobtop.store.reconcile import current
 from jobtop.store.waiting import Looks, unattended
@@ -47,15 +47,15 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     if (why := why_nothing(job, directory)) is not None:
         raise UnknownJob(why)
     readers = [
-        LogReader(log_path(directory, number - 1), number, raw)
-        for number, stream in enumerate(STREAMS, 1)
+        LogReader(directory, number, raw)
+        for number, stream in enumerate(STREAMS)
         if chosen[stream] or not any(chosen.values())
     ]
-    if chosen["stderr"] and not readers[-1].path.exists():
+    if chosen["stderr"] and not log_path(directory, 1).exists():
         app.warn(f"both streams of this job went to one place and are kept as one: jobtop logs {job.id[:8]}")
     for reader in readers:
         if tail is not None:
-            reader.offset = tail_start(reader.path, tail)
+            reader.offset = tail_start(directory, reader.stream, tail)
     marks = jobs.marks(job) if tail is None and len(readers) == 2 else []
     for _, stdout_bytes, stderr_bytes in marks:
         readers[0].print(stdout_bytes)
@@ -137,17 +137,17 @@ def has_ended(app: App, jobs: Jobs, job: Job) -> bool:
 class LogReader:
     """One log file, read onwards; the middle of a log that was too long is a hole, and said to be one."""
 
-    def __init__(self, path: Path, target: int, raw: bool) -> None:
-        self.path, self.target = path, target
-        self.plain = raw or not os.isatty(target)
+    def __init__(self, directory: Path, stream: int, raw: bool) -> None:
+        self.directory, self.stream = directory, stream
+        self.plain = raw or not os.isatty(stream + 1)
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.offset = 0
 
     def print(self, until: int | None) -> None:
         """Everything from where we are to `until`, or to the end."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+            fd = open_log(self.directory, self.stream)
+        except OSError:
             return
         try:
             end = os.fstat(fd).st_size if until is None else min(until, os.fstat(fd).st_size)
@@ -171,6 +171,6 @@ class LogReader:
         if not self.plain:
             lines = self.decoder.decode(data).split("\n")
             data = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines).encode()
-        stream = sys.stdout.buffer if self.target == 1 else sys.stderr.buffer
+        stream = sys.stdout.buffer if self.stream == 0 else sys.stderr.buffer
         stream.write(data)
         stream.flush()

@@ -13,6 +13,7 @@ from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.submission import call_agent, opened
 from jobtop.core.capacity import capacity
 from jobtop.core.errors import BadValue, ExitCode, UsageError
+from jobtop.core.job_id import NO_ID
 from jobtop.core.model import SCHEMA_VERSION, Job, Limits, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.request import group_name
@@ -43,7 +44,7 @@ GROUP_COLUMNS = (
 )
 QUEUE_SINCE_VERSION = 4
 WAITING = Query(statuses=(Status.QUEUED, Status.PAUSED), limit=None)
-NO_JOB = Job("", "", (), "", "", "", Status.QUEUED, queue=Queued())
+NO_JOB = Job(NO_ID, "", (), "", "", "", Status.QUEUED, queue=Queued())
 NO_GROUP = {"schema_version": SCHEMA_VERSION, "name": "", "slots": None, "running": 0, "waiting": 0}
 
 

@@ -175,7 +175,8 @@ def backup(app: App, path: str, force: bool) -> int:
 def merge_files(app: App, paths: tuple[str, ...], into: str | None, style: str) -> int:
     """Fold the jobs of other stores, or of all in a directory, into this host's.
 
-    Jobs that are there already stay, or are completed. A file that cannot be read is named and left out: exit code 1.
+    Jobs that are there already stay, or are completed. A file or a row that cannot be read is left out and named,
+    and the exit code is 1.
     """
     with closing(target_store(app, into)) as database:
         files = dict.fromkeys(file for path in paths for file in files_to_merge(given_path(path), database.path))
@@ -186,7 +187,7 @@ def merge_files(app: App, paths: tuple[str, ...], into: str | None, style: str) 
         print_shapes(
             style, [{"schema_version": SCHEMA_VERSION} | as_dict(one) | {"path": str(one.path)} for one in done]
         )
-    return int(any(one.problem is not None for one in done))
+    return int(any(one.problem is not None or one.refused for one in done))
 
 
 def merged_counts(one: Merged) -> tuple[int | str, ...]:
@@ -198,6 +199,9 @@ def merged_file(app: App, database: Database, file: Path, own_host: str | None) 
         done = merge(database, file, own_host, progress)
     if done.problem is not None:
         app.warn(f"left out: {done.problem}")
+    if done.refused:
+        rows = "1 job is" if done.refused == 1 else f"{done.refused} jobs are"
+        app.warn(f"{file}: {rows} left out, because the row cannot be what jobtop wrote")
     return done
 
 

@@ -24,7 +24,7 @@ def outcome(job: Job) -> tuple[str, str]:
 
 def write(log: Path, level: str, text: str) -> None:
     """Append one entry; O_APPEND keeps the lines of many writers apart."""
-    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, f"{iso(time.time())} {level} {text}\n".encode("utf-8", "backslashreplace"))
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from jobtop.core.clock import from_iso, iso
+from jobtop.core.job_id import JobId
 from jobtop.core.record import as_dict, fields, fresh, record
 
 TYPE_CHECKING = False
@@ -177,7 +178,7 @@ class Queued:
 class JobSpec:
     """Everything needed to run a job, and to run it again; holds secrets, so it is kept apart from the record."""
 
-    id: str
+    id: JobId
     command: tuple[str, ...]
     cwd: str
     env: dict[str, str]
@@ -202,7 +203,7 @@ class JobSpec:
 class Job:
     """The record of a job, as every verb, the console and the store know it. Moments are seconds since the epoch."""
 
-    id: str
+    id: JobId
     name: str
     command: tuple[str, ...]
     host: str
@@ -297,6 +298,7 @@ class Job:
         values |= {key: tuple(shape[key]) for key in ("command", "flags", "incomplete")}
         values |= {key: from_iso(shape[key]) for key in MOMENTS}
         values |= {
+            "id": JobId(shape["id"]),
             "status": Status(shape["status"]),
             "limits": known(Limits, shape["limits"]),
             "usage": known(Usage, shape["resource_usage"]),

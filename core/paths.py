@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jobtop.core.errors import StoreUnavailable
+from jobtop.core.job_id import JobId
 from jobtop.core.record import record
 
 PROJECT_CONFIG = "jobtop.toml"
@@ -52,13 +53,17 @@ class StatePaths:
         """jobtop's own log."""
         return self.root / "jobtop.log"
 
-    def job(self, job_id: str) -> Path:
+    def job(self, job_id: JobId) -> Path:
         """The directory of one job: evidence, output, marks."""
         return self.jobs / job_id
 
-    def spec(self, job_id: str) -> Path:
+    def spec(self, job_id: JobId) -> Path:
         """The file that can run one job again."""
         return self.specs / f"{job_id}.json"
+
+    def late_record(self, job_id: JobId) -> Path:
+        """The record of one job that ran while the store could not be written."""
+        return self.unrecorded / f"{job_id}.json"
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.config import Config
+    from jobtop.core.job_id import JobId
 
 INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 NEXT_PAIR = r"\s*\n\s*|\s*,\s*(?=[^\s=,]+=)"  # a comma may also be part of a value, as in CUDA_VISIBLE_DEVICES=0,1
@@ -51,7 +52,7 @@ class Request:
     ionice: str | None = None  # CLASS[:LEVEL]
 
 
-def prepare(request: Request, job_id: str, host: str, config: Config) -> tuple[Job, JobSpec]:
+def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple[Job, JobSpec]:
     """Everything about the job before it exists."""
     words = ("/bin/sh", "-c", " ".join(request.command)) if request.is_shell else request.command
     secret = config.texts("run.redact")
@@ -59,7 +60,7 @@ def prepare(request: Request, job_id: str, host: str, config: Config) -> tuple[J
     script, program = script_of(shown), os.path.basename(shown[0])
     environment = job_environment(request.env, job_id)
     if request.environment is not None:
-        environment = request.environment | request.env | {"JOBTOP_JOB_ID": job_id}
+        environment = request.environment | request.env | {"JOBTOP_JOB_ID": str(job_id)}
     grace = request.grace_seconds if request.grace_seconds is not None else config.duration("run.grace")
     job = Job(
         id=job_id,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from jobtop.core.config import Config, KeepRule
+    from jobtop.core.job_id import JobId
 
 DAY_SECONDS = 86400.0
 SETTLING_SECONDS = 60.0  # what a job left is packed by then
@@ -38,7 +39,7 @@ class Holding:
     """
 
     seq: int
-    id: str
+    id: JobId
     name: str
     kept: Kept
     begun: float

@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 
 from jobtop.core.collectors import cgroup
+from jobtop.core.job_id import JobId
 from jobtop.core.procfs import HAS_PROC, boot_id, read_text
 
 TYPE_CHECKING = False
@@ -200,12 +201,12 @@ def spawn(arguments: list[str]) -> int:
         return os.posix_spawn(arguments[0], arguments, os.environ)
 
 
-def new_id() -> str:
+def new_id() -> JobId:
     """A version 4 UUID (the uuid module would cost 3 ms)."""
     bits = int.from_bytes(os.urandom(16), "big")
     bits = bits & ~(0xF << 76) & ~(0x3 << 62) | 4 << 76 | 2 << 62
     digits = f"{bits:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return JobId("-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])))
 
 
 def with_room(pipe: int) -> None:
@@ -230,7 +231,7 @@ def shim_code() -> bytes:
     return CODE[0]
 
 
-def job_environment(extra: dict[str, str], job_id: str) -> dict[str, str]:
+def job_environment(extra: dict[str, str], job_id: JobId) -> dict[str, str]:
     """Our environment as we were given it, the caller's additions, and the id of the job."""
     env = dict(os.environ)
     # PEP 538: in the C locale Python sets LC_CTYPE for itself; the job must not inherit that.
@@ -239,4 +240,4 @@ def job_environment(extra: dict[str, str], job_id: str) -> dict[str, str]:
         env.pop("LC_CTYPE", None)
         given_types = [entry for entry in given.split("\0") if entry.startswith("LC_CTYPE=")]
         env |= dict(entry.split("=", 1) for entry in given_types)
-    return env | extra | {"JOBTOP_JOB_ID": job_id}
+    return env | extra | {"JOBTOP_JOB_ID": str(job_id)}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from jobtop.core.collectors.cgroup import Hierarchy, JobCgroup
+    from jobtop.core.job_id import JobId
 
 PATIENCE_SECONDS = 3.0
 OBJECT, INTERFACE = "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"
@@ -89,7 +90,7 @@ def reach(proc: str = "/proc") -> Manager:
 
 
 def make(
-    job_id: str, wanted: Collection[str], held: Collection[str], is_detached: bool, come_up: Callable[[], int]
+    job_id: JobId, wanted: Collection[str], held: Collection[str], is_detached: bool, come_up: Callable[[], int]
 ) -> JobCgroup:
     """A cgroup with the controllers that are wanted, if more of them can be had than are held already.
 
@@ -165,7 +166,7 @@ def lingers(directory: str = "/var/lib/systemd/linger") -> bool:
         return False
 
 
-def settle(manager: Manager, name: str, pid: int, job_id: str, controllers: Collection[str]) -> JobCgroup:
+def settle(manager: Manager, name: str, pid: int, job_id: JobId, controllers: Collection[str]) -> JobCgroup:
     """Make room in the scope: one place for the supervisor, and one for the job, which gets the controllers."""
     inside = {tree.kind: tree.own for tree in cgroup.all_hierarchies(f"{manager.proc}/{pid}")}.get("v2", "")
     scope = manager.mount + inside

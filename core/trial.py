@@ -11,10 +11,11 @@ from jobtop.core.checks import Finding, Machine, State, cgroup_kind
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.job_cgroup import JobCgroup
 from jobtop.core.enforcing import BY_SYSTEMD
+from jobtop.core.job_id import JobId
 from jobtop.core.model import JobSpec
 from jobtop.core.procfs import read_text, value_in
 from jobtop.core.record import record, replace
-from jobtop.core.runner import Supervisor, job_environment
+from jobtop.core.runner import Supervisor, job_environment, new_id
 from jobtop.core.sources import member_problems
 from jobtop.core.units import format_bytes, format_duration
 
@@ -52,7 +53,7 @@ class Holding:
 
 def start_and_stop(directory: str) -> Trial:
     """Run a command that sleeps, look at it and at its shim, stop it; `directory` is empty and ours."""
-    possible = cgroup.make(f"doctor-{os.getpid()}")
+    possible = cgroup.make(new_id())
     cgroup.discard(possible.directories)
     before = time.monotonic()
     try:
@@ -74,7 +75,7 @@ def start_and_stop(directory: str) -> Trial:
         end(supervisor)
 
 
-def sleeper(job_id: str) -> JobSpec:
+def sleeper(job_id: JobId) -> JobSpec:
     """A job that only sleeps, and not for long."""
     return JobSpec(
         id=job_id,

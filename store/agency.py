@@ -61,7 +61,7 @@ def agent_environment() -> dict[str, str]:
 
 def take_seat(path: Path) -> int | None:
     """Hold the lock for as long as this process lives; None if somebody else does."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -82,7 +82,7 @@ def write_seat(fd: int, text: bytes) -> bool:
 def is_taken(path: Path) -> bool:
     """Whether an agent holds the lock."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -9,11 +9,11 @@ from jobtop.core.collectors.proc import is_alive
 from jobtop.core.encounter import meet
 from jobtop.core.errors import StoreUnavailable, UsageError
 from jobtop.core.model import ATTACHED, Job, Monitor, Status, Usage
-from jobtop.core.paths import make_private_dir
 from jobtop.core.procfs import descendants
 from jobtop.core.redact import redact_command
 from jobtop.core.request import default_name, script_of
 from jobtop.core.runner import new_id
+from jobtop.core.state_files import make_state_dirs
 from jobtop.core.tree import lineage
 from jobtop.core.units import printable
 from jobtop.store.agency import ensure_agent, registered, start_agent
@@ -92,8 +92,7 @@ def leave_started(paths: StatePaths, job: Job, process: Process) -> None:
     moments = f"{process.start_time:.6f} {process.start_boottime:.6f}"
     rows = ("version 1", f"boot {process.who.boot}", f"shim {who}", f"main {who}", f"start {moments}", "subreaper 0")
     try:
-        for parent in (paths.root, paths.jobs):
-            make_private_dir(parent)
+        make_state_dirs(paths.root, paths.jobs)
         directory = paths.job(job.id)
         directory.mkdir(mode=0o700)
         write_private(str(directory / "started"), "\n".join(rows) + "\n")

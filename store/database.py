@@ -11,7 +11,8 @@ from itertools import count
 from pathlib import Path
 
 from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
-from jobtop.core.paths import StatePaths, make_private_dir
+from jobtop.core.paths import StatePaths
+from jobtop.core.state_files import make_state_dirs, refuse_link
 from jobtop.store.schema import MIGRATIONS, VERSION
 
 BUSY_SECONDS = 30.0
@@ -110,7 +111,8 @@ class Database:
 def open_to_write(paths: StatePaths, network: bool | None = None, patience: float | None = None) -> Database:
     """The store of this host, made or migrated if need be; a damaged one is set aside, never thrown away."""
     try:
-        make_private_dir(paths.root)
+        make_state_dirs(paths.root)
+        refuse_link(paths.store)
         if os.path.exists(_suspicion(paths.store)):
             return open_repaired(paths, network)
         return _open_current(paths, network, patience)
@@ -349,7 +351,7 @@ def _is_foreign(connection: sqlite3.Connection, version: int) -> bool:
 @contextmanager
 def _lock(paths: StatePaths) -> Iterator[None]:
     """What only one process of the writing host may do at a time. Released by the kernel, whatever happens to us."""
-    fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 
+from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import LIVE, Kept
 from jobtop.core.retention import SETTLING_SECONDS, Holding
 from jobtop.store.lineup import TO_RETRY
@@ -48,7 +49,7 @@ class Places:
     def __init__(self, paths: StatePaths) -> None:
         self.host, self.jobs, self.specs = paths.host, str(paths.jobs), str(paths.specs)
 
-    def bytes_of(self, job_id: str) -> tuple[int, int]:
+    def bytes_of(self, job_id: JobId) -> tuple[int, int]:
         """What the directory and the spec of a job take."""
         return directory_bytes(f"{self.jobs}/{job_id}"), taken_bytes(f"{self.specs}/{job_id}.json")
 
@@ -67,7 +68,7 @@ def rows_of(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[sqlite3
     """Some jobs, those of them of which more than the record is kept, the oldest first."""
     marks = ", ".join("?" * len(seqs))
     sql = f"SELECT {COLUMNS} FROM jobs WHERE seq IN ({marks}) AND +kept <> 'record' ORDER BY start_time, seq"
-    return connection.execute(sql, seqs).fetchall()
+    return [row for row in connection.execute(sql, seqs) if is_job_id(row["id"])]
 
 
 def holding_of(
@@ -77,13 +78,14 @@ def holding_of(
     seq, imported = row["seq"], row["imported_at"]
     old = now - raw_seconds - row["begun"] if imported is None else -float("inf")  # such a job grows old as a whole
     stored = (*_samples(connection, seq, old), *_others(connection, seq)) if row["holds"] else (0,) * len(STORED)
-    files = places.bytes_of(row["id"]) if row["host"] == places.host else (0, 0)
+    files = places.bytes_of(JobId(row["id"])) if row["host"] == places.host else (0, 0)
     rest: dict[str, Any] = dict(zip((*STORED, *BESIDE), (*stored, *files), strict=True))
     rest |= {"pinned": bool(row["pinned"]), "tags": json.loads(row["tags"])}
     ended = row["ended"] if imported is None else max(row["ended"], imported)
     rest["settles"] = bool(row["is_over"]) and ended > now - SETTLING_SECONDS
     is_over = row["is_over"] and not rest["settles"]
-    return Holding(seq, row["id"], row["name"], Kept(row["kept"]), row["begun"], ended if is_over else None, **rest)
+    who = (JobId(row["id"]), row["name"])
+    return Holding(seq, *who, Kept(row["kept"]), row["begun"], ended if is_over else None, **rest)
 
 
 def _samples(connection: sqlite3.Connection, seq: int, old: float) -> Sequence[int]:
@@ -122,7 +124,7 @@ def directory_bytes(path: str) -> int:
 
 def taken_bytes(path: str) -> int:
     try:
-        return os.stat(path).st_blocks * BLOCK_BYTES
+        return os.lstat(path).st_blocks * BLOCK_BYTES
     except OSError:
         return 0
 
@@ -130,7 +132,7 @@ def taken_bytes(path: str) -> int:
 def files_of(connection: sqlite3.Connection, places: Places, seqs: Sequence[int]) -> int:
     """What some jobs have beside the store, if they are of this host."""
     sql = f"SELECT id FROM jobs WHERE seq IN ({', '.join('?' * len(seqs))}) AND host = ?"
-    ids = [row[0] for row in connection.execute(sql, (*seqs, places.host)).fetchall()]
+    ids = [JobId(row[0]) for row in connection.execute(sql, (*seqs, places.host)) if is_job_id(row[0])]
     return sum(size for job_id in ids for size in places.bytes_of(job_id))
 
 

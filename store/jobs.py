@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
+from jobtop.core.job_id import JobId
 from jobtop.core.model import LIVE, Identity, Job, Kept, Limits, Monitor, Status, StopRequest, Usage, known, queued_from
 from jobtop.core.record import as_dict, fields, record, replace
 from jobtop.core.units import printable
@@ -404,6 +405,7 @@ def _job(kept: sqlite3.Row) -> Job:
     values: dict[str, Any] = {name: row[name] for name in PLAIN if name in there}
     values |= {name: json.loads(row[name]) for name in AS_JSON if name in there}
     values |= {name: tuple(values[name]) for name in ("command", "flags", "incomplete")}
+    values["id"] = JobId(row["id"])
     limits = {name: row[f"limit_{name}"] for name in LIMITS}
     return Job(
         **values

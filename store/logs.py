@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from jobtop.core.record import record
+from jobtop.core.state_files import open_job_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class Extent:
 def log_path(directory: Path, stream: int) -> Path:
     """Where the output of a job (0) or its errors (1) are kept."""
     return directory / f"{STREAMS[stream]}.log"
+
+
+def open_log(directory: Path, stream: int) -> int:
+    """A descriptor to read a log; OSError if there is none."""
+    return open_job_file(directory, f"{STREAMS[stream]}.log")
 
 
 def extent_at(fd: int, offset: int, end: int) -> Extent:
@@ -50,10 +56,10 @@ def extents(fd: int, end: int) -> list[Extent]:
     return found
 
 
-def tail_start(path: Path, count: int) -> int:
+def tail_start(directory: Path, stream: int, count: int) -> int:
     """Where the last `count` lines of a log begin; 0 if it is not there."""
     try:
-        with path.open("rb") as file:
+        with open(open_log(directory, stream), "rb") as file:
             end = file.seek(0, os.SEEK_END)
             begin, newlines = end, 0
             while begin > 0 and newlines <= count:
@@ -63,7 +69,7 @@ def tail_start(path: Path, count: int) -> int:
                 newlines += block.count(b"\n")
             file.seek(begin)
             text = file.read(end - begin)
-    except FileNotFoundError:
+    except OSError:
         return 0
     lines = [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")]
     missing = 0 if text.endswith(b"\n") else 1

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jobtop.core.errors import StoreDamaged, StoreError
+from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import LIVE, Status
+from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record
 from jobtop.store import head, sealed
@@ -29,22 +31,35 @@ if TYPE_CHECKING:
     Standing = tuple[int, str, str, str, int, float, int]
 
 JOBS_AT_ONCE = 200
+NOT_HERE = "it was running in a copy of this host''s store; how it ended is not known"
+_LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE))
 CHECK_SECONDS = 3600.0
 # Ids are scattered: with the 2 MiB and 1,000 pages of SQLite every job reads pages of the index anew and writes them.
 CACHE_KIB, JOURNAL_PAGES = 64 * 1024, 10_000
+# A file from elsewhere cannot say which processes of this host belong to a job: they would be signalled.
+WITHOUT_PROCESSES = (
+    "UPDATE main.jobs SET shim_boot = NULL, shim_pid = NULL, shim_start = NULL,"
+    " recorder_boot = NULL, recorder_pid = NULL, recorder_start = NULL WHERE seq = ?"
+)
+CLOSED = (
+    "UPDATE main.jobs SET settled = 1,"
+    f" reason = CASE WHEN status IN ({_LIVE}) THEN '{NOT_HERE}' ELSE reason END,"
+    f" status = CASE WHEN status IN ({_LIVE}) THEN '{Status.LOST}' ELSE status END WHERE seq = ?"
+)
 NOT_KNOWN = (*LIVE, Status.LOST, Status.UNKNOWN)
 STANDING = "seq, id, host, status, settled, coalesce(heartbeat, end_time, 0), shim_pid IS NULL AND recorder_pid IS NULL"
 
 
 @record
 class Merged:
-    """What became of the jobs of one file; those that wait there are left to their host."""
+    """What became of the jobs of one file; those that wait there are left to their host, damaged rows are refused."""
 
     path: Path
     added: int = 0
     completed: int = 0
     known: int = 0
     waiting: int = 0
+    refused: int = 0
     problem: str | None = None
 
 
@@ -94,7 +109,7 @@ class _Merging:
 
     def __init__(self, into: Database, theirs: Database, own_host: str | None) -> None:
         self.into, self.theirs, self.own_host = into, theirs, own_host
-        self.added = self.completed = self.known = self.waiting = 0
+        self.added = self.completed = self.known = self.waiting = self.refused = 0
 
     def run(self, progress: Progress | None) -> Merged:
         """Some jobs at a time, so that whoever else writes need not wait long."""
@@ -114,12 +129,15 @@ class _Merging:
             if progress is not None:
                 progress(done, total)
         self._take_machines()
-        return Merged(self.theirs.path, self.added, self.completed, self.known, self.waiting)
+        return Merged(self.theirs.path, self.added, self.completed, self.known, self.waiting, self.refused)
 
     def _take(self, connection: sqlite3.Connection, rows: Sequence[Standing], unsealed: set[int]) -> None:
         pairs: list[tuple[int, int]] = []
         shared = _shared_columns(connection, "jobs", {"seq", "touched"})
         for seq, job_id, host, status, settled, last, has_nobody in rows:
+            if not is_job_id(job_id):
+                self.refused += 1
+                continue
             if status in LIVE and has_nobody:
                 self.waiting += 1
                 continue
@@ -128,13 +146,21 @@ class _Merging:
                 sql = f"INSERT INTO main.jobs ({shared}, touched) SELECT {shared}, {NEXT_TOUCH} FROM theirs.jobs"
                 pairs.append((seq, connection.execute(f"{sql} WHERE seq = ?", (seq,)).lastrowid or 0))
                 self.added += 1
-            elif host != self.own_host and _rank(status, settled, last) > _rank(*tuple(ours)[3:6]):
+                if host == self.own_host:
+                    self._take_home(connection, pairs[-1][1], JobId(job_id))
+            elif self.own_host not in (host, ours[2]) and _rank(status, settled, last) > _rank(*tuple(ours)[3:6]):
                 _overwrite(connection, shared, seq, ours[0])
                 pairs.append((seq, ours[0]))
                 self.completed += 1
             else:
                 self.known += 1
         self._take_rows(connection, JOBS, pairs, {seq for seq, _ in pairs} & unsealed)
+
+    def _take_home(self, connection: sqlite3.Connection, seq: int, job_id: JobId) -> None:
+        """A job of this host, as from a backup: what its supervisor left here says whether it runs, the file cannot."""
+        connection.execute(WITHOUT_PROCESSES, (seq,))
+        if not os.path.exists(StatePaths(self.into.path.parent, "").job(job_id) / "started"):
+            connection.execute(CLOSED, (seq,))
 
     def _take_rows(
         self, connection: sqlite3.Connection, layout: Layout, pairs: Sequence[tuple[int, int]], unsealed: set[int]

@@ -12,7 +12,8 @@ from itertools import pairwise
 from operator import attrgetter
 
 from jobtop.core.record import record
-from jobtop.store.logs import STREAMS, Extent, extents, log_path
+from jobtop.core.state_files import open_job_file
+from jobtop.store.logs import STREAMS, Extent, extents, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Output:
 
     def _look(self, stream: int) -> list[Extent]:
         try:
-            fd = os.open(log_path(self.directory, stream), os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_log(self.directory, stream)
         except OSError:
             return []
         try:
@@ -196,7 +197,7 @@ class Output:
 
     def _read(self, stream: int, start: int, stop: int) -> bytes:
         try:
-            fd = os.open(log_path(self.directory, stream), os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_log(self.directory, stream)
         except OSError:
             return b""
         try:
@@ -215,7 +216,7 @@ class MarksFile:
     def news(self) -> list[Mark]:
         """The marks since the last time."""
         try:
-            with self.path.open("rb") as file:
+            with open(open_job_file(self.path.parent, self.path.name), "rb") as file:
                 file.seek(self._offset)
                 whole, newline, _ = file.read().rpartition(b"\n")
         except OSError:

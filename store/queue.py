@@ -11,11 +11,11 @@ from contextlib import suppress
 from jobtop.core.collectors.proc import is_alive, send
 from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage, queued_from
-from jobtop.core.paths import make_private_dir
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
 from jobtop.core.runner import new_id
 from jobtop.core.scheduling import retry_seconds, will_be_retried
+from jobtop.core.state_files import make_state_dirs, remove_file
 from jobtop.store.agency import ensure_agent, registered
 from jobtop.store.jobs import NEXT_TOUCH, event
 from jobtop.store.recorder import write_private
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from sqlite3 import Connection
 
+    from jobtop.core.job_id import JobId
     from jobtop.core.model import Identity, JobSpec
     from jobtop.core.paths import StatePaths
     from jobtop.store.jobs import Event, Jobs
@@ -50,7 +51,7 @@ class Queue:
             waiting = replace(job, status=Status.QUEUED, queue=queued, recorder=None, settled=False)
             return self.jobs.insert(waiting, event("submitted"))
         except BaseException:
-            self.paths.spec(spec.id).unlink(missing_ok=True)
+            remove_file(self.paths.spec(spec.id))
             raise
 
     def claim(self, job_id: str, me: Identity, gpus: Iterable[str] = ()) -> Job | None:
@@ -132,13 +133,14 @@ class Queue:
             check_retry(row, by_hand)
             return replace(row, queue=replace(row.queue or Queued(), retried_by=job_id)), (event("retried", by=job_id),)
 
-        self._keep_spec(replace(spec, id=job_id, env=spec.env | {"JOBTOP_JOB_ID": job_id}, detached=True, pty=False))
+        env = spec.env | {"JOBTOP_JOB_ID": str(job_id)}
+        self._keep_spec(replace(spec, id=job_id, env=env, detached=True, pty=False))
         try:
             with self.jobs.database.writing():
                 before = self.jobs.change(job.id, retried)
                 return self.jobs.insert(made_again(before, job_id, now, by_hand), event("submitted", retry_of=job.id))
         except BaseException:
-            self.paths.spec(job_id).unlink(missing_ok=True)
+            remove_file(self.paths.spec(job_id))
             raise
 
     def spec(self, job: Job) -> JobSpec:
@@ -230,8 +232,7 @@ class Queue:
 
     def _keep_spec(self, spec: JobSpec) -> None:
         try:
-            for parent in (self.paths.root, self.paths.jobs, self.paths.specs):
-                make_private_dir(parent)
+            make_state_dirs(self.paths.root, self.paths.jobs, self.paths.specs)
             write_private(str(self.paths.spec(spec.id)), json.dumps(spec.to_json()))
         except OSError as error:
             why = f"{self.paths.specs}: {os.strerror(error.errno or 0)}"
@@ -241,7 +242,8 @@ class Queue:
         """See to it that a shim of an agent that was killed cannot begin it any more: who makes this file decides."""
         if job.recorder is None:
             return True
-        directory = make_private_dir(self.paths.job(job.id))
+        directory = self.paths.job(job.id)
+        make_state_dirs(self.paths.root, self.paths.jobs, directory)
         try:
             os.close(os.open(directory / "started", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:
@@ -265,7 +267,7 @@ def check_retry(job: Job, by_hand: bool) -> None:
         raise UsageError(f"job {job.id[:8]} has no attempt left")
 
 
-def made_again(job: Job, job_id: str, now: float, by_hand: bool) -> Job:
+def made_again(job: Job, job_id: JobId, now: float, by_hand: bool) -> Job:
     """The next attempt at a job: after a while and one less by itself, at once and with all of them by hand."""
     before = job.queue or Queued()
     queued = replace(before, retry_of=job.id, retried_by=None, gpus=(), not_before=None)

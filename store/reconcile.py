@@ -12,12 +12,14 @@ from functools import partial
 from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
-from jobtop.core.errors import StoreError, StoreUnavailable
+from jobtop.core.errors import BadValue, StoreError, StoreUnavailable
 from jobtop.core.evidence import Facts
+from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import descendants, read_text
 from jobtop.core.record import replace
+from jobtop.core.state_files import read_state_file, remove_directory, remove_file
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Event, Jobs, event
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
 RECORDER_SECONDS = 5.0
 DAY_SECONDS = 86400.0
+RECORD_BYTES = 16 * 1024 * 1024
 START_SECONDS = 10.0  # a shim that was told its job has left `started` by then
 
 
@@ -79,13 +82,11 @@ def survivors(paths: StatePaths, job: Job) -> list[Identity]:
 
 def forget(paths: StatePaths, job: Job) -> None:
     """Remove everything that is kept of a job outside the store."""
-    import shutil
-
     begun = read_facts(paths.job(job.id) / "started", "subreaper")
     if begun is not None:
         cgroup.discard(evidence.started(begun).cgroups)
-    shutil.rmtree(paths.job(job.id), ignore_errors=True)
-    paths.spec(job.id).unlink(missing_ok=True)
+    remove_directory(paths.job(job.id))
+    remove_file(paths.spec(job.id))
 
 
 def with_shim(paths: StatePaths, job: Job) -> Job:
@@ -218,14 +219,14 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
     late = []
     for file in paths.unrecorded.glob("*.json"):
         try:
-            late.append((from_beside(json.loads(file.read_text())), file))
-        except (OSError, ValueError, KeyError, TypeError):
+            late.append((from_beside(json.loads(read_state_file(file, RECORD_BYTES))), file))
+        except (OSError, ValueError, KeyError, TypeError, BadValue):
             continue
     for job, file in sorted(late, key=lambda item: item[0].submitted_at or 0.0):
         if job.host == paths.host:
             change = partial(_ended_by, job=job)
             jobs.insert_or_change(replace(job, seq=None), event("recorded_late"), change)
-            file.unlink(missing_ok=True)
+            remove_file(file)
 
 
 def sweep_specs(paths: StatePaths, days: float) -> None:
@@ -235,14 +236,15 @@ def sweep_specs(paths: StatePaths, days: float) -> None:
         if swept.exists() and now - swept.stat().st_mtime < DAY_SECONDS:
             return
         swept.touch(mode=0o600)
-        old = {file: now - file.stat().st_mtime for file in paths.specs.glob("*.json")}
+        own = [file for file in paths.specs.glob("*.json") if is_job_id(file.stem)]
+        old = {file: now - file.lstat().st_mtime for file in own}
         old = {file: age for file, age in old.items() if age > min(days, 1) * DAY_SECONDS}
         waiting = ids_waiting(paths) if old else frozenset()
         for file, age in old.items():
-            directory = paths.job(file.stem)
+            directory = paths.job(JobId(file.stem))
             never_began = age > DAY_SECONDS and os.path.isdir(directory) and not os.listdir(directory)
             if (age > days * DAY_SECONDS or never_began) and file.stem not in waiting:
-                file.unlink(missing_ok=True)
+                remove_file(file)
             if never_began:
                 with suppress(OSError):
                     directory.rmdir()
@@ -296,7 +298,7 @@ def read_facts(path: object, last: str) -> Facts | None:
     return facts if facts.get("version") == "1" and last in facts else None
 
 
-def read_marks(paths: StatePaths, job_id: str) -> list[tuple[float, int, int | None]]:
+def read_marks(paths: StatePaths, job_id: JobId) -> list[tuple[float, int, int | None]]:
     """The lines `elapsed stdout [stderr]` a shim keeps beside the logs."""
     marks: list[tuple[float, int, int | None]] = []
     for line in read_text(str(paths.job(job_id) / "marks")).split("\n"):

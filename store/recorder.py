@@ -7,12 +7,13 @@ import os
 import time
 
 from jobtop.core import evidence
-from jobtop.core.errors import JobtopError, StoreBusy, StoreDamaged, StoreError
+from jobtop.core.errors import JobtopError, StoreBusy, StoreDamaged, StoreError, StoreUnavailable
 from jobtop.core.evidence import Facts, Started
 from jobtop.core.model import Job, JobSpec, StopRequest
-from jobtop.core.paths import StatePaths, make_private_dir
+from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
+from jobtop.core.state_files import make_state_dirs
 from jobtop.store import reconcile
 from jobtop.store.database import open_repaired, open_to_write
 from jobtop.store.jobs import Event, Jobs, event
@@ -43,8 +44,7 @@ class Recorder:
         self.job = job
         directory = self.paths.job(job.id)
         try:
-            for parent in (self.paths.root, self.paths.jobs, self.paths.specs, self.paths.unrecorded):
-                make_private_dir(parent)
+            make_state_dirs(self.paths.root, self.paths.jobs, self.paths.specs, self.paths.unrecorded)
             directory.mkdir(mode=0o700)
             write_private(str(self.paths.spec(job.id)), json.dumps(spec.to_json()))
         except OSError as error:
@@ -52,6 +52,9 @@ class Recorder:
                 directory.rmdir()
             why = f"{self.paths.root}: {os.strerror(error.errno or 0)}"
             self.warn(f"nothing of this job can be kept in {why}; set JOBTOP_HOME to a directory that can be written")
+            return
+        except StoreUnavailable as error:
+            self.warn(f"nothing of this job is kept: {error}")
             return
         self.directory = str(directory)
         try:
@@ -173,7 +176,7 @@ class Recorder:
         if self.directory is None:
             return
         try:
-            write_private(str(self.paths.unrecorded / f"{self.job.id}.json"), json.dumps(reconcile.beside(self.job)))
+            write_private(str(self.paths.late_record(self.job.id)), json.dumps(reconcile.beside(self.job)))
         except OSError as error:
             self.warn(f"the record of this job cannot be kept: {os.strerror(error.errno or 0)}")
 
@@ -181,7 +184,7 @@ class Recorder:
 def write_private(path: str, text: str) -> None:
     """A file for this user only, whole or not at all."""
     draft = f"{path}.{os.getpid()}.new"
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "w") as file:
             file.write(text)

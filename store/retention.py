@@ -5,10 +5,8 @@ Every step is whole: whoever is killed between two leaves a sound store, and the
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 
 from jobtop.core.model import Kept
 from jobtop.core.retention import (
@@ -27,6 +25,7 @@ from jobtop.core.retention import (
     protection,
     thinnable,
 )
+from jobtop.core.state_files import remove_directory, remove_file
 from jobtop.store import head
 from jobtop.store.head import HOSTS, JOBS
 from jobtop.store.holdings import Places, files_of, holding_of, numbers, rows_of, used_bytes
@@ -222,12 +221,11 @@ class Retention:
         """All but the record; what is beside the store first: where the disk is full that makes room."""
         of = move.holding
         if of.file_bytes:
-            shutil.rmtree(self.paths.job(of.id), ignore_errors=True)
+            remove_directory(self.paths.job(of.id))
             self._file_bytes -= of.file_bytes
             yield
         if move.takes_spec and of.spec_bytes:
-            with suppress(OSError):
-                self.paths.spec(of.id).unlink()
+            remove_file(self.paths.spec(of.id))
             self._file_bytes -= of.spec_bytes
         yield from self._delete_rows("snapshots", JOBS.owner, "elapsed", of.seq)
         yield from self._delete_rows("log_marks", JOBS.owner, "elapsed_seconds", of.seq)

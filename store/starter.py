@@ -13,11 +13,11 @@ from jobtop.core import evidence
 from jobtop.core.capacity import capacity, gpu_environment
 from jobtop.core.collectors import cgroup
 from jobtop.core.errors import JobtopError, UsageError
-from jobtop.core.paths import make_private_dir
 from jobtop.core.procfs import HAS_PROC, children, signal_descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.core.runner import Keeper, Supervisor
 from jobtop.core.scheduling import retry_seconds
+from jobtop.core.state_files import make_state_dirs
 from jobtop.store.jobs import Event, event
 from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue
@@ -137,7 +137,8 @@ class Starter:
         if os.path.isdir(self.paths.job(job.id)):  # somebody was about to start it, and was killed or gave up
             cgroup.discard(cgroup.possible_directories(job.id))
         try:
-            directory = make_private_dir(self.paths.job(job.id))
+            directory = self.paths.job(job.id)
+            make_state_dirs(self.paths.root, self.paths.jobs, directory)
             supervisor = self.spares.pop(0) if self.spares else Supervisor(keeper=self.keeper)
         except OSError as error:
             self.queue.release(job.id, self.me)

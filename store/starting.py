@@ -14,9 +14,11 @@ from jobtop.core.model import JobSpec, known
 from jobtop.core.record import replace
 from jobtop.core.request import Request, prepare
 from jobtop.core.runner import Supervisor
+from jobtop.core.state_files import read_state_file
 from jobtop.store.agency import SPAWNING, bury, ensure_agent
 from jobtop.store.recorder import Recorder
 
+SPEC_BYTES = 16 * 1024 * 1024
 NOT_KEPT = "its command and environment are not kept any more (store.spec_days)"
 NOT_OURS = "jobtop did not start it, and does not know its environment"
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.config import Config
     from jobtop.core.evidence import Facts
+    from jobtop.core.job_id import JobId
     from jobtop.core.model import Job
     from jobtop.core.paths import StatePaths
     from jobtop.core.runner import Terminal
@@ -97,11 +100,11 @@ def start_and_stay(
         start_new_thread(bury, (supervisor.pid,))
 
 
-def kept_spec(paths: StatePaths, job_id: str) -> JobSpec | None:
+def kept_spec(paths: StatePaths, job_id: JobId) -> JobSpec | None:
     """How a job was to be run; None if that is not kept any more."""
     try:
-        shape = json.loads(paths.spec(job_id).read_text())
-        return known(JobSpec, shape | {"command": tuple(shape["command"])})
+        shape = json.loads(read_state_file(paths.spec(job_id), SPEC_BYTES))
+        return known(JobSpec, shape | {"id": job_id, "command": tuple(shape["command"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -9,8 +9,10 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jobtop.core.job_id import JobId
 from jobtop.core.model import Identity, Job, Status
 from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.runner import new_id
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 
@@ -57,10 +59,15 @@ def call(*args: str) -> Answer:
     return Answer(int(code), *(written.getvalue().decode() for written in buffers))
 
 
+def numbered_id(number: int) -> JobId:
+    """An id that is always the same for a number."""
+    return JobId(str(uuid.UUID(int=number)))
+
+
 def made_job(**values: Any) -> Job:
     """A job that succeeded on this host, but for what is given."""
     defaults: dict[str, Any] = {
-        "id": str(uuid.uuid4()),
+        "id": new_id(),
         "name": "train",
         "command": ("python", "train.py"),
         "host": HERE,

@@ -139,7 +139,7 @@ class Compare(Page):
         try:
             while self._is_asked:
                 self._is_asked = False
-                ids, known = self.ids, {run.job.id: run for run in self.runs}
+                ids, known = self.ids, {str(run.job.id): run for run in self.runs}
                 found = [await self._read(job_id, known) for job_id in ids]
                 self.problems = [problem for _, problem in found if problem]
                 self.runs = tuple(run for run, _ in found if run is not None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
+from jobtop.core.job_id import JobId
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity, Job, Monitor, Sample, Status, StopRequest, Usage
 from jobtop.core.record import replace
@@ -80,7 +81,7 @@ class Run:
 def begun(part: Part, number: int, submitted: float, boot_time: float, started: float | None) -> Run:
     """A job of which the beginning is known; one that has not started waits."""
     chance = Random(f"{part.name} {number}")
-    job_id = str(uuid.UUID(int=chance.getrandbits(128), version=4))
+    job_id = JobId(str(uuid.UUID(int=chance.getrandbits(128), version=4)))
     pid = FIRST_PID + PIDS_APART * number
     job = Job(
         job_id,

@@ -14,6 +14,7 @@ from jobtop.core.closeup import CloseUp
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.drawing import Curve, make_curve
 from jobtop.core.errors import UnknownJob
+from jobtop.core.job_id import JobId
 from jobtop.core.metrics import JOB_COLUMNS, find_metric
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
@@ -99,7 +100,7 @@ class JobReading:
 
     def __init__(self, job_id: str, store: Path, secret: Sequence[str] = ()) -> None:
         self.job_id, self.store = job_id, store
-        self.directory = StatePaths(store.parent, hostname()).job(job_id)
+        self.directory = StatePaths(store.parent, hostname()).job(JobId(job_id))
         self.book = Book()
         self.nearby = Nearby(self.directory, secret)
         self.peak: Number | None = None

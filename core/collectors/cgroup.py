@@ -8,6 +8,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
+from jobtop.core.job_id import JobId
 from jobtop.core.procfs import read_text
 from jobtop.core.record import record
 
@@ -104,7 +105,7 @@ def cpu_quota(proc: str = "/proc/self") -> float | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def make(job_id: str, proc: str = "/proc/self", with_cpu: bool = False) -> JobCgroup:
+def make(job_id: JobId, proc: str = "/proc/self", with_cpu: bool = False) -> JobCgroup:
     """Make the job's cgroups; what could not be made, and why, is in `problems`."""
     directories, problems = [], []
     files: list[tuple[str, str]] = []
@@ -144,7 +145,7 @@ def discard(directories: Iterable[str]) -> bool:
     return not populated
 
 
-def possible_directories(job_id: str, proc: str = "/proc/self") -> list[str]:
+def possible_directories(job_id: JobId, proc: str = "/proc/self") -> list[str]:
     """Where `make`, called from here, may have put the cgroups of a job."""
     return [f"{place}/{PREFIX}{job_id}" for tree in hierarchies(proc, True) for place in _places(tree)]
 

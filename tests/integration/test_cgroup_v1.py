@@ -13,6 +13,7 @@ import pytest
 
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.runner import new_id
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from running import CGROUPS, Run, descendants, ended, is_alive, kill_if_alive, running, show
@@ -161,7 +162,7 @@ def test_a_detached_job_takes_its_cgroups_along_when_it_ends(jobtop: Jobtop, mem
 
 
 def test_cgroups_made_for_a_job_that_never_began_are_removed(jobtop: Jobtop, memory: Path) -> None:
-    job_id = str(uuid.uuid4())
+    job_id = new_id()
     made = memory / f"jobtop-{job_id}"
     made.mkdir()
     jobs = Jobs(open_to_write(StatePaths(jobtop.state, hostname())))

@@ -16,6 +16,7 @@ import pytest
 
 import unprivileged as unprivileged_user
 from jobtop.cli.main import main
+from jobtop.core.job_id import NO_ID
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.record import fields, replace
 from jobtop.core.truth import judge
@@ -108,7 +109,7 @@ def test_the_suite_leaves_nothing_behind(suite: Run) -> None:
 
 
 JOB = Job(
-    id="00000000-0000-4000-8000-000000000000",
+    id=NO_ID,
     name="load",
     command=("load",),
     host="here",

@@ -20,7 +20,10 @@ from jobtop.core.collectors.cgroup import (
     possible_directories,
     reading,
 )
+from records import numbered_id
 from trees import Kernel, capture
+
+ID = numbered_id(7)
 
 SCOPE = "user.slice/user-1000.slice/user@1000.service/app.slice/run-u12.scope"
 
@@ -76,15 +79,15 @@ def test_a_mount_point_with_a_space_is_read_right(tmp_path: Path) -> None:
 def test_on_v1_the_job_gets_a_memory_cgroup_below_our_own(tmp_path: Path, cgroups: Path, kernel: Kernel) -> None:
     own = cgroups / "memory/user.slice/user-1000.slice/session-3.scope"
     kernel.grow(own, "memory")
-    made = make("7", str(capture("v1", tmp_path)))
+    made = make(ID, str(capture("v1", tmp_path)))
     assert made == JobCgroup(
-        (f"{own}/jobtop-7",),
+        (f"{own}/jobtop-{ID}",),
         (
-            ("memory.max_usage_in_bytes", f"{own}/jobtop-7/memory.max_usage_in_bytes"),
-            ("memory.oom_control", f"{own}/jobtop-7/memory.oom_control"),
+            ("memory.max_usage_in_bytes", f"{own}/jobtop-{ID}/memory.max_usage_in_bytes"),
+            ("memory.oom_control", f"{own}/jobtop-{ID}/memory.oom_control"),
         ),
     )
-    assert made.joins == (f"{own}/jobtop-7/cgroup.procs",)
+    assert made.joins == (f"{own}/jobtop-{ID}/cgroup.procs",)
 
 
 def test_on_a_hybrid_machine_the_job_gets_one_in_each_useful_tree(
@@ -92,8 +95,8 @@ def test_on_a_hybrid_machine_the_job_gets_one_in_each_useful_tree(
 ) -> None:
     kernel.grow(cgroups / "memory/box/shell", "memory")
     kernel.grow(cgroups / "unified")
-    made = make("7", str(capture("hybrid", tmp_path)))
-    assert set(made.directories) == {f"{cgroups}/memory/box/shell/jobtop-7", f"{cgroups}/unified/jobtop-7"}
+    made = make(ID, str(capture("hybrid", tmp_path)))
+    assert set(made.directories) == {f"{cgroups}/memory/box/shell/jobtop-{ID}", f"{cgroups}/unified/jobtop-{ID}"}
     assert {label for label, _ in made.files} == {"memory.max_usage_in_bytes", "memory.oom_control", "cpu.stat"}
     assert made.problems == ()
 
@@ -107,9 +110,9 @@ def test_a_tree_that_schedules_is_joined_last_and_only_where_cpus_are_to_hold(
     kernel.grow(cgroups / "memory/box/shell", "memory")
     kernel.grow(cgroups / "unified")
     kernel.grow(cgroups / "cpu", "cpu")
-    made = make("7", proc, with_cpu=True)
-    assert made.directories[-1] == f"{cgroups}/cpu/jobtop-7"
-    assert set(made.directories) <= set(possible_directories("7", proc))
+    made = make(ID, proc, with_cpu=True)
+    assert made.directories[-1] == f"{cgroups}/cpu/jobtop-{ID}"
+    assert set(made.directories) <= set(possible_directories(ID, proc))
 
 
 def test_on_v2_the_job_goes_as_far_up_as_it_takes_to_count_memory(
@@ -118,20 +121,20 @@ def test_on_v2_the_job_goes_as_far_up_as_it_takes_to_count_memory(
     scope = cgroups / SCOPE
     kernel.grow(scope.parent, passing_on="cpu memory pids", memory_max="max\n")
     kernel.grow(scope, memory_max="max\n")
-    made = make("7", str(capture("v2", tmp_path)))
-    assert made.directories == (f"{scope.parent}/jobtop-7",)
+    made = make(ID, str(capture("v2", tmp_path)))
+    assert made.directories == (f"{scope.parent}/jobtop-{ID}",)
     assert {label for label, _ in made.files} == {"cpu.stat", "memory.peak", "memory.events"}
-    assert not (scope / "jobtop-7").exists()
+    assert not (scope / f"jobtop-{ID}").exists()
 
 
 def test_where_memory_cannot_be_counted_the_job_stays_beside_us(tmp_path: Path, cgroups: Path, kernel: Kernel) -> None:
     scope = cgroups / SCOPE
     for place in (scope, *list(scope.parents)[:5]):
         kernel.grow(place)
-    made = make("7", str(capture("v2", tmp_path)))
-    assert made.directories == (f"{scope}/jobtop-7",)
+    made = make(ID, str(capture("v2", tmp_path)))
+    assert made.directories == (f"{scope}/jobtop-{ID}",)
     assert [label for label, _ in made.files] == ["cpu.stat"]
-    assert [str(path) for path in cgroups.rglob("jobtop-7")] == [f"{scope}/jobtop-7"]
+    assert [str(path) for path in cgroups.rglob(f"jobtop-{ID}")] == [f"{scope}/jobtop-{ID}"]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +155,9 @@ def test_a_job_never_leaves_a_limit_behind(
     kernel.grow(scope.parent, passing_on="memory")
     kernel.grow(scope, **{file: limit})
     proc = str(capture("v2", tmp_path))
-    assert make("7", proc).directories == (f"{scope}/jobtop-7",)
-    assert possible_directories("7", proc) == [f"{scope}/jobtop-7"]
-    assert kernel.made == [f"{scope}/jobtop-7"]
+    assert make(ID, proc).directories == (f"{scope}/jobtop-{ID}",)
+    assert possible_directories(ID, proc) == [f"{scope}/jobtop-{ID}"]
+    assert kernel.made == [f"{scope}/jobtop-{ID}"]
 
 
 def test_a_limit_further_up_ends_the_climb_there(tmp_path: Path, cgroups: Path, kernel: Kernel) -> None:
@@ -162,7 +165,7 @@ def test_a_limit_further_up_ends_the_climb_there(tmp_path: Path, cgroups: Path, 
     kernel.grow(scope.parent.parent, passing_on="memory")
     kernel.grow(scope.parent, memory_max="1073741824\n")
     kernel.grow(scope)
-    assert make("7", str(capture("v2", tmp_path))).directories == (f"{scope}/jobtop-7",)
+    assert make(ID, str(capture("v2", tmp_path))).directories == (f"{scope}/jobtop-{ID}",)
 
 
 def test_a_job_inside_a_job_stays_inside(tmp_path: Path, cgroups: Path, kernel: Kernel) -> None:
@@ -171,7 +174,7 @@ def test_a_job_inside_a_job_stays_inside(tmp_path: Path, cgroups: Path, kernel: 
     (proc / "cgroup").write_text("0::/app.slice/jobtop-1\n")
     kernel.grow(outer.parent, passing_on="memory")
     kernel.grow(outer)
-    assert make("2", str(proc)).directories == (f"{outer}/jobtop-2",)
+    assert make(numbered_id(2), str(proc)).directories == (f"{outer}/jobtop-{numbered_id(2)}",)
 
 
 def test_nobody_climbs_to_where_processes_may_not_be_moved_from(tmp_path: Path, cgroups: Path, kernel: Kernel) -> None:
@@ -179,7 +182,7 @@ def test_nobody_climbs_to_where_processes_may_not_be_moved_from(tmp_path: Path, 
     kernel.grow(scope.parent, passing_on="memory")
     kernel.grow(scope)
     kernel.closed[f"{scope.parent}/cgroup.procs"] = errno.EACCES
-    assert make("7", str(capture("v2", tmp_path))).directories == (f"{scope}/jobtop-7",)
+    assert make(ID, str(capture("v2", tmp_path))).directories == (f"{scope}/jobtop-{ID}",)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
@@ -189,20 +192,20 @@ def test_where_nothing_can_be_made_the_reason_is_told(
     kernel.grow(cgroups, passing_on="memory")
     kernel.closed[str(cgroups)] = number
     proc = str(capture("container", tmp_path))
-    assert make("7", proc) == JobCgroup(problems=(f"{cgroups}: {os.strerror(number)}",))
+    assert make(ID, proc) == JobCgroup(problems=(f"{cgroups}: {os.strerror(number)}",))
     assert own_procs(proc) is None
 
 
 def test_a_cgroup_that_cannot_be_entered_is_not_kept(tmp_path: Path, cgroups: Path, kernel: Kernel) -> None:
     kernel.grow(cgroups, passing_on="memory")
-    kernel.closed[f"{cgroups}/jobtop-7/cgroup.procs"] = errno.EACCES
-    made = make("7", str(capture("container", tmp_path)))
+    kernel.closed[f"{cgroups}/jobtop-{ID}/cgroup.procs"] = errno.EACCES
+    made = make(ID, str(capture("container", tmp_path)))
     assert made == JobCgroup(problems=(f"{cgroups}: not allowed",))
-    assert not (cgroups / "jobtop-7").exists()
+    assert not (cgroups / f"jobtop-{ID}").exists()
 
 
 def test_without_any_cgroup_file_system_that_is_the_reason(tmp_path: Path) -> None:
-    assert make("7", str(capture("none", tmp_path))) == JobCgroup(problems=("no cgroup file system is mounted",))
+    assert make(ID, str(capture("none", tmp_path))) == JobCgroup(problems=("no cgroup file system is mounted",))
 
 
 def test_the_file_that_moves_a_process_where_it_is_belongs_to_a_useful_tree(
@@ -217,7 +220,7 @@ def test_what_make_makes_possible_directories_names(tmp_path: Path, cgroups: Pat
     kernel.grow(scope.parent, passing_on="memory")
     kernel.grow(scope)
     proc = str(capture("v2", tmp_path))
-    assert set(make("7", proc).directories) <= set(possible_directories("7", proc))
+    assert set(make(ID, proc).directories) <= set(possible_directories(ID, proc))
 
 
 def test_only_a_cgroup_that_somebody_lives_in_resists_its_removal(cgroups: Path, kernel: Kernel) -> None:

@@ -15,6 +15,7 @@ from jobtop.cli.main import VERBS
 from jobtop.cli.main import jobtop as face
 from jobtop.core.analysis.statistics import statistics
 from jobtop.core.errors import ExitCode
+from jobtop.core.job_id import NO_ID
 from jobtop.core.metrics import CATALOGUE, Scope, metrics_of
 from jobtop.core.model import Job, Status
 from support import ROOMS, ROOT, Jobtop
@@ -177,7 +178,7 @@ def test_the_readme_names_every_page_and_every_room() -> None:
 
 
 def test_every_key_of_a_job_is_explained_and_no_other() -> None:
-    job = Job(id="", name="", command=(), host="", user="", cwd="", status=Status.RUNNING)
+    job = Job(id=NO_ID, name="", command=(), host="", user="", cwd="", status=Status.RUNNING)
     keys = set(flat_keys(job.to_json(), ("limits", "resource_usage", "monitor")))
     page = text_of(ROOT / "docs/history.md").partition("### A job")[2].partition("## Where it is kept")[0]
     explained = set(re.findall(r"(?m)^\| `([^`]+)` \|", page))

@@ -9,6 +9,9 @@ from jobtop.core.collectors.members import Member, Tree
 from jobtop.core.enforcing import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guard, enforce
 from jobtop.core.model import Identity, JobSpec
 from jobtop.core.shim import OVER_LIMIT, without_cgroup
+from records import numbered_id
+
+ID = numbered_id(7)
 
 MIB = 1024 * 1024
 SHIM = Identity("boot", 50, 100)
@@ -16,7 +19,7 @@ LIMIT = 200 * MIB
 
 
 def spec(memory: int | None = None, cpus: float | None = None) -> JobSpec:
-    return JobSpec("7", ("true",), "/", {}, hold_memory_bytes=memory, hold_cpus=cpus)
+    return JobSpec(ID, ("true",), "/", {}, hold_memory_bytes=memory, hold_cpus=cpus)
 
 
 def hold(spec: JobSpec, own: JobCgroup) -> dict[str, object]:

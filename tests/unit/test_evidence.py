@@ -11,6 +11,9 @@ from jobtop.core.errors import ExitCode
 from jobtop.core.evidence import Facts, conclude
 from jobtop.core.model import Identity, Job, Limits, Status, StopRequest, Usage
 from jobtop.core.record import replace
+from records import numbered_id
+
+ID = numbered_id(7)
 
 MEBIBYTE = 1024 * 1024
 START = 1_700_000_000.0
@@ -45,7 +48,7 @@ ENDED = {
     "own_cpu": 0.02,
     "own_rss": 9 * MEBIBYTE,
 }
-JOB = Job("7", "n", ("./solver", "-x"), "atlas", "u", "/data", Status.RUNNING, usage=Usage(cpus_allowed=2.0))
+JOB = Job(ID, "n", ("./solver", "-x"), "atlas", "u", "/data", Status.RUNNING, usage=Usage(cpus_allowed=2.0))
 
 
 def facts(**changes: object) -> Facts:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.job_id import JobId
 from jobtop.core.paths import StatePaths
 from records import HERE, call
 
@@ -35,8 +36,8 @@ READING = {
 def store(home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The kept store as that of this host."""
     paths = StatePaths(home, HERE)
-    paths.job(SWEEP).mkdir(parents=True)
-    (paths.job(SWEEP) / "stdout.log").write_text("done\n")
+    paths.job(JobId(SWEEP)).mkdir(parents=True)
+    (paths.job(JobId(SWEEP)) / "stdout.log").write_text("done\n")
     paths.store.write_bytes(KEPT_STORE.read_bytes())
     if request.param == "only to be read":
         may = os.access

@@ -12,6 +12,7 @@ import pytest
 
 from jobtop.core.errors import AmbiguousJob, StoreDamaged, UnknownJob, UsageError
 from jobtop.core.filter import parse
+from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
@@ -160,7 +161,10 @@ def test_of_two_copies_of_a_live_job_the_one_heard_of_last_is_shown(tmp_path: Pa
 
 
 def test_a_job_is_found_in_whichever_store_it_is(tmp_path: Path, fleet_of: Opener) -> None:
-    ones = [made_job(id=f"abcd000{number}-0000", host=host) for number, host in enumerate(HOSTS)]
+    ones = [
+        made_job(id=JobId(f"abcd000{number}-0000-4000-8000-000000000000"), host=host)
+        for number, host in enumerate(HOSTS)
+    ]
     named = made_job(external_id="abcd", host="beta")
     fleet = fleet_of(
         keep(tmp_path, "alpha", ones[0]), keep(tmp_path, "beta", ones[1], named), keep(tmp_path, "gamma", ones[2])

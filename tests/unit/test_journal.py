@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobtop.core import journal
+from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
 
-ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+ID = JobId("0f8fad5b-d9cb-469f-a165-70867728950e")
 
 
 def job(status: Status, reason: str | None = None, seconds: float | None = 3.2, name: str = "train") -> Job:

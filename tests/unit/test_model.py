@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from jobtop.core.job_id import JobId
 from jobtop.core.model import ENDS, LIVE, Identity, Job, JobSpec, Limits, Monitor, Queued, Status, Usage, known
 from jobtop.core.record import as_dict, fields, fresh, record, replace
+from records import numbered_id
+
+ID = numbered_id(7)
 
 RESOURCE_KEYS = (
     "cpu_user_seconds cpu_system_seconds cpu_total_seconds cpu_efficiency cpu_percent_mean cpu_percent_min"
@@ -19,7 +23,7 @@ JOB_KEYS = (
     " sources incomplete monitor metrics queue pinned kept stale last_heard"
 ).split()
 JOB = Job(
-    id="0f8fad5b-d9cb-469f-a165-70867728950e",
+    id=JobId("0f8fad5b-d9cb-469f-a165-70867728950e"),
     name="train\n\x1b[31m",
     command=("python", "train.py"),
     host="atlas",
@@ -90,7 +94,7 @@ def test_a_live_job_of_another_host_is_stale_once_three_signs_of_life_are_missin
 
 
 def test_a_spec_as_json_can_run_the_job_again() -> None:
-    spec = JobSpec("7", ("sh", "-c", "x"), "/w", {"TOKEN": "secret"}, timeout_seconds=5.0)
+    spec = JobSpec(ID, ("sh", "-c", "x"), "/w", {"TOKEN": "secret"}, timeout_seconds=5.0)
     shape = json.loads(json.dumps(spec.to_json()))
     assert shape.pop("schema_version") == 1
     assert JobSpec(**shape | {"command": tuple(shape["command"])}) == spec

@@ -10,6 +10,7 @@ import pytest
 
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.paths import StatePaths, absolute_path, config_files, hostname, make_private_dir, state_dir
+from records import numbered_id
 
 
 @pytest.fixture
@@ -76,13 +77,13 @@ def test_a_path_of_a_user_becomes_absolute(path: str, expected: str) -> None:
 
 
 def test_each_file_of_the_state_has_its_place() -> None:
-    paths = StatePaths(Path("/s"), "atlas")
+    paths, job_id = StatePaths(Path("/s"), "atlas"), numbered_id(7)
     assert paths.store == Path("/s/atlas.db")
     assert paths.lock == Path("/s/atlas.lock")
     assert paths.jobs == Path("/s/jobs")
-    assert paths.job("1234") == Path("/s/jobs/1234")
+    assert paths.job(job_id) == Path(f"/s/jobs/{job_id}")
     assert paths.specs == Path("/s/specs")
-    assert paths.spec("1234") == Path("/s/specs/1234.json")
+    assert paths.spec(job_id) == Path(f"/s/specs/{job_id}.json")
     assert paths.log == Path("/s/jobtop.log")
     assert paths.unrecorded == Path("/s/unrecorded")
 

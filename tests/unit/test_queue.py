@@ -73,7 +73,7 @@ def test_of_a_job_that_cannot_be_kept_nothing_stays(queue: Queue) -> None:
     again = made_job()
     os.rmdir(queue.paths.jobs)
     queue.paths.jobs.write_text("in the way")
-    with pytest.raises(StoreUnavailable, match="JOBTOP_HOME"):
+    with pytest.raises(StoreUnavailable, match="directory"):
         submitted(queue, id=again.id)
     with pytest.raises(UnknownJob):
         queue.jobs.find(again.id)

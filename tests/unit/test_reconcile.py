@@ -15,7 +15,7 @@ from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.reconcile import current, paused_or_running, reconcile, sweep_specs
-from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, running_job, this_process
+from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, numbered_id, running_job, this_process
 
 US = this_process()
 GONE = (NO_PROCESS, 5)
@@ -224,7 +224,7 @@ def test_a_job_kept_beside_the_store_is_taken_in_once(jobs: Jobs, paths: StatePa
 
 
 def test_jobs_kept_beside_the_store_are_taken_in_in_the_order_they_came(jobs: Jobs, paths: StatePaths) -> None:
-    late = [made_job(id=f"{digit}" * 8, name=name, submitted_at=at) for digit, name, at in LATE]
+    late = [made_job(id=numbered_id(int(digit)), name=name, submitted_at=at) for digit, name, at in LATE]
     for job in late:
         set_beside(paths, job)
     reconcile(jobs, paths)
@@ -298,7 +298,7 @@ def test_a_file_beside_the_store_that_cannot_be_read_is_kept_and_stops_nothing(j
 
 def test_what_is_needed_to_run_old_jobs_again_is_dropped_once_a_day(paths: StatePaths) -> None:
     paths.specs.mkdir(parents=True)
-    old, older, young = (paths.spec(name) for name in ("old", "older", "young"))
+    old, older, young = (paths.spec(numbered_id(number)) for number in range(3))
 
     def leave(file: Path, days: float) -> None:
         file.write_text("{}")

@@ -9,6 +9,9 @@ from jobtop.core.config import Config, load
 from jobtop.core.errors import BadValue
 from jobtop.core.model import Limits
 from jobtop.core.request import Request, cpus, pairs, prepare
+from records import numbered_id
+
+ID = numbered_id(7)
 
 
 @pytest.fixture
@@ -17,8 +20,8 @@ def config(home: Path, tmp_path: Path) -> Config:
 
 
 def test_what_nobody_said_comes_from_the_settings_and_the_command(config: Config) -> None:
-    job, spec = prepare(Request(("python3.12", "-u", "/x/train.py", "1"), "/x"), "7", "atlas", config)
-    assert (job.id, job.name, job.tool, job.script, job.host) == ("7", "train", "python3.12", "/x/train.py", "atlas")
+    job, spec = prepare(Request(("python3.12", "-u", "/x/train.py", "1"), "/x"), ID, "atlas", config)
+    assert (job.id, job.name, job.tool, job.script, job.host) == (ID, "train", "python3.12", "/x/train.py", "atlas")
     assert (job.grace_seconds, spec.grace_seconds, spec.after_exit) == (3.0, 3.0, "leave")
     assert job.monitor.interval_seconds == 5.0
     assert spec.detached
@@ -37,19 +40,19 @@ def test_what_was_said_is_in_the_record_and_in_the_order(config: Config) -> None
         grace_seconds=0.0,
         parent_id="6",
     )
-    job, spec = prepare(request, "7", "atlas", config)
+    job, spec = prepare(request, ID, "atlas", config)
     assert spec.command == ("/bin/sh", "-c", "echo a | wc")
     assert (job.name, job.tool, job.cwd, job.parent_id, job.limits) == ("n", "t", "/y", "6", request.limits)
     assert job.params == {"lr": 0.1, "api_token": "***"}
     assert (spec.timeout_seconds, spec.grace_seconds) == (9.0, 0.0)
-    assert (spec.env["LATE"], spec.env["JOBTOP_JOB_ID"]) == ("1", "7")
+    assert (spec.env["LATE"], spec.env["JOBTOP_JOB_ID"]) == ("1", ID)
     assert spec.env["HOME"] == os.environ["HOME"]
 
 
 def test_a_given_environment_takes_the_place_of_ours(config: Config) -> None:
     old = {"PATH": "/bin", "JOBTOP_JOB_ID": "old"}
-    _, spec = prepare(Request(("true",), "/", environment=old, env={"A": "1"}), "new", "atlas", config)
-    assert spec.env == {"PATH": "/bin", "A": "1", "JOBTOP_JOB_ID": "new"}
+    _, spec = prepare(Request(("true",), "/", environment=old, env={"A": "1"}), ID, "atlas", config)
+    assert spec.env == {"PATH": "/bin", "A": "1", "JOBTOP_JOB_ID": ID}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from jobtop.store.retention import Retention, set_pinned
 from jobtop.store.series import SeriesStore
 from jobtop.store.sink import StoreSink
 from jobtop.store.snapshots import Snapshots
-from records import HERE, call, kept_jobs, made_job, running_job
+from records import HERE, call, kept_jobs, made_job, numbered_id, running_job
 from sampled import steady
 
 DAY = 86400.0
@@ -43,7 +43,7 @@ def held(age_days: float | None = None, **values: Any) -> Holding:
         "samples": 1000,
         "sample_bytes": 20_000,
     }
-    return Holding(1, "job", "train", **defaults | {"ended": ended} | values)
+    return Holding(1, numbered_id(1), "train", **defaults | {"ended": ended} | values)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,11 @@ from jobtop.core.dbus import Connection, Refused, call, put
 from jobtop.core.enforcing import BY_SYSTEMD, enforce
 from jobtop.core.model import JobSpec
 from jobtop.core.trial import Holding
+from records import numbered_id
 from support import ROOT
 from trees import capture
+
+ID = numbered_id(7)
 
 RECORDED = ROOT / "tests/data/systemd"  # what systemd 252 was sent and answered
 PID = 688  # of the process that was to move then
@@ -124,7 +127,7 @@ def test_nobody_s_job_is_put_into_the_hands_of_another_user(tmp_path: Path, monk
     (tmp_path / "systemd").mkdir()
     with systemd(tmp_path / "systemd/private", []):
         monkeypatch.setattr(os, "geteuid", lambda: 4711)
-        (why,) = scope.make("7", BOTH, (), False, never).problems
+        (why,) = scope.make(ID, BOTH, (), False, never).problems
     assert why.endswith("it is somebody else's")
 
 
@@ -186,7 +189,7 @@ def test_without_a_systemd_of_the_user_the_job_stays_where_it_is(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     expected = "your systemd (systemctl --user) does not help: none runs for you"
-    assert scope.make("7", BOTH, (), False, never) == JobCgroup(problems=(expected,))
+    assert scope.make(ID, BOTH, (), False, never) == JobCgroup(problems=(expected,))
 
 
 def test_a_systemd_without_the_controllers_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +200,7 @@ def test_a_systemd_without_the_controllers_is_not_asked(tmp_path: Path, monkeypa
         (service / "cgroup.controllers").write_text("memory pids\n")
         manager.controllers = frozenset({"memory", "pids"})
         monkeypatch.setattr(scope, "reach", lambda: manager)
-        (why,) = scope.make("7", BOTH, {"memory"}, False, never).problems
+        (why,) = scope.make(ID, BOTH, {"memory"}, False, never).problems
     assert why.endswith("it was not given the controller for cpu")
 
 
@@ -207,7 +210,7 @@ def test_a_systemd_that_does_not_answer_is_not_waited_for_long(tmp_path: Path, m
         manager.connection.socket.settimeout(0.01)
         manager.controllers = frozenset(BOTH)
         monkeypatch.setattr(scope, "reach", lambda: manager)
-        (why,) = scope.make("7", BOTH, (), False, lambda: PID).problems
+        (why,) = scope.make(ID, BOTH, (), False, lambda: PID).problems
     assert why.endswith("timed out")
 
 
@@ -220,7 +223,7 @@ def test_what_the_own_cgroup_cannot_hold_the_one_in_a_scope_does(
         for name in names:
             (directory / name).touch()
     monkeypatch.setattr(scope, "make", lambda *_: JobCgroup((str(scoped),)))
-    spec = JobSpec("7", ("true",), "/", {}, hold_memory_bytes=1 << 20, hold_cpus=0.5)
+    spec = JobSpec(ID, ("true",), "/", {}, hold_memory_bytes=1 << 20, hold_cpus=0.5)
     made, told = enforce(spec, JobCgroup((str(own),)), lambda: PID)
     assert (made.directories, own.exists()) == ((str(scoped),), False)
     assert told["limits"] == [(what, "cgroup v2 (systemd scope)", str(scoped)) for what in ("memory", "cpus")]
@@ -239,10 +242,10 @@ def test_systemd_is_asked_for_what_is_lacking_only_and_its_no_leaves_all_as_it_w
     monkeypatch.setattr(scope, "make", refuse)
     (tmp_path / "memory.max").touch()
     own = JobCgroup((str(tmp_path),), problems=("before",))
-    spec = JobSpec("7", ("true",), "/", {}, hold_memory_bytes=1 << 20)
+    spec = JobSpec(ID, ("true",), "/", {}, hold_memory_bytes=1 << 20)
     assert enforce(spec, own, lambda: PID)[0] == own
     assert asked == []
-    both = JobSpec("7", ("true",), "/", {}, hold_memory_bytes=1 << 20, hold_cpus=1.0, detached=True)
+    both = JobSpec(ID, ("true",), "/", {}, hold_memory_bytes=1 << 20, hold_cpus=1.0, detached=True)
     assert enforce(both, own, None)[0] == own
     assert asked == []
     made, told = enforce(both, own, lambda: PID)

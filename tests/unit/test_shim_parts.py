@@ -13,8 +13,11 @@ import pytest
 from jobtop.core import birth, ledger, pump, runner, shim
 from jobtop.core.evidence import Facts
 from jobtop.core.ledger import Ledger
+from records import numbered_id
 from shims import begin as begin
 from trees import Kernel
+
+ID = numbered_id(7)
 
 
 @pytest.fixture(autouse=True)
@@ -163,8 +166,8 @@ def test_the_code_of_a_shim_needs_no_file(tmp_path: Path) -> None:
 
 def test_a_job_inherits_our_environment_and_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "1")
-    env = runner.job_environment({"EXTRA": "2"}, "7")
-    assert (env["KEPT"], env["EXTRA"], env["JOBTOP_JOB_ID"]) == ("1", "2", "7")
+    env = runner.job_environment({"EXTRA": "2"}, ID)
+    assert (env["KEPT"], env["EXTRA"], env["JOBTOP_JOB_ID"]) == ("1", "2", ID)
 
 
 @pytest.mark.parametrize(
@@ -176,4 +179,4 @@ def test_a_locale_that_python_made_up_is_not_the_job_s(
 ) -> None:
     monkeypatch.setenv("LC_CTYPE", "C.UTF-8")
     monkeypatch.setattr(runner, "read_text", lambda _: original)
-    assert ("LC_CTYPE" in runner.job_environment({}, "7")) is is_kept
+    assert ("LC_CTYPE" in runner.job_environment({}, ID)) is is_kept
