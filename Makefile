@@ -1,11 +1,11 @@
 # The two commands of a newcomer are `make run` and `make test`; both set up .venv on the first call.
-# PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS and BENCH_ARGS are passed on.
+# PYTHON=python3.12 chooses the interpreter and sets up .venv-3.12; PYTEST_ARGS and BENCH_ARGS are passed on.
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help run test check format lint types cover bench soak docs clean
 
 PYTHON ?=
-VENV := .venv
+VENV := .venv$(if $(PYTHON),-$(firstword $(shell tools/find-python $(PYTHON))))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 # Most tests wait for something: more of them than there are cores can do that at once.
@@ -74,5 +74,5 @@ soak: $(VENV)/.installed
 	$(BIN)/python -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist *.egg-info .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache
 	find jobtop $(ROOMS) tests docs tools -name __pycache__ -prune -exec rm -rf {} +

@@ -133,3 +133,23 @@ def test_closed_standard_descriptors_are_opened_on_dev_null(closed: tuple[int, .
     assert finished.returncode == 0
     assert numbers == "".join(map(str, closed))
     assert int(following) > 2
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_each_chosen_interpreter_has_an_environment_of_its_own(chosen: bool) -> None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    command = ["make", "-n", "test", *([f"PYTHON={sys.executable}"] if chosen else [])]
+    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHON", "MAKEFLAGS", "MAKEOVERRIDES"}}
+    finished = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    directory = f".venv-{version}" if chosen else ".venv"
+    assert finished.stdout.splitlines()[-1].startswith(f"{directory}/bin/python -m pytest")
+
+
+def test_make_refuses_an_interpreter_that_is_too_old(tmp_path: Path) -> None:
+    old = tmp_path / "python"
+    old.write_text('#!/bin/sh\ntest "$1" = -V && echo Python 3.10.1\n')
+    old.chmod(0o755)
+    finished = subprocess.run([ROOT / "tools/make-venv", tmp_path / "venv", old], capture_output=True, text=True)
+    assert finished.returncode == 1
+    assert "3.10.1" in finished.stderr
+    assert not (tmp_path / "venv").exists()
