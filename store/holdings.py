@@ -106,9 +106,9 @@ def _samples(connection: sqlite3.Connection, seq: int, old: float) -> Sequence[i
 def _others(connection: sqlite3.Connection, seq: int) -> tuple[int, int]:
     """What the snapshots and the log marks of a job take."""
     row = connection.execute(
-        "SELECT (SELECT coalesce(sum(length(members)), 0) FROM snapshots WHERE job_seq = ?1),"
-        f" (SELECT count(*) FROM log_marks WHERE job_seq = ?1) * {MARK_BYTES}",
-        (seq,),
+        "SELECT (SELECT coalesce(sum(length(members)), 0) FROM snapshots WHERE job_seq = :seq),"
+        f" (SELECT count(*) FROM log_marks WHERE job_seq = :seq) * {MARK_BYTES}",
+        {"seq": seq},
     ).fetchone()
     return row[0], row[1]
 

@@ -104,9 +104,9 @@ class Jobs:
         """The newest jobs with this id or external id, else those whose ids begin so."""
         with self.database.reading() as connection:
             rows = connection.execute(
-                "SELECT * FROM jobs WHERE id = CAST(?1 AS TEXT) OR external_id = CAST(?1 AS TEXT)"
+                "SELECT * FROM jobs WHERE id = CAST(:reference AS TEXT) OR external_id = CAST(:reference AS TEXT)"
                 " ORDER BY seq DESC LIMIT 9",
-                (stored_text(reference),),
+                {"reference": stored_text(reference)},
             ).fetchall()
             if not rows and len(reference) >= SHORTEST_PREFIX and reference.isascii():
                 prefix = reference.lower()

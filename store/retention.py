@@ -310,9 +310,9 @@ class Retention:
         while True:
             with self.database.writing() as connection:
                 count = connection.execute(
-                    f"DELETE FROM {table} WHERE {owner} = ?1 AND {at} <= (SELECT max({at}) FROM (SELECT {at}"
-                    f" FROM {table} WHERE {owner} = ?1 AND {at} <= ?2 ORDER BY {at} LIMIT {DELETED_AT_ONCE}))",
-                    (seq, until),
+                    f"DELETE FROM {table} WHERE {owner} = :seq AND {at} <= (SELECT max({at}) FROM (SELECT {at}"
+                    f" FROM {table} WHERE {owner} = :seq AND {at} <= :until ORDER BY {at} LIMIT {DELETED_AT_ONCE}))",
+                    {"seq": seq, "until": until},
                 ).rowcount
             if not count:
                 return

@@ -107,10 +107,10 @@ def keep(connection: sqlite3.Connection, layout: Layout, owner: int, sealed: Sea
 def has_many_small(connection: sqlite3.Connection, layout: Layout, owner: int) -> bool:
     """Whether the newest blocks of an owner are so many small ones, none of minutes, that it is time to merge some."""
     count, largest = connection.execute(
-        f"SELECT count(*), max(samples) FROM (SELECT samples FROM {layout.blocks} WHERE {layout.owner} = ?1"
-        f" AND last_id > (SELECT rolled_until FROM {layout.series} WHERE {layout.owner} = ?1)"
+        f"SELECT count(*), max(samples) FROM (SELECT samples FROM {layout.blocks} WHERE {layout.owner} = :owner"
+        f" AND last_id > (SELECT rolled_until FROM {layout.series} WHERE {layout.owner} = :owner)"
         f" ORDER BY last_id DESC LIMIT {SMALL_BLOCKS})",
-        (owner,),
+        {"owner": owner},
     ).fetchone()
     return bool(count == SMALL_BLOCKS and largest <= BLOCK_SAMPLES)
 

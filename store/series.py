@@ -223,9 +223,9 @@ class SeriesStore:
             if last_id is None:
                 return 0
             row = connection.execute(
-                f"SELECT (SELECT coalesce(sum(samples), 0) FROM {layout.blocks} WHERE {layout.owner} = ?1)"
-                f" + (SELECT count(*) FROM {layout.head} WHERE id > ?2 AND {layout.owner} = ?1)",
-                (owner, last_id),
+                f"SELECT (SELECT coalesce(sum(samples), 0) FROM {layout.blocks} WHERE {layout.owner} = :owner)"
+                f" + (SELECT count(*) FROM {layout.head} WHERE id > :last_id AND {layout.owner} = :owner)",
+                {"owner": owner, "last_id": last_id},
             ).fetchone()
         return int(row[0])
 
