@@ -71,7 +71,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 soak: $(VENV)/.installed
-	$(BIN)/python -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
+	FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} $(BIN)/python -m pytest -m soak --timeout=0 $(PYTEST_ARGS)
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .coverage .coverage.* htmlcov .mypy_cache .pytest_cache .ruff_cache
