@@ -15,7 +15,7 @@ from jobtop.cli.options import MONITOR_SETTINGS, read_run
 from jobtop.core import evidence
 from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import BadValue, ExitCode
-from jobtop.core.evidence import Facts
+from jobtop.core.facts import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal
 from jobtop.core.model import Job, Limits, Status
 from jobtop.core.procfs import CALL_FOR_AGENT
@@ -67,7 +67,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
         heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=not in_background())
         if heard is not None and "exec_error" not in heard:
-            monitoring.begun = evidence.started(heard)
+            monitoring.begun = heard.started()
             recorder.started(monitoring.begun)
             heard = foreground.wait(monitoring.begin)
         ended_at = time.time()

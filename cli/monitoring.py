@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jobtop.cli.app import App
     from jobtop.core.derive import Frame
     from jobtop.core.engine import Engine
-    from jobtop.core.evidence import Started
+    from jobtop.core.facts import Started
     from jobtop.core.model import Job
 
 FLUSH_SECONDS = 1.0

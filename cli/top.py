@@ -18,7 +18,6 @@ from jobtop.cli.output import format_options, print_shapes
 from jobtop.cli.processes import NO_ROW, SORTS, Moment, page, rows, shape
 from jobtop.cli.screen import LONGEST_WAIT_SECONDS, Screen, is_screen
 from jobtop.cli.values import Duration
-from jobtop.core import evidence
 from jobtop.core.closeup import CloseUp, ProcessLine
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import StoreError, UsageError
@@ -138,7 +137,7 @@ class Source:
         with suppress(OSError, AttributeError):  # gone by now, or not to be had here: the next reading tells
             self.ends.append(os.pidfd_open(self.shim.pid))
         begun = read_facts(app.paths.job(job.id) / "started", "subreaper")
-        started = None if begun is None else evidence.started(begun)
+        started = None if begun is None else begun.started()
         start = started.start_boottime if started else job.start_boottime or 0.0
         cgroups = started.cgroups if started else ()
         self.closeup = CloseUp(

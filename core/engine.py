@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.config import Config
     from jobtop.core.derive import Frame
-    from jobtop.core.evidence import Started
+    from jobtop.core.facts import Started
     from jobtop.core.model import Sample
     from jobtop.core.sampler import Watch
 

@@ -1,14 +1,14 @@
-"""What a shim left of a job, and what follows from it: status, reason, totals, each with its source. Pure."""
+"""What follows from what a shim left of a job: status, reason, totals, each with its source. Pure."""
 
 import errno
 import os
 import signal as signals
-from collections.abc import Iterator, Mapping
 
 from jobtop.core.collectors import cgroup
 from jobtop.core.errors import ExitCode
-from jobtop.core.model import ENDS, Identity, Job, Limits, Monitor, Status, StopRequest, Usage
-from jobtop.core.record import record, replace
+from jobtop.core.facts import Facts, Started
+from jobtop.core.model import ENDS, Job, Limits, Monitor, Status, StopRequest, Usage
+from jobtop.core.record import replace
 from jobtop.core.units import format_bytes, format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
@@ -20,73 +20,6 @@ REACHED_SHARE = 0.95  # of a limit: the kernel charges in steps, and gives up on
 NOT_SAMPLED = "limits: nobody sampled the job, so that its memory limit did not hold"
 OVER_LIMIT = "over_limit"
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
-
-
-class Facts(Mapping[str, str]):
-    """The `key value` lines of a shim's file; a key may be repeated."""
-
-    def __init__(self, text: str) -> None:
-        self._rows: dict[str, list[str]] = {}
-        for line in text.split("\n"):
-            key, _, value = line.partition(" ")
-            if not key:
-                continue
-            self._rows.setdefault(key, []).append(_unescaped(value))
-
-    def __getitem__(self, key: str) -> str:
-        return self._rows[key][0]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def note(self, key: str, value: object) -> None:
-        """Add what somebody else knows."""
-        self._rows[key] = [str(value)]
-
-    def every(self, key: str) -> list[str]:
-        return self._rows.get(key, [])
-
-    def integer(self, key: str) -> int:
-        return int(self[key])
-
-    def number(self, key: str) -> float:
-        return float(self[key])
-
-    def moment(self, key: str) -> tuple[float, float]:
-        wall, boot = self[key].split()
-        return float(wall), float(boot)
-
-
-@record
-class Started:
-    """That and as what a job began to run."""
-
-    shim: Identity
-    main: Identity
-    start_time: float
-    start_boottime: float
-    cgroups: tuple[str, ...]
-    memory_limit: int | None = None  # for whoever samples it to hold
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether it ran already when jobtop met it: it is above itself, for lack of a shim."""
-        return self.shim == self.main
-
-
-def started(facts: Facts) -> Started:
-    shim_pid, shim_start = facts["shim"].split()
-    main_pid, main_start = facts["main"].split()
-    return Started(
-        Identity(facts["boot"], int(shim_pid), _ticks(shim_start)),
-        Identity(facts["boot"], int(main_pid), _ticks(main_start)),
-        *facts.moment("start"),
-        tuple(facts.every("cgroup")),
-        facts.integer("memory_limit") if "memory_limit" in facts else None,
-    )
 
 
 def begin(job: Job, begun: Started) -> Job:
@@ -413,13 +346,3 @@ def _monitor(job: Job, facts: Facts) -> Monitor:
     cpu_seconds = max(facts.number("own_cpu") + float(facts.get("recorder_cpu", 0)), job.monitor.cpu_seconds or 0.0)
     rss_bytes = max(facts.integer("own_rss") + int(facts.get("recorder_rss", 0)), job.monitor.rss_bytes or 0)
     return replace(job.monitor, cpu_seconds=cpu_seconds, rss_bytes=rss_bytes)
-
-
-def _ticks(text: str) -> int | None:
-    return None if text == "None" else int(text)
-
-
-def _unescaped(value: str) -> str:
-    if "\\" not in value:
-        return value
-    return value.replace("\\\\", "\0").replace("\\n", "\n").replace("\0", "\\")

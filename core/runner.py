@@ -15,7 +15,7 @@ from jobtop.core.procfs import HAS_PROC, boot_id, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobtop.core.evidence import Facts
+    from jobtop.core.facts import Facts
     from jobtop.core.model import JobSpec
 
 ORDER_VERSION, ORDER_START = 2, b"{"  # of marshal: the last without references, where a dict begins in one way
@@ -114,7 +114,7 @@ class Supervisor:
 
     def hear(self) -> "Facts | None":
         """The next thing the shim tells; None when it has nothing more to tell."""
-        from jobtop.core.evidence import Facts
+        from jobtop.core.facts import Facts
 
         while b"\0" not in self._heard:
             part = os.read(self.status_read, 65536)

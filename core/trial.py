@@ -6,11 +6,12 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from jobtop.core import evidence, scope
+from jobtop.core import scope
 from jobtop.core.checks import Finding, Machine, State, cgroup_kind
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.job_cgroup import JobCgroup
 from jobtop.core.enforcing import BY_SYSTEMD
+from jobtop.core.facts import Started
 from jobtop.core.job_id import JobId
 from jobtop.core.model import JobSpec
 from jobtop.core.procfs import read_text, value_in
@@ -68,7 +69,7 @@ def start_and_stop(directory: str) -> Trial:
         if "exec_error" in begun:
             stage, number = begun["exec_error"].split()
             return Trial(f"{COMMAND[0]} could not be started ({stage}: {os.strerror(int(number))})", made=possible)
-        trial = look(evidence.started(begun), took, bool(begun.integer("subreaper")), possible)
+        trial = look(begun.started(), took, bool(begun.integer("subreaper")), possible)
         os.kill(supervisor.pid, signal.SIGTERM)
         return check_end(supervisor, trial)
     finally:
@@ -108,7 +109,7 @@ def hold_and_stop() -> Holding:
         end(supervisor)
 
 
-def look(begun: evidence.Started, took: float, is_subreaper: bool, possible: cgroup.JobCgroup) -> Trial:
+def look(begun: Started, took: float, is_subreaper: bool, possible: cgroup.JobCgroup) -> Trial:
     """The numbers of a job and its shim while both live."""
     member = begun.main.pid
     memory = read_text(f"/proc/{begun.shim.pid}/smaps_rollup")

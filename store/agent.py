@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from jobtop.core.config import Config
-    from jobtop.core.evidence import Facts, Started
+    from jobtop.core.facts import Facts, Started
     from jobtop.core.observation import Observation
     from jobtop.core.paths import StatePaths
 
@@ -233,7 +233,7 @@ class Agent:
         if facts is None or job.shim is None:
             reconcile_one(self.jobs, self.paths, job)
             return
-        begun = evidence.started(facts)
+        begun = facts.started()
         fd = opened(begun.shim.pid)
         alive = is_alive(begun.shim)  # asked with the descriptor open: it is of no other process
         claimed = partial(self._claimed, begun=begun)

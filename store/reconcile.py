@@ -13,7 +13,7 @@ from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.errors import BadValue, StoreError, StoreUnavailable
-from jobtop.core.evidence import Facts
+from jobtop.core.facts import Facts, Started
 from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
@@ -71,7 +71,7 @@ def survivors(paths: StatePaths, job: Job) -> list[Identity]:
     begun = read_facts(paths.job(job.id) / "started", "subreaper")
     if begun is None:
         return []
-    started = evidence.started(begun)
+    started = begun.started()
     if is_alive(started.shim):
         return []
     pids = {int(pid) for path in started.cgroups for pid in read_text(f"{path}/cgroup.procs").split()}
@@ -84,7 +84,7 @@ def forget(paths: StatePaths, job: Job) -> None:
     """Remove everything that is kept of a job outside the store."""
     begun = read_facts(paths.job(job.id) / "started", "subreaper")
     if begun is not None:
-        cgroup.discard(evidence.started(begun).cgroups)
+        cgroup.discard(begun.started().cgroups)
     remove_directory(paths.job(job.id))
     remove_file(paths.spec(job.id))
 
@@ -92,14 +92,14 @@ def forget(paths: StatePaths, job: Job) -> None:
 def with_shim(paths: StatePaths, job: Job) -> Job:
     """The job with its shim, if that has begun and the row does not know it yet."""
     begun = None if job.shim is not None else read_facts(paths.job(job.id) / "started", "subreaper")
-    return job if begun is None else evidence.begin(job, evidence.started(begun))
+    return job if begun is None else evidence.begin(job, begun.started())
 
 
 def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     """The job as it stands by what its shim left and whether it lives."""
     directory = paths.job(job.id)
     begun = read_facts(directory / "started", "subreaper")
-    started = evidence.started(begun) if begun is not None else None
+    started = begun.started() if begun is not None else None
     # Asked before `ended` is read: a shim that is gone by now has written it if it ever will.
     alive = started is not None and is_alive(started.shim)
     ended = read_facts(directory / "ended", "own_rss")
@@ -167,7 +167,7 @@ def sampled(jobs: Jobs, job: Job) -> Observation | None:
     return seen_in(SeriesStore(jobs.database).samples(job.seq))
 
 
-def lose(jobs: Jobs, job: Job, started: evidence.Started) -> Job:
+def lose(jobs: Jobs, job: Job, started: Started) -> Job:
     """The shim is gone without a word: keep what its cgroups still tell, and call it lost."""
     texts: dict[str, str] = {}
     for directory in started.cgroups:

@@ -8,7 +8,7 @@ import time
 
 from jobtop.core import evidence
 from jobtop.core.errors import JobtopError, StoreBusy, StoreDamaged, StoreError, StoreUnavailable
-from jobtop.core.evidence import Facts, Started
+from jobtop.core.facts import Facts, Started
 from jobtop.core.model import Job, JobSpec, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import status_value

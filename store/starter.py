@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobtop.core.config import Config
-    from jobtop.core.evidence import Facts, Started
+    from jobtop.core.facts import Facts, Started
     from jobtop.core.model import Identity, Job
     from jobtop.core.paths import StatePaths
     from jobtop.core.scheduling import Start
@@ -235,11 +235,11 @@ class Starter:
             if job.shim is None:
                 self.queue.release(job.id, self.me)
             heard = read_facts(self.paths.job(job.id) / "started", "subreaper")
-            return None if heard is None or job.status.ended else (job, evidence.started(heard))
+            return None if heard is None or job.status.ended else (job, heard.started())
         if "exec_error" in heard:
             finish(self.jobs, self.paths, job, heard)
             return None
-        begun = evidence.started(heard)
+        begun = heard.started()
         happened = Event(begun.start_time, "started", {"pid": begun.main.pid})
         return self.jobs.change(job.id, lambda row: (evidence.begin(row, begun), (happened,))), begun
 

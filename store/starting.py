@@ -7,7 +7,6 @@ import os
 import sys
 from _thread import start_new_thread
 
-from jobtop.core import evidence
 from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import JobtopError, StartError, StoreUnavailable, UsageError
 from jobtop.core.model import JobSpec, known
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobtop.core.config import Config
-    from jobtop.core.evidence import Facts
+    from jobtop.core.facts import Facts
     from jobtop.core.job_id import JobId
     from jobtop.core.model import Job
     from jobtop.core.paths import StatePaths
@@ -72,7 +71,7 @@ def start_detached(
     else:
         if on_start is not None:
             on_start(job.id)
-        recorder.started(evidence.started(heard))
+        recorder.started(heard.started())
         recorder.detached()
         job = recorder.job
         if recorder.jobs is not None and job.parent_id is None:

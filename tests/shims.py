@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jobtop.core import runner, shim
-from jobtop.core.evidence import Facts
+from jobtop.core.facts import Facts
 from jobtop.core.model import JobSpec
 from jobtop.core.runner import Supervisor, Terminal
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jobtop.core import evidence
 from jobtop.core.analysis.ending import is_telling
 from jobtop.core.closeup import CloseUp
 from jobtop.core.collectors.proc import is_alive
@@ -282,7 +281,7 @@ class Nearby:
     def _opened(self, job: Job) -> CloseUp:
         assert job.shim is not None
         begun = read_facts(self.directory / "started", "subreaper")
-        started = None if begun is None else evidence.started(begun)
+        started = None if begun is None else begun.started()
         start = started.start_boottime if started else job.start_boottime or 0.0
         cgroups = started.cgroups if started else ()
         return CloseUp(job.shim.pid, start, cgroups, self.secret, attached_start=job.attached_start)

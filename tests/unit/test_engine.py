@@ -13,7 +13,7 @@ from jobtop.core.collectors.proc import identify
 from jobtop.core.derive import Frame
 from jobtop.core.engine import Engine, Settings, Watched
 from jobtop.core.errors import StoreBusy, StoreUnavailable
-from jobtop.core.evidence import Started
+from jobtop.core.facts import Started
 from jobtop.core.sampler import Batch
 from jobtop.core.shim import BOOTTIME
 from jobtop.core.tally import Tally

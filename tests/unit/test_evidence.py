@@ -8,7 +8,8 @@ import pytest
 from jobtop.core import evidence
 from jobtop.core.collectors.cgroup import Reading
 from jobtop.core.errors import ExitCode
-from jobtop.core.evidence import Facts, conclude
+from jobtop.core.evidence import conclude
+from jobtop.core.facts import Facts, Started
 from jobtop.core.model import Identity, Job, Limits, Status, StopRequest, Usage
 from jobtop.core.record import replace
 from records import numbered_id
@@ -88,10 +89,8 @@ def test_a_repeated_line_is_kept_each_time() -> None:
 
 
 def test_what_started_tells_who_runs() -> None:
-    begun = evidence.started(
-        Facts(f"version 1\nboot b\nshim 10 200\nmain 11 None\nstart {START} 1.0\ncgroup /a\ncgroup /b\n")
-    )
-    assert begun == evidence.Started(Identity("b", 10, 200), Identity("b", 11, None), START, 1.0, ("/a", "/b"))
+    begun = Facts(f"version 1\nboot b\nshim 10 200\nmain 11 None\nstart {START} 1.0\ncgroup /a\ncgroup /b\n").started()
+    assert begun == Started(Identity("b", 10, 200), Identity("b", 11, None), START, 1.0, ("/a", "/b"))
     job = evidence.begin(JOB, begun)
     assert (job.pid, job.shim, job.start_time, job.start_boottime) == (11, Identity("b", 10, 200), START, 1.0)
 
@@ -502,4 +501,4 @@ def test_what_could_not_be_made_to_hold_is_said() -> None:
 def test_who_samples_a_job_learns_from_its_start_what_to_hold() -> None:
     begun = {"boot": "b", "shim": "50 100", "main": "51 101", "start": f"{START} 100.0"}
     told = Facts("".join(f"{key} {value}\n" for key, value in begun.items()) + "memory_limit 4096\n")
-    assert evidence.started(told).memory_limit == 4096
+    assert told.started().memory_limit == 4096

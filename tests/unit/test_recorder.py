@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import jobtop.store.database as database_module
-from jobtop.core import evidence
-from jobtop.core.evidence import Facts
+from jobtop.core.facts import Facts
 from jobtop.core.model import Job, JobSpec, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
@@ -87,7 +86,7 @@ def test_a_job_goes_through_start_pause_and_end(recorder: Recorder, paths: State
     recorder.begin(job, spec_of(job))
     directory = paths.job(job.id)
     leave_started(directory, "boot", (NO_PROCESS, 1))
-    recorder.started(evidence.started(Facts((directory / "started").read_text())))
+    recorder.started(Facts((directory / "started").read_text()).started())
     assert (recorder.job.pid, recorder.job.start_time) == (NO_PROCESS, 1_700_000_000.5)
     for still in (True, False):
         recorder.paused(still)
@@ -157,7 +156,7 @@ def test_without_a_place_to_keep_anything_the_record_is_made_and_one_line_says_s
     recorder.begin(job, spec_of(job))
     assert (recorder.job, recorder.directory, recorder.jobs) == (job, None, None)
     leave_started(tmp_path / "elsewhere", "boot", (NO_PROCESS, 1))
-    recorder.started(evidence.started(Facts((tmp_path / "elsewhere/started").read_text())))
+    recorder.started(Facts((tmp_path / "elsewhere/started").read_text()).started())
     recorder.paused(True)
     recorder.stop_requested("SIGTERM")
     done = recorder.finish(facts(tmp_path / "elsewhere", status=15, stop="signal"))
@@ -188,7 +187,7 @@ def test_a_start_that_cannot_be_written_is_known_in_the_end(
     blocker = sqlite3.connect(paths.store, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     leave_started(paths.job(job.id), "boot", (NO_PROCESS, 1))
-    recorder.started(evidence.started(Facts((paths.job(job.id) / "started").read_text())))
+    recorder.started(Facts((paths.job(job.id) / "started").read_text()).started())
     blocker.close()
     database.close()
     done = recorder.finish(facts(paths.job(job.id)))

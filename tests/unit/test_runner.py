@@ -14,7 +14,7 @@ import pytest
 
 from jobtop.core import pump, scope, shim
 from jobtop.core.collectors import cgroup
-from jobtop.core.evidence import Facts
+from jobtop.core.facts import Facts
 from jobtop.core.foreground import open_terminal
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace

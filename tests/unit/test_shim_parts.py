@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from jobtop.core import birth, ledger, pump, runner, shim
-from jobtop.core.evidence import Facts
+from jobtop.core.facts import Facts
 from jobtop.core.ledger import Ledger
 from records import numbered_id
 from shims import begin as begin
