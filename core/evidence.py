@@ -8,7 +8,7 @@ from jobtop.core.collectors import cgroup
 from jobtop.core.errors import ExitCode
 from jobtop.core.facts import Facts, Started
 from jobtop.core.model import ENDS, Job, Limits, Monitor, Status, StopRequest, Usage
-from jobtop.core.record import replace
+from jobtop.core.record import record, replace
 from jobtop.core.units import format_bytes, format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
@@ -19,6 +19,9 @@ BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
 REACHED_SHARE = 0.95  # of a limit: the kernel charges in steps, and gives up on large ones first
 NOT_SAMPLED = "limits: nobody sampled the job, so that its memory limit did not hold"
 OVER_LIMIT = "over_limit"
+IMPOSSIBLE = "impossible_cpu"
+IMPOSSIBLE_RATE = "cpu.percent:"
+SAMPLED = (IMPOSSIBLE_RATE, "mem.used:", "samples:", "cpu: samples")  # in `incomplete`, and known from samples only
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
 
 
@@ -44,9 +47,13 @@ def conclude(job: Job, facts: Facts) -> Job:
     if "exec_error" in facts:
         return _not_started(job, facts)
     before = job
-    job = replace(job, usage=_usage(job.usage, job.limits, facts, last[1] - start[1]), monitor=_monitor(job, facts))
-    job = replace(job, sources=_sources(facts), incomplete=_incomplete(job, facts), flags=_flags(job, facts))
-    job = _doubted(_with_sampled_peak(job, before), last[1] - start[1])
+    counted = last if settled or "counted" not in facts else facts.moment("counted")
+    seconds = counted[1] - start[1]
+    cpu = _cpu(before if was_over else None, facts)
+    job = replace(job, usage=_usage(job.usage, job.limits, facts, cpu, seconds), monitor=_monitor(job, facts))
+    job = replace(job, sources=_sources(facts, cpu), incomplete=_incomplete(job, facts))
+    job = replace(job, flags=_flags(job, facts))
+    job = _doubted(_with_sampled_peak(job, before), seconds)
     return job if was_over else _judged(job, facts)
 
 
@@ -226,17 +233,40 @@ def _cgroup(facts: Facts) -> cgroup.Reading:
     return cgroup.reading({key.removeprefix(prefix): facts[key] for key in facts if key.startswith(prefix)})
 
 
-def _usage(before: Usage, limits: Limits, facts: Facts, seconds: float) -> Usage:
+@record
+class Cpu:
+    """CPU time of the whole job, and what counted it."""
+
+    user_seconds: float
+    system_seconds: float
+    source: str
+
+    @property
+    def total_seconds(self) -> float:
+        return self.user_seconds + self.system_seconds
+
+
+def _cpu(before: Job | None, facts: Facts) -> Cpu:
+    """What the cgroup counted, else what parents were told of their children; never less than it was before."""
     own = _cgroup(facts)
-    user, system = facts.number("utime"), facts.number("stime")
+    counted = [Cpu(facts.number("utime"), facts.number("stime"), "rusage")]
     if own.cpu_user_seconds is not None and own.cpu_system_seconds is not None:
-        user, system = own.cpu_user_seconds, own.cpu_system_seconds
-    total, cpus = user + system, limits.cpus or before.cpus_allowed
+        counted = [Cpu(own.cpu_user_seconds, own.cpu_system_seconds, "cgroup")]
+    if before is not None and before.usage.cpu_user_seconds is not None:
+        kept = before.usage.cpu_user_seconds, before.usage.cpu_system_seconds or 0.0
+        counted.append(Cpu(*kept, before.sources.get("cpu", counted[0].source)))
+    return max(counted, key=lambda cpu: cpu.total_seconds)
+
+
+def _usage(before: Usage, limits: Limits, facts: Facts, cpu: Cpu, seconds: float) -> Usage:
+    """All totals; `seconds` is the time in which the CPU time was used."""
+    own = _cgroup(facts)
+    total, cpus = cpu.total_seconds, limits.cpus or before.cpus_allowed
     chars_known = facts.integer("chars_missing") < facts.integer("reaped")
     return replace(
         before,
-        cpu_user_seconds=user,
-        cpu_system_seconds=system,
+        cpu_user_seconds=cpu.user_seconds,
+        cpu_system_seconds=cpu.system_seconds,
         cpu_total_seconds=total,
         cpu_efficiency=total / (seconds * cpus) if cpus and seconds > 0 else None,
         cpu_percent_mean=100 * total / seconds if seconds > 0 else None,
@@ -261,11 +291,21 @@ def _doubted(job: Job, seconds: float) -> Job:
     """A total of CPU time that no machine could have given is kept, flagged, and no share is made of it."""
     total, possible = job.usage.cpu_total_seconds or 0.0, (os.cpu_count() or 1) * seconds
     if total <= possible * (1 + POSSIBLE_SLACK) + POSSIBLE_SLACK_SECONDS:
-        return job
+        return _with_bounds(job)
     why = f"cpu: {format_duration(total)} are more than {os.cpu_count()} cores give in {format_duration(seconds)}"
     usage = replace(job.usage, cpu_efficiency=None, cpu_percent_mean=None)
-    flags = tuple(sorted({*job.flags, "impossible_cpu"}))
+    flags = tuple(sorted({*job.flags, IMPOSSIBLE}))
     return replace(job, usage=usage, flags=flags, incomplete=(*job.incomplete, why))
+
+
+def _with_bounds(job: Job) -> Job:
+    """No mean is below the minimum or above the peak: descendants left running are counted and not sampled."""
+    mean, least, greatest = job.usage.cpu_percent_mean, job.usage.cpu_percent_min, job.usage.cpu_percent_peak
+    if mean is None or least is None or greatest is None:
+        return job
+    return replace(
+        job, usage=replace(job.usage, cpu_percent_min=min(least, mean), cpu_percent_peak=max(greatest, mean))
+    )
 
 
 def _with_sampled_peak(job: Job, before: Job) -> Job:
@@ -288,10 +328,10 @@ def _memory_peak(facts: Facts) -> tuple[int | None, str]:
     return (maxrss, "rusage_floor") if maxrss else (None, "none")
 
 
-def _sources(facts: Facts) -> dict[str, str]:
+def _sources(facts: Facts, cpu: Cpu) -> dict[str, str]:
     own = _cgroup(facts)
     sources = {
-        "cpu": "rusage" if own.cpu_user_seconds is None else "cgroup",
+        "cpu": cpu.source,
         "memory_peak": _memory_peak(facts)[1],
         "io": "rusage",
         "io_chars": "proc",
@@ -326,11 +366,14 @@ def _incomplete(job: Job, facts: Facts) -> tuple[str, ...]:
     if "output_error" in facts:
         missing.append(f"output: it could not be written to where it was to go ({facts['output_error']})")
     missing += [f"log: {why}" for why in dict.fromkeys(facts.every("log_error"))]
+    missing += [entry for entry in job.incomplete if entry.startswith(SAMPLED)]
     return tuple(missing)
 
 
 def _flags(job: Job, facts: Facts) -> tuple[str, ...]:
-    flags = set(job.flags)
+    flags = set(job.flags) - {IMPOSSIBLE}
+    if any(entry.startswith(IMPOSSIBLE_RATE) for entry in job.incomplete):
+        flags.add(IMPOSSIBLE)
     if facts.integer("left"):
         flags.add("left_running")
     if job.usage.oom_kills:

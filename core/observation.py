@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.endpoints import last_after
-from jobtop.core.evidence import watched
+from jobtop.core.evidence import IMPOSSIBLE, IMPOSSIBLE_RATE, watched
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
@@ -58,8 +58,8 @@ class Observation:
             job = replace(job, incomplete=(*job.incomplete, f"samples: {self.problem}"))
         if not self.impossible_seconds:
             return job
-        why = f"cpu.percent: {self.impossible_seconds:.1f} s more than the cores could give were held back"
-        return replace(job, flags=tuple(sorted({*job.flags, "impossible_cpu"})), incomplete=(*job.incomplete, why))
+        why = f"{IMPOSSIBLE_RATE} {self.impossible_seconds:.1f} s more than the cores could give were held back"
+        return replace(job, flags=tuple(sorted({*job.flags, IMPOSSIBLE})), incomplete=(*job.incomplete, why))
 
 
 def seen_in(samples: Iterable[Sample]) -> Observation:

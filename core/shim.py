@@ -434,6 +434,7 @@ class Shim:
         for label, path, start in self.spec["evidence"]:
             kept = [line for line in read_text(path).split("\n") if line.startswith(start)]
             yield f"cgroup.{label}", "\n".join(kept)
+        yield "counted", "{:.6f} {:.6f}".format(*now())
         yield "own_cpu", f"{time.process_time():.6f}"
         yield "own_rss", status_value(self.pid, "VmHWM:") * 1024
 

@@ -22,6 +22,8 @@ from support import Jobtop, wait_for
 
 __all__ = ["nothing_is_left"]
 
+CORES = os.cpu_count() or 1
+
 # A daemon as the books have it: forks twice, leaves the session, lets go of all streams; then argv[2] seconds of CPU.
 DAEMON = """
 import os, sys, time
@@ -69,6 +71,22 @@ def test_a_daemon_is_left_and_its_cost_is_added_when_it_ends(jobtop: Jobtop, tmp
     assert after["duration_seconds"] == before["duration_seconds"]
     added = after["resource_usage"]["cpu_total_seconds"] - before["resource_usage"]["cpu_total_seconds"]
     assert added == pytest.approx(float((tmp_path / "cpu").read_text()), rel=0.01, abs=0.02)
+
+
+def test_what_computes_after_a_short_main_process_is_possible(jobtop: Jobtop, tmp_path: Path) -> None:
+    spin = f"{PYTHON[0]} -c 'import time\nwhile time.process_time() < 2: pass' > {os.devnull} 2>&1"
+    with running(jobtop, "--quiet", "--", "sh", "-c", f"{spin} & {spin} &") as run:
+        assert run.end() == 0
+    before = run.record()
+    wait_for(lambda: not processes_of(jobtop), 30)
+    after = run.record()
+    for record in (before, after):
+        assert record["flags"] == ["left_running"]
+        assert 0 < record["resource_usage"]["cpu_percent_mean"] <= 100 * CORES
+        assert 0 < record["resource_usage"]["cpu_efficiency"] <= 1
+    assert after["incomplete"] == []
+    assert after["resource_usage"]["cpu_total_seconds"] == pytest.approx(4, rel=0.1)
+    assert after["resource_usage"]["cpu_percent_peak"] >= after["resource_usage"]["cpu_percent_mean"]
 
 
 def test_what_is_left_can_be_stopped_by_its_id(jobtop: Jobtop, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What follows from what a shim left: every branch from its facts to the record."""
 
 import errno
+import os
 import signal
 
 import pytest
@@ -17,6 +18,7 @@ from records import numbered_id
 ID = numbered_id(7)
 
 MEBIBYTE = 1024 * 1024
+CORES = os.cpu_count() or 1
 START = 1_700_000_000.0
 ENDED = {
     "version": 1,
@@ -253,6 +255,42 @@ def test_a_job_with_descendants_left_is_over_but_not_settled() -> None:
     assert (last.duration_seconds, last.end_time) == (10.0, START + 10)
     assert last.usage.cpu_total_seconds == 31.0
     assert last.usage.cpu_percent_mean == pytest.approx(100 * 31 / 60)
+
+
+def test_descendants_that_compute_after_a_short_main_process_are_not_impossible() -> None:
+    over = f"{START + 0.01} 100.01"
+    first = conclude(
+        JOB, facts(final=0, left=1, utime=1.0, stime=0.0, end=over, last=over, counted=f"{START + 1} 101.0")
+    )
+    assert first.flags == ("left_running",)
+    assert first.duration_seconds == pytest.approx(0.01)
+    assert (first.usage.cpu_percent_mean, first.usage.cpu_efficiency) == pytest.approx((100, 0.5))
+
+
+def test_a_doubt_goes_when_the_totals_are_completed() -> None:
+    much = CORES * 10.0 + 5
+    first = conclude(JOB, facts(final=0, left=1, utime=much))
+    assert "impossible_cpu" in first.flags
+    assert first.usage.cpu_percent_mean is None
+    last = conclude(first, facts(utime=much, last=f"{START + 60} 160.0"))
+    assert (last.flags, last.incomplete) == (("left_running",), ())
+    assert last.usage.cpu_percent_mean == pytest.approx(100 * (much + 1) / 60)
+
+
+def test_what_samples_said_stays_when_the_totals_are_completed() -> None:
+    told = ("cpu.percent: 3.0 s more than the cores could give were held back", "samples: disk full")
+    first = replace(conclude(JOB, facts(final=0, left=1)), incomplete=told, flags=("impossible_cpu", "left_running"))
+    last = conclude(first, facts())
+    assert (last.incomplete, last.flags) == (told, first.flags)
+
+
+def test_a_total_does_not_fall_when_it_is_completed() -> None:
+    first = conclude(JOB, facts(final=0, left=1))
+    sampled = replace(first.usage, cpu_user_seconds=7.0, cpu_total_seconds=8.0)
+    first = replace(first, usage=sampled, sources=first.sources | {"cpu": "rusage+sampled"})
+    last = conclude(first, facts(last=f"{START + 16} 116.0"))
+    assert (last.usage.cpu_total_seconds, last.sources["cpu"]) == (8.0, "rusage+sampled")
+    assert last.usage.cpu_percent_mean == pytest.approx(50)
 
 
 def test_stopping_what_was_left_running_does_not_undo_a_success() -> None:
