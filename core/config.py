@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
-from jobtop.core.paths import PROJECT_CONFIG, absolute_path, config_files, state_dir
+from jobtop.core.paths import absolute_path, config_files, state_dir
 from jobtop.core.record import fresh, record
 from jobtop.core.units import parse_duration, parse_size, printable
 
@@ -36,7 +36,7 @@ def boolean(raw: object) -> bool:
         return True
     if word in ("false", "no", "off", "0", False):
         return False
-    raise BadValue(f"{_quoted(raw)} is not true or false")
+    raise BadValue(f"{quoted(raw)} is not true or false")
 
 
 def switch(raw: object) -> bool | None:
@@ -46,7 +46,7 @@ def switch(raw: object) -> bool | None:
     try:
         return boolean(raw)
     except BadValue:
-        raise BadValue(f"{_quoted(raw)} is not auto, true or false") from None
+        raise BadValue(f"{quoted(raw)} is not auto, true or false") from None
 
 
 def duration(raw: object) -> float:
@@ -60,7 +60,7 @@ def interval(raw: object) -> float | None:
         return None
     seconds = duration(raw)
     if seconds < SHORTEST_INTERVAL_SECONDS:
-        raise BadValue(f"{_quoted(raw)} is too short (the shortest interval is {SHORTEST_INTERVAL_SECONDS}s)")
+        raise BadValue(f"{quoted(raw)} is too short (the shortest interval is {SHORTEST_INTERVAL_SECONDS}s)")
     return seconds
 
 
@@ -72,10 +72,10 @@ def lasting(raw: object) -> float:
         seconds = duration(raw)
     except BadValue:
         hint = did_you_mean(raw, [FOREVER]) if isinstance(raw, str) else ""
-        raise BadValue(f"{_quoted(raw)} is neither {FOREVER} nor a duration such as 90d{hint}") from None
+        raise BadValue(f"{quoted(raw)} is neither {FOREVER} nor a duration such as 90d{hint}") from None
     written = str(raw).strip()
     if not written[-1].isalpha():
-        raise BadValue(f'{_quoted(raw)} has no unit (for days: "{written}d")')
+        raise BadValue(f'{quoted(raw)} has no unit (for days: "{written}d")')
     return seconds
 
 
@@ -91,7 +91,7 @@ def level(raw: object) -> float:
     except ValueError:
         value = float("nan")
     if not abs(value) < float("inf"):
-        raise BadValue(f"{_quoted(raw)} is not a number")
+        raise BadValue(f"{quoted(raw)} is not a number")
     return value
 
 
@@ -99,7 +99,7 @@ def number(raw: object) -> float:
     """A number that counts something: not below 0."""
     value = level(raw)
     if value < 0:
-        raise BadValue(f"{_quoted(raw)} is below 0")
+        raise BadValue(f"{quoted(raw)} is below 0")
     return value
 
 
@@ -108,14 +108,14 @@ def ratio(raw: object) -> float:
     text = _number_text(raw, "a number").strip()
     value = number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     if not 0 < value <= 1:
-        raise BadValue(f"{_quoted(raw)} is not a share (more than 0, at most 1)")
+        raise BadValue(f"{quoted(raw)} is not a share (more than 0, at most 1)")
     return value
 
 
 def text(raw: object) -> str:
     """Text that is not empty."""
     if not isinstance(raw, str) or not raw or "\0" in raw:
-        raise BadValue(f"{_quoted(raw)} is not a text")
+        raise BadValue(f"{quoted(raw)} is not a text")
     return raw
 
 
@@ -124,7 +124,7 @@ def texts(raw: object) -> tuple[str, ...]:
     if isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",") if part.strip())
     if not isinstance(raw, list):
-        raise BadValue(f"{_quoted(raw)} is not a list")
+        raise BadValue(f"{quoted(raw)} is not a list")
     return tuple(map(text, raw))
 
 
@@ -135,7 +135,7 @@ def patterns(raw: object) -> tuple[str, ...]:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise BadValue(f"{_quoted(pattern)} is not a regular expression: {error}") from None
+            raise BadValue(f"{quoted(pattern)} is not a regular expression: {error}") from None
     return found
 
 
@@ -145,7 +145,7 @@ def choice(*names: str) -> Kind:
     def read(raw: object) -> str:
         word = raw.strip() if isinstance(raw, str) else raw
         if word not in names or not isinstance(word, str):
-            raise BadValue(f"{_quoted(raw)} is not one of {', '.join(names)}{did_you_mean(str(word), names)}")
+            raise BadValue(f"{quoted(raw)} is not one of {', '.join(names)}{did_you_mean(str(word), names)}")
         return word
 
     return read
@@ -236,11 +236,9 @@ ALERT_FIELDS: Mapping[str, Kind] = {
     "actions": texts,
 }
 RETENTION_FIELDS: Mapping[str, Kind] = {"tag": text, "keep": lasting}
-# What would make the history be somewhere else, or less: not for any directory we happen to be in.
-GUARDED = ("store.dir", "store.raw_days", "store.rollup_days", "store.max_size")
-_BY_KEY = {setting.key: setting for setting in SETTINGS}
-_TABLES = ("keys", "alert", "retention")
-_SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), *_TABLES)
+BY_KEY = {setting.key: setting for setting in SETTINGS}
+TABLES = ("keys", "alert", "retention")
+SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), *TABLES)
 
 
 @record
@@ -273,12 +271,15 @@ class Entry:
 
 
 @record
-class Document:
-    """One configuration file that exists."""
+class FromFiles:
+    """What the configuration files set, the weakest first; `ignored` needs trust, each with key, value and file."""
 
-    path: Path
-    content: bytes
-    tables: Mapping[str, object]
+    entries: tuple[Entry, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    retention: tuple[KeepRule, ...] = ()
+    keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
+    ignored: tuple[tuple[str, str, str], ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 @record
@@ -287,14 +288,31 @@ class Config:
 
     values: Mapping[str, Value]
     entries: Mapping[str, Entry]
-    alerts: tuple[Alert, ...] = ()
-    retention: tuple[KeepRule, ...] = ()
-    keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
-    notices: tuple[str, ...] = ()
+    files: FromFiles = fresh(default_factory=FromFiles)
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """What is to be watched."""
+        return self.files.alerts
+
+    @property
+    def retention(self) -> tuple[KeepRule, ...]:
+        """How long jobs with some tags are kept."""
+        return self.files.retention
+
+    @property
+    def keys(self) -> Mapping[str, tuple[str, ...]]:
+        """The keys of the console's actions."""
+        return self.files.keys
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user has to know about the files, one line each."""
+        return self.files.notices
 
     def value(self, key: str) -> Value:
         """The value of any setting; None is `auto`."""
-        setting = _setting(key)
+        setting = find_setting(key)
         return self.values[key] if key in self.values else setting.kind(setting.default)
 
     def origin(self, key: str) -> str:
@@ -303,7 +321,7 @@ class Config:
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Key, value as a user would write it, and origin of every setting, in order."""
-        return [(key, self._written(key), self.origin(key)) for key in _BY_KEY]
+        return [(key, self._written(key), self.origin(key)) for key in BY_KEY]
 
     def boolean(self, key: str) -> bool:
         """A setting that is on or off."""
@@ -345,7 +363,7 @@ class Config:
 
     def _written(self, key: str) -> str:
         if key not in self.entries:
-            return _BY_KEY[key].default
+            return BY_KEY[key].default
         raw, value = self.entries[key].raw, self.values[key]
         if isinstance(value, str | tuple):
             return printable(value if isinstance(value, str) else ",".join(value))
@@ -354,73 +372,35 @@ class Config:
 
 def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: Path, root: Path = Path("/")) -> Config:
     """Every layer, the strongest last word; `root` is where `etc` is. Raises ConfigError for what is wrong."""
-    notices: list[str] = []
-    documents = [
-        document
-        for path in reversed(config_files(environ, cwd, root))
-        if (document := _read_document(path, notices)) is not None
-    ]
-    entries = [entry for document in documents for entry in _document_entries(document)]
-    entries = [entry for entry in entries if _is_allowed(entry, documents, environ, notices)]
-    entries += _environment_entries(environ, cwd)
+    files = FromFiles()
+    paths = config_files(environ, cwd, root)
+    if any(map(_may_exist, paths)):
+        from jobtop.core.config_files import read_files
+
+        files = read_files(paths, environ)
+    entries = [*files.entries, *_environment_entries(environ, cwd)]
     entries += [_option_entry(assignment, cwd) for assignment in cli_sets]
     if not any(entry.key == "store.dir" for entry in entries):
         chosen_by = "JOBTOP_HOME" if environ.get("JOBTOP_HOME") else BY_DEFAULT
         entries.append(Entry("store.dir", str(state_dir(environ)), chosen_by, cwd))
-    values = {entry.key: _entry_value(entry, environ) for entry in entries}
-    alerts = {alert.name: alert for document in documents for alert in _alerts(document, environ, notices)}
-    rules = tuple(rule for document in documents for rule in _keep_rules(document))
-    keys = {name: bound for document in documents for name, bound in _bindings(document)}
-    return Config(values, {entry.key: entry for entry in entries}, tuple(alerts.values()), rules, keys, tuple(notices))
+    values = {entry.key: entry_value(entry, environ) for entry in entries}
+    return Config(values, {entry.key: entry for entry in entries}, files)
 
 
-def _read_document(path: Path, notices: list[str]) -> Document | None:
+def _may_exist(path: Path) -> bool:
+    """Whether something has that name, or nobody may tell."""
     try:
-        content = path.read_bytes()
+        os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        if isinstance(error, PermissionError) and not os.path.lexists(path):
-            notices.append(f"{path}: ignored, because its directory may not be searched")
-            return None
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    return Document(path, content, _parse_toml(path, content))
-
-
-def _parse_toml(path: Path, content: bytes) -> Mapping[str, object]:
-    import tomllib
-
-    try:
-        return tomllib.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}: line {line}: not UTF-8 text") from error
-    except (ValueError, RecursionError) as error:
-        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", str(error))
-        line = int(place[1]) if place else content.rstrip().count(b"\n") + 1
-        problem = re.sub(r" \(at [^()]*\)$", "", str(error))
-        raise ConfigError(f"{path}: line {line}: {printable(problem[:1].lower() + problem[1:])}") from error
-
-
-def _document_entries(document: Document) -> Iterator[Entry]:
-    path = document.path
-    for section, table in document.tables.items():
-        if section not in _SECTIONS:
-            names = (*_SECTIONS, *_BY_KEY)
-            raise ConfigError(f"{path}: {printable(section)}: unknown section{did_you_mean(section, names)}")
-        if section in _TABLES:
-            continue
-        if not isinstance(table, dict):
-            raise ConfigError(f"{path}: {section}: {_quoted(table)} is not a table (use [{section}])")
-        for name, raw in table.items():
-            key = f"{section}.{name}"
-            _setting(key, f"{path}: ")
-            yield Entry(key, raw, str(path), path.parent)
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _environment_entries(environ: Mapping[str, str], cwd: Path) -> Iterator[Entry]:
     variables = {setting.variable: setting for setting in SETTINGS}
-    sections = tuple(f"JOBTOP_{section.upper()}_" for section in _SECTIONS if section not in _TABLES)
+    sections = tuple(f"JOBTOP_{section.upper()}_" for section in SECTIONS if section not in TABLES)
     for name, raw in environ.items():
         if name in variables and raw:
             yield Entry(variables[name].key, raw, name, cwd)
@@ -431,126 +411,34 @@ def _environment_entries(environ: Mapping[str, str], cwd: Path) -> Iterator[Entr
 def _option_entry(assignment: str, cwd: Path) -> Entry:
     key, equals, raw = assignment.partition("=")
     if not equals:
-        raise ConfigError(f"--set: {_quoted(assignment)} has no value (use KEY=VALUE)")
-    return Entry(_setting(key.strip(), "--set: ").key, raw, "--set", cwd)
+        raise ConfigError(f"--set: {quoted(assignment)} has no value (use KEY=VALUE)")
+    return Entry(find_setting(key.strip(), "--set: ").key, raw, "--set", cwd)
 
 
 def check_setting(key: str, raw: str) -> str:
     """What would set it, unchanged; BadValue if it cannot."""
-    _setting(key).kind(raw)
+    find_setting(key).kind(raw)
     return raw
 
 
-def _setting(key: str, place: str = "") -> Setting:
-    if key not in _BY_KEY:
-        raise ConfigError(f"{place}{printable(key)}: unknown key{did_you_mean(key, _BY_KEY)}")
-    return _BY_KEY[key]
+def find_setting(key: str, place: str = "") -> Setting:
+    if key not in BY_KEY:
+        raise ConfigError(f"{place}{printable(key)}: unknown key{did_you_mean(key, BY_KEY)}")
+    return BY_KEY[key]
 
 
-def _entry_value(entry: Entry, environ: Mapping[str, str]) -> Value:
-    value = _read(_BY_KEY[entry.key].kind, entry.raw, f"{entry.origin}: {entry.key}")
+def entry_value(entry: Entry, environ: Mapping[str, str]) -> Value:
+    value = read_value(BY_KEY[entry.key].kind, entry.raw, f"{entry.origin}: {entry.key}")
     if entry.key == "store.dir" and isinstance(value, str):
         return str(absolute_path(value, entry.base, environ))
     return value
 
 
-def _read(kind: Kind, raw: object, place: str) -> Value:
+def read_value(kind: Kind, raw: object, place: str) -> Value:
     try:
         return kind(raw)
     except BadValue as error:
         raise ConfigError(f"{place}: {error}") from error
-
-
-def _tables(document: Document, section: str) -> list[dict[str, object]]:
-    """The tables of a `[[section]]`."""
-    tables = document.tables.get(section, [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ConfigError(f"{document.path}: {section}: {_quoted(tables)} is not a list of tables (use [[{section}]])")
-    return tables
-
-
-def _table_fields(table: Mapping[str, object], kinds: Mapping[str, Kind], place: str) -> dict[str, Value]:
-    for name in table:
-        if name not in kinds:
-            raise ConfigError(f"{place}.{printable(name)}: unknown field{did_you_mean(name, kinds)}")
-    return {name: _read(kinds[name], raw, f"{place}.{name}") for name, raw in table.items()}
-
-
-def _require(fields: Mapping[str, Value], names: Iterable[str], place: str) -> None:
-    for name in names:
-        if name not in fields:
-            raise ConfigError(f"{place}.{name}: is missing")
-
-
-def _keep_rules(document: Document) -> Iterator[KeepRule]:
-    for position, table in enumerate(_tables(document, "retention"), 1):
-        place = f"{document.path}: retention[{position}]"
-        fields = _table_fields(table, RETENTION_FIELDS, place)
-        _require(fields, RETENTION_FIELDS, place)
-        yield KeepRule(str(fields["tag"]), lasting(table["keep"]), str(document.path), str(table["keep"]))
-
-
-def _alerts(document: Document, environ: Mapping[str, str], notices: list[str]) -> Iterator[Alert]:
-    for position, table in enumerate(_tables(document, "alert"), 1):
-        name = table.get("name")
-        label = f"alert.{printable(name)}" if isinstance(name, str) else f"alert[{position}]"
-        fields = _alert_fields(table, f"{document.path}: {label}")
-        if fields.get("actions") and not _may_act(document, environ):
-            notices.append(f"{document.path}: {label}.actions: ignored until trusted (run: jobtop config trust)")
-            fields["actions"] = ()
-        yield Alert(str(fields["name"]), fields, str(document.path))
-
-
-def _alert_fields(table: Mapping[str, object], place: str) -> dict[str, Value]:
-    from jobtop.core.metrics import find_metric
-
-    fields = _table_fields(table, ALERT_FIELDS, place)
-    _require(fields, ("name", "metric"), place)
-    if "above" not in fields and "below" not in fields:
-        raise ConfigError(f"{place}: needs above or below")
-    scope, scopes = fields.get("scope", "job"), find_metric(str(fields["metric"])).scopes
-    if scope not in scopes:
-        raise ConfigError(f'{place}.metric: "{fields["metric"]}" is of {", ".join(scopes)}, not of {scope}')
-    return fields
-
-
-def _bindings(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
-    table = document.tables.get("keys", {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"{document.path}: keys: {_quoted(table)} is not a table (use [keys])")
-    for action, raw in _flat(table):
-        try:
-            yield action, texts([raw] if isinstance(raw, str) else raw)
-        except BadValue as error:
-            raise ConfigError(f"{document.path}: keys.{printable(action)}: {error}") from error
-
-
-def _flat(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """`jobs.stop = "K"` without quotes is a table in a table to TOML."""
-    for name, raw in table.items():
-        if isinstance(raw, dict):
-            yield from _flat(raw, f"{prefix}{name}.")
-        else:
-            yield prefix + name, raw
-
-
-def _is_allowed(entry: Entry, documents: list[Document], environ: Mapping[str, str], notices: list[str]) -> bool:
-    """Where the history goes, secrets of the environment included, is not for any directory we happen to be in."""
-    if entry.key not in GUARDED:
-        return True
-    source = next(document for document in documents if str(document.path) == entry.origin)
-    if _may_act(source, environ):
-        return True
-    notices.append(f"{entry.origin}: {entry.key} is ignored until the file is trusted (jobtop config trust)")
-    return False
-
-
-def _may_act(document: Document, environ: Mapping[str, str]) -> bool:
-    if document.path.name != PROJECT_CONFIG:
-        return True
-    from jobtop.core.trust import is_trusted_content
-
-    return is_trusted_content(document.path, document.content, state_dir(environ))
 
 
 def _is_auto(raw: object) -> bool:
@@ -561,11 +449,11 @@ def _number_text(raw: object, wanted: str) -> str:
     if isinstance(raw, str):
         return raw
     if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise BadValue(f"{_quoted(raw)} is not {wanted}")
-    return _quoted(raw)
+        raise BadValue(f"{quoted(raw)} is not {wanted}")
+    return quoted(raw)
 
 
-def _quoted(raw: object) -> str:
+def quoted(raw: object) -> str:
     """A value as an error message shows it."""
     if isinstance(raw, str):
         return f'"{printable(raw if len(raw) <= 60 else raw[:59] + "…")}"'

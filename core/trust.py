@@ -8,32 +8,30 @@ import os
 
 from jobtop.core.errors import ConfigError, StoreUnavailable
 from jobtop.core.paths import make_private_dir
+from jobtop.core.plain_files import UnsafeFile, read_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TRUSTED = "trusted.json"
-
-
-def is_trusted(path: Path, state: Path) -> bool:
-    """Whether the file, as it is now, was trusted by this user; `state` is never a directory the file chose."""
-    try:
-        return is_trusted_content(path, path.read_bytes(), state)
-    except OSError:
-        return False
+MOST_BYTES = 4 * 1024 * 1024  # of the record: some ten thousand files
 
 
 def is_trusted_content(path: Path, content: bytes, state: Path) -> bool:
+    """Whether the user trusted this content at this path; `state` is never a directory the file chose."""
     return _trusted_digests(state).get(os.path.abspath(path)) == _digest(content)
 
 
-def trust(path: Path, state: Path) -> None:
-    """Remember the file as it is now: its actions count until it changes."""
+def trust(path: Path, state: Path, most_bytes: int, check: Callable[[bytes], None]) -> None:
+    """Remember the file as it is now: all of it counts until it changes. What was checked is what is remembered."""
     try:
-        digests = {**_trusted_digests(state), os.path.abspath(path): _digest(path.read_bytes())}
+        content = read_plain(path, most_bytes)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    check(content)
+    digests = {**_trusted_digests(state), os.path.abspath(path): _digest(content)}
     unfinished = state / f".{TRUSTED}.{os.getpid()}"
     try:
         make_private_dir(state)
@@ -45,9 +43,10 @@ def trust(path: Path, state: Path) -> None:
 
 
 def _trusted_digests(state: Path) -> dict[str, object]:
+    """Digest by path; nothing is trusted where the record is damaged, or not the user's own."""
     try:
-        digests = json.loads((state / TRUSTED).read_bytes())
-    except (OSError, ValueError):
+        digests = json.loads(read_plain(state / TRUSTED, MOST_BYTES))
+    except (OSError, UnsafeFile, ValueError, RecursionError):
         return {}
     return digests if isinstance(digests, dict) else {}
 

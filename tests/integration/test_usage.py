@@ -154,16 +154,24 @@ BAD_FILES = [
 
 
 @pytest.mark.parametrize(("content", "word"), BAD_FILES)
-@pytest.mark.parametrize("layer", ["project", "user"])
-def test_a_wrong_configuration_file_is_named_and_nothing_is_run(
-    jobtop: Jobtop, layer: str, content: str, word: str
-) -> None:
-    file = jobtop.home / ("jobtop.toml" if layer == "project" else ".config/jobtop/config.toml")
+def test_a_wrong_configuration_file_is_named_and_nothing_is_run(jobtop: Jobtop, content: str, word: str) -> None:
+    file = jobtop.home / ".config/jobtop/config.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content)
     refused(jobtop("run", *RAN), str(file), word)
     assert not jobtop.state.exists()
     assert not (jobtop.home / "it-ran").exists()
+
+
+@pytest.mark.parametrize(("content", "word"), BAD_FILES)
+def test_a_wrong_file_of_a_project_that_is_not_trusted_is_named_and_stops_nothing(
+    jobtop: Jobtop, content: str, word: str
+) -> None:
+    file = jobtop.home / "jobtop.toml"
+    file.write_text(content)
+    done = jobtop("run", *RAN)
+    assert (done.returncode, str(file) in done.stderr) == (0, True)
+    assert (jobtop.home / "it-ran").exists()
 
 
 def test_a_wrong_variable_is_named_and_nothing_is_run(jobtop: Jobtop, untouched: Path) -> None:

@@ -1,75 +1,18 @@
 """Settings come from the strongest layer that has them, and what is wrong is named exactly."""
 
-import json
 import os
 import re
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from machines import HOOK, Machine
 
-from jobtop.core.config import SETTINGS, Config, Setting, Value, load
-from jobtop.core.errors import ConfigError, ExitCode, StoreUnavailable
-from jobtop.core.paths import state_dir
-from jobtop.core.trust import is_trusted, trust
-
-HOOK = """
-[[alert]]
-name = "busy"
-metric = "cpu.percent"
-above = 90
-actions = ["webhook:https://example.org"]
-"""
-
-
-@dataclass
-class Machine:
-    """A made-up machine: a root with `etc`, a home and a project directory."""
-
-    root: Path
-    environ: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.project.mkdir()
-        self.environ["HOME"] = str(self.root / "home")
-
-    @property
-    def project(self) -> Path:
-        return self.root / "project"
-
-    @property
-    def state(self) -> Path:
-        return self.root / "home/.local/state/jobtop"
-
-    @property
-    def project_file(self) -> Path:
-        return self.project / "jobtop.toml"
-
-    @property
-    def user_file(self) -> Path:
-        return self.root / "home/.config/jobtop/config.toml"
-
-    @property
-    def system_file(self) -> Path:
-        return self.root / "etc/jobtop/config.toml"
-
-    def write(self, path: Path, text: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-    def load(self, *cli_sets: str) -> Config:
-        return load(cli_sets, self.environ, self.project, self.root)
-
-    def problem(self, *cli_sets: str) -> str:
-        with pytest.raises(ConfigError) as caught:
-            self.load(*cli_sets)
-        assert caught.value.exit_code is ExitCode.USAGE
-        assert str(caught.value).isprintable()
-        return str(caught.value)
+from jobtop.core.config import SETTINGS, Config, Setting, Value
+from jobtop.core.errors import ConfigError
+from support import Jobtop
 
 
 @pytest.fixture
@@ -123,6 +66,8 @@ def test_each_layer_is_stronger_than_the_one_before(machine: Machine) -> None:
     assert machine.load().duration("run.grace") == 10
     for seconds, path in enumerate([machine.system_file, machine.user_file, machine.project_file], 1):
         machine.write(path, f'[run]\ngrace = "{seconds}s"')
+        if path == machine.project_file:
+            machine.trust()
         assert machine.load().duration("run.grace") == seconds
         assert machine.load().origin("run.grace") == str(path)
     machine.environ["JOBTOP_RUN_GRACE"] = "4s"
@@ -220,27 +165,10 @@ def test_an_option_sets_any_key_from_text(machine: Machine, key: str, text: str,
 )
 def test_a_relative_store_is_below_what_named_it(machine: Machine, where: str, expected: str) -> None:
     machine.write(machine.project_file, '[store]\ndir = "hist"' if where == "file" else "")
-    trust(machine.project_file, state_dir(machine.environ))
+    machine.trust()
     machine.environ |= {"JOBTOP_STORE_DIR": "hist"} if where == "variable" else {}
     loaded = machine.load(*(["store.dir=hist"] if where == "option" else []))
     assert loaded.text("store.dir") == expected.format(project=machine.project)
-
-
-def test_a_project_that_is_not_trusted_does_not_choose_the_store(machine: Machine) -> None:
-    machine.write(machine.project_file, '[store]\ndir = "hist"')
-    loaded = machine.load()
-    assert loaded.text("store.dir") == str(state_dir(machine.environ))
-    assert ["store.dir is ignored" in notice for notice in loaded.notices] == [True]
-
-
-def test_a_project_that_is_not_trusted_does_not_make_the_history_go(machine: Machine) -> None:
-    machine.write(machine.project_file, '[store]\nmax_size = "1M"\nraw_days = 0\nrollup_days = 0')
-    loaded = machine.load()
-    assert (loaded.size("store.max_size"), loaded.number("store.raw_days")) == (2 * 2**30, 7.0)
-    assert loaded.number("store.rollup_days") == 90.0
-    assert len(loaded.notices) == 3
-    trust(machine.project_file, machine.state)
-    assert machine.load().size("store.max_size") == 2**20
 
 
 def test_a_store_of_the_users_file_is_below_that_file(machine: Machine) -> None:
@@ -311,7 +239,7 @@ def test_a_wrong_variable_is_named(machine: Machine) -> None:
         ("[keys]\nquit = ['']", 'keys.quit: "" is not a text'),
     ],
 )
-@pytest.mark.parametrize("layer", ["project_file", "user_file", "system_file"])
+@pytest.mark.parametrize("layer", ["user_file", "system_file"])
 def test_what_is_wrong_in_a_file_is_named_with_the_file(machine: Machine, layer: str, toml: str, message: str) -> None:
     path: Path = getattr(machine, layer)
     machine.write(path, toml)
@@ -331,29 +259,26 @@ def test_what_is_wrong_in_a_file_is_named_with_the_file(machine: Machine, layer:
     ],
 )
 def test_a_syntax_error_names_file_and_line(machine: Machine, content: bytes, line: int) -> None:
-    machine.project_file.write_bytes(content)
-    assert machine.problem().startswith(f"{machine.project_file}: line {line}: ")
+    machine.write(machine.user_file, "")
+    machine.user_file.write_bytes(content)
+    assert machine.problem().startswith(f"{machine.user_file}: line {line}: ")
 
 
 def test_a_file_that_cannot_be_read_is_an_error_that_names_it(machine: Machine) -> None:
     machine.user_file.mkdir(parents=True)
-    assert machine.problem() == f"{machine.user_file}: cannot be read: Is a directory"
+    assert "not a regular file" in machine.problem()
 
 
-def test_a_directory_that_may_not_be_searched_only_earns_a_notice(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert [notice.partition(": ")[0] for notice in machine.load().notices] == [
-        str(machine.system_file),
-        str(machine.user_file),
-        str(machine.project_file),
-    ]
-    machine.write(machine.user_file, "")
-    assert machine.problem() == f"{machine.user_file}: cannot be read: Permission denied"
+def test_a_directory_that_may_not_be_searched_only_earns_a_notice(unprivileged: Jobtop) -> None:
+    config = unprivileged.home / ".config"
+    (config / "jobtop").mkdir(parents=True)
+    file = config / "jobtop/config.toml"
+    file.touch()
+    file.chmod(0)
+    assert unprivileged("config").returncode == (2 if file.owner() == "root" else 0)
+    config.chmod(0)
+    done = unprivileged("config")
+    assert (done.returncode, str(file) in done.stderr) == (0, True)
 
 
 def test_a_file_where_a_directory_should_be_means_no_file(machine: Machine) -> None:
@@ -363,6 +288,7 @@ def test_a_file_where_a_directory_should_be_means_no_file(machine: Machine) -> N
 
 def test_a_byte_order_mark_does_no_harm(machine: Machine) -> None:
     machine.project_file.write_bytes(b"\xef\xbb\xbf[run]\ngrace = 3\n")
+    machine.trust()
     assert machine.load().duration("run.grace") == 3
 
 
@@ -419,6 +345,7 @@ def test_access_by_the_wrong_type_or_name_fails_loudly(machine: Machine) -> None
 def test_key_bindings_are_kept_and_the_stronger_layer_wins(machine: Machine) -> None:
     machine.write(machine.user_file, '[keys]\nquit = "q"\nhelp = ["?", "f1"]\ncomma = ","')
     machine.write(machine.project_file, '[keys]\nquit = "x"')
+    machine.trust()
     assert machine.load().keys == {"quit": ("x",), "help": ("?", "f1"), "comma": (",",)}
 
 
@@ -442,6 +369,7 @@ def test_alerts_are_kept_with_their_kinds_and_the_stronger_layer_wins(machine: M
     }
     assert idle.fields == {"name": "idle", "scope": "gpu", "metric": "gpu.util", "below": -1.5}
     machine.write(machine.project_file, '[[alert]]\nname = "busy"\nmetric = "mem.used"\nabove = 1')
+    machine.trust()
     assert [(alert.name, alert.fields["metric"]) for alert in machine.load().alerts] == [
         ("busy", "mem.used"),
         ("idle", "gpu.util"),
@@ -480,6 +408,7 @@ def test_a_wrong_alert_is_named(machine: Machine, toml: str, message: str) -> No
 def test_rules_of_what_is_kept_come_from_all_files(machine: Machine) -> None:
     machine.write(machine.user_file, '[[retention]]\ntag = "project=llm"\nkeep = "90d"')
     machine.write(machine.project_file, '[[retention]]\ntag = "paper"\nkeep = "forever"')
+    machine.trust()
     found = {(rule.tag, rule.seconds, rule.origin) for rule in machine.load().retention}
     assert found == {
         ("project=llm", 90 * 86400.0, str(machine.user_file)),
@@ -516,66 +445,6 @@ def test_rules_of_what_is_kept_come_from_all_files(machine: Machine) -> None:
 def test_a_wrong_rule_of_what_is_kept_is_named(machine: Machine, toml: str, message: str) -> None:
     machine.write(machine.user_file, toml)
     assert machine.problem() == f"{machine.user_file}: {message}"
-
-
-def test_actions_of_a_project_are_ignored_until_the_file_is_trusted(machine: Machine) -> None:
-    machine.write(machine.project_file, HOOK)
-    untrusted = machine.load()
-    assert untrusted.alerts[0].fields["actions"] == ()
-    assert untrusted.notices == (
-        f"{machine.project_file}: alert.busy.actions: ignored until trusted (run: jobtop config trust)",
-    )
-    assert not is_trusted(machine.project_file, machine.state)
-
-    trust(machine.project_file, machine.state)
-    assert is_trusted(machine.project_file, machine.state)
-    assert machine.load().alerts[0].fields["actions"] == ("webhook:https://example.org",)
-    assert machine.load().notices == ()
-
-    machine.write(machine.project_file, HOOK.replace("example", "evil"))
-    assert not is_trusted(machine.project_file, machine.state)
-    assert machine.load().alerts[0].fields["actions"] == ()
-
-
-def test_a_project_cannot_bring_its_own_trust(machine: Machine) -> None:
-    machine.write(machine.project_file, HOOK + '[store]\ndir = "."')
-    trust(machine.project_file, machine.project)
-    assert machine.load().alerts[0].fields["actions"] == ()
-
-
-def test_trust_is_private_and_adds_to_what_was_trusted(machine: Machine) -> None:
-    other = machine.root / "other.toml"
-    other.touch()
-    machine.project_file.touch()
-    trust(other, machine.state)
-    trust(machine.project_file, machine.state)
-    record = machine.state / "trusted.json"
-    assert stat.S_IMODE(record.stat().st_mode) == 0o600
-    assert set(json.loads(record.read_text())) == {str(other), str(machine.project_file)}
-    assert os.listdir(machine.state) == ["trusted.json"]
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"x": 1}'])
-def test_a_damaged_record_of_trust_trusts_nothing_and_is_replaced(machine: Machine, content: str) -> None:
-    machine.project_file.touch()
-    machine.write(machine.state / "trusted.json", content)
-    assert not is_trusted(machine.project_file, machine.state)
-    trust(machine.project_file, machine.state)
-    assert is_trusted(machine.project_file, machine.state)
-
-
-def test_trusting_what_is_not_there_is_an_error(machine: Machine) -> None:
-    assert not is_trusted(machine.project_file, machine.state)
-    with pytest.raises(ConfigError, match=r"jobtop.toml: cannot be read: No such file"):
-        trust(machine.project_file, machine.state)
-
-
-def test_trust_that_cannot_be_kept_is_an_error(machine: Machine) -> None:
-    machine.project_file.touch()
-    machine.state.parent.mkdir(parents=True)
-    machine.state.touch()
-    with pytest.raises(StoreUnavailable, match=r"trusted.json: cannot be written: File exists"):
-        trust(machine.project_file, machine.state)
 
 
 def test_without_files_nothing_heavy_is_imported(tmp_path: Path) -> None:

@@ -577,6 +577,7 @@ def test_rules_and_days_that_do_not_fit_are_told_by_config(
     rules.write_text(
         '[[retention]]\ntag = "team=v*"\nkeep = "180d"\n[[alert]]\nname = "big"\nmetric = "mem.used"\nabove = 5\n'
     )
+    assert call("config", "trust").returncode == 0
     told = call("config", "--json")
     rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(told.stdout)}
     assert rows["retention.team=v*"] == ("180d", str(rules))

@@ -1,0 +1,67 @@
+"""A made-up machine to load configuration on: a root with `etc`, a home and a project directory."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.config import Config, load
+from jobtop.core.config_files import trust_project
+from jobtop.core.errors import ConfigError, ExitCode
+
+HOOK = """
+[[alert]]
+name = "busy"
+metric = "cpu.percent"
+above = 90
+actions = ["webhook:https://example.org"]
+"""
+
+
+@dataclass
+class Machine:
+    """A made-up machine: a root with `etc`, a home and a project directory."""
+
+    root: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.project.mkdir()
+        self.environ["HOME"] = str(self.root / "home")
+
+    @property
+    def project(self) -> Path:
+        return self.root / "project"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "home/.local/state/jobtop"
+
+    @property
+    def project_file(self) -> Path:
+        return self.project / "jobtop.toml"
+
+    @property
+    def user_file(self) -> Path:
+        return self.root / "home/.config/jobtop/config.toml"
+
+    @property
+    def system_file(self) -> Path:
+        return self.root / "etc/jobtop/config.toml"
+
+    def write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def load(self, *cli_sets: str) -> Config:
+        return load(cli_sets, self.environ, self.project, self.root)
+
+    def problem(self, *cli_sets: str) -> str:
+        with pytest.raises(ConfigError) as caught:
+            self.load(*cli_sets)
+        assert caught.value.exit_code is ExitCode.USAGE
+        assert str(caught.value).isprintable()
+        return str(caught.value)
+
+    def trust(self) -> None:
+        trust_project(self.project_file, self.environ)
