@@ -18,10 +18,12 @@ CTRL_C = "Ctrl-C"  # typed into a terminal of the job's own, which it may read a
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
 REACHED_SHARE = 0.95  # of a limit: the kernel charges in steps, and gives up on large ones first
 NOT_SAMPLED = "limits: nobody sampled the job, so that its memory limit did not hold"
+BOTH, BY_SAMPLES = "cgroup+rusage", "+sampled"  # sources of CPU time
+DIFFERENCE_SECONDS, DIFFERENCE_SHARE = 0.05, 0.02
 OVER_LIMIT = "over_limit"
 IMPOSSIBLE = "impossible_cpu"
 IMPOSSIBLE_RATE = "cpu.percent:"
-SAMPLED = (IMPOSSIBLE_RATE, "mem.used:", "samples:", "cpu: samples")  # in `incomplete`, and known from samples only
+SAMPLED = (IMPOSSIBLE_RATE, "mem.used:", "samples:")  # in `incomplete`, and known from samples only
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
 
 
@@ -51,7 +53,7 @@ def conclude(job: Job, facts: Facts) -> Job:
     seconds = counted[1] - start[1]
     cpu = _cpu(before if was_over else None, facts)
     job = replace(job, usage=_usage(job.usage, job.limits, facts, cpu, seconds), monitor=_monitor(job, facts))
-    job = replace(job, sources=_sources(facts, cpu), incomplete=_incomplete(job, facts))
+    job = replace(job, sources=_sources(facts, cpu), incomplete=_incomplete(job, facts, cpu))
     job = replace(job, flags=_flags(job, facts))
     job = _doubted(_with_sampled_peak(job, before), seconds)
     return job if was_over else _judged(job, facts)
@@ -247,11 +249,14 @@ class Cpu:
 
 
 def _cpu(before: Job | None, facts: Facts) -> Cpu:
-    """What the cgroup counted, else what parents were told of their children; never less than it was before."""
-    own = _cgroup(facts)
-    counted = [Cpu(facts.number("utime"), facts.number("stime"), "rusage")]
+    """The larger of what the cgroup counted and of what parents were told; never less than it was before.
+
+    Neither can be too large: a process may leave the cgroup, and the kernel discards what no parent waits for.
+    """
+    own, rusage = _cgroup(facts), (facts.number("utime"), facts.number("stime"))
+    counted = [Cpu(*rusage, "rusage")]
     if own.cpu_user_seconds is not None and own.cpu_system_seconds is not None:
-        counted = [Cpu(own.cpu_user_seconds, own.cpu_system_seconds, "cgroup")]
+        counted = [Cpu(own.cpu_user_seconds, own.cpu_system_seconds, BOTH), Cpu(*rusage, BOTH)]
     if before is not None and before.usage.cpu_user_seconds is not None:
         kept = before.usage.cpu_user_seconds, before.usage.cpu_system_seconds or 0.0
         counted.append(Cpu(*kept, before.sources.get("cpu", counted[0].source)))
@@ -344,13 +349,16 @@ def _sources(facts: Facts, cpu: Cpu) -> dict[str, str]:
     return sources
 
 
-def _incomplete(job: Job, facts: Facts) -> tuple[str, ...]:
+def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
     """What the kernel could not know or hold, and why."""
     limits = _limits(facts)
     missing = [f"limits: {why}" for how in limits.values() if (why := how.partition("nothing: ")[2])]
     if limits.get("memory") == "sampling" and job.usage.samples is None:
         missing.append(NOT_SAMPLED)
-    counted = _cgroup(facts).cpu_user_seconds is not None
+    own = _cgroup(facts)
+    counted = own.cpu_user_seconds is not None
+    if own.cpu_user_seconds is not None and own.cpu_system_seconds is not None:
+        missing += _left_cgroup(own.cpu_user_seconds + own.cpu_system_seconds, facts)
     if "discarding" in facts:
         why = f"{facts['discarding']} does not wait for its children (SIGCHLD), so the kernel discards what they used"
         missing += [f"{what}: {why}" for what in ("cpu", "memory_peak", "io") if what != "cpu" or not counted]
@@ -367,7 +375,27 @@ def _incomplete(job: Job, facts: Facts) -> tuple[str, ...]:
         missing.append(f"output: it could not be written to where it was to go ({facts['output_error']})")
     missing += [f"log: {why}" for why in dict.fromkeys(facts.every("log_error"))]
     missing += [entry for entry in job.incomplete if entry.startswith(SAMPLED)]
-    return tuple(missing)
+    return with_sampled_cpu_said(cpu.source, tuple(missing))
+
+
+def _left_cgroup(counted_seconds: float, facts: Facts) -> Iterator[str]:
+    """That a process left the job's cgroup, as is seen where parents were told of more than the cgroup counted."""
+    told = facts.number("utime") + facts.number("stime")
+    if is_far_more(told, counted_seconds):
+        outside, all_of_it = format_duration(told - counted_seconds), format_duration(told)
+        yield f"cpu: the job's cgroup has not counted {outside} of {all_of_it}: a process left it (kept from rusage)"
+
+
+def is_far_more(seconds: float, others: float) -> bool:
+    """Whether two counts of the same CPU time differ by more than rounding explains."""
+    return seconds - others > max(DIFFERENCE_SECONDS, DIFFERENCE_SHARE * seconds)
+
+
+def with_sampled_cpu_said(source: str, incomplete: tuple[str, ...]) -> tuple[str, ...]:
+    """What is incomplete, with a word on CPU time that only samples saw."""
+    if not source.endswith(BY_SAMPLES) or any(entry.startswith(("cpu:", "all:")) for entry in incomplete):
+        return incomplete
+    return (*incomplete, "cpu: samples saw more than the kernel told any parent")
 
 
 def _flags(job: Job, facts: Facts) -> tuple[str, ...]:

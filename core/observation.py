@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from jobtop.core.endpoints import last_after
-from jobtop.core.evidence import IMPOSSIBLE, IMPOSSIBLE_RATE, watched
+from jobtop.core.evidence import (
+    BY_SAMPLES,
+    IMPOSSIBLE,
+    IMPOSSIBLE_RATE,
+    is_far_more,
+    watched,
+    with_sampled_cpu_said,
+)
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
@@ -83,12 +90,13 @@ def shape(key: str, spread: Spread) -> dict[str, float | None]:
 
 
 def _with_sampled_cpu(job: Job, newest: Sample) -> Job:
-    """Where the kernel threw times away, what was seen of them before is nearer the truth than what is left."""
+    """Where the kernel discarded times, what samples saw of them is nearer to the truth than what is left."""
     seen = dict(zip(JOB_COLUMNS, newest.values, strict=True))
     user, system, total = seen["cpu.user"], seen["cpu.system"], job.usage.cpu_total_seconds
     if user is None or system is None or total is None or user + system <= total:
         return job
-    if not any(entry.startswith("cpu:") for entry in job.incomplete):
+    is_known_gap = any(entry.startswith(("cpu:", "all:")) for entry in job.incomplete)
+    if not is_known_gap and not is_far_more(user + system, total):
         return job
     share = (user + system) / total if total else None
     usage = replace(
@@ -99,7 +107,9 @@ def _with_sampled_cpu(job: Job, newest: Sample) -> Job:
         cpu_efficiency=None if share is None else (job.usage.cpu_efficiency or 0.0) * share,
         cpu_percent_mean=None if share is None else (job.usage.cpu_percent_mean or 0.0) * share,
     )
-    return replace(job, usage=usage, sources=job.sources | {"cpu": "rusage+sampled"})
+    source = job.sources.get("cpu", "rusage").removesuffix(BY_SAMPLES) + BY_SAMPLES
+    incomplete = with_sampled_cpu_said(source, job.incomplete)
+    return replace(job, usage=usage, sources=job.sources | {"cpu": source}, incomplete=incomplete)
 
 
 def _with_cpu(job: Job, spreads: dict[str, Spread]) -> Job:
@@ -117,9 +127,16 @@ def _with_memory(job: Job, spreads: dict[str, Spread]) -> Job:
     usage = replace(job.usage, memory_mean_bytes=round(memory.mean), memory_min_bytes=round(memory.least))
     if memory.greatest <= (usage.memory_peak_bytes or 0):
         return replace(job, usage=usage)
-    source = "cgroup" if "mem.anon" in spreads else "pss" if "mem.pss" in spreads else "rss"
     usage = replace(usage, memory_peak_bytes=round(memory.greatest))
-    return replace(job, usage=usage, sources=job.sources | {"memory_peak": source})
+    return replace(job, usage=usage, sources=job.sources | {"memory_peak": _memory_source(spreads)})
+
+
+def _memory_source(spreads: dict[str, Spread]) -> str:
+    """More than a cgroup ever held came from processes outside of it."""
+    if "mem.anon" not in spreads:
+        return "pss" if "mem.pss" in spreads else "rss"
+    in_cgroup = sum(spreads[key].greatest for key in ("mem.anon", "mem.shmem") if key in spreads)
+    return "cgroup+pss" if spreads["mem.used"].greatest > in_cgroup else "cgroup"
 
 
 def _with_processes(job: Job, spreads: dict[str, Spread]) -> Job:

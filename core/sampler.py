@@ -56,7 +56,18 @@ class Watch:
 
     __slots__ = (
         *("cgroup", "elapsed", "guard", "heaviest", "impossible_seconds", "interval", "interval_until", "key"),
-        *("longest_stretch", "next_snapshot", "row", "snapshot_share", "start", "tree", "unread", "values", "version"),
+        *(
+            "longest_stretch",
+            "looked_at",
+            "next_snapshot",
+            "row",
+            "snapshot_share",
+            "start",
+            "tree",
+            "unread",
+            "values",
+            "version",
+        ),
     )
 
     def __init__(
@@ -82,6 +93,7 @@ class Watch:
         self.snapshot_share = (hash(key) % 1000) / 1000
         self.heaviest = Heaviest(secret)
         self.longest_stretch = 1.0
+        self.looked_at = UNREAD
         self.impossible_seconds = 0.0
 
     def interval_at(self, age: float) -> float:
@@ -103,12 +115,24 @@ class Watch:
             self.version, self.unread = tree.version, 0
             read = job_values.fold(tree)
             if self.cgroup is not None:
-                counted, moment = self.cgroup.read()
-                at = at if moment is None else moment
-                read |= counted
+                read, at = self._with_cgroup(read, at, self.cgroup)
             self._take(read, max(self.elapsed, at - self.start))
         self.elapsed = max(self.elapsed, at - self.start)
         return Sample(self.elapsed, self.row)
+
+    def _with_cgroup(self, read: dict[str, Number], at: float, own: JobCgroup) -> tuple[dict[str, Number], float]:
+        """What the job's cgroup counts in place of what its processes tell, where that is not more."""
+        counted, moment = own.read()
+        if self.looked_at != self.tree.looked_at:
+            self.looked_at = self.tree.looked_at
+            self.tree.note_left(own.misses(self.tree.members.values()))
+        outside = job_values.held_by_processes(self.tree) if self.tree.has_left else None
+        if outside is not None and outside > counted.get("mem.used", outside):
+            counted["mem.used"] = outside
+        if moment is None or job_values.cpu_seconds(read) > job_values.cpu_seconds(counted):
+            counted = {key: value for key, value in counted.items() if key not in job_values.CPU_TIMES}
+            moment = at
+        return read | counted, moment
 
     def _is_stale(self) -> bool:
         """Whether there is something new in a job in which nobody has run, as only a cgroup can tell."""

@@ -74,30 +74,33 @@ class DearFiles:
 
     def _read(self, tree: Tree, member: Member, shares: bool, without: frozenset[str]) -> None:
         if member.moved:
-            member.slow, member.row = self._read_status(tree, member.pid, without), None
+            member.slow, member.row = self._read_status(tree, member, without), None
             member.moved = False
         if shares:
-            tree.looked.append((member, self._read_pss(member), member.rss))
+            tree.looked.append((member, *self._read_pss(member), member.rss))
         elif len(tree.members) == 1:
-            tree.looked.append((member, None if "pss" in without else member.rss, member.rss))
+            tree.looked.append((member, None if "pss" in without else member.rss, member.own, member.rss))
 
     def _take(self, tree: Tree) -> None:
         """Take the shares of all together: one in the new look and one in the old would count the same pages twice.
 
         Who ended meanwhile holds nothing; what it shared is in the shares of those who were read later.
         """
-        for member, pss, rss in tree.looked:
+        for member, pss, own, rss in tree.looked:
             fields = self._fields(member)
             if not fields or fields[RSS] == b"0":
-                member.rss = member.pss_rss = member.pss = 0
+                member.rss = member.pss_rss = member.pss = member.own = 0
             else:
-                member.pss, member.pss_rss = pss, rss
+                member.pss, member.own, member.pss_rss = pss, own, rss
             member.row = None
 
-    def _read_status(self, tree: Tree, pid: int, without: frozenset[str]) -> tuple[int | None, ...] | None:
+    def _read_status(self, tree: Tree, member: Member, without: frozenset[str]) -> tuple[int | None, ...] | None:
+        pid = member.pid
         status = read_text(f"{self.proc}/{pid}/status")
         if not status:
             return None
+        if tree.has_left:
+            member.own = 1024 * ((_number(status, "RssAnon:") or 0) + (_number(status, "RssShmem:") or 0))
         if tree.is_attached:
             tree.high_bytes = max(tree.high_bytes, (_number(status, "VmHWM:") or 0) * 1024)
         swap = _number(status, "VmSwap:")
@@ -133,11 +136,14 @@ class DearFiles:
         except OSError:
             return False
 
-    def _read_pss(self, member: Member) -> int | None:
-        for line in read_text(f"{self.proc}/{member.pid}/smaps_rollup").splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-        return 0 if member.rss == 0 else None  # a zombie has no pages and no map
+    def _read_pss(self, member: Member) -> tuple[int | None, int | None]:
+        """Its share of what it holds; and of that what is no file, which kernels before 5.4 do not tell apart."""
+        text = read_text(f"{self.proc}/{member.pid}/smaps_rollup")
+        pss = _number(text, "Pss:")
+        if pss is None:
+            nothing = 0 if member.rss == 0 else None  # a zombie has no pages and no map
+            return nothing, nothing
+        return pss * 1024, (pss - (_number(text, "Pss_File:") or 0)) * 1024
 
 
 def _number(text: str, name: str) -> int | None:

@@ -8,12 +8,14 @@ import time
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.kept import KeptFile
 from jobtop.core.collectors.members import LONGEST_READ_SECONDS
-from jobtop.core.procfs import word_in
+from jobtop.core.procfs import read_text, word_in
 from jobtop.core.shim import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from jobtop.core.collectors.members import Member
 
     Number = int | float
 
@@ -40,6 +42,8 @@ class JobCgroup:
         scheduling = (f"{directory}/cpu.stat" for directory in directories if _has_quota(directory))
         paths[QUOTA_STAT] = next(scheduling, "")
         self._files = {name: KeptFile(path) for name, path in paths.items() if os.path.exists(path)}
+        memory = (directory for directory in directories if os.path.exists(f"{directory}/memory.stat"))
+        self._memory_place = next(memory, None)
         self._witnesses = [name for name in WITNESSES if name in self._files]
         self._texts: dict[str, str] = {}
 
@@ -58,6 +62,17 @@ class JobCgroup:
     def has_changed(self) -> bool:
         """Whether there is anything new for a job in which nobody has run since the last reading."""
         return any(_total(self._files[name].read()) != _total(self._texts.get(name, "")) for name in self._witnesses)
+
+    def misses(self, members: Iterable[Member]) -> bool:
+        """Whether a process of the job is not in its memory cgroup any more, nor in one below it."""
+        if self._memory_place is None:
+            return False
+        living = {str(member.pid) for member in members if member.threads > 0}
+        living.difference_update(read_text(f"{self._memory_place}/cgroup.procs").split())
+        if living:
+            for directory, _, _ in os.walk(self._memory_place):
+                living.difference_update(read_text(f"{directory}/cgroup.procs").split())
+        return bool(living)
 
     def close(self) -> None:
         for file in self._files.values():

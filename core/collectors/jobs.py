@@ -103,6 +103,22 @@ def _estimate(tree: Tree, member: Member) -> int:
     return own + (parent.pss or 0 if was_shared else 0)
 
 
+def held_by_processes(tree: Tree) -> Number | None:
+    """Anonymous and shared memory of all processes, in whatever cgroup they are; None if one was not read yet.
+
+    A page that was touched before its process left stays with the cgroup: to add what is outside would count it twice.
+    """
+    living = [member for member in tree.members.values() if member.threads > 0]
+    if any(member.own is None for member in living):
+        return None
+    return sum(max(0, (member.own or 0) + member.rss - member.pss_rss) for member in living)
+
+
+def cpu_seconds(values: Mapping[str, Number]) -> float:
+    """User and system time together."""
+    return sum(values.get(key, 0) for key in CPU_TIMES)
+
+
 def never_falling(
     before: Mapping[str, Number], after: dict[str, Number], counters: Container[str]
 ) -> dict[str, Number]:

@@ -26,7 +26,7 @@ class Member:
     """One process of a job as it was last read."""
 
     __slots__ = (
-        *("clock", "cpu_ns", "faults", "fds", "has_reaped", "io", "moved", "name", "parent", "pid", "pss"),
+        *("clock", "cpu_ns", "faults", "fds", "has_reaped", "io", "moved", "name", "own", "parent", "pid", "pss"),
         *("pss_rss", "row", "rss", "slow", "start", "state", "threads", "times", "tree", "vms"),
     )
 
@@ -45,6 +45,7 @@ class Member:
         self.slow: tuple[int | None, ...] | None = None  # swap, voluntary and involuntary switches, descriptors
         self.moved = True  # has run since `slow` was read
         self.pss: int | None = None
+        self.own: int | None = None  # anonymous and shared memory at that time; read if the job left its cgroup
         self.pss_rss = 0  # what `rss` was when `pss` was read
         self.row: tuple[float, ...] | None = None  # what it adds to its job; None: to be made anew
 
@@ -124,7 +125,8 @@ class Tree:
         self.fresh_version = -1  # nobody has run, come or gone since a close look
         self.was_looked_at = False
         self.unlooked: list[Member] = []  # of the close look that goes on …
-        self.looked: list[tuple[Member, int | None, int]] = []  # … and what it found: PSS, and RSS at that moment
+        self.looked: list[tuple[Member, int | None, int | None, int]] = []  # … and what it found: PSS, own, RSS then
+        self.has_left = False  # its memory cgroup, one of its processes at least
         self.wants_pss = True
         self.faults_at_look = 0
         self.drift_version = -1
@@ -133,6 +135,13 @@ class Tree:
         """Count the root too."""
         self.is_attached = True
         self.members[self.shim.pid] = self.shim
+
+    def note_left(self, has_left: bool) -> None:
+        """That a process is outside the job's memory cgroup: its memory has to be read from itself, all at once."""
+        if has_left and not self.has_left:
+            self.has_left = self.changed = True
+            for member in self.members.values():
+                member.moved = True
 
     def everybody(self) -> tuple[Member, ...]:
         """Whoever is read, in this order."""

@@ -135,7 +135,7 @@ def cpu_or_incomplete(built_seconds: float, processes: int) -> Check:
 
     def check(job: Job, reference: Reference) -> Finding:
         source, used = job.sources.get("cpu"), job.usage.cpu_total_seconds
-        if source == "cgroup":
+        if source is not None and source.startswith("cgroup"):
             return exact(job, reference)
         flagged = any(why.startswith("cpu:") for why in job.incomplete)
         too_much = used is None or used > reference.cpu_seconds + cpu_tolerance(reference)

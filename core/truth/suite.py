@@ -110,7 +110,7 @@ class Suite:
         self._announce(case)
         first = self._measure(case, without_cgroup=False)
         results = [Result(case, False, finding) for finding in judge(case, first)]
-        if case.again_without_cgroup and first.job is not None and "cgroup" in first.job.sources.values():
+        if case.again_without_cgroup and first.job is not None and had_cgroup(first.job):
             self.total += 1
             self._announce(case)
             again = self._measure(case, without_cgroup=True)
@@ -165,6 +165,10 @@ class Suite:
         finally:
             with self._lock:
                 self._running.discard(process)
+
+
+def had_cgroup(job: Job) -> bool:
+    return any(source.startswith("cgroup") for source in job.sources.values())
 
 
 def judge(case: Case, measurement: Measurement) -> list[Finding]:

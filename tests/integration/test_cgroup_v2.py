@@ -53,7 +53,7 @@ def with_systemd(guest: Answers) -> Answers:
 def test_cpu_and_memory_come_from_the_cgroup_even_where_sigchld_is_ignored(guest: Answers) -> None:
     job = guest["unwaited"]
     assert job["returncode"] == 0, job
-    assert job["sources"]["cpu"] == "cgroup"
+    assert job["sources"]["cpu"] == "cgroup+rusage"
     assert job["resource_usage"]["cpu_total_seconds"] > 0.3
     assert not any(entry.startswith("cpu:") for entry in job["incomplete"])
     assert any(entry.startswith("memory_peak:") for entry in job["incomplete"])
@@ -86,7 +86,7 @@ def test_a_user_with_a_delegated_part_of_the_tree_gets_everything(guest: Answers
     job = guest["delegated"]["small"]
     assert job["returncode"] == 0, job
     assert job["user"] != "root"
-    assert job["sources"]["cpu"] == job["sources"]["oom_kills"] == "cgroup"
+    assert (job["sources"]["cpu"], job["sources"]["oom_kills"]) == ("cgroup+rusage", "cgroup")
     assert job["resource_usage"]["memory_cgroup_peak_bytes"] > 0
     assert job["left"] == []
 
@@ -107,7 +107,7 @@ def test_the_systemd_of_a_user_who_may_make_no_cgroup_has_the_limits_of_a_job_he
     job = with_systemd["session"]
     assert job["returncode"] == 137, job
     assert job["reason"].startswith("killed by SIGKILL: over its memory limit of 32.0 MiB (oom_kill +")
-    assert (job["sources"]["limits"], job["sources"]["cpu"]) == ("cgroup v2 (systemd scope)", "cgroup")
+    assert (job["sources"]["limits"], job["sources"]["cpu"]) == ("cgroup v2 (systemd scope)", "cgroup+rusage")
     assert job["resource_usage"]["memory_cgroup_peak_bytes"] <= 32 * MEBIBYTE
     name = f"jobtop-{job['id']}"
     place, above, *held = job["seen"]

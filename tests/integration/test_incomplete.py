@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support import Jobtop
+from jobtop.core.collectors.cgroup import all_hierarchies
+from support import Jobtop, require
 
 SA_NOCLDWAIT = """\
 import ctypes, os, time
@@ -41,3 +42,42 @@ def test_children_nobody_waits_for_are_said_to_be_missing(
     job = json.loads(record.read_text())
     assert any(entry.startswith("cpu: ") for entry in job["incomplete"]) == missing
     assert (job["resource_usage"]["cpu_total_seconds"] < 0.8) == missing
+
+
+LEAVES = """\
+import os, sys, time
+def leave():
+    for line in open("/proc/self/cgroup").read().split():
+        _, names, path = line.split(":", 2)
+        for mount in (f"/sys/fs/cgroup/{names.removeprefix('name=')}", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
+            if "jobtop-" in path and os.path.exists(f"{mount}{path}/cgroup.procs"):
+                open(f"{mount}{os.path.dirname(path)}/cgroup.procs", "w").write("0")
+                break
+leave()
+assert "jobtop-" not in open("/proc/self/cgroup").read()
+held = bytearray(b"1") * (300 << 20)
+child = os.fork()
+if child == 0:
+    held[::4096] = b"2" * len(held[::4096])
+while time.process_time() < 1.5: pass
+time.sleep(1.5)
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.usefixtures("root")
+def test_what_a_process_uses_outside_the_job_s_cgroup_is_counted_and_said(jobtop: Jobtop, tmp_path: Path) -> None:
+    if not all_hierarchies():
+        require("cgroup", "no cgroup is mounted")
+    record = tmp_path / "record.json"
+    options = ("run", "--quiet", "--interval", "0.5s", "--record", str(record))
+    finished = jobtop(*options, "--", jobtop.python, "-I", "-S", "-c", LEAVES)
+    assert finished.returncode == 0, finished.stderr
+    job = json.loads(record.read_text())
+    usage = job["resource_usage"]
+    assert usage["cpu_total_seconds"] == pytest.approx(3.0, rel=0.3)
+    assert usage["cpu_percent_peak"] > 60
+    assert job["sources"]["cpu"] == "cgroup+rusage"
+    assert [entry.partition(":")[0] for entry in job["incomplete"]] == ["cpu"]
+    assert usage["memory_peak_bytes"] == pytest.approx(600 << 20, rel=0.1)

@@ -243,8 +243,8 @@ def test_a_command_cannot_have_been_shorter_than_it_was() -> None:
 @pytest.mark.parametrize(
     ("source", "incomplete", "cpu_seconds", "verdict"),
     [
-        ("cgroup", (), 2.0, Verdict.PASS),
-        ("cgroup", (), 0.1, Verdict.FAIL),
+        ("cgroup+rusage", (), 2.0, Verdict.PASS),
+        ("cgroup+rusage", (), 0.1, Verdict.FAIL),
         ("rusage", ("cpu: its children's times are lost",), 0.1, Verdict.PASS),
         ("rusage", ("io: its children's blocks are lost",), 0.1, Verdict.FAIL),
         ("rusage", (), 2.0, Verdict.FAIL),

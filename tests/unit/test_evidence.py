@@ -429,7 +429,27 @@ def test_cpu_time_comes_from_the_cgroup_where_there_is_one() -> None:
     assert (job.usage.cpu_user_seconds, job.usage.cpu_system_seconds) == (6.0, 2.0)
     assert job.usage.cpu_total_seconds == 8.0
     assert job.usage.memory_cgroup_peak_bytes == 8192
-    assert job.sources["cpu"] == "cgroup"
+    assert job.sources["cpu"] == "cgroup+rusage"
+    assert job.incomplete == ()
+
+
+def test_cpu_time_of_a_process_that_left_the_cgroup_is_kept_and_said() -> None:
+    job = conclude(JOB, facts(utime=9.0, stime=3.0, cgroup__cpu__stat=CPU_STAT))
+    assert (job.usage.cpu_user_seconds, job.usage.cpu_system_seconds, job.usage.cpu_total_seconds) == (9.0, 3.0, 12.0)
+    assert job.sources["cpu"] == "cgroup+rusage"
+    (why,) = job.incomplete
+    assert why.startswith("cpu: ")
+    assert "left" in why
+
+
+@pytest.mark.parametrize(("rusage", "cgroup"), [(8.1, 8.0), (0.13, 0.09), (3.0, 8.0)])
+def test_what_two_sources_round_or_only_the_cgroup_knows_is_the_larger_and_complete(
+    rusage: float, cgroup: float
+) -> None:
+    stat = f"usage_usec {cgroup * 1e6:.0f}\nuser_usec {cgroup * 1e6:.0f}\nsystem_usec 0\n"
+    job = conclude(JOB, facts(utime=rusage, stime=0.0, cgroup__cpu__stat=stat))
+    assert job.usage.cpu_total_seconds == pytest.approx(max(rusage, cgroup))
+    assert (job.sources["cpu"], job.incomplete) == ("cgroup+rusage", ())
 
 
 def test_children_that_the_kernel_forgot_are_said_to_be_missing() -> None:

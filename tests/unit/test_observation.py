@@ -48,9 +48,22 @@ def test_totals_stay_those_of_the_kernel() -> None:
     assert done.sources["cpu"] == "rusage"
 
 
+def test_cpu_time_that_only_samples_saw_is_kept_and_said() -> None:
+    used = replace(JOB.usage, cpu_user_seconds=0.1, cpu_system_seconds=0.0, cpu_total_seconds=0.1)
+    done = seen(*steady(9), job=replace(JOB, usage=used, sources={"cpu": "cgroup+rusage"}))
+    assert done.usage.cpu_total_seconds == pytest.approx(4.5)
+    assert done.sources["cpu"] == "cgroup+rusage+sampled"
+    assert [entry.partition(":")[0] for entry in done.incomplete] == ["cpu"]
+
+
 @pytest.mark.parametrize(
     ("also", "source"),
-    [({}, "rss"), ({"mem_pss": 9 * MIB}, "pss"), ({"mem_pss": 9 * MIB, "mem_anon": 9 * MIB}, "cgroup")],
+    [
+        ({}, "rss"),
+        ({"mem_pss": 9 * MIB}, "pss"),
+        ({"mem_pss": 9 * MIB, "mem_anon": 9 * MIB}, "cgroup"),
+        ({"mem_anon": MIB}, "cgroup+pss"),
+    ],
 )
 def test_memory_of_all_processes_together_is_the_peak_and_says_where_it_is_from(
     also: dict[str, float], source: str

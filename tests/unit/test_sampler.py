@@ -232,3 +232,53 @@ def test_a_guarded_job_is_looked_at_between_samples_and_stopped_when_it_is_over(
     assert [kind for _, _, kind, _ in batch.events] == ["limit_reached"]
     assert len(batch.samples) == 1, "the curve ends with what it was stopped for"
     assert clock.now >= 1010.0, "and then only on the grid"
+
+
+def cgroup_of(folder: Path, *, cpu: float, anon: int = 0, members: str = "") -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "cpu.stat").write_text(f"usage_usec {cpu * 1e6:.0f}\nuser_usec {cpu * 1e6:.0f}\nsystem_usec 0\n")
+    (folder / "memory.stat").write_text(f"anon {anon}\nfile 0\nshmem 0\n")
+    (folder / "cgroup.procs").write_text(members)
+    return str(folder)
+
+
+def test_cpu_time_of_a_process_that_left_the_job_s_cgroup_counts_and_the_curve_never_falls(
+    fake: FakeProc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobtop.core.collectors.jobs.CORES", 1_000_000)  # the ticks of a test follow each other at once
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    folder = tmp_path / "own"
+    sampler.watch("1", SHIM, boottime() - 100, [cgroup_of(folder, cpu=0.5, members="51\n")], interval=1.0)
+    seconds = []
+    for in_cgroup, of_process in ((1.0, 1.0), (1.1, 3.0), (1.1, 4.0), (9.0, 4.1)):
+        cgroup_of(folder, cpu=in_cgroup)
+        fake.put(51, SHIM, cpu=of_process, user=of_process)
+        (_, sample), *_ = sampler.tick().samples
+        seconds.append(sum(sample.values[JOB_COLUMNS.index(key)] or 0 for key in ("cpu.user", "cpu.system")))
+        clock.now += 1.0
+    assert seconds == pytest.approx([1.0, 3.0, 4.0, 9.0])
+
+
+def test_memory_of_a_process_that_left_the_job_s_cgroup_counts_once(fake: FakeProc, tmp_path: Path) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    fake.put(52, 51, cpu=1.0, rss=300 * MIB)
+    inner = tmp_path / "own" / "inner"
+    folder = cgroup_of(tmp_path / "own", cpu=5.0, anon=100 * MIB, members="51\n")
+    cgroup_of(inner, cpu=0.0, members="52\n")
+    sampler.watch("1", SHIM, boottime() - 100, [folder], interval=1.0)
+
+    def used() -> float | None:
+        clock.now += 1.0
+        for pid in (51, 52):
+            fake.clocks[pid] += 1
+        (_, sample), *_ = sampler.tick().samples
+        return sample.values[JOB_COLUMNS.index("mem.used")]
+
+    assert used() == 100 * MIB  # all of them are in it, or below
+    (inner / "cgroup.procs").write_text("")
+    fake.put(52, 51, cpu=2.0, rss=310 * MIB)
+    wait_for(lambda: used() == 311 * MIB)
+    cgroup_of(tmp_path / "own", cpu=5.0, anon=400 * MIB, members="51\n")
+    assert used() == 400 * MIB
