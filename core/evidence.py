@@ -3,6 +3,7 @@
 import errno
 import os
 import signal as signals
+from collections.abc import Iterator
 
 from jobtop.core.collectors import cgroup
 from jobtop.core.errors import ExitCode

@@ -227,7 +227,7 @@ def test_who_ends_during_a_close_look_is_not_counted_beside_those_it_shared_with
     table.sweep()
     read_pss, read = DearFiles._read_pss, []
 
-    def one_ends_after_it_was_read(files: DearFiles, member: Member) -> int | None:
+    def one_ends_after_it_was_read(files: DearFiles, member: Member) -> tuple[int | None, int | None]:
         pss = read_pss(files, member)
         read.append(member.pid)
         if len(read) == 1:
