@@ -154,8 +154,12 @@ class Engine:
         problem = self.problem or self.sampler.problem
         over = watch.guard.over_bytes if watch.guard is not None else None
         doubts = watch.impossible_seconds, problem
-        high = watch.tree.high_bytes or None
-        return Observation(self.watched[key].tally, interval, longest, self.sampler.thinned, *doubts, over, high)
+        tree = watch.tree
+        marks = tree.high_bytes or None, max(tree.possible_peak, tree.possible[0]) if self._reads_shares() else 0
+        return Observation(self.watched[key].tally, interval, longest, self.sampler.thinned, *doubts, over, *marks)
+
+    def _reads_shares(self) -> bool:
+        return "pss" not in self.settings.without
 
     def finish(self, key: str) -> None:
         """Nothing more will come of a job: its samples can be packed."""

@@ -24,7 +24,8 @@ DIFFERENCE_SECONDS, DIFFERENCE_SHARE = 0.05, 0.02
 OVER_LIMIT = "over_limit"
 IMPOSSIBLE = "impossible_cpu"
 IMPOSSIBLE_RATE = "cpu.percent:"
-SAMPLED = (IMPOSSIBLE_RATE, "mem.used:", "samples:")  # in `incomplete`, and known from samples only
+UNREAD_MEMORY = "memory_peak: samples"
+SAMPLED = (IMPOSSIBLE_RATE, UNREAD_MEMORY, "samples:")  # in `incomplete`, and known from samples only
 FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
 
 

@@ -7,6 +7,7 @@ from jobtop.core.evidence import (
     BY_SAMPLES,
     IMPOSSIBLE,
     IMPOSSIBLE_RATE,
+    UNREAD_MEMORY,
     is_far_more,
     watched,
     with_sampled_cpu_said,
@@ -15,11 +16,13 @@ from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
 from jobtop.core.tally import Spread, Tally
+from jobtop.core.units import format_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+TOGETHER_SHARE = 0.05  # of the memory of several processes: what docs/accuracy.md promises
 WHOLE = (Unit.BYTES, Unit.COUNT)
 
 
@@ -35,6 +38,7 @@ class Observation:
     problem: str | None = None
     over_bytes: int | None = None  # held when it was stopped for that
     high_bytes: int | None = None  # the highest mark of any one process that was seen
+    possible_bytes: int = 0  # the most that all processes may have held together, for all that was read of them
 
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""
@@ -58,7 +62,16 @@ class Observation:
         metrics = {key: shape(key, spread) for key, spread in spreads.items()}
         job = replace(job, usage=replace(job.usage, samples=self.tally.samples), monitor=monitor, metrics=metrics)
         job = _with_processes(_with_memory(_with_cpu(job, spreads), spreads), spreads)
-        return self._doubted(watched(job, self.over_bytes))
+        return self._doubted(self._with_unread(watched(job, self.over_bytes)))
+
+    def _with_unread(self, job: Job) -> Job:
+        """What samples may have missed of memory that processes shared first and wrote to later."""
+        peak = job.usage.memory_peak_bytes or 0
+        if self.possible_bytes <= peak * (1 + TOGETHER_SHARE):
+            return job
+        why = f"{UNREAD_MEMORY} may have missed up to {format_bytes(self.possible_bytes - peak)}: processes wrote to "
+        why += "memory they had shared, and the sampling budget allowed no look at it (monitor.budget)"
+        return replace(job, incomplete=(*job.incomplete, why))
 
     def _doubted(self, job: Job) -> Job:
         if self.problem is not None:

@@ -116,6 +116,8 @@ class Watch:
             read = job_values.fold(tree)
             if self.cgroup is not None:
                 read, at = self._with_cgroup(read, at, self.cgroup)
+            if read["proc.count"] > 1 and ("mem.anon" not in read or tree.has_left):
+                tree.note_possible(read.get("mem.used", 0), read["mem.rss"])
             self._take(read, max(self.elapsed, at - self.start))
         self.elapsed = max(self.elapsed, at - self.start)
         return Sample(self.elapsed, self.row)

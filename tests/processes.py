@@ -40,12 +40,13 @@ class FakeProc:
         rss: int = MIB,
         pss: int | None = None,
         chars: int = 0,
+        faults: int = 0,
         name: str = "work",
         state: str = "S",
     ) -> None:
         """Make a process, or change it: the files are written in place, as a kept descriptor reads them."""
         fields = ["0"] * 50
-        fields[0], fields[1], fields[19] = state, str(parent), str(start)
+        fields[0], fields[1], fields[7], fields[19] = state, str(parent), str(faults), str(start)
         for index, seconds in zip((11, 12, 13, 14), (user, system, *children), strict=True):
             fields[index] = str(round(seconds / TICK_SECONDS))
         fields[17], fields[20], fields[21] = "1", str(2 * rss), str(rss // PAGE_BYTES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.collectors.members import RSS
+from jobtop.core.collectors.members import RSS, Share
 from jobtop.core.procfs import read_text, word_in
 from jobtop.core.shim import BOOTTIME
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jobtop.core.collectors.members import Member, Tree
 
 FRESH_SWEEPS = 10  # after so many a job that has run is looked at closely again
-CREDIT_SECONDS = 0.02
+CREDIT_SECONDS = 0.06  # may be saved up: memory that changes after a fork is looked at a few times in a row
 FIRST_LOOK_BUDGETS = 10
 MOST_THREADS = 64  # whose switches are worth reading
 SWITCHES = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
@@ -77,22 +77,23 @@ class DearFiles:
             member.slow, member.row = self._read_status(tree, member, without), None
             member.moved = False
         if shares:
-            tree.looked.append((member, *self._read_pss(member), member.rss))
+            tree.looked.append(Share(member, *self._read_pss(member)))
         elif len(tree.members) == 1:
-            tree.looked.append((member, None if "pss" in without else member.rss, member.own, member.rss))
+            tree.looked.append(Share(member, None if "pss" in without else member.rss, member.own))
 
     def _take(self, tree: Tree) -> None:
         """Take the shares of all together: one in the new look and one in the old would count the same pages twice.
 
         Who ended meanwhile holds nothing; what it shared is in the shares of those who were read later.
         """
-        for member, pss, own, rss in tree.looked:
+        for share in tree.looked:
+            member = share.member
             fields = self._fields(member)
             if not fields or fields[RSS] == b"0":
                 member.rss = member.pss_rss = member.pss = member.own = 0
             else:
-                member.pss, member.own, member.pss_rss = pss, own, rss
-            member.row = None
+                member.pss, member.own, member.pss_rss = share.pss, share.own, share.rss
+            member.row, member.pss_faults = None, share.faults
 
     def _read_status(self, tree: Tree, member: Member, without: frozenset[str]) -> tuple[int | None, ...] | None:
         pid = member.pid

@@ -26,8 +26,22 @@ class Member:
     """One process of a job as it was last read."""
 
     __slots__ = (
-        *("clock", "cpu_ns", "faults", "fds", "has_reaped", "io", "moved", "name", "own", "parent", "pid", "pss"),
-        *("pss_rss", "row", "rss", "slow", "start", "state", "threads", "times", "tree", "vms"),
+        *("clock", "cpu_ns", "faults", "fds", "has_reaped", "io", "moved", "name", "own", "own_faults", "parent"),
+        *(
+            "pid",
+            "pss",
+            "pss_faults",
+            "pss_rss",
+            "row",
+            "rss",
+            "slow",
+            "start",
+            "state",
+            "threads",
+            "times",
+            "tree",
+            "vms",
+        ),
     )
 
     def __init__(self, pid: int, start: int, tree: Tree, parent: int = 0) -> None:
@@ -38,6 +52,7 @@ class Member:
         self.name = b""  # and what is before it in `stat`; changes with an exec
         self.state = "?"
         self.faults = (0, 0)
+        self.own_faults = 0  # minor ones, without those of reaped children
         self.has_reaped = False  # children, whose switches it alone is told
         self.rss = self.vms = 0
         self.threads = 1  # none is a zombie
@@ -47,6 +62,7 @@ class Member:
         self.pss: int | None = None
         self.own: int | None = None  # anonymous and shared memory at that time; read if the job left its cgroup
         self.pss_rss = 0  # what `rss` was when `pss` was read
+        self.pss_faults = 0  # what `own_faults` was then
         self.row: tuple[float, ...] | None = None  # what it adds to its job; None: to be made anew
 
     def take(self, fields: list[bytes]) -> None:
@@ -60,6 +76,7 @@ class Member:
             int(fields[CSTIME]) * TICK_SECONDS,
         )
         self.faults = (int(fields[MINFLT]) + int(fields[CMINFLT]), int(fields[MAJFLT]) + int(fields[CMAJFLT]))
+        self.own_faults = int(fields[MINFLT])
         self.has_reaped = fields[CMINFLT] != b"0"
         self.threads, self.vms = int(fields[THREADS]), int(fields[VSIZE])
         if self.state == "Z" and self.threads == 1:  # a leader may be dead and its threads at work
@@ -99,6 +116,15 @@ class Member:
         return self.row
 
 
+class Share:
+    """What a close look found of a member, and what had been read of it at that moment."""
+
+    __slots__ = ("faults", "member", "own", "pss", "rss")
+
+    def __init__(self, member: Member, pss: int | None, own: int | None) -> None:
+        self.member, self.pss, self.own, self.rss, self.faults = member, pss, own, member.rss, member.own_faults
+
+
 class Tree:
     """The living members of one job, parents before children, and what its dead have left."""
 
@@ -125,11 +151,14 @@ class Tree:
         self.fresh_version = -1  # nobody has run, come or gone since a close look
         self.was_looked_at = False
         self.unlooked: list[Member] = []  # of the close look that goes on …
-        self.looked: list[tuple[Member, int | None, int | None, int]] = []  # … and what it found: PSS, own, RSS then
+        self.looked: list[Share] = []  # … and what it found
         self.has_left = False  # its memory cgroup, one of its processes at least
         self.wants_pss = True
-        self.faults_at_look = 0
         self.drift_version = -1
+        self.has_drifted = False
+        self.unread_bytes = 0  # pages that may have become a process's own since the last close look
+        self.possible = (0, 0)  # the most the job may have held since then, and what was resident at that moment
+        self.possible_peak = 0  # the most it may have held at all
 
     def attach(self) -> None:
         """Count the root too."""
@@ -190,37 +219,53 @@ class Tree:
     def begin_look(self, boottime: float) -> None:
         """All members, and their shares only if pages came or went: nobody gets or loses one without a fault."""
         self.look_began = boottime if len(self.members) > 1 else 0.0  # one alone has no shares
-        members = self.members.values()
-        faults = sum(member.faults[0] for member in members)
-        held = sum(member.rss for member in members)
-        new_bytes = (faults - self.faults_at_look) * PAGE_BYTES
-        self.wants_pss = self.changed or self._has_drifted() or abs(new_bytes) > DRIFT * held
-        if self.wants_pss:
-            self.faults_at_look = faults
-        self.unlooked, self.looked, self.changed = list(members), [], False
+        self.measure_drift()
+        self.wants_pss = self.changed or self.has_drifted
+        self.unlooked, self.looked, self.changed = list(self.members.values()), [], False
 
     def end_look(self, number: int) -> None:
         self.looked, self.looked_at, self.was_looked_at = [], number, True
         if self.wants_pss:
             self.looked_boottime = self.look_began
+            self.measure_drift()
+            self._settle_possible()
         if not any(member.moved for member in self.members.values()):
             self.fresh_version = self.version
 
-    def _has_drifted(self) -> bool:
-        drift = held = 0
+    def measure_drift(self) -> None:
+        """How much the shares may have changed since the last close look.
+
+        A page that is written after a fork becomes a process's own without being one more: only a fault tells.
+        """
+        drift = held = unread = 0
         for member in self.members.values():
-            drift += abs(member.rss - member.pss_rss)
+            touched = min(member.rss, (member.own_faults - member.pss_faults) * PAGE_BYTES)
+            drift += max(abs(member.rss - member.pss_rss), touched)
+            unread += touched
             held += member.rss
-        return drift > DRIFT * held
+        self.drift_version, self.has_drifted, self.unread_bytes = self.version, drift > DRIFT * held, unread
+
+    def note_possible(self, used: float, resident: float) -> None:
+        """Remember what the job may hold now if all pages that were touched since the last close look are its own."""
+        most = min(resident, used + self.unread_bytes)
+        if most > self.possible[0]:
+            self.possible = round(most), round(resident)
+
+    def _settle_possible(self) -> None:
+        """A close look tells what was true of it: pages that were not given back since are counted now."""
+        most, was_resident = self.possible
+        used = sum(member.pss or 0 for member in self.members.values())
+        resident = sum(member.rss for member in self.members.values())
+        self.possible_peak = max(self.possible_peak, min(most, used + max(0, was_resident - resident)))
+        self.possible = (0, 0)
 
     def is_stale(self, long_ago: int) -> bool:
-        """Whether a close look would see anything new; one that was long ago would if anybody has run since."""
+        """Whether a close look would see anything new; one that was long ago would if a process has run since."""
+        are_many = len(self.members) > 1  # one alone shares with no other
+        if are_many and self.version != self.drift_version:
+            self.measure_drift()
         if not self.members or self.changed or self.unlooked:
             return bool(self.members)
-        members = self.members.values()
         if self.looked_at <= long_ago:
-            return any(member.moved for member in members)
-        if len(members) == 1 or self.version == self.drift_version:  # one alone shares with nobody
-            return False
-        self.drift_version = self.version
-        return self._has_drifted()
+            return any(member.moved for member in self.members.values())
+        return are_many and self.has_drifted

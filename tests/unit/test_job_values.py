@@ -123,6 +123,61 @@ def test_pss_of_a_family_is_read_at_once(tmp_path: Path) -> None:
     table.remove(tree)
 
 
+def family_of_three(fake: FakeProc, cpu: float, pss: int, faults: int = 0) -> None:
+    """A parent and two forks of it, 200 MiB resident each."""
+    for pid, parent in ((51, SHIM), (52, 51), (53, 51)):
+        fake.put(pid, parent, cpu=cpu, rss=200 * MIB, pss=pss, faults=faults if parent == 51 else 0)
+
+
+def test_pages_that_forks_write_to_are_looked_for_at_once_though_nothing_is_more_resident(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    table = fake.table()
+    tree = table.add(SHIM)
+    for cpu, pss, faults, used in ((1.0, 66, 0, 198), (1.1, 66, 100, 198), (1.2, 200, 50_000, 600)):
+        family_of_three(fake, cpu, pss * MIB, faults)
+        table.sweep()
+        table.look_closer(1.0)
+        assert fold(tree)["mem.used"] == used * MIB
+    assert tree.possible_peak == 0
+    table.remove(tree)
+
+
+def test_what_the_budget_did_not_allow_to_read_is_known_to_be_possible(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    table = fake.table()
+    tree = table.add(SHIM)
+    family_of_three(fake, 1.0, 66 * MIB)
+    table.sweep()
+    table.look_closer(1.0)
+
+    def sample(cpu: float, budget: float, faults: int = 50_000) -> float:
+        family_of_three(fake, cpu, 66 * MIB, faults)
+        table.sweep()
+        table.look_closer(budget)
+        values = fold(tree)
+        tree.note_possible(values["mem.used"], values["mem.rss"])
+        return values["mem.used"]
+
+    table._dear.credit_seconds = -10.0
+    assert sample(1.1, 0.0) == 198 * MIB
+    assert tree.possible[0] == pytest.approx(198 * MIB + 2 * 50_000 * 4096)
+    assert sample(1.2, 20.0) == 198 * MIB  # nothing was given back meanwhile: it was pages that are not kept
+    assert (tree.possible[0], tree.possible_peak) == (198 * MIB, 198 * MIB)
+    table._dear.credit_seconds = -10.0
+    sample(1.3, 0.0, 100_000)
+    for pid in (52, 53):
+        fake.end(pid)
+    fake.put(51, SHIM, cpu=1.4, rss=200 * MIB)
+    table.sweep()
+    table.look_closer(20.0)
+    assert tree.possible_peak > 500 * MIB  # they ended with what they had made their own
+    table.remove(tree)
+
+
 def test_counters_never_fall_and_gauges_may() -> None:
     before: dict[str, float] = {"io.read_bytes": 10, "io.write_bytes": 5, "mem.rss": 9}
     after: dict[str, float] = {"io.read_bytes": 8, "mem.rss": 3}

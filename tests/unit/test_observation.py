@@ -149,3 +149,9 @@ def test_what_is_counted_in_whole_numbers_stays_whole() -> None:
     metrics = seen(sample(1.0, mem_used=3, proc_count=2), sample(2.0, mem_used=4, proc_count=2)).metrics
     assert [type(metrics[key]["min"]) for key in ("mem.used", "proc.count")] == [int, int]
     assert metrics["mem.used"]["mean"] == 3.5
+
+
+@pytest.mark.parametrize(("possible", "missing"), [(10 * MIB, True), (5 * MIB + 1, False), (0, False)])
+def test_memory_that_the_budget_did_not_allow_to_read_is_said_to_be_missing(possible: int, missing: bool) -> None:
+    done = Observation(Tally(), possible_bytes=possible).of(JOB)
+    assert any(entry.startswith("memory_peak:") for entry in done.incomplete) is missing
