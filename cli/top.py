@@ -21,10 +21,11 @@ from jobtop.cli.values import Duration
 from jobtop.core.closeup import CloseUp, ProcessLine
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import StoreError, UsageError
+from jobtop.core.facts import read_started
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import current, read_facts
+from jobtop.store.reconcile import current
 from jobtop.store.snapshots import Snapshots
 
 FIRST_SECONDS = 0.5  # between the two readings that the first percentages are made of
@@ -136,8 +137,7 @@ class Source:
         self.ends: list[int] = []
         with suppress(OSError, AttributeError):  # gone by now, or not to be had here: the next reading tells
             self.ends.append(os.pidfd_open(self.shim.pid))
-        begun = read_facts(app.paths.job(job.id) / "started", "subreaper")
-        started = None if begun is None else begun.started()
+        started = read_started(app.paths.job(job.id))
         start = started.start_boottime if started else job.start_boottime or 0.0
         cgroups = started.cgroups if started else ()
         self.closeup = CloseUp(

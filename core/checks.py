@@ -8,12 +8,14 @@ from enum import StrEnum
 
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.processes import MOST_DESCRIPTORS
+from jobtop.core.facts import damage_in
 from jobtop.core.procfs import read_text
 from jobtop.core.record import fresh, record
 from jobtop.core.units import format_bytes
 
 OLDEST_PYTHON = (3, 11)
 ENOUGH_BYTES = 64 * 1024 * 1024
+MOST_NAMED = 5
 ENOUGH_FILES = 256  # a shim holds the io files of up to 128 members, beside logs and pipes
 LOGIND_DIRECTORIES = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
 TRUE_WORDS = ("1", "yes", "y", "true", "t", "on")
@@ -143,6 +145,26 @@ def privacy(directory: str) -> Finding:
         meaning = f"others can get at what is kept (mode {mode:04o})"
         return Finding("privacy", State.FAILS, meaning, f"chmod 700 {directory}")
     return Finding("privacy", State.WORKS, f"only you can get at what is kept (mode {mode:04o})")
+
+
+def evidence_files(directory: str, patience_seconds: float = 2.0) -> Finding:
+    """Whether what supervisors left of jobs can be read; of very many jobs, as many as can be looked at in a moment."""
+    import time
+
+    name, end = "job files", time.monotonic() + patience_seconds
+    jobs, damages, looked = _names(directory), [], 0
+    for job in jobs:
+        if time.monotonic() > end:
+            break
+        looked += 1
+        if (damage := damage_in(f"{directory}/{job}")) is not None:
+            damages.append(damage)
+    among = f"{looked} jobs" if looked == len(jobs) else f"{looked} of {len(jobs)} jobs, as many as there was time for"
+    if not damages:
+        return Finding(name, State.WORKS, f"what supervisors left can be read: {among}")
+    more = f", and {len(damages) - MOST_NAMED} more" if len(damages) > MOST_NAMED else ""
+    meaning = f"{len(damages)} of {among}, left damaged files: {'; '.join(damages[:MOST_NAMED])}{more}"
+    return Finding(name, State.FAILS, meaning, "jobtop show says what is known of such a job; jobtop rm removes it")
 
 
 def write_problem(directory: str) -> int | None:

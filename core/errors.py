@@ -12,7 +12,9 @@ JobtopError                    125
 │   ├── StoreDamaged                not a database any more
 │   ├── StoreForeign                a database, but not ours
 │   ├── StoreTooNew                 written by a newer jobtop
-│   └── BlockDamaged                a block of samples does not match its checksum
+│   ├── BlockDamaged                a block of samples is not what was written
+│   └── RowDamaged                  a row has values that jobtop never writes
+├── EvidenceDamaged            125  a file that a shim left has values that a shim never writes
 └── StartError                 125, 126 or 127: the command could not be started
 """
 
@@ -88,6 +90,14 @@ class StoreTooNew(StoreError):
 
 class BlockDamaged(StoreError):
     """A block of samples is not what was written; the rest of the store may be sound."""
+
+
+class RowDamaged(StoreError):
+    """A row has values that jobtop never writes; the rest of the store may be sound."""
+
+
+class EvidenceDamaged(JobtopError):
+    """A file that a shim left has values that a shim never writes."""
 
 
 class StartError(JobtopError):

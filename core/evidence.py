@@ -117,8 +117,9 @@ def signal_name(number: int) -> str:
 
 
 def _not_started(job: Job, facts: Facts) -> Job:
-    stage, number = facts["exec_error"].split()
-    why, code = os.strerror(int(number)), ExitCode.NOT_EXECUTABLE
+    stage, number = facts.exec_error()
+    why, code = os.strerror(number), ExitCode.NOT_EXECUTABLE
+    command = job.command[0] if job.command else job.name
     if stage == "cwd":
         error, code = f"cannot enter {job.cwd}: {why}", ExitCode.FAILED
     elif stage == "priority":
@@ -126,11 +127,11 @@ def _not_started(job: Job, facts: Facts) -> Job:
     elif stage == "start":
         error, code = f"cannot start a process: {why}", ExitCode.FAILED
     elif stage == "interpreter":
-        error = f"{job.command[0]}: the interpreter that its first line names is not there"
-    elif int(number) == errno.ENOENT:
-        error, code = _not_found(job.command[0]), ExitCode.NOT_FOUND
+        error = f"{command}: the interpreter that its first line names is not there"
+    elif number == errno.ENOENT:
+        error, code = _not_found(command), ExitCode.NOT_FOUND
     else:
-        error = f"{job.command[0]}: {why}"
+        error = f"{command}: {why}"
     return replace(job, status=Status.ERROR, error=error, reason=error, exit_code=int(code))
 
 
@@ -217,19 +218,14 @@ def _oom_words(job: Job, number: int | None, facts: Facts) -> str:
 def _reached_limit(job: Job, facts: Facts) -> bool:
     """Whether it was the job's own limit that its cgroup ran into, and not one around it or the end of all memory."""
     limit, peak = job.limits.memory_bytes, job.usage.memory_cgroup_peak_bytes or 0
-    if limit is None or not _limits(facts).get("memory", "").startswith("cgroup"):
+    if limit is None or not facts.limits().get("memory", "").startswith("cgroup"):
         return False
     return peak >= REACHED_SHARE * limit or cgroup.pairs(facts.get("cgroup.memory.events", "")).get("oom", 0) > 0
 
 
-def _limits(facts: Facts) -> dict[str, str]:
-    """What is made to hold, and by what; `nothing: why` is not."""
-    return dict(entry.split(" ", 1) for entry in facts.every("limit"))
-
-
 def _ambient_oom(facts: Facts) -> int | None:
-    before, after = facts.get("oom_before"), cgroup.oom_count(facts.get("cgroup.oom_around", ""))
-    return None if before is None or after is None else after - int(before)
+    after = cgroup.oom_count(facts.get("cgroup.oom_around", ""))
+    return after - facts.integer("oom_before") if after is not None and "oom_before" in facts else None
 
 
 def _cgroup(facts: Facts) -> cgroup.Reading:
@@ -329,7 +325,7 @@ def _memory_peak(facts: Facts) -> tuple[int | None, str]:
     maxrss, floor, seen = (facts.integer(key) for key in ("maxrss", "floor", "hwm"))
     if maxrss > floor + FLOOR_SLACK_BYTES:
         return max(maxrss, seen), "rusage"
-    looked, lived = float(facts.get("looked", 0)), facts.moment("last")[1] - facts.moment("start")[1]
+    looked, lived = facts.number("looked", 0.0), facts.moment("last")[1] - facts.moment("start")[1]
     if seen and looked >= max(SHORTEST_LOOK_SECONDS, lived / 2):
         return seen, "vmhwm"
     return (maxrss, "rusage_floor") if maxrss else (None, "none")
@@ -346,14 +342,14 @@ def _sources(facts: Facts, cpu: Cpu) -> dict[str, str]:
     }
     if own.oom_kills is not None:
         sources["oom_kills"] = "cgroup"
-    if held := dict.fromkeys(how for how in _limits(facts).values() if not how.startswith("nothing")):
+    if held := dict.fromkeys(how for how in facts.limits().values() if not how.startswith("nothing")):
         sources["limits"] = "+".join(held)
     return sources
 
 
 def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
     """What the kernel could not know or hold, and why."""
-    limits = _limits(facts)
+    limits = facts.limits()
     missing = [f"limits: {why}" for how in limits.values() if (why := how.partition("nothing: ")[2])]
     if limits.get("memory") == "sampling" and job.usage.samples is None:
         missing.append(NOT_SAMPLED)
@@ -416,6 +412,6 @@ def _flags(job: Job, facts: Facts) -> tuple[str, ...]:
 
 
 def _monitor(job: Job, facts: Facts) -> Monitor:
-    cpu_seconds = max(facts.number("own_cpu") + float(facts.get("recorder_cpu", 0)), job.monitor.cpu_seconds or 0.0)
-    rss_bytes = max(facts.integer("own_rss") + int(facts.get("recorder_rss", 0)), job.monitor.rss_bytes or 0)
+    cpu_seconds = max(facts.number("own_cpu") + facts.number("recorder_cpu", 0.0), job.monitor.cpu_seconds or 0.0)
+    rss_bytes = max(facts.integer("own_rss") + facts.integer("recorder_rss", 0), job.monitor.rss_bytes or 0)
     return replace(job.monitor, cpu_seconds=cpu_seconds, rss_bytes=rss_bytes)

@@ -1,9 +1,52 @@
-"""What a shim left of a job, read: its facts, and how the job began."""
+"""What a shim left of a job, read and checked once: facts of known types and ranges, or what is wrong with them.
 
+Whatever is read from `started`, `ended` and `marks` decides which processes are signalled, which cgroups are removed
+and what the store keeps. Each fact has a row in one of the tables below; one that has none is kept as text.
+"""
+
+import errno
+import os
+import stat
 from collections.abc import Iterator, Mapping
 
+from jobtop.core.collectors import cgroup
+from jobtop.core.errors import EvidenceDamaged
 from jobtop.core.model import Identity
 from jobtop.core.record import record
+
+Mark = tuple[float, int, int | None]  # seconds since the start, and how long each log was
+
+STARTED, ENDED, MARKS = "started", "ended", "marks"
+VERSION = "1"
+MOST_BYTES, MOST_VALUE_BYTES = 4 * 1024 * 1024, 64 * 1024
+MOST_MARKS, MOST_MARKS_BYTES = 300_000, 16 * 1024 * 1024  # five weeks of output without a pause
+LARGEST = 2**62  # the sum of two fits the 64 bits of the store
+LATEST_SECONDS = 1e11  # since the epoch: the year 5138
+LONGEST_SECONDS = 1e9  # a machine is not up for 30 years
+LARGEST_PID = 2**31 - 1
+# The largest value of each whole number.
+INTEGERS = {
+    **dict.fromkeys(
+        "minflt majflt nvcsw nivcsw rchar wchar chars_missing reaped seen peak threads left".split(), LARGEST
+    ),
+    **dict.fromkeys("maxrss floor hwm own_rss recorder_rss memory_limit oom_before".split(), LARGEST),
+    **dict.fromkeys("inblock oublock".split(), LARGEST // 512),
+    "final": 1,
+    "subreaper": 1,
+    "status": 0xFFFF,
+}
+NUMBERS = dict.fromkeys("utime stime looked own_cpu recorder_cpu".split(), LATEST_SECONDS)
+MOMENTS = ("start", "end", "last", "counted")
+PROCESSES = ("shim", "main")
+# What a file must have; what is written last tells that it is whole.
+NEEDED = {
+    STARTED: ("version", "boot", "shim", "main", "start", "subreaper"),
+    ENDED: (
+        *("version", "final", "start", "end", "last", "utime", "stime", "minflt", "majflt", "inblock", "oublock"),
+        *("nvcsw", "nivcsw", "maxrss", "floor", "hwm", "rchar", "wchar", "chars_missing", "reaped", "seen", "peak"),
+        *("threads", "left", "own_cpu", "own_rss"),
+    ),
+}
 
 
 @record
@@ -24,15 +67,24 @@ class Started:
 
 
 class Facts(Mapping[str, str]):
-    """The `key value` lines of a shim's file; a key may be repeated."""
+    """The `key value` lines of a shim, checked; a key may be repeated. EvidenceDamaged if one is wrong or missing."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, kind: str | None = None) -> None:
         self._rows: dict[str, list[str]] = {}
+        self._integers: dict[str, int] = {}
+        self._numbers: dict[str, float] = {}
+        self._moments: dict[str, tuple[float, float]] = {}
+        self._processes: dict[str, tuple[int, int | None]] = {}
         for line in text.split("\n"):
             key, _, value = line.partition(" ")
-            if not key:
-                continue
-            self._rows.setdefault(key, []).append(_unescaped(value))
+            if key:
+                self._take(key, _unescaped(value))
+        kind = kind or (STARTED if "shim" in self else ENDED)
+        for key in NEEDED[kind]:
+            if key not in self:
+                raise EvidenceDamaged(f"{key} is missing")
+        if kind == ENDED and "status" not in self and "exec_error" not in self:
+            raise EvidenceDamaged("status is missing")
 
     def __getitem__(self, key: str) -> str:
         return self._rows[key][0]
@@ -43,38 +95,222 @@ class Facts(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def note(self, key: str, value: object) -> None:
-        """Add what somebody else knows."""
-        self._rows[key] = [str(value)]
+    def note(self, key: str, value: float) -> None:
+        """Add what the recorder knows."""
+        self._rows.pop(key, None)
+        self._take(key, str(value))
 
     def every(self, key: str) -> list[str]:
         return self._rows.get(key, [])
 
-    def integer(self, key: str) -> int:
-        return int(self[key])
+    def integer(self, key: str, default: int | None = None) -> int:
+        return self._integers[key] if default is None else self._integers.get(key, default)
 
-    def number(self, key: str) -> float:
-        return float(self[key])
+    def number(self, key: str, default: float | None = None) -> float:
+        return self._numbers[key] if default is None else self._numbers.get(key, default)
 
     def moment(self, key: str) -> tuple[float, float]:
-        wall, boot = self[key].split()
-        return float(wall), float(boot)
+        """The wall clock, and the time since boot."""
+        return self._moments[key]
+
+    def exec_error(self) -> tuple[str, int]:
+        """At which stage the command could not be started, and the number of the error."""
+        stage, _, number = self["exec_error"].partition(" ")
+        return stage, int(number)
+
+    def limits(self) -> dict[str, str]:
+        """What is made to hold, and by what; `nothing: why` is not."""
+        return dict(entry.split(" ", 1) for entry in self.every("limit"))
 
     def started(self) -> Started:
         """How the job began."""
-        shim_pid, shim_start = self["shim"].split()
-        main_pid, main_start = self["main"].split()
         return Started(
-            Identity(self["boot"], int(shim_pid), _ticks(shim_start)),
-            Identity(self["boot"], int(main_pid), _ticks(main_start)),
+            Identity(self["boot"], *self._processes["shim"]),
+            Identity(self["boot"], *self._processes["main"]),
             *self.moment("start"),
             tuple(self.every("cgroup")),
-            self.integer("memory_limit") if "memory_limit" in self else None,
+            self._integers.get("memory_limit"),
         )
 
+    def _take(self, key: str, value: str) -> None:
+        """Check one line and keep it."""
+        if len(value) > MOST_VALUE_BYTES:
+            raise EvidenceDamaged(f"{key[:40]!r} has {len(value)} characters")
+        if key in INTEGERS:
+            self._integers[key] = _integer(key, value, INTEGERS[key])
+        elif key in NUMBERS:
+            self._numbers[key] = _number(key, value, NUMBERS[key])
+        elif key in MOMENTS:
+            wall, boot = _words(key, value, 2)
+            self._moments[key] = _number(key, wall, LATEST_SECONDS), _number(key, boot, LONGEST_SECONDS)
+        elif key in PROCESSES:
+            self._processes[key] = _process(key, value)
+        elif key in CHECKS:
+            CHECKS[key](key, value)
+        self._rows.setdefault(key, []).append(value)
 
-def _ticks(text: str) -> int | None:
-    return None if text == "None" else int(text)
+
+def read_facts(directory: object, kind: str) -> tuple[Facts | None, str | None]:
+    """What a shim left in a job's directory, or what is wrong with it.
+
+    Neither: it is not there, or not finished, since what is written last is missing.
+    """
+    name = os.path.join(str(directory), kind)
+    try:
+        data = _read(name, MOST_BYTES)
+        if data is None or f"\n{NEEDED[kind][-1]} ".encode() not in data or not data.endswith(b"\n"):
+            return None, None
+        facts = Facts(data.decode("utf-8", "surrogateescape"), kind)
+        for path in facts.every("cgroup"):
+            if os.path.basename(path) != cgroup.PREFIX + os.path.basename(str(directory)):
+                raise EvidenceDamaged("cgroup is not of this job")
+    except EvidenceDamaged as error:
+        return None, f"{name}: {error}"
+    return facts, None
+
+
+def read_started(directory: object) -> Started | None:
+    """How a job began; None if that is not told, or damaged. Its cgroups are those that are cgroups here and now."""
+    facts, _ = read_facts(directory, STARTED)
+    return None if facts is None else reachable(facts.started())
+
+
+def reachable(started: Started) -> Started:
+    """Without cgroups that are in no cgroup file system: nothing else is read, signalled or removed as one."""
+    if not started.cgroups:
+        return started
+    from jobtop.core.record import replace
+
+    return replace(started, cgroups=cgroup.mounted(started.cgroups))
+
+
+def read_marks(directory: object, start: int = 0) -> tuple[list[Mark], int]:
+    """The marks from an offset on that a shim keeps beside the logs, and the next offset; wrong ones are left out."""
+    try:
+        data = _read(os.path.join(str(directory), MARKS), MOST_MARKS_BYTES, start) or b""
+    except EvidenceDamaged:
+        return [], start
+    size = data.rfind(b"\n") + 1  # the last line is not finished yet
+    lines = data[:size].split(b"\n")[:MOST_MARKS]
+    return [mark for line in lines if (mark := _mark(line)) is not None], start + size
+
+
+def damage_in(directory: object) -> str | None:
+    """What is wrong with what a shim left in a job's directory."""
+    damages = (read_facts(directory, kind)[1] for kind in NEEDED)
+    return next((damage for damage in damages if damage is not None), None) or _damage_of_marks(directory)
+
+
+def _damage_of_marks(directory: object) -> str | None:
+    name = os.path.join(str(directory), MARKS)
+    try:
+        *lines, _ = (_read(name, MOST_MARKS_BYTES, 0) or b"").split(b"\n")
+    except EvidenceDamaged as error:
+        return f"{name}: {error}"
+    wrong = sum(_mark(line) is None for line in lines)
+    return f"{name}: {wrong} of {len(lines)} lines are no marks" if wrong else None
+
+
+def _read(name: str, most: int, start: int | None = None) -> bytes | None:
+    """A regular file of at most so many bytes, or that part of it from a start on; None if it cannot be read now."""
+    try:
+        # Without NONBLOCK the opening of a FIFO waits for a writer.
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise EvidenceDamaged("it is a link" if error.errno == errno.ELOOP else "it is no regular file") from error
+        return None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise EvidenceDamaged("it is no regular file")
+        if start is None and status.st_size > most:
+            raise EvidenceDamaged(f"it has {status.st_size} bytes, more than {most}")
+        return os.pread(fd, max(0, most - (start or 0)), start or 0)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _mark(line: bytes) -> Mark | None:
+    words = line.decode("ascii", "replace").split()
+    if len(words) not in (2, 3):
+        return None
+    try:
+        elapsed = _number(MARKS, words[0], LONGEST_SECONDS)
+        sizes = [_integer(MARKS, word, LARGEST) for word in words[1:]]
+    except EvidenceDamaged:
+        return None
+    return elapsed, sizes[0], sizes[1] if len(sizes) > 1 else None
+
+
+def _integer(key: str, text: str, most: int) -> int:
+    # int() takes other scripts' digits, underscores and blanks too, and refuses thousands of digits.
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > most:
+        raise EvidenceDamaged(f"{key} is {text[:40]!r}, not a whole number up to {most}")
+    return int(text)
+
+
+def _number(key: str, text: str, most: float) -> float:
+    try:
+        value = float(text) if text.isascii() and "_" not in text else -1.0
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most:  # so that NaN is none
+        raise EvidenceDamaged(f"{key} is {text[:40]!r}, not a number up to {most:g}")
+    return value
+
+
+def _words(key: str, text: str, count: int) -> list[str]:
+    words = text.split(" ", count - 1)
+    if len(words) != count or not all(words):
+        raise EvidenceDamaged(f"{key} is {text[:40]!r}, not {count} words")
+    return words
+
+
+def _process(key: str, text: str) -> tuple[int, int | None]:
+    """A number above 0, and when it began; a system may not tell the latter."""
+    pid, start = _words(key, text, 2)
+    number = _integer(key, pid, LARGEST_PID)
+    if number == 0:
+        raise EvidenceDamaged(f"{key} is {text[:40]!r}, no process")
+    return number, None if start == "None" else _integer(key, start, LARGEST)
+
+
+def _check_version(key: str, text: str) -> None:
+    if text != VERSION:
+        raise EvidenceDamaged(f"{key} is {text[:40]!r}, this jobtop knows {VERSION}")
+
+
+def _check_boot(key: str, text: str) -> None:
+    if not (text.isascii() and text.isprintable() and 0 < len(text) <= 100):
+        raise EvidenceDamaged(f"{key} is {text[:40]!r}, no id of a boot")
+
+
+def _check_exec_error(key: str, text: str) -> None:
+    _integer(key, _words(key, text, 2)[1], 0xFFFF)
+
+
+def _check_limit(key: str, text: str) -> None:
+    _words(key, text, 2)
+
+
+def _check_cgroup(key: str, text: str) -> None:
+    """A directory of the shape that jobtop makes: it is removed, and the processes in it are signalled."""
+    if not text.startswith("/") or os.path.normpath(text) != text or "\0" in text:
+        raise EvidenceDamaged(f"{key} is {text[:80]!r}, not a plain path")
+    if not os.path.basename(text).startswith(cgroup.PREFIX):
+        raise EvidenceDamaged(f"{key} is {text[:80]!r}, not a cgroup of jobtop")
+
+
+CHECKS = {
+    "version": _check_version,
+    "boot": _check_boot,
+    "exec_error": _check_exec_error,
+    "limit": _check_limit,
+    "cgroup": _check_cgroup,
+}
 
 
 def _unescaped(value: str) -> str:

@@ -67,8 +67,8 @@ def start_and_stop(directory: str) -> Trial:
         if begun is None:
             return Trial("it ended before it started the command", made=possible)
         if "exec_error" in begun:
-            stage, number = begun["exec_error"].split()
-            return Trial(f"{COMMAND[0]} could not be started ({stage}: {os.strerror(int(number))})", made=possible)
+            stage, number = begun.exec_error()
+            return Trial(f"{COMMAND[0]} could not be started ({stage}: {os.strerror(number)})", made=possible)
         trial = look(begun.started(), took, bool(begun.integer("subreaper")), possible)
         os.kill(supervisor.pid, signal.SIGTERM)
         return check_end(supervisor, trial)
@@ -102,7 +102,7 @@ def hold_and_stop() -> Holding:
         if begun is None or "exec_error" in begun:
             return Holding()
         os.kill(supervisor.pid, signal.SIGTERM)
-        by = dict(entry.split(" ", 1) for entry in begun.every("limit"))
+        by = begun.limits()
         is_scope = by["memory"] == BY_SYSTEMD
         return Holding(by, supervisor.problems, scope.detached_problem() if is_scope else None)
     finally:

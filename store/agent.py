@@ -15,6 +15,7 @@ from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.engine import Engine, chosen
 from jobtop.core.errors import JobtopError, StoreBusy, UnknownJob
+from jobtop.core.facts import ENDED, read_facts, read_started
 from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
@@ -29,7 +30,6 @@ from jobtop.store.reconcile import (
     end_attached,
     finish,
     has_a_recorder,
-    read_facts,
     reconcile_one,
     sampled,
     take_in_unrecorded,
@@ -44,6 +44,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
+    from pathlib import Path
     from types import FrameType
 
     from jobtop.core.config import Config
@@ -68,9 +69,9 @@ class Held:
     """A job the agent records: `fd` says when its shim is gone; `has_past`: others have sampled it before."""
 
     def __init__(
-        self, job: Job, begun: Started, fd: int | None, end_file: str, is_watched: bool, has_past: bool
+        self, job: Job, begun: Started, fd: int | None, directory: Path, is_watched: bool, has_past: bool
     ) -> None:
-        self.job, self.begun, self.fd, self.end_file = job, begun, fd, end_file
+        self.job, self.begun, self.fd, self.directory = job, begun, fd, directory
         self.is_watched, self.has_past = is_watched, has_past
         self.observed: Observation | None = None  # at its end
 
@@ -229,11 +230,10 @@ class Agent:
 
     def _adopt_one(self, job: Job) -> None:
         """Record a job from now on, and sample it; one that is over is finished."""
-        facts = read_facts(self.paths.job(job.id) / "started", "subreaper")
-        if facts is None or job.shim is None:
+        begun = read_started(self.paths.job(job.id))
+        if begun is None or job.shim is None:
             reconcile_one(self.jobs, self.paths, job)
             return
-        begun = facts.started()
         fd = opened(begun.shim.pid)
         alive = is_alive(begun.shim)  # asked with the descriptor open: it is of no other process
         claimed = partial(self._claimed, begun=begun)
@@ -253,7 +253,7 @@ class Agent:
         interval = self.config.interval("monitor.interval")
         spec = kept_spec(self.paths, job.id) or JobSpec(job.id, job.command, job.cwd, {}, interval_seconds=interval)
         past = None if is_new else self._last_sample(job)
-        held = Held(job, begun, fd, str(self.paths.job(job.id) / "ended"), spec.is_watched, past is not None)
+        held = Held(job, begun, fd, self.paths.job(job.id), spec.is_watched, past is not None)
         self.held[job.id] = held
         if fd is not None:
             self._selector.register(fd, selectors.EVENT_READ)
@@ -303,13 +303,13 @@ class Agent:
                 held.observed = observed.get(held.job.id, held.observed)
 
     def _has_ended(self, held: Held) -> bool:
-        """A job that leaves processes behind ends before its supervisor does."""
+        """A job that leaves processes behind ends before its supervisor does; a damaged file is no end."""
         is_gone = held.fd is None and not is_alive(held.begun.shim)
-        return is_gone or os.access(held.end_file, os.F_OK)
+        return is_gone or read_facts(held.directory, ENDED)[0] is not None
 
     def _finish(self, held: Held) -> None:
         with suppress(UnknownJob), self._contained(held.job):  # it may have been deleted meanwhile
-            done = self._finished(held.job, read_facts(held.end_file, "own_rss"), self._observed(held))
+            done = self._finished(held.job, read_facts(held.directory, ENDED)[0], self._observed(held))
             if done.status.ended:
                 self._log(*journal.outcome(done))
         self._release(held)

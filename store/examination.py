@@ -47,6 +47,7 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
             checks.privacy(str(paths.root)),
             history(paths, network),
             unrecorded(paths),
+            checks.evidence_files(str(paths.jobs)),
             checks.encoding(encoding),
         ],
     }

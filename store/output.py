@@ -11,8 +11,8 @@ from bisect import bisect_right
 from itertools import pairwise
 from operator import attrgetter
 
+from jobtop.core.facts import read_marks
 from jobtop.core.record import record
-from jobtop.core.state_files import open_job_file
 from jobtop.store.logs import STREAMS, Extent, extents, open_log
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    Mark = tuple[float, int, int | None]  # seconds since the start, and how long each log was
+    from jobtop.core.facts import Mark
 
 BLOCK_BYTES = 64 * 1024
 LONGEST_ROW = 8 * 1024  # a line may have any length; in longer ones a row ends at multiples of this
@@ -67,7 +67,7 @@ class Output:
         self.size = 0
         self.sizes = [0] * len(STREAMS)
         self._extents: list[list[Extent]] = [[] for _ in STREAMS]
-        self._marks = MarksFile(directory / "marks")
+        self._marks_read = 0
         self._times: list[float] = []
         self._totals: list[int] = []
         self._marked: list[Part] = []
@@ -79,7 +79,8 @@ class Output:
         for stream in self.streams:
             self._extents[stream] = self._look(stream)
             self.sizes[stream] = self._extents[stream][-1].stop if self._extents[stream] else 0
-        for elapsed, *sizes in self._marks.news() or ([] if self._times else stored):
+        news, self._marks_read = read_marks(self.directory, self._marks_read)
+        for elapsed, *sizes in news or ([] if self._times else stored):
             for stream in self.streams:
                 _extend(self._marked, self._done, stream, min(sizes[stream] or 0, self.sizes[stream]))
             self._times.append(elapsed)
@@ -204,33 +205,6 @@ class Output:
             return os.pread(fd, max(0, stop - start), start)
         finally:
             os.close(fd)
-
-
-class MarksFile:
-    """The lines `elapsed stdout [stderr]` a shim keeps beside the logs, taken in as they come."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset = 0
-
-    def news(self) -> list[Mark]:
-        """The marks since the last time."""
-        try:
-            with open(open_job_file(self.path.parent, self.path.name), "rb") as file:
-                file.seek(self._offset)
-                whole, newline, _ = file.read().rpartition(b"\n")
-        except OSError:
-            return []
-        self._offset += len(whole) + len(newline)
-        return [mark for line in whole.split(b"\n") if (mark := _mark(line)) is not None]
-
-
-def _mark(line: bytes) -> Mark | None:
-    words = line.split()
-    try:
-        return float(words[0]), int(words[1]), int(words[2]) if len(words) > 2 else None
-    except (ValueError, IndexError):
-        return None
 
 
 def _extend(parts: list[Part], done: list[int], stream: int, stop: int) -> None:

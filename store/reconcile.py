@@ -13,7 +13,7 @@ from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.errors import BadValue, StoreError, StoreUnavailable
-from jobtop.core.facts import Facts, Started
+from jobtop.core.facts import ENDED, STARTED, Facts, Started, reachable, read_facts, read_marks, read_started
 from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jobtop.core.observation import Observation
 
 VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
+DAMAGED = "how it ended is not known, because what its supervisor left is damaged"
 RECORDER_SECONDS = 5.0
 DAY_SECONDS = 86400.0
 RECORD_BYTES = 16 * 1024 * 1024
@@ -68,11 +69,8 @@ def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
 
 def survivors(paths: StatePaths, job: Job) -> list[Identity]:
     """Processes of a job that outlived its shim: whoever is in its cgroups, else its main process and those below."""
-    begun = read_facts(paths.job(job.id) / "started", "subreaper")
-    if begun is None:
-        return []
-    started = begun.started()
-    if is_alive(started.shim):
+    started = read_started(paths.job(job.id))
+    if started is None or is_alive(started.shim):
         return []
     pids = {int(pid) for path in started.cgroups for pid in read_text(f"{path}/cgroup.procs").split()}
     if not pids and is_alive(started.main):
@@ -82,27 +80,28 @@ def survivors(paths: StatePaths, job: Job) -> list[Identity]:
 
 def forget(paths: StatePaths, job: Job) -> None:
     """Remove everything that is kept of a job outside the store."""
-    begun = read_facts(paths.job(job.id) / "started", "subreaper")
-    if begun is not None:
-        cgroup.discard(begun.started().cgroups)
+    started = read_started(paths.job(job.id))
+    cgroup.discard(cgroup.possible_directories(job.id) if started is None else started.cgroups)
     remove_directory(paths.job(job.id))
     remove_file(paths.spec(job.id))
 
 
 def with_shim(paths: StatePaths, job: Job) -> Job:
     """The job with its shim, if that has begun and the row does not know it yet."""
-    begun = None if job.shim is not None else read_facts(paths.job(job.id) / "started", "subreaper")
-    return job if begun is None else evidence.begin(job, begun.started())
+    started = None if job.shim is not None else read_started(paths.job(job.id))
+    return job if started is None else evidence.begin(job, started)
 
 
 def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     """The job as it stands by what its shim left and whether it lives."""
     directory = paths.job(job.id)
-    begun = read_facts(directory / "started", "subreaper")
-    started = begun.started() if begun is not None else None
+    begun, damage = read_facts(directory, STARTED)
+    started = None if begun is None else reachable(begun.started())
+    shim = job.shim if started is None else started.shim
     # Asked before `ended` is read: a shim that is gone by now has written it if it ever will.
-    alive = started is not None and is_alive(started.shim)
-    ended = read_facts(directory / "ended", "own_rss")
+    alive = shim is not None and is_alive(shim)
+    ended, end_damage = read_facts(directory, ENDED)
+    damage = end_damage or damage
     if started is not None and job.shim is None:
         job = jobs.change(job.id, lambda row: (evidence.begin(row, started), ()))
     if ended is not None:
@@ -116,8 +115,8 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
     if job.is_attached:
         return end_attached(jobs, job, seen_by_others(jobs, job))
-    if started is not None:
-        return lose(jobs, job, started)
+    if started is not None or damage is not None:
+        return lose(jobs, job, started, VANISHED if damage is None else f"{DAMAGED}: {damage}")
     if job.queue is not None:  # its turn comes again
         return job
     if time.time() - (job.submitted_at or 0) < START_SECONDS:
@@ -145,7 +144,7 @@ def finish(
         return done, end_events(row, done, ended.moment("last")[0])
 
     done = jobs.change(job.id, concluded)
-    jobs.keep_marks(done, read_marks(paths, job.id))
+    jobs.keep_marks(done, read_marks(paths.job(job.id))[0])
     return done
 
 
@@ -167,17 +166,19 @@ def sampled(jobs: Jobs, job: Job) -> Observation | None:
     return seen_in(SeriesStore(jobs.database).samples(job.seq))
 
 
-def lose(jobs: Jobs, job: Job, started: Started) -> Job:
-    """The shim is gone without a word: keep what its cgroups still tell, and call it lost."""
+def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:
+    """The shim is gone without a word that can be read: keep what its cgroups still tell, and call it lost."""
     texts: dict[str, str] = {}
-    for directory in started.cgroups:
+    directories = cgroup.possible_directories(job.id) if started is None else started.cgroups
+    for directory in directories:
         for names in cgroup.EVIDENCE.values():
             texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
-    over = cgroup.discard(started.cgroups)
-    why, seen = VANISHED, seen_by_others(jobs, job)
+    over = cgroup.discard(directories)
+    seen = seen_by_others(jobs, job)
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
-        known = evidence.lost_with(evidence.begin(row, started), why, cgroup.reading(texts))
+        row = row if started is None else evidence.begin(row, started)
+        known = evidence.lost_with(row, why, cgroup.reading(texts))
         known = known if seen is None or row.status is Status.LOST else seen(known)
         return replace(known, settled=over), () if row.status is Status.LOST else (event("lost", reason=why),)
 
@@ -290,24 +291,6 @@ def _ended_by(row: Job, job: Job) -> tuple[Job, Iterable[Event]]:
     if row.status.ended or not job.status.ended:
         return row, ()
     return replace(job, seq=row.seq), (event("recorded_late"),)
-
-
-def read_facts(path: object, last: str) -> Facts | None:
-    """A shim's file; one that breaks off before what is written last counts as not there."""
-    facts = Facts(read_text(str(path)))
-    return facts if facts.get("version") == "1" and last in facts else None
-
-
-def read_marks(paths: StatePaths, job_id: JobId) -> list[tuple[float, int, int | None]]:
-    """The lines `elapsed stdout [stderr]` a shim keeps beside the logs."""
-    marks: list[tuple[float, int, int | None]] = []
-    for line in read_text(str(paths.job(job_id) / "marks")).split("\n"):
-        row = line.split()
-        try:
-            marks.append((float(row[0]), int(row[1]), int(row[2]) if len(row) > 2 else None))
-        except (ValueError, IndexError):  # the last line, if it broke off
-            continue
-    return marks
 
 
 def paused_or_running(job: Job, paused: bool) -> tuple[Job, tuple[Event, ...]]:

@@ -13,6 +13,7 @@ from jobtop.core import evidence
 from jobtop.core.capacity import capacity, gpu_environment
 from jobtop.core.collectors import cgroup
 from jobtop.core.errors import JobtopError, UsageError
+from jobtop.core.facts import STARTED, read_facts, read_started
 from jobtop.core.procfs import HAS_PROC, children, signal_descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.core.runner import Keeper, Supervisor
@@ -21,7 +22,7 @@ from jobtop.core.state_files import make_state_dirs
 from jobtop.store.jobs import Event, event
 from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue
-from jobtop.store.reconcile import START_SECONDS, finish, read_facts, reconcile_one
+from jobtop.store.reconcile import START_SECONDS, finish, reconcile_one
 from jobtop.store.starting import NOT_KEPT, kept_spec
 
 TYPE_CHECKING = False
@@ -202,11 +203,11 @@ class Starter:
         if is_there and state not in "Tt":
             os.kill(shim, signal.SIGSTOP)
             return None
-        started = self.paths.job(job.id) / "started"
-        if os.path.exists(started):
+        directory = self.paths.job(job.id)
+        if os.path.lexists(directory / STARTED):
             if is_there:
                 os.kill(shim, signal.SIGCONT)
-            heard = read_facts(started, "subreaper")
+            heard, _ = read_facts(directory, STARTED)
             return None if heard is None else self._taken_unheard(told, heard)
         why = SILENT_DIRECTORY if is_there and children(shim) else SILENT_SHIM
         if is_there:
@@ -234,8 +235,8 @@ class Starter:
             job = reconcile_one(self.jobs, self.paths, job)
             if job.shim is None:
                 self.queue.release(job.id, self.me)
-            heard = read_facts(self.paths.job(job.id) / "started", "subreaper")
-            return None if heard is None or job.status.ended else (job, heard.started())
+            begun = read_started(self.paths.job(job.id))
+            return None if begun is None or job.status.ended else (job, begun)
         if "exec_error" in heard:
             finish(self.jobs, self.paths, job, heard)
             return None

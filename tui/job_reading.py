@@ -13,6 +13,7 @@ from jobtop.core.closeup import CloseUp
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.drawing import Curve, make_curve
 from jobtop.core.errors import UnknownJob
+from jobtop.core.facts import read_started
 from jobtop.core.job_id import JobId
 from jobtop.core.metrics import JOB_COLUMNS, find_metric
 from jobtop.core.model import Job
@@ -25,7 +26,6 @@ from jobtop.store.curves import Curves
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.output import Output
-from jobtop.store.reconcile import read_facts
 from jobtop.store.snapshots import Snapshots
 from jobtop.tui.window import Bounds, TimeWindow
 
@@ -280,8 +280,7 @@ class Nearby:
 
     def _opened(self, job: Job) -> CloseUp:
         assert job.shim is not None
-        begun = read_facts(self.directory / "started", "subreaper")
-        started = None if begun is None else begun.started()
+        started = read_started(self.directory)
         start = started.start_boottime if started else job.start_boottime or 0.0
         cgroups = started.cgroups if started else ()
         return CloseUp(job.shim.pid, start, cgroups, self.secret, attached_start=job.attached_start)

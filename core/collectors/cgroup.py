@@ -145,6 +145,24 @@ def discard(directories: Iterable[str]) -> bool:
     return not populated
 
 
+def mounted(directories: Iterable[str], proc: str = "/proc/self") -> tuple[str, ...]:
+    """Those of some plain paths that are inside of a cgroup file system."""
+    kinds: dict[str, str] = {}  # a later mount at the same place hides the earlier one
+    for line in read_text(f"{proc}/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        kinds[before.split(" ", 5)[4].replace("\\040", " ")] = after.split(" ", 1)[0]
+    return tuple(path for path in directories if _mount_kind(path, kinds) in ("cgroup", "cgroup2"))
+
+
+def _mount_kind(path: str, kinds: Mapping[str, str]) -> str | None:
+    """The type of the innermost mount above a path."""
+    while len(path) > 1:
+        path = os.path.dirname(path)
+        if path in kinds:
+            return kinds[path]
+    return None
+
+
 def possible_directories(job_id: JobId, proc: str = "/proc/self") -> list[str]:
     """Where `make`, called from here, may have put the cgroups of a job."""
     return [f"{place}/{PREFIX}{job_id}" for tree in hierarchies(proc, True) for place in _places(tree)]
@@ -260,11 +278,13 @@ def _exists(directory: str, name: str) -> bool:
 def pairs(text: str) -> dict[str, int]:
     """The lines `name number` of a file."""
     rows = (line.split() for line in text.splitlines())
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+    return {row[0]: number for row in rows if len(row) == 2 and (number := _number(row[1])) is not None}
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.strip().isdigit() else None
+    """A counter of the kernel; None if it is no number, or one that the store could not keep."""
+    digits = (text or "").strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
 
 def _scaled(user: float, system: float, total: float) -> tuple[float, float]:

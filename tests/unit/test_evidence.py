@@ -91,8 +91,10 @@ def test_a_repeated_line_is_kept_each_time() -> None:
 
 
 def test_what_started_tells_who_runs() -> None:
-    begun = Facts(f"version 1\nboot b\nshim 10 200\nmain 11 None\nstart {START} 1.0\ncgroup /a\ncgroup /b\n").started()
-    assert begun == Started(Identity("b", 10, 200), Identity("b", 11, None), START, 1.0, ("/a", "/b"))
+    begun = Facts(
+        f"version 1\nboot b\nshim 10 200\nmain 11 None\nstart {START} 1.0\nsubreaper 1\ncgroup /a/jobtop-7\n"
+    ).started()
+    assert begun == Started(Identity("b", 10, 200), Identity("b", 11, None), START, 1.0, ("/a/jobtop-7",))
     job = evidence.begin(JOB, begun)
     assert (job.pid, job.shim, job.start_time, job.start_boottime) == (11, Identity("b", 10, 200), START, 1.0)
 
@@ -557,6 +559,6 @@ def test_what_could_not_be_made_to_hold_is_said() -> None:
 
 
 def test_who_samples_a_job_learns_from_its_start_what_to_hold() -> None:
-    begun = {"boot": "b", "shim": "50 100", "main": "51 101", "start": f"{START} 100.0"}
+    begun = {"version": 1, "boot": "b", "shim": "50 100", "main": "51 101", "start": f"{START} 100.0", "subreaper": 1}
     told = Facts("".join(f"{key} {value}\n" for key, value in begun.items()) + "memory_limit 4096\n")
     assert told.started().memory_limit == 4096

@@ -100,12 +100,15 @@ def test_a_job_whose_shim_vanished_without_a_word_is_lost(
     assert kinds(jobs, lost) == ["lost"]
 
 
-def test_what_its_cgroup_counted_is_kept_of_a_lost_job(jobs: Jobs, paths: StatePaths, tmp_path: Path) -> None:
-    cgroup = tmp_path / "cgroup"
+def test_what_its_cgroup_counted_is_kept_of_a_lost_job(
+    jobs: Jobs, paths: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobtop.core.collectors.cgroup.mounted", tuple)
+    job = jobs.insert(running_job())
+    cgroup = tmp_path / f"jobtop-{job.id}"
     cgroup.mkdir()
     (cgroup / "cpu.stat").write_text("usage_usec 3000000\nuser_usec 2000000\nsystem_usec 1000000\n")
     (cgroup / "memory.events").write_text("oom_kill 1\n")
-    job = jobs.insert(running_job())
     leave_started(paths.job(job.id), "another boot", GONE, (str(cgroup),))
     lost = reconciled(jobs, paths, job)
     assert lost.status is Status.LOST
