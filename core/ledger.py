@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 RUSAGE_KEYS = ("utime", "stime", "minflt", "majflt", "inblock", "oublock", "nvcsw", "nivcsw")
 MAX_HELD = 128  # descriptors of io files
+DISCARDED_SECONDS, DISCARDED_SHARE = 0.05, 0.02  # of CPU time that was seen and is in no total
 HAS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
@@ -33,6 +34,8 @@ class Ledger:
         self.kin: dict[int, tuple[int, int]] = {}
         self.known: dict[int, tuple[int | None, list[int], tuple[int, int] | None, int]] = {}
         self.discarding: str | None = None
+        self.clocks: dict[int, int] = {}  # CPU nanoseconds of the living as last seen …
+        self.ended_ns = 0  # … and of those that have ended
         self.io_fds: dict[int, int] = {}
         self.chars = [0, 0]
         self.chars_missing = 0
@@ -40,6 +43,7 @@ class Ledger:
     def read_zombie(self, pid: int) -> None:
         """Take from a dead child what is gone once it is waited for."""
         self.note_sigchld(pid, read_text(f"/proc/{pid}/status"))
+        self.note_unwaited_by(pid)
         if pid not in self.io_fds:
             self.hold_io(pid)
         fd = self.io_fds.pop(pid, -1)
@@ -61,6 +65,8 @@ class Ledger:
             self.totals[index] += getattr(usage, "ru_" + key)
         self.maxrss_kib = max(self.maxrss_kib, usage.ru_maxrss)
         self.reaped += 1
+        self.kin.pop(pid, None)  # we have waited for it, whatever its parent did
+        self.ended_ns += self.clocks.pop(pid, 0)
         if pid not in self.alive:
             self.seen += 1
         self.alive.discard(pid)
@@ -74,6 +80,7 @@ class Ledger:
         fresh, threads = set(members) - self.alive, sum(self.known[pid][3] for pid in members)
         self.note_unwaited({pid: kin for pid in members if (kin := self.known[pid][2]) is not None})
         self.known = {pid: self.known[pid] for pid in members}
+        self.ended_ns += sum(self.clocks.pop(pid) for pid in set(self.clocks).difference(members))
         self.alive = set(members)
         for pid in [pid for pid in self.io_fds if pid not in self.alive and pid != self.main]:
             os.close(self.io_fds.pop(pid))
@@ -96,6 +103,7 @@ class Ledger:
     def look(self, pid: int) -> "list[int]":
         """The children of a process; who has not run has no new ones, and no new mark, threads or habits either."""
         moment = cpu_nanoseconds(pid)
+        self.note_clock(pid, moment)
         if pid in self.known and moment is not None and self.known[pid][0] == moment:
             return self.known[pid][1]
         text, below = read_text(f"/proc/{pid}/status"), children(pid) if HAS_CHILDREN else []
@@ -118,6 +126,30 @@ class Ledger:
             if kin[parent][1] == self.kin[parent][1]:
                 self.discarding = name_of(parent) or str(parent)
         self.kin = kin
+
+    def note_unwaited_by(self, parent: int) -> None:
+        """The same of a parent that ends: a living child of it is ours now, one that it waited for left a trace."""
+        if self.discarding is not None or parent not in self.kin:
+            return
+        now = kinship(parent)
+        if now is None or now[1] != self.kin[parent][1]:
+            return
+        below = [pid for pid, (above, _) in self.kin.items() if above == parent]
+        if any(kinship(pid) is None for pid in below):
+            self.discarding = name_of(parent) or str(parent)
+
+    def note_clock(self, pid: int, moment: int | None) -> None:
+        """Keep what a process has used; one that has used less is another of the same number."""
+        if moment is not None:
+            before = self.clocks.get(pid, 0)
+            self.ended_ns += before if moment < before else 0
+            self.clocks[pid] = moment
+
+    def note_discarded(self) -> None:
+        """When all have ended, what was seen of them has to be in the totals: else a parent did not wait."""
+        seen, counted = (self.ended_ns + sum(self.clocks.values())) / 1e9, self.totals[0] + self.totals[1]
+        if self.discarding is None and seen - counted > max(DISCARDED_SECONDS, DISCARDED_SHARE * seen):
+            self.discarding = "a process"
 
     def hold_io(self, pid: int) -> None:
         """Open a process's io file while that is allowed: the descriptor still reads when it is a zombie."""

@@ -216,6 +216,7 @@ class Shim:
             self.attend()
             self.wait(wakeup_fd)
         self.last = now()
+        self.ledger.note_discarded()
         self.report(final=True)
 
     def wait(self, wakeup_fd: int) -> None:

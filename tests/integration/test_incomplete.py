@@ -1,7 +1,7 @@
 """What the kernel cannot know is said to be missing, and nothing else is."""
 
 import json
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,17 +31,50 @@ time.sleep(2.5)
 """
 
 
-@pytest.mark.parametrize(("start", "missing"), [(SA_NOCLDWAIT, True), (WAITING, False)], ids=["discarded", "waited"])
+TOGETHER = """\
+for _ in range(2):
+    if os.fork() == 0:
+        began = time.process_time()
+        while time.process_time() - began < 0.4:
+            pass
+        os._exit(0)
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    pass
+"""
+
+
+@pytest.fixture(params=["root", "unprivileged"])
+def user(request: pytest.FixtureRequest) -> Jobtop:
+    """jobtop as whoever runs the tests, and as a user without privileges."""
+    jobtop: Jobtop = request.getfixturevalue("jobtop" if request.param == "root" else "unprivileged")
+    return jobtop
+
+
+def record_of(jobtop: Jobtop, code: str, *options: str) -> dict[str, Any]:
+    """What is recorded of a Python program."""
+    record = jobtop.home / "record.json"
+    finished = jobtop("run", "--quiet", "--record", str(record), *options, "--", jobtop.python, "-I", "-c", code)
+    assert finished.returncode == 0, finished.stderr
+    job: dict[str, Any] = json.loads(record.read_text())
+    return job
+
+
+def missing(job: dict[str, Any]) -> list[str]:
+    """What is incomplete, without the reasons."""
+    return [entry.partition(":")[0] for entry in job["incomplete"]]
+
+
+@pytest.mark.parametrize("children", [CHILDREN, TOGETHER], ids=["first", "together"])
+@pytest.mark.parametrize(("start", "is_missing"), [(SA_NOCLDWAIT, True), (WAITING, False)], ids=["discarded", "waited"])
 def test_children_nobody_waits_for_are_said_to_be_missing(
-    jobtop: Jobtop, tmp_path: Path, start: str, missing: bool
+    user: Jobtop, start: str, children: str, is_missing: bool
 ) -> None:
-    (tmp_path / "job.py").write_text(start + CHILDREN)
-    record = tmp_path / "record.json"
-    options = ("--set", "monitor.without=cgroup", "run", "--quiet", "--record", str(record))
-    assert jobtop(*options, "--", jobtop.python, str(tmp_path / "job.py")).returncode == 0
-    job = json.loads(record.read_text())
-    assert any(entry.startswith("cpu: ") for entry in job["incomplete"]) == missing
-    assert (job["resource_usage"]["cpu_total_seconds"] < 0.8) == missing
+    job = record_of(user, start + children, "--without", "cgroup")
+    assert ("cpu" in missing(job)) == is_missing
+    assert is_missing or job["resource_usage"]["cpu_total_seconds"] >= 0.8
 
 
 REWRITE = """\
@@ -57,13 +90,10 @@ os.wait(), os.wait()
 """
 
 
-def test_pages_that_forks_write_to_are_counted_without_a_cgroup(jobtop: Jobtop, tmp_path: Path) -> None:
-    record = tmp_path / "record.json"
-    options = ("--set", "monitor.without=cgroup", "run", "--quiet", "--record", str(record))
-    assert jobtop(*options, "--", jobtop.python, "-I", "-S", "-c", REWRITE).returncode == 0
-    job = json.loads(record.read_text())
+def test_pages_that_forks_write_to_are_counted_without_a_cgroup(user: Jobtop) -> None:
+    job = record_of(user, REWRITE, "--without", "cgroup")
     assert job["resource_usage"]["memory_peak_bytes"] == pytest.approx(310 << 20, rel=0.05)
-    assert (job["sources"]["memory_peak"], job["incomplete"]) == ("pss", [])
+    assert (job["sources"]["memory_peak"], missing(job)) == ("pss", [])
 
 
 LEAVES = """\
@@ -89,17 +119,12 @@ if child:
 
 
 @pytest.mark.usefixtures("root")
-def test_what_a_process_uses_outside_the_job_s_cgroup_is_counted_and_said(jobtop: Jobtop, tmp_path: Path) -> None:
+def test_what_a_process_uses_outside_the_job_s_cgroup_is_counted_and_said(jobtop: Jobtop) -> None:
     if not all_hierarchies():
         require("cgroup", "no cgroup is mounted")
-    record = tmp_path / "record.json"
-    options = ("run", "--quiet", "--interval", "0.5s", "--record", str(record))
-    finished = jobtop(*options, "--", jobtop.python, "-I", "-S", "-c", LEAVES)
-    assert finished.returncode == 0, finished.stderr
-    job = json.loads(record.read_text())
+    job = record_of(jobtop, LEAVES, "--interval", "0.5s")
     usage = job["resource_usage"]
     assert usage["cpu_total_seconds"] == pytest.approx(3.0, rel=0.3)
     assert usage["cpu_percent_peak"] > 20
-    assert job["sources"]["cpu"] == "cgroup+rusage"
-    assert [entry.partition(":")[0] for entry in job["incomplete"]] == ["cpu"]
+    assert (job["sources"]["cpu"], missing(job)) == ("cgroup+rusage", ["cpu"])
     assert usage["memory_peak_bytes"] == pytest.approx(600 << 20, rel=0.1)

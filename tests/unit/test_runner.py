@@ -389,6 +389,33 @@ def test_a_member_that_ignores_sigchld_is_named(begin: Begin) -> None:
     assert told["discarding"].startswith("python")
 
 
+NO_WAIT = """
+import ctypes, os, sys, time
+class Action(ctypes.Structure):
+    _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_ulong * 16), ("flags", ctypes.c_int)]
+assert ctypes.CDLL(None).sigaction(17, ctypes.byref(Action(flags=2 if "discard" in sys.argv else 0)), None) == 0
+for _ in range(2):
+    if os.fork() == 0:
+        while time.process_time() < 0.4: pass
+        os._exit(0)
+if "orphan" not in sys.argv:
+    try:
+        while True: os.wait()
+    except ChildProcessError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("below", [(), ("sh", "-c", '"$@"; true', "sh")], ids=["direct", "below"])
+@pytest.mark.parametrize(("how", "is_noticed"), [("discard", True), ("wait", False), ("orphan", False)])
+def test_children_that_end_together_with_a_parent_that_does_not_wait_are_noticed(
+    begin: Begin, below: tuple[str, ...], how: str, is_noticed: bool
+) -> None:
+    told = begin(*below, sys.executable, "-S", "-c", NO_WAIT, how, after_exit="wait").end()
+    assert ("discarding" in told) is is_noticed
+    assert (float(told["utime"]) + float(told["stime"]) < 0.5) is is_noticed
+
+
 def test_a_reader_that_went_away_is_the_job_s_broken_pipe(begin: Begin) -> None:
     reader, writer = os.pipe()
     saved = os.dup(1)
