@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -132,10 +131,12 @@ def patterns(raw: object) -> tuple[str, ...]:
     """A list of regular expressions, or one: an expression may have commas."""
     found = ((raw,) if raw else ()) if isinstance(raw, str) else texts(raw)
     for pattern in found:
+        from jobtop.core.patterns import compiled
+
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise BadValue(f"{quoted(pattern)} is not a regular expression: {error}") from None
+            compiled(pattern)
+        except BadValue as error:
+            raise BadValue(f"{quoted(pattern)} {error}") from None
     return found
 
 

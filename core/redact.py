@@ -94,7 +94,9 @@ def redact_text(text: str, extra_patterns: Iterable[str] = ()) -> str:
     if len(text) >= _SHORTEST_TOKEN:
         text = re.sub(rf"(?<![A-Za-z0-9])(?:{'|'.join(_TOKEN_SHAPES)})", HIDDEN, text)
     for pattern in extra_patterns:
-        text = re.sub(pattern, lambda match: HIDDEN if match[0] else "", text)
+        from jobtop.core.patterns import replace_matches
+
+        text = replace_matches(pattern, HIDDEN, text)
     return text
 
 
