@@ -75,8 +75,7 @@ def measure_dashboard(stores: list[Path]) -> tuple[float, float]:
     first = time.process_time() - begin
     check(len(shown.rows) > HOSTS and not any(state.problem for state in shown.stores))
     again = seconds(lambda: feed.look(at_once=True))
-    for source in feed.sources:
-        source.close()
+    feed.close()
     return first, again
 
 

@@ -17,7 +17,7 @@ from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.model import LIVE, SCHEMA_VERSION, Identity
 from jobtop.core.units import format_duration
 from jobtop.store.agency import Registered, agent_command, is_taken, registered, seat, start_agent
-from jobtop.store.database import Database, open_to_write
+from jobtop.store.database import Database
 
 START_SECONDS, STOP_SECONDS = 10.0, 15.0
 POLL_SECONDS = 0.02
@@ -51,7 +51,7 @@ def agent(ctx: click.Context) -> int:
 def start(app: App) -> int:
     """Start it now, if there is none."""
     refuse_inside(app)
-    with_store = opened(app)
+    with_store = app.store_to_write()
     there = registered(with_store)
     if there is not None and app.sets:
         app.warn(f"agent {there.who.pid} is there already, with settings of its own: jobtop agent stop, then again")
@@ -68,7 +68,7 @@ def start(app: App) -> int:
 @click.pass_obj
 def stop(app: App) -> int:
     """Let it leave; jobs run on, and what waits goes on waiting until an agent is there again."""
-    database = opened(app) if app.has_store() else None
+    database = app.store_to_write() if app.has_store() else None
     there = None if database is None else registered(database)
     if database is None or there is None:
         app.warn("there is no agent")
@@ -91,7 +91,7 @@ def stop(app: App) -> int:
 @click.pass_obj
 def status(app: App, style: str) -> int:
     """Whether there is one, and what it has to do. Exit code 1 if there is none."""
-    database = opened(app) if app.has_store() else None
+    database = app.store_to_write() if app.has_store() else None
     there = registered(database) if database is not None else None
     counts = {str(name): count for name, count in counted(database, app.paths.host)} if database is not None else {}
     running = counts.get("running", 0) + counts.get("paused", 0)
@@ -138,10 +138,6 @@ def unit(app: App) -> int:
 def refuse_inside(app: App) -> None:
     if "JOBTOP_JOB_ID" in app.environ:
         raise UsageError("an agent cannot be a part of a job: start it outside")
-
-
-def opened(app: App) -> Database:
-    return open_to_write(app.paths, app.config.switch("store.network"))
 
 
 def awaited(app: App, database: Database, started: Identity) -> Registered | None:

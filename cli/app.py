@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.model import Job
     from jobtop.core.runner import Supervisor
+    from jobtop.store.database import Database
     from jobtop.store.fleet import Fleet
     from jobtop.store.jobs import Jobs
 
@@ -44,6 +45,17 @@ class App:
         self.sets, self.verbose, self.color, self.environ = sets, verbose, color, environ
         self.supervisor = supervisor
         self.named_stores = stores
+        self._open_stores: list[Database] = []
+
+    def close(self) -> None:
+        """Close the stores that this call has opened."""
+        while self._open_stores:
+            self._open_stores.pop().close()
+
+    def close_later(self, database: Database) -> Database:
+        """The same store, which is closed when the call ends."""
+        self._open_stores.append(database)
+        return database
 
     @cached_property
     def config(self) -> Config:
@@ -106,7 +118,7 @@ class App:
 
         if file == self.paths.store:
             return self.jobs()
-        database = open_to_read(file)
+        database = self.close_later(open_to_read(file))
         if database.version == 0:
             raise StoreUnavailable(f"{file}: nothing has been recorded in it yet")
         if database.notice:
@@ -130,11 +142,17 @@ class App:
             return self._reconciled_jobs()
         except StoreUnavailable as error:
             try:
-                database = open_to_read(self.paths.store)
+                database = self.close_later(open_to_read(self.paths.store))
             except StoreError:
                 raise error from None
             self.warn(database.notice or f"reading only: {error}")
             return Jobs(database)
+
+    def store_to_write(self) -> Database:
+        """This host's store, made if it is not there."""
+        from jobtop.store.database import open_to_write
+
+        return self.close_later(open_to_write(self.paths, self.config.switch("store.network")))
 
     def has_history(self) -> bool:
         """Whether there is anything to read: a store was named, or something was recorded here."""
@@ -153,17 +171,16 @@ class App:
         return False
 
     def _reconciled_jobs(self) -> Jobs:
-        from jobtop.store.database import open_repaired, open_to_write
+        from jobtop.store.database import open_repaired
         from jobtop.store.jobs import Jobs
         from jobtop.store.reconcile import reconcile, sweep_specs
 
-        network = self.config.switch("store.network")
-        database = open_to_write(self.paths, network)
+        database = self.store_to_write()
         try:
             reconcile(Jobs(database), self.paths)
         except StoreDamaged:
             database.close()
-            database = open_repaired(self.paths, network)
+            database = self.close_later(open_repaired(self.paths, self.config.switch("store.network")))
             reconcile(Jobs(database), self.paths)
         if database.notice:
             self.warn(database.notice)

@@ -120,6 +120,7 @@ def jobtop(
     Without a verb, on a terminal, it opens the console.
     """
     ctx.obj = app = App(sets, verbose, color, os.environ, ctx.obj, store)
+    ctx.call_on_close(app.close)
     asked = [f"--{name}" for name in console if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if ctx.invoked_subcommand is not None:
         if asked:

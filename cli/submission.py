@@ -82,11 +82,10 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
 
 
 def opened(app: App) -> Queue:
-    from jobtop.store.database import open_to_write
     from jobtop.store.jobs import Jobs
     from jobtop.store.queue import Queue
 
-    return Queue(Jobs(open_to_write(app.paths, app.config.switch("store.network"))), app.paths)
+    return Queue(Jobs(app.store_to_write()), app.paths)
 
 
 def call_agent(app: App, queue: Queue) -> None:

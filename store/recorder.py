@@ -15,7 +15,7 @@ from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store import reconcile
-from jobtop.store.database import open_repaired, open_to_write
+from jobtop.store.database import Database, open_repaired, open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 
 TYPE_CHECKING = False
@@ -145,13 +145,17 @@ class Recorder:
             self._warn(text)
 
     def _insert(self) -> None:
-        database = open_to_write(self.paths, self.network, START_PATIENCE_SECONDS)
+        try:
+            self._insert_into(open_to_write(self.paths, self.network, START_PATIENCE_SECONDS))
+        except StoreDamaged:
+            self._insert_into(open_repaired(self.paths, self.network))
+
+    def _insert_into(self, database: Database) -> None:
         try:
             self.job = Jobs(database).insert(self.job, event("submitted"))
-        except StoreDamaged:
+        except BaseException:
             database.close()
-            database = open_repaired(self.paths, self.network)
-            self.job = Jobs(database).insert(self.job, event("submitted"))
+            raise
         if database.notice:
             self.warn(database.notice)
         self.jobs = Jobs(database)

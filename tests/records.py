@@ -4,7 +4,6 @@ import io
 import os
 import sys
 import uuid
-import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,9 +47,7 @@ def call(*args: str) -> Answer:
     argv = sys.argv
     sys.argv = ["jobtop", *args]
     try:
-        # Python 3.13 warns of connections that are left to be closed by the end of the process.
-        with warnings.catch_warnings(), redirect_stdout(out), redirect_stderr(err):
-            warnings.simplefilter("ignore", ResourceWarning)
+        with redirect_stdout(out), redirect_stderr(err):
             code = main()
     finally:
         sys.argv = argv

@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -36,6 +37,15 @@ def wait_for(condition: Callable[[], T | None], deadline: float = 10.0) -> T:
         if time.monotonic() > end:
             pytest.fail(f"waited {deadline:g} s for {getattr(condition, '__qualname__', condition)}")
         time.sleep(0.01)
+
+
+def open_files(root: Path) -> list[str]:
+    """The files below a directory that this process has open."""
+    paths = []
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the descriptor of this very listing
+            paths.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return [path for path in paths if path.startswith(f"{root}/")]
 
 
 def clean_environment(home: Path) -> dict[str, str]:

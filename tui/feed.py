@@ -219,6 +219,10 @@ class Feed:
             self.on_view(self.look(is_hurried))
             self._look_after_jobs()
             self._hurry.wait(max(0.02, self.refresh_seconds - (time.monotonic() - began)))
+        self.close()
+
+    def close(self) -> None:
+        """Close the stores; only in the thread that looks at them."""
         for source in self.sources:
             source.close()
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -80,6 +80,7 @@ class Reader:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="jobtop-reader")
         self._files: dict[Path, StoreFile] = {}
+        self._is_closed = False
 
     async def read(self, path: Path, question: Callable[[Database], Answer]) -> Answer:
         """What the question makes of the store; raises what it raises, and StoreError."""
@@ -103,9 +104,20 @@ class Reader:
                 problem = error
         raise problem
 
+    def finish(self, close: Callable[[], None]) -> None:
+        """Call it in the thread, after what was asked before."""
+        with suppress(RuntimeError):  # the reader is closed, and the console ends
+            self._pool.submit(close)
+
     def close(self) -> None:
-        """Once what is being read is read."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Close the stores once what is being read is read; what waits for its turn is cancelled."""
+        self._is_closed = True
+        self.finish(self._close_files)
+        self._pool.shutdown(wait=False)
+
+    def _close_files(self) -> None:
+        for file in self._files.values():
+            file.close()
 
     def _answer_each(self, questions: Sequence[tuple[Path, Callable[[Database], Answer]]]) -> list[Answer | StoreError]:
         answers: list[Answer | StoreError] = []
@@ -117,6 +129,8 @@ class Reader:
         return answers
 
     def _answer(self, path: Path, question: Callable[[Database], Answer]) -> Answer:
+        if self._is_closed:
+            raise asyncio.CancelledError
         file = self._files.setdefault(path, StoreFile(path))
         file.look()
         with file.asked() as database:

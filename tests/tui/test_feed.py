@@ -2,8 +2,8 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -38,15 +38,27 @@ def database(paths: StatePaths) -> Iterator[Database]:
         yield database
 
 
-def looking_at(paths: StatePaths, network: bool | None = None) -> Feed:
-    return Feed([paths.store], lambda _: None, network=network)
+LookingAt = Callable[..., Feed]
+
+
+@pytest.fixture
+def looking_at() -> Iterator[LookingAt]:
+    """Makes feeds of a store, and closes them in the end."""
+    with ExitStack() as opened:
+
+        def made(paths: StatePaths, network: bool | None = None) -> Feed:
+            looking = Feed([paths.store], lambda _: None, network=network)
+            opened.callback(looking.close)
+            return looking
+
+        yield made
 
 
 def names(view: View) -> list[str]:
     return sorted(row.job.name for row in view.rows)
 
 
-def test_a_store_that_is_not_there_is_said_and_found_when_it_comes(paths: StatePaths) -> None:
+def test_a_store_that_is_not_there_is_said_and_found_when_it_comes(paths: StatePaths, looking_at: LookingAt) -> None:
     looking = looking_at(paths)
     assert "no such store" in str(looking.look().stores[0].problem)
     database = open_to_write(paths)
@@ -56,7 +68,7 @@ def test_a_store_that_is_not_there_is_said_and_found_when_it_comes(paths: StateP
     database.close()
 
 
-def test_changes_of_anyone_are_seen_and_samples_with_them(paths: StatePaths) -> None:
+def test_changes_of_anyone_are_seen_and_samples_with_them(paths: StatePaths, looking_at: LookingAt) -> None:
     database = open_to_write(paths)
     jobs = Jobs(database)
     job = jobs.insert(running_job(name="live"))
@@ -77,7 +89,7 @@ def test_changes_of_anyone_are_seen_and_samples_with_them(paths: StatePaths) -> 
     database.close()
 
 
-def test_only_the_newest_of_those_that_ended_stay(paths: StatePaths) -> None:
+def test_only_the_newest_of_those_that_ended_stay(paths: StatePaths, looking_at: LookingAt) -> None:
     database = open_to_write(paths)
     jobs = Jobs(database)
     looking = looking_at(paths)
@@ -89,7 +101,9 @@ def test_only_the_newest_of_those_that_ended_stay(paths: StatePaths) -> None:
     database.close()
 
 
-def test_a_store_deleted_replaced_or_damaged_while_open_is_said_and_recovers(paths: StatePaths) -> None:
+def test_a_store_deleted_replaced_or_damaged_while_open_is_said_and_recovers(
+    paths: StatePaths, looking_at: LookingAt
+) -> None:
     database = open_to_write(paths)
     Jobs(database).insert(running_job(name="old"))
     looking = looking_at(paths)
@@ -108,7 +122,7 @@ def test_a_store_deleted_replaced_or_damaged_while_open_is_said_and_recovers(pat
     database.close()
 
 
-def test_a_job_that_is_removed_is_shown_no_more(paths: StatePaths, database: Database) -> None:
+def test_a_job_that_is_removed_is_shown_no_more(paths: StatePaths, database: Database, looking_at: LookingAt) -> None:
     kept = [Jobs(database).insert(made_job(name=name)) for name in "ab"]
     looking = looking_at(paths)
     assert names(looking.look()) == ["a", "b"]
@@ -116,7 +130,7 @@ def test_a_job_that_is_removed_is_shown_no_more(paths: StatePaths, database: Dat
     assert names(looking.look()) == ["b"]
 
 
-def test_a_store_of_the_first_version_is_followed_too(paths: StatePaths) -> None:
+def test_a_store_of_the_first_version_is_followed_too(paths: StatePaths, looking_at: LookingAt) -> None:
     paths.root.mkdir()
     paths.store.write_bytes((ROOT / "tests/data/store-v1.db").read_bytes())
     looking = looking_at(paths)
@@ -128,7 +142,9 @@ def test_a_store_of_the_first_version_is_followed_too(paths: StatePaths) -> None
     assert len(before) == len(looking.look().rows)
 
 
-def test_a_store_that_a_newer_jobtop_upgrades_while_open_is_said(paths: StatePaths, database: Database) -> None:
+def test_a_store_that_a_newer_jobtop_upgrades_while_open_is_said(
+    paths: StatePaths, database: Database, looking_at: LookingAt
+) -> None:
     Jobs(database).insert(made_job())
     looking = looking_at(paths)
     assert looking.look().stores[0].problem is None
@@ -137,7 +153,9 @@ def test_a_store_that_a_newer_jobtop_upgrades_while_open_is_said(paths: StatePat
     assert "upgrade jobtop" in str(looking.look().stores[0].problem)
 
 
-def test_values_that_make_no_sense_are_said_until_they_do(paths: StatePaths, database: Database) -> None:
+def test_values_that_make_no_sense_are_said_until_they_do(
+    paths: StatePaths, database: Database, looking_at: LookingAt
+) -> None:
     Jobs(database).insert(made_job(name="odd"))
     looking = looking_at(paths)
     for status, problem in (("nonsense", "makes no sense"), ("success", "None")):
@@ -147,7 +165,9 @@ def test_values_that_make_no_sense_are_said_until_they_do(paths: StatePaths, dat
     assert names(looking.look()) == ["odd"]
 
 
-def test_a_store_on_the_network_is_read_again_when_its_file_was_written(paths: StatePaths) -> None:
+def test_a_store_on_the_network_is_read_again_when_its_file_was_written(
+    paths: StatePaths, looking_at: LookingAt
+) -> None:
     with closing(open_to_write(paths, network=True)) as database:
         job = Jobs(database).insert(running_job(name="a"))
         looking = looking_at(paths, network=True)
@@ -181,7 +201,7 @@ def test_stores_are_polled_at_their_own_pace_unless_somebody_hurries(
 
 
 def test_a_busy_store_keeps_its_rows_and_is_said_only_when_it_lasts(
-    paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch, looking_at: LookingAt
 ) -> None:
     with closing(open_to_write(paths, network=True)) as database:
         job = Jobs(database).insert(running_job(name="a"))
@@ -201,7 +221,7 @@ def test_a_busy_store_keeps_its_rows_and_is_said_only_when_it_lasts(
 
 
 def test_a_store_that_cannot_be_written_is_read_and_its_changes_are_seen(
-    paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch, looking_at: LookingAt
 ) -> None:
     access = os.access
     with closing(open_to_write(paths)) as database:
@@ -236,7 +256,9 @@ def shown(looking: Feed) -> tuple[object, ...]:
     return () if machine is None else (machine.values["mem.used"], machine.cpu_line)
 
 
-def test_the_machine_is_shown_as_an_engine_records_it(paths: StatePaths, database: Database) -> None:
+def test_the_machine_is_shown_as_an_engine_records_it(
+    paths: StatePaths, database: Database, looking_at: LookingAt
+) -> None:
     host = HostRecord(database)
     assert host.lease(this_process())
     looking = looking_at(paths)
@@ -253,7 +275,7 @@ def test_the_machine_is_shown_as_an_engine_records_it(paths: StatePaths, databas
 
 @pytest.mark.parametrize("case", ["released", "dead", "of another boot", "stale", "seldom", "ran out"])
 def test_a_machine_that_no_engine_records_is_looked_at_by_ourselves(
-    paths: StatePaths, database: Database, case: str
+    paths: StatePaths, database: Database, case: str, looking_at: LookingAt
 ) -> None:
     me, host = this_process(), HostRecord(database)
     holders = {"dead": Identity(boot_id(), NO_PROCESS, 1), "of another boot": replace(me, boot="another")}
@@ -269,7 +291,9 @@ def test_a_machine_that_no_engine_records_is_looked_at_by_ourselves(
     assert shown(looking)[0] not in (100, 800)
 
 
-def test_when_the_engine_goes_away_our_own_eyes_go_on_from_what_it_saw(paths: StatePaths, database: Database) -> None:
+def test_when_the_engine_goes_away_our_own_eyes_go_on_from_what_it_saw(
+    paths: StatePaths, database: Database, looking_at: LookingAt
+) -> None:
     host = HostRecord(database)
     assert host.lease(this_process())
     looking = looking_at(paths)

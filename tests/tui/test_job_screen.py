@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,8 @@ class Made:
             await visitor.pilot.pause()
             await scene(visitor, screen)
 
-        visit(self.paths.root, perform, size)
+        with closing(self.database):
+            visit(self.paths.root, perform, size)
 
 
 def recent(**values: object) -> Job:
@@ -499,6 +501,7 @@ def test_a_window_is_read_alone_and_the_rest_is_known_to_be_there(tmp_path: Path
     times = part.curves["mem.used"].times
     assert (times[0], times[-1]) == (534.0, 606.0)
     assert part.curves["cpu.percent"].values[0] == pytest.approx(50.0)
+    made.database.close()
 
 
 def test_what_is_new_of_a_running_job_joins_what_was_read_before(tmp_path: Path) -> None:
@@ -512,6 +515,7 @@ def test_what_is_new_of_a_running_job_joins_what_was_read_before(tmp_path: Path)
     fresh.read(curves, made.job, wish)
     assert grown.curves == fresh.curves
     assert grown.whole == (0.0, 40.0)
+    made.database.close()
 
 
 def test_a_book_that_has_grown_too_long_is_read_anew(tmp_path: Path) -> None:
@@ -524,6 +528,7 @@ def test_a_book_that_has_grown_too_long_is_read_anew(tmp_path: Path) -> None:
         book.read(curves, made.job, wish)
     assert len(book.curves["mem.used"].times) <= 4 * 20
     assert book.curves["mem.used"].times[-1] == 2000.0
+    made.database.close()
 
 
 def test_the_processes_of_a_job_on_this_machine_are_seen_as_they_are(tmp_path: Path) -> None:
@@ -543,3 +548,4 @@ def test_the_store_is_not_touched_by_looking(tmp_path: Path) -> None:
     JobReading(made.job.id, made.paths.store).look(database, Wish(moment=50.0))
     database.close()
     assert made.paths.store.read_bytes() == before
+    made.database.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 import time
 from collections import Counter
 from contextlib import closing
@@ -28,6 +29,7 @@ from jobtop.tui.job_screen import JobScreen
 from jobtop.tui.palette import Tone
 from jobtop.tui.reading import Reader
 from records import made_job, running_job
+from support import open_files, wait_for
 from visiting import Visitor, visit
 
 START = 1_700_000_000.0
@@ -151,7 +153,8 @@ def test_lines_that_were_read_stay_while_a_store_is_busy(tmp_path: Path) -> None
         job = Jobs(database).insert(job_at(1, "alpha", "train"))
 
     async def scene() -> None:
-        past = PastJobs(Reader(), [paths.store])
+        reader = Reader()
+        past = PastJobs(reader, [paths.store])
         await past.read(Query(limit=None))
         assert [line.id for line in past.lines(past.numbers)] == [job.id]
         with closing(sqlite3.connect(paths.store, isolation_level=None)) as holder:
@@ -160,8 +163,35 @@ def test_lines_that_were_read_stay_while_a_store_is_busy(tmp_path: Path) -> None
         past.close()
         paths.store.unlink()
         assert [line.name for line in past.lines(past.numbers)] == ["(cannot be read)"]
+        reader.close()
 
     asyncio.run(scene())
+
+
+def test_a_reader_that_is_closed_closes_its_stores_and_answers_nothing_more(tmp_path: Path) -> None:
+    keep(tmp_path, "alpha", job_at(1, "alpha", "one"))
+    store = tmp_path / "alpha.db"
+
+    async def scene() -> None:
+        reader = Reader()
+        assert await reader.read(store, lambda database: len(Jobs(database).select(Query()))) == 1
+        assert open_files(tmp_path)
+        begun, gate = threading.Event(), threading.Event()
+
+        def held(_: object) -> bool:
+            begun.set()
+            return gate.wait(10)
+
+        first, second = (asyncio.ensure_future(reader.read(store, held)) for _ in range(2))
+        assert await asyncio.to_thread(begun.wait, 10)
+        reader.close()
+        gate.set()
+        assert await first
+        with pytest.raises(asyncio.CancelledError):
+            await second
+
+    asyncio.run(scene())
+    wait_for(lambda: not open_files(tmp_path))
 
 
 def test_of_many_hosts_only_the_newest_few_that_ended_are_shown_of_each(
@@ -175,8 +205,7 @@ def test_of_many_hosts_only_the_newest_few_that_ended_are_shown_of_each(
         feed = Feed([tmp_path / f"{host}.db" for host in hosts[:count]], print, machine=NoMachine())
         found = Counter(row.job.host for row in feed.look().rows)
         assert found == dict.fromkeys(hosts[:count], shown)
-        for source in feed.sources:
-            source.close()
+        feed.close()
 
 
 def test_the_order_of_a_store_that_was_not_written_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -213,8 +242,7 @@ def test_a_job_in_two_files_is_one_row_of_the_dash_by_the_copy_that_has_ended(tm
     for names in (("aaa", "alpha"), ("alpha", "aaa")):
         feed = Feed([tmp_path / f"{name}.db" for name in names], print, machine=NoMachine())
         assert [(row.key, row.job.status) for row in feed.look().rows] == [(copy.id, "success")]
-        for source in feed.sources:
-            source.close()
+        feed.close()
 
 
 def test_signs_of_life_of_another_host_are_seen_while_the_console_is_open(tmp_path: Path) -> None:
@@ -226,8 +254,7 @@ def test_signs_of_life_of_another_host_are_seen_while_the_console_is_open(tmp_pa
             with database.writing() as connection:
                 connection.execute("UPDATE jobs SET heartbeat = ? WHERE seq = ?", (heard, job.seq))
             assert [row.is_stale for row in feed.look(at_once=True).rows] == [is_stale]
-    for source in feed.sources:
-        source.close()
+    feed.close()
 
 
 def test_a_live_job_of_a_host_that_fell_silent_is_stale_in_both_lists(tmp_path: Path) -> None:
@@ -250,5 +277,4 @@ def test_a_live_job_of_a_host_that_fell_silent_is_stale_in_both_lists(tmp_path: 
     view = feed.look()
     assert [row.is_stale for row in view.rows] == [True]
     assert (view.running, view.stale) == (0, 1)
-    for source in feed.sources:
-        source.close()
+    feed.close()

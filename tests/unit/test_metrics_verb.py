@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -197,8 +198,8 @@ def test_who_watches_a_job_that_waits_is_told_the_time_once_it_runs(
 ) -> None:
     begun = kept_sampled(home, made_job(duration_seconds=2.5), steady(2))
     waiting = replace(begun, status=Status.QUEUED, queue=Queued(), start_time=None, duration_seconds=None)
-    app = App((), False, "never", os.environ)
-    stream(app, app.jobs(), waiting, True, Window(None, None, ()), PRINTERS["table"](waiting, ()))
+    with closing(App((), False, "never", os.environ)) as app:
+        stream(app, app.jobs(), waiting, True, Window(None, None, ()), PRINTERS["table"](waiting, ()))
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert len(rows) == 3
     assert all(re.fullmatch(r"\d\d:\d\d:\d\d", row[0]) for row in rows)

@@ -3,6 +3,7 @@
 import random
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -461,4 +462,5 @@ def test_a_head_has_a_column_for_every_key(database: Database, layout: Layout) -
     with database.reading() as connection:
         names = [row[1] for row in connection.execute(f"PRAGMA table_info({layout.head})")]
     assert names == ["id", layout.owner, "elapsed", *map(head.column, layout.keys)]
-    assert head.missing_columns(sqlite3.connect(":memory:")) == []
+    with closing(sqlite3.connect(":memory:")) as empty:
+        assert head.missing_columns(empty) == []

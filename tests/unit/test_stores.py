@@ -19,6 +19,7 @@ from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.series import SeriesStore
 from records import HERE, call, made_job, running_job
+from support import open_files
 
 START = 1_700_000_000.0
 
@@ -50,6 +51,13 @@ def listed(*args: str) -> list[str]:
     found = call(*args, "--json")
     assert (found.returncode, found.stderr) == (0, ""), found.stderr
     return [f"{job['host']}:{job['name']}" for job in json.loads(found.stdout)]
+
+
+def test_a_verb_closes_every_store_it_has_opened(shared: Path) -> None:
+    keep(shared, HERE, job_at(4, HERE, "own"))
+    for words in (("history",), ("stats",), ("show", "own"), ("show", "etl"), ("queue",), ("show", "nothing")):
+        call("--store", str(shared), *words)
+        assert open_files(shared) == [], words
 
 
 EVERYTHING = ["alpha:etl", "beta:train", "alpha:train"]
