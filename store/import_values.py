@@ -87,9 +87,10 @@ class Intake:
             with path.open("rb", buffering=MIB) as file:
                 self.position = file.tell
                 whole = io.BufferedReader(Unpacked(file)) if is_packed else file
-                for line in io.TextIOWrapper(whole, "utf-8", "surrogateescape"):
-                    read += 1
-                    yield line
+                with io.TextIOWrapper(whole, "utf-8", "surrogateescape") as text:
+                    for line in text:
+                        read += 1
+                        yield line
         except (OSError, EOFError, zlib.error) as error:
             self.cannot_read(path, read + 1 if read else None, getattr(error, "strerror", None) or str(error))
 
