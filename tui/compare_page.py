@@ -32,6 +32,7 @@ from jobtop.tui.plotting import ChartView, Series
 from jobtop.tui.rows import ListRows
 from jobtop.tui.table import GUTTER, Table
 from jobtop.tui.view import View
+from jobtop.tui.workers import start_work
 
 FEWEST, MOST = 2, 6
 LONGEST = 60  # characters of a name
@@ -133,7 +134,7 @@ class Compare(Page):
         self._is_asked = True
         if not self._is_reading:
             self._is_reading = True
-            self.run_worker(self._read_all(), group="compare")
+            start_work(self, self._read_all, group="compare")
 
     async def _read_all(self) -> None:
         try:

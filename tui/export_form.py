@@ -25,6 +25,7 @@ from jobtop.tui.cells import tamed
 from jobtop.tui.dialog import Dialog, KeyButton
 from jobtop.tui.fields import FormField, Line
 from jobtop.tui.view import JobRow
+from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
     from _csv import Writer
@@ -57,7 +58,7 @@ class ExportForm(Dialog[None]):
     def action_submit(self) -> None:
         if not self._is_writing:
             self._is_writing = True
-            self.run_worker(self._write(self.query_one(FormField).value))
+            start_work(self, self._write, self.query_one(FormField).value)
 
     async def _write(self, text: str) -> None:
         try:

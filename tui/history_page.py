@@ -29,6 +29,7 @@ from jobtop.tui.rows import ListRows
 from jobtop.tui.table import Table
 from jobtop.tui.troubles import is_unwritten
 from jobtop.tui.view import JobRow, View
+from jobtop.tui.workers import start_work
 
 NO_JOBS = "No job has been recorded yet.\nPress n to run one, or type: jobtop run -- COMMAND"
 NONE_FITS = "No job fits the filter.\nPress / to change it; an empty one shows all."
@@ -106,7 +107,7 @@ class History(JobActions):
         self._is_asked = True
         if not self._is_reading:
             self._is_reading = True
-            self.run_worker(self._read_all(), group="history")
+            start_work(self, self._read_all, group="history")
 
     async def _read_all(self) -> None:
         try:

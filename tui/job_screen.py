@@ -33,6 +33,7 @@ from jobtop.tui.table import Table
 from jobtop.tui.timeline import Timeline
 from jobtop.tui.view import JobRow, View
 from jobtop.tui.why import Why, waiting
+from jobtop.tui.workers import start_work
 
 WIDE, TALL = 110, 22
 LEAST_CHART = 6  # rows, with its border
@@ -145,10 +146,8 @@ class JobScreen(JobActions):
         self.want()
 
     def on_unmount(self) -> None:
-        reading = self._reading
-        if reading is not None:
-            closing = self.console.reader.read(reading.store, lambda _: reading.close())
-            self.app.run_worker(closing, exit_on_error=False)
+        if self._reading is not None:
+            self.console.reader.finish(self._reading.close)
 
     @property
     def job(self) -> Job | None:
@@ -180,7 +179,7 @@ class JobScreen(JobActions):
         self._is_wanted = True
         if not self._is_looking:
             self._is_looking = True
-            self.run_worker(self._look(), group="look")
+            start_work(self, self._look, group="look")
 
     async def _look(self) -> None:
         try:

@@ -16,6 +16,7 @@ from jobtop.tui.palette import STATUS_GLYPHS, Tone
 from jobtop.tui.prose import BLANK, Paragraph
 from jobtop.tui.table import Table
 from jobtop.tui.view import JobRow
+from jobtop.tui.workers import start_work
 
 # What acts is imported when somebody acts: it takes as long as all the other panes together.
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class JobActions(Page):
     def ask_for(self, deed: Deed) -> None:
         """Do it to the chosen jobs, if that can be done and somebody says yes."""
         if rows := self.rows_to_change():
-            self.app.run_worker(self._ask_for(deed, rows), group="ask", exclusive=True)
+            start_work(self.app, self._ask_for, deed, rows, group="ask", exclusive=True)
 
     async def _ask_for(self, deed: Deed, rows: Sequence[JobRow]) -> None:
         from jobtop.tui.acting import refusal
@@ -85,7 +86,7 @@ class JobActions(Page):
             return
         is_meant = await self.app.push_screen_wait(question(deed, ready))
         if is_meant:
-            self.app.run_worker(self._carry_out(deed, ready), group="act")
+            start_work(self.app, self._carry_out, deed, ready, group="act")
 
     async def _carry_out(self, deed: Deed, rows: Sequence[JobRow]) -> None:
         from jobtop.tui.acting import carry_out, end_of
@@ -107,13 +108,13 @@ class JobActions(Page):
         if rows := self.rows_to_change():
             from jobtop.tui.acting import start_again
 
-            self.app.run_worker(self._begin_again(rows, start_again, "runs"), group="act")
+            start_work(self.app, self._begin_again, rows, start_again, "runs", group="act")
 
     def action_queue_again(self) -> None:
         if rows := self.rows_to_change():
             from jobtop.tui.acting import queue_again
 
-            self.app.run_worker(self._begin_again(rows, queue_again, "waits for its turn"), group="act")
+            start_work(self.app, self._begin_again, rows, queue_again, "waits for its turn", group="act")
 
     async def _begin_again(self, rows: Sequence[JobRow], begin: Begin, done: str) -> None:
         started: list[Job] = []
@@ -135,7 +136,8 @@ class JobActions(Page):
 
     def action_pin_jobs(self) -> None:
         if rows := self.rows_to_change():
-            self.app.run_worker(self._pin(rows, not all(row.job.pinned for row in rows)), group="act")
+            is_pinned = all(row.job.pinned for row in rows)
+            start_work(self.app, self._pin, rows, not is_pinned, group="act")
 
     async def _pin(self, rows: Sequence[JobRow], pinned: bool) -> None:
         from jobtop.tui.acting import pin

@@ -24,6 +24,7 @@ from jobtop.tui.output_page import Follow, Go, Logs, Scroll, Shown, Until, Wish,
 from jobtop.tui.painting import FRAME, Inks, Painted
 from jobtop.tui.palette import Tone
 from jobtop.tui.prose import wrapped
+from jobtop.tui.workers import start_work
 
 Answer = TypeVar("Answer")
 STREAM_CHOICES: tuple[tuple[int, ...], ...] = ((0, 1), (0,), (1,))
@@ -88,7 +89,7 @@ class OutputView(Painted, can_focus=True):
         self._pending = wish
         if self._at_work is None and self.logs is not None and self.drawn_size.height:
             self._at_work = wish
-            self.run_worker(self._work(), group="output")
+            start_work(self, self._work, group="output")
 
     async def _work(self) -> None:
         try:
@@ -233,7 +234,7 @@ class OutputView(Painted, can_focus=True):
     def action_find(self, forward: bool) -> None:
         """The next match, or the one before."""
         if self.needle and self.logs is not None:
-            self.run_worker(self._search(forward), group="search", exclusive=True)
+            start_work(self, self._search, forward, group="search", exclusive=True)
 
     async def _search(self, forward: bool) -> None:
         """From the last match on, or from what is shown; once round, in steps that let others read too."""

@@ -31,6 +31,7 @@ from jobtop.tui.actions import COMMAND, FORM, bindings
 from jobtop.tui.cells import tamed
 from jobtop.tui.dialog import Dialog, KeyButton
 from jobtop.tui.fields import FormField, Line, Lines, Tick, focus_first_problem
+from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
     from jobtop.tui.app import Console
@@ -129,7 +130,7 @@ class RunForm(Dialog[None]):
 
     def on_mount(self) -> None:
         self.query_one(CommandLine).focus()
-        self.run_worker(self._offer_past_commands())
+        start_work(self, self._offer_past_commands)
 
     def on_resize(self) -> None:
         self._fit()
@@ -169,7 +170,7 @@ class RunForm(Dialog[None]):
     def action_submit(self) -> None:
         if not self._is_starting:
             self._is_starting = True
-            self.run_worker(self._start())
+            start_work(self, self._start)
 
     async def _start(self) -> None:
         """Run what is asked for, or say at each field what is wrong with it."""

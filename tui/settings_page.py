@@ -25,6 +25,7 @@ from jobtop.tui.palette import Tone
 from jobtop.tui.panes import PANE, PanedPage, PlainTable
 from jobtop.tui.prose import BLANK, Paragraph, Prose, cell, entitle, heading
 from jobtop.tui.rows import ListRows
+from jobtop.tui.workers import start_work
 
 GLYPHS = {State.WORKS: ("✓", Tone.GREEN), State.FAILS: ("✗", Tone.VERMILION), State.ABSENT: ("–", Tone.GREY)}
 COUNTED = (State.WORKS, State.FAILS, State.ABSENT)
@@ -129,7 +130,7 @@ class Settings(PanedPage):
         config = self.console.options.config
         if config is not None and not self._is_looking:
             self._is_looking = True
-            self.run_worker(self.look(config), group="doctor")
+            start_work(self, self.look, config, group="doctor")
 
     async def look(self, config: Config) -> None:
         pane = self.query_one("#doctor", Prose)

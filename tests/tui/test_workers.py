@@ -1,0 +1,33 @@
+"""Work of the console that never starts leaves nothing behind."""
+
+import asyncio
+import gc
+
+from textual.app import App
+
+from jobtop.tui.workers import start_work
+from support import ROOT
+
+
+def test_work_that_is_cancelled_before_it_starts_leaves_no_coroutine() -> None:
+    done = []
+
+    async def work(word: str) -> None:
+        done.append(word)
+
+    async def scene() -> None:
+        app: App[None] = App()
+        async with app.run_test() as pilot:
+            start_work(app, work, "cancelled")
+            app.workers.cancel_all()
+            start_work(app, work, "done")
+            await pilot.pause()
+
+    asyncio.run(scene())
+    gc.collect()  # a coroutine that was never awaited warns now, and a warning is an error
+    assert done == ["done"]
+
+
+def test_work_is_started_in_one_way_only() -> None:
+    files = (ROOT / "tui").rglob("*.py")
+    assert [file.name for file in files if "run_worker(" in file.read_text(encoding="utf-8")] == ["workers.py"]
