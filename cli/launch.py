@@ -65,7 +65,8 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     if job.parent_id is None:
         signal.signal(CALL_FOR_AGENT, lambda *_: start_agent(app))
     with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
-        heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=not in_background())
+        successor = recorder.successor(app.sets)
+        heard = supervisor.begin(spec, recorder.directory, with_cgroup, not in_background(), successor)
         if heard is not None and "exec_error" not in heard:
             monitoring.begun = heard.started()
             recorder.started(monitoring.begun)

@@ -1,6 +1,13 @@
-"""Moments as text."""
+"""Moments as text, and how often a job is sampled by its age."""
 
 from datetime import UTC, datetime
+
+AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between samples
+
+
+def automatic_interval(age: float) -> float:
+    """The seconds between two samples of a job of this age where no interval was asked for."""
+    return next(seconds for until, seconds in AUTO_SECONDS if age < until)
 
 
 def iso(moment: float | None) -> str | None:

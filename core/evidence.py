@@ -369,6 +369,9 @@ def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
         left = facts.integer("left")
         who = "1 descendant was" if left == 1 else f"{left} descendants were"
         missing.append(f"all: {who} left running; the totals are completed when the last one ends")
+    if "agent_error" in facts:
+        why = facts["agent_error"]
+        missing.append(f"samples: the recorder of the job was killed, and no agent could be started to go on ({why})")
     if "output_error" in facts:
         missing.append(f"output: it could not be written to where it was to go ({facts['output_error']})")
     missing += [f"log: {why}" for why in dict.fromkeys(facts.every("log_error"))]

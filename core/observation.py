@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.clock import automatic_interval
 from jobtop.core.endpoints import last_after
 from jobtop.core.evidence import (
     BY_SAMPLES,
@@ -16,13 +17,15 @@ from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
 from jobtop.core.tally import Spread, Tally
-from jobtop.core.units import format_bytes
+from jobtop.core.units import format_bytes, format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TOGETHER_SHARE = 0.05  # of the memory of several processes: what docs/accuracy.md promises
+LATE_SHARE = 1.5  # of the interval: a sample that comes a little late is no news
+GAP_SECONDS, GAP_INTERVALS = 2.0, 3
 WHOLE = (Unit.BYTES, Unit.COUNT)
 
 
@@ -56,7 +59,7 @@ class Observation:
         monitor = replace(
             job.monitor,
             interval_seconds=self.interval_seconds or job.monitor.interval_seconds,
-            longest_interval_seconds=self.longest_interval_seconds,
+            longest_interval_seconds=self._longest_seconds(job),
             thinned=self.thinned,
         )
         metrics = {key: shape(key, spread) for key, spread in spreads.items()}
@@ -73,7 +76,34 @@ class Observation:
         why += "memory they had shared, and the sampling budget allowed no look at it (monitor.budget)"
         return replace(job, incomplete=(*job.incomplete, why))
 
+    def _expected_seconds(self, job: Job) -> float:
+        """How far apart samples may be where the longest time between two was."""
+        asked, automatic = job.monitor.interval_seconds, automatic_interval(self.tally.gap[1].elapsed)
+        is_automatic = asked is None or asked == automatic_interval(0.0)
+        return max(automatic if is_automatic else asked or 0.0, self.longest_interval_seconds or 0.0)
+
+    def _longest_seconds(self, job: Job) -> float | None:
+        if self.tally.gap_seconds <= LATE_SHARE * self._expected_seconds(job) or self._began_late(job):
+            return self.longest_interval_seconds
+        return round(self.tally.gap_seconds, 3)
+
+    def _began_late(self, job: Job) -> bool:
+        """Whether the longest time is that before jobtop was attached to a process."""
+        return job.is_attached and self.tally.gap[0].elapsed == 0.0
+
+    def _with_gap(self, job: Job) -> Job:
+        """The record says where samples are missing: what happened there is not in peaks and curves."""
+        seconds = self.tally.gap_seconds
+        expected = self._expected_seconds(job)
+        if seconds <= max(GAP_SECONDS, GAP_INTERVALS * expected) or self._began_late(job):
+            return job
+        since, until = (format_duration(sample.elapsed) for sample in self.tally.gap)
+        when = f"none for {format_duration(seconds)}, from {since} to {until}"
+        why = f"samples: {when}; peaks in that time may be missing"
+        return replace(job, incomplete=(*job.incomplete, why))
+
     def _doubted(self, job: Job) -> Job:
+        job = self._with_gap(job)
         if self.problem is not None:
             job = replace(job, incomplete=(*job.incomplete, f"samples: {self.problem}"))
         if not self.impossible_seconds:

@@ -15,6 +15,8 @@ from jobtop.core.procfs import HAS_PROC, boot_id, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobtop.core.facts import Facts
     from jobtop.core.model import JobSpec
 
@@ -22,7 +24,7 @@ ORDER_VERSION, ORDER_START = 2, b"{"  # of marshal: the last without references,
 PATIENCE_SECONDS = 5.0
 CODE: list[bytes] = []  # of the shim, once it is needed
 # What a shim is made of, in order.
-SHIM = tuple(f"jobtop.core.{name}" for name in ("procfs", "pump", "birth", "ledger", "shim"))
+SHIM = tuple(f"jobtop.core.{name}" for name in ("procfs", "pump", "revival", "birth", "ledger", "shim"))
 BOOTSTRAP = """\
 import marshal, os, sys
 data = b""
@@ -43,10 +45,17 @@ class Terminal:
 
 
 class Keeper:
-    """How a shim sees to it that there is an agent: whose lock that holds, and how one is started."""
+    """How a shim sees to it that there is an agent: the file an agent locks, and the command that starts one.
 
-    def __init__(self, seat: str, command: list[str], environment: dict[str, str]) -> None:
-        self.seat, self.command, self.environment = seat, command, environment
+    Without a command the outermost `run` is asked for one.
+    """
+
+    def __init__(self, seat: str, command: list[str]) -> None:
+        self.seat, self.command = seat, command
+
+    @property
+    def words(self) -> tuple[str, list[str]]:
+        return self.seat, self.command
 
 
 class Supervisor:
@@ -63,7 +72,7 @@ class Supervisor:
             os.set_inheritable(fd, True)
         code = shim_code()
         # A cgroup made by a `run` that is killed before it can say more is the shim's to remove.
-        kept = None if keeper is None else (keeper.seat, keeper.command, keeper.environment)
+        kept = None if keeper is None else keeper.words
         prelude = marshal.dumps((cgroup.own_procs(), cgroup.possible_directories(self.job_id), kept))
         numbers = (spec_read, status_write, len(code), len(prelude))
         arguments = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *map(str, numbers)]
@@ -78,12 +87,29 @@ class Supervisor:
         self._begun = 0  # bytes of the order that are said
         self._say(code + prelude)
 
-    def begin(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> "Facts | None":
-        """Say what to run and wait until it does; None if the shim is gone."""
-        self.order(spec, directory, with_cgroup, with_stdin)
+    def begin(
+        self,
+        spec: "JobSpec",
+        directory: str | None,
+        with_cgroup: bool,
+        with_stdin: bool,
+        successor: Keeper | None = None,
+    ) -> "Facts | None":
+        """Say what to run and wait until it does; None if the shim is gone.
+
+        If we are killed before the job ends, the shim starts our successor.
+        """
+        self.order(spec, directory, with_cgroup, with_stdin, successor)
         return self.answer()
 
-    def order(self, spec: "JobSpec", directory: str | None, with_cgroup: bool, with_stdin: bool) -> None:
+    def order(
+        self,
+        spec: "JobSpec",
+        directory: str | None,
+        with_cgroup: bool,
+        with_stdin: bool,
+        successor: Keeper | None = None,
+    ) -> None:
         """Say what to run."""
         own = cgroup.make(spec.id, with_cpu=spec.hold_cpus is not None) if with_cgroup else cgroup.JobCgroup()
         held: dict[str, object] = {}
@@ -96,6 +122,7 @@ class Supervisor:
             from jobtop.core.priority import io_call
 
             order["ionice"] = io_call(spec.ionice)
+        order["keeper"] = successor.words if successor is not None and spec.is_watched else None
         order["stdin"] = "inherit" if with_stdin and not spec.detached else "null"
         self.cgroups, self.problems = own.directories, own.problems
         self._say(marshal.dumps(order, ORDER_VERSION)[self._begun :])
@@ -191,6 +218,14 @@ class Supervisor:
             "nice": spec.nice,
             "ionice": None,
         }
+
+
+def agent_command(root: str, sets: "Iterable[str]" = ()) -> list[str]:
+    """The words that make a process the agent of a store, with these settings; the last word for a key holds."""
+    own = f"store.dir={root}"
+    assignments = [*(one for one in sets if one != own), own]
+    words = [word for assignment in assignments for word in ("--set", assignment)]
+    return [sys.executable, "-m", "jobtop", *words, "agent", "run"]
 
 
 def spawn(arguments: list[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+from jobtop.core.clock import AUTO_SECONDS
 from jobtop.core.collectors import jobs as job_values
 from jobtop.core.collectors.heaviest import Heaviest
 from jobtop.core.collectors.job_cgroup import JobCgroup
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from jobtop.core.snapshot import ProcessRow
 
 COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
-AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between samples
 SNAPSHOT_SECONDS = 10.0
 STALE_SAMPLES = 10  # after so many a job that stands still is looked at again
 CLOSER_SHARE, LEAST_CLOSER_SHARE = 0.3, 0.03  # of the budget goes to the dear files

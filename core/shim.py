@@ -24,10 +24,10 @@ from jobtop.core.procfs import (
     read_text,
     signal_descendants,
     start_ticks,
-    stat_fields,
     status_value,
 )
 from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
+from jobtop.core.revival import PR_SET_CHILD_SUBREAPER, Revival, revive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WALL = 0x40000000  # __WALL: children made by clone() without SIGCHLD too
-PR_SET_CHILD_SUBREAPER = 36
 F_SETPIPE_SZ = 1031
-PF_EXITING = 4
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 INTERRUPTING = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
@@ -49,7 +47,7 @@ READER_SECONDS = 1.0
 RESERVED_BYTES = 16 * 1024
 DYING_SECONDS = 0.2
 ASK_AGAIN_SECONDS = 0.2
-REVIVE_SECONDS = 60.0
+LAUNCHER_SECONDS = 0.5  # whoever starts a detached job also starts an agent for it
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -93,6 +91,8 @@ class Shim:
         self.next_mark = 0.0
         self.next_census = 0.0
         self.census_seconds = CENSUS_FIRST_SECONDS
+        self.revival: Revival | None = None
+        self.revive_at: float | None = None
 
     # -- start
 
@@ -195,9 +195,18 @@ class Shim:
         if self.status_fd >= 0:
             try:
                 write_all(self.status_fd, text + b"\0")
-            except OSError:  # whoever started us is gone: the files tell
-                os.close(self.status_fd)
-                self.status_fd = -1
+            except OSError:  # the files tell
+                self.recorder_left()
+
+    def recorder_left(self) -> None:
+        """Whoever started us is gone. If the job is to be sampled and runs on, an agent has to do it."""
+        os.close(self.status_fd)
+        self.status_fd = -1
+        if self.spec["keeper"] is not None and self.main_status is None:
+            seat, command = self.spec["keeper"]
+            delay = LAUNCHER_SECONDS if self.spec["output"] == "log" else 0.0
+            self.revival = Revival(seat, command, is_needed=True, delay_seconds=delay)
+            self.revive_at = time.monotonic()
 
     # -- watch
 
@@ -228,13 +237,18 @@ class Shim:
                 poll.register(stream.twin if stream.twin >= 0 else stream.sink, select.POLLOUT)
             elif stream.source >= 0:
                 poll.register(stream.source, select.POLLIN)
+        if self.status_fd >= 0:
+            poll.register(self.status_fd, 0)  # POLLERR: nobody reads it any more
         due = [self.next_census, self.next_mark, self.deadline, self.ask_again_at, self.kill_at, self.abandon_at]
         due.append(self.report_at if not self.reported and not self.readers_behind() else None)
+        due.append(self.revive_at)
         wait = min(at for at in due if at is not None) - time.monotonic()
         for fd, _ in poll.poll(max(0, int(wait * 1000) + 1)):
             if fd == wakeup_fd:
                 for number in os.read(wakeup_fd, 4096):
                     self.handle(number)
+            elif fd == self.status_fd:
+                self.recorder_left()
 
     def handle(self, number: int) -> None:
         """TERM stops the job in order; the others are passed on."""
@@ -323,6 +337,8 @@ class Shim:
                 self.killed.extend(item for item in reached if item[0] not in known and len(self.killed) < 100)
             self.kill_seconds = min(self.kill_seconds * 2, 1.0)
             self.kill_at = moment + self.kill_seconds
+        if self.revive_at is not None and self.revival is not None and moment >= self.revive_at:
+            self.revive_at = self.revival.step(moment) if self.main_status is None else None
         if moment >= self.next_census:
             began = time.process_time()
             ratio = CENSUS_COST_RATIO if self.ledger.census() else CENSUS_STABLE_COST_RATIO
@@ -429,6 +445,7 @@ class Shim:
             if log is not None:
                 yield "log", log.size()
                 yield "log_error", log.error
+        yield "agent_error", self.revival.error if self.revival is not None else None
         yield "output_error", self.output_errors[0] if self.output_errors else None
         yield "complained", complaints[0] if complaints else None
         yield "oom_before", self.spec["oom_before"]
@@ -536,84 +553,6 @@ def remove_cgroups(directories: "list[str]") -> None:
                     time.sleep(0.01)
                     continue
             break
-
-
-def revive(keeper: "tuple[str, list[str], dict[str, str]] | None") -> None:
-    """Start an agent if the last was killed, until one has shims of its own: work may wait, and nobody else may see it.
-
-    The file an agent locks is empty after it has left in order, and names it once it has settled.
-    """
-    if keeper is None:
-        return
-    seat, command, environment = keeper
-    deadline, turn, started, start_at, pause = time.monotonic() + REVIVE_SECONDS, -1, 0, 0.0, 0.2
-    while time.monotonic() < deadline:
-        is_held, named = look_at_seat(seat)
-        if is_there(named) if is_held else named is None:
-            return
-        if turn < 0:  # of many that are told at once, one starts agents; if it is killed, another does
-            turn = lock(seat + ".turn")
-        if turn >= 0 and not is_held and not is_there(started) and time.monotonic() >= start_at:
-            started = start_apart(command, environment)
-            start_at, pause = time.monotonic() + pause, min(2 * pause, 5.0)
-        time.sleep(0.05)
-
-
-def start_apart(command: list[str], environment: "dict[str, str]") -> int:
-    """Start a program that is none of our descendants: who stops or pauses those of a job must not hit it."""
-    c_call("prctl", PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-            pid = os.posix_spawn(command[0], command, environment, file_actions=null, setsid=True)
-            write_all(writer, str(pid).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    pid = int(read_to_end(reader) or b"0")
-    os.waitpid(child, 0)
-    return pid
-
-
-def look_at_seat(path: str) -> "tuple[bool, int | None]":
-    """Whether somebody holds the lock of a file, and the number in it; None if it is empty or not there."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False, None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        is_held = False
-    except OSError:
-        is_held = True
-    text = os.read(fd, 32).rstrip()
-    os.close(fd)
-    return is_held, int(text) if text.isdigit() else None
-
-
-def lock(path: str) -> int:
-    """Hold the lock of a file until the end; -1 if somebody else does."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return -1
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return -1
-    return fd
-
-
-def is_there(pid: int | None) -> bool:
-    """Whether there is such a process; one that only waits to be buried is gone, and so is one that dies.
-
-    A killed agent lets go of our pipe before it lets go of its lock.
-    """
-    fields = stat_fields(pid) if pid else []
-    return fields[:1] not in ([], ["Z"], ["X"]) and not int(fields[6]) & PF_EXITING
 
 
 def read_exactly(fd: int, count: int) -> bytes:

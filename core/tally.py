@@ -49,11 +49,13 @@ class Extremes:
 class Tally:
     """Adds samples up; an extreme of a rate is one of those that every curve of the job shows."""
 
-    __slots__ = ("_extremes", "_first", "_latest", "_rows", "last", "samples")
+    __slots__ = ("_extremes", "_first", "_latest", "_rows", "gap", "gap_seconds", "last", "samples")
 
     def __init__(self) -> None:
         self.samples = 1  # the start
         self.last = FIRST
+        self.gap_seconds = 0.0  # the longest time between two samples, and these
+        self.gap = FIRST, FIRST
         self._rows = [FIRST]
         self._first: dict[str, tuple[float, float]] = {}
         self._latest: dict[str, tuple[float, float]] = {}
@@ -63,6 +65,8 @@ class Tally:
         """Samples in the order of their moments; of a time in which nothing was read anew the ends tell all."""
         self.samples += 1
         before, self.last = self.last, sample
+        if sample.elapsed - before.elapsed > self.gap_seconds:
+            self.gap_seconds, self.gap = sample.elapsed - before.elapsed, (before, sample)
         if sample.values is before.values and sample.elapsed - before.elapsed >= SHORTEST_SECONDS:
             return
         if self._rows[-1] is not before:

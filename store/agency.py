@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import sys
 import time
 from _thread import allocate_lock, start_new_thread
 from contextlib import suppress
 from pathlib import Path
 
+from jobtop.core import runner
 from jobtop.core.collectors.proc import is_alive, send
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.model import Identity
@@ -151,11 +151,8 @@ def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
 
 
 def agent_command(paths: StatePaths, sets: Iterable[str] = ()) -> list[str]:
-    """The words that make a process the agent of a store, with these settings; the last word for a key holds."""
-    own = f"store.dir={paths.root}"
-    assignments = [*(one for one in sets if one != own), own]
-    words = [word for assignment in assignments for word in ("--set", assignment)]
-    return [sys.executable, "-m", "jobtop", *words, "agent", "run"]
+    """The words that make a process the agent of a store, with these settings."""
+    return runner.agent_command(str(paths.root), sets)
 
 
 def bury(pid: int) -> None:

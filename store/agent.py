@@ -109,7 +109,7 @@ class Agent:
             return False
         agency.write_seat(held, b"0")
         self._listen()
-        keeper = Keeper(str(seat), agency.agent_command(self.paths, self.sets), agency.agent_environment())
+        keeper = Keeper(str(seat), agency.agent_command(self.paths, self.sets))
         self.starter = Starter(self.paths, self.config, self.jobs, self.me, keeper, self._log)
         with suppress(OSError):  # there are as many processes as there may be: it will be made later
             self.starter.keep_spares()

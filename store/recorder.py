@@ -13,14 +13,15 @@ from jobtop.core.model import Job, JobSpec, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
+from jobtop.core.runner import Keeper, agent_command
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store import reconcile
-from jobtop.store.database import Database, open_repaired, open_to_write
+from jobtop.store.database import Database, is_network, open_repaired, open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 START_PATIENCE_SECONDS = 0.5
 NOT_YET = "this job is not in the history yet: "
@@ -64,6 +65,21 @@ class Recorder:
             self._waits_for_store = True
         except StoreError as error:
             self._give_up(error)
+
+    def successor(self, sets: Iterable[str] = ()) -> Keeper | None:
+        """Which agent goes on with this job if we are killed; None where nothing of the job is kept."""
+        if self.directory is None:
+            return None
+        seat = self.paths.agent
+        if is_network(self.paths.store) if self.network is None else self.network:
+            from jobtop.store import agency
+
+            try:
+                seat = agency.seat(self.paths, self.network)
+            except (JobtopError, OSError):  # no agent can be here either
+                return None
+        # Started inside of another job, an agent would become a part of that.
+        return Keeper(str(seat), [] if self.job.parent_id is not None else agent_command(str(self.paths.root), sets))
 
     def started(self, started: Started) -> None:
         self.job = evidence.begin(self.job, started)

@@ -65,7 +65,7 @@ def start_detached(
         supervisor.close()
         raise
     with_cgroup = "cgroup" not in config.texts("monitor.without")
-    heard = supervisor.begin(spec, recorder.directory, with_cgroup, with_stdin=False)
+    heard = supervisor.begin(spec, recorder.directory, with_cgroup, False, recorder.successor())
     if heard is None or "exec_error" in heard:
         job = recorder.finish(heard)
     else:

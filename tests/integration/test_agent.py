@@ -17,6 +17,7 @@ import pytest
 from agents import DEADLINE, Line, Load, agents_of, kill, kill_with_spares, line
 from jobtop.core.model import Job
 from jobtop.core.request import Request
+from jobtop.core.revival import SETTLED_SECONDS
 from jobtop.core.shim import BOOTTIME
 from jobtop.store.agent import GAP_SECONDS
 from jobtop.store.starting import start_and_stay
@@ -150,6 +151,9 @@ def test_jobs_nobody_watches_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop
         for job in jobs.values():
             wait_for(lambda job=job: line.now(job).recorder == first.who, DEADLINE)  # type: ignore[misc]
         left.begins()
+        adopted_at = time.monotonic()
+        # Until their shims are content with the agent: they would start another.
+        wait_for(lambda: time.monotonic() - adopted_at > SETTLED_SECONDS + 1.0)
         kill_with_spares(first)
         killed_at = time.clock_gettime(BOOTTIME)
         wait_for(lambda: time.clock_gettime(BOOTTIME) - killed_at > GAP_SECONDS + 0.5)

@@ -133,14 +133,48 @@ def test_how_it_was_watched_is_in_the_record() -> None:
     assert Observation(Tally()).of(JOB).monitor.interval_seconds == 1.0
 
 
+def test_a_gap_between_samples_is_in_the_record() -> None:
+    with_gap = [one for one in steady(9) if not 2.0 < one.elapsed < 8.0]
+    done = seen(*with_gap)
+    assert done.monitor.longest_interval_seconds == 6.0
+    (said,) = done.incomplete
+    assert "none for 6.0 s, from 2.0 s to 8.0 s" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "moments", "longest", "is_said"),
+    [
+        (1.0, (1.0, 2.4, 3.0), None, False),
+        (1.0, (1.0, 3.9, 5.0), 2.9, False),
+        (0.2, (1.0, 3.1, 3.2), 2.1, True),
+        (10.0, (0.1, 10.0, 20.0), None, False),
+        (1.0, (3590.0, 3600.0, 3605.0), 3590.0, True),
+        (None, (41.0, 42.0), 41.0, True),
+    ],
+)
+def test_a_gap_is_measured_against_the_interval(
+    asked: float | None, moments: tuple[float, ...], longest: float | None, is_said: bool
+) -> None:
+    job = replace(JOB, duration_seconds=moments[-1] + 0.1, monitor=Monitor(interval_seconds=asked))
+    done = seen(*(sample(moment, mem_used=1) for moment in moments), job=job)
+    assert done.monitor.longest_interval_seconds == pytest.approx(longest)
+    assert bool(done.incomplete) is is_said
+
+
+def test_the_time_before_a_process_was_attached_is_no_gap() -> None:
+    attached = replace(JOB, duration_seconds=100.0, flags=("attached",))
+    done = seen(sample(98.0, mem_used=1), sample(99.0, mem_used=1), job=attached)
+    assert not [entry for entry in done.incomplete if entry.startswith("samples:")]
+
+
 def test_impossible_cpu_time_is_flagged_and_said() -> None:
-    done = Observation(Tally(), impossible_seconds=3600.0).of(replace(JOB, flags=("throttled",)))
+    done = replace(seen_in(steady(9)), impossible_seconds=3600.0).of(replace(JOB, flags=("throttled",)))
     assert done.flags == ("impossible_cpu", "throttled")
     assert done.incomplete == ("cpu.percent: 3600.0 s more than the cores could give were held back",)
 
 
 def test_what_could_not_be_kept_is_said() -> None:
-    done = Observation(Tally(), problem="disk full").of(replace(JOB, incomplete=("io: lost",)))
+    done = replace(seen_in(steady(9)), problem="disk full").of(replace(JOB, incomplete=("io: lost",)))
     assert done.incomplete == ("io: lost", "samples: disk full")
     assert done.flags == ()
 

@@ -3,6 +3,9 @@
 import errno
 import marshal
 import os
+import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,3 +185,27 @@ def test_a_locale_that_python_made_up_is_not_the_job_s(
     monkeypatch.setenv("LC_CTYPE", "C.UTF-8")
     monkeypatch.setattr(runner, "read_text", lambda _: original)
     assert ("LC_CTYPE" in runner.job_environment({}, ID)) is is_kept
+
+
+APART = """
+import os, sys, time
+from jobtop.core import revival
+from jobtop.core.procfs import descendants
+from jobtop.core.pump import c_call
+c_call("prctl", revival.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+if sys.argv[1] == "without":
+    revival.CLONE = {}
+pid, failed = revival.start_apart(["/bin/sleep", "60"])
+print(pid, failed, pid in descendants(os.getpid()), os.getsid(pid) == pid, revival.start_apart(["/none"])[1])
+"""
+
+
+@pytest.mark.parametrize("clone", ["with", "without"])
+def test_a_program_started_apart_is_no_descendant(clone: str) -> None:
+    said = subprocess.run([sys.executable, "-c", APART, clone], capture_output=True, text=True, check=True)
+    pid, failed, is_below, leads_its_session, missing = said.stdout.split()
+    try:
+        assert (failed, is_below, leads_its_session) == ("0", "False", "True")
+        assert int(missing) == errno.ENOENT
+    finally:
+        os.kill(int(pid), signal.SIGKILL)
