@@ -132,6 +132,8 @@ def unreadable_words(intake: Intake) -> list[str]:
             more = f", and {len(places) - NAMED_PLACES} more" if len(places) > NAMED_PLACES else ""
             named = printable(", ".join(places[:NAMED_PLACES]))
             lines.append(f"{counted(len(places), what)} could not be read: {named}{more}")
+    if intake.unnamed:
+        lines.append(f"{counted(intake.unnamed, 'other place')} could not be read either")
     return lines
 
 
@@ -148,6 +150,7 @@ def shape(total: Kept, by_kind: dict[str, Kept], found: Found, intake: Intake, d
         "already_there": total.known,
         "by_kind": {kind: {"jobs": kept.jobs, "samples": kept.samples} for kind, kept in by_kind.items()},
         "unreadable": [{"file": str(place.path), "line": place.line, "why": place.why} for place in intake.unreadable],
+        "unreadable_unnamed": intake.unnamed,
         "left_out": {kind: sorted(names) for kind, names in intake.left_out.items() if names},
         "passed_over": found.passed_over,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
         if path.name.endswith(INFO):
             info = info_of(path, intake)
         else:
-            points += points_of(path, intake)
+            points += intake.most_samples(path, points_of(path, intake))
     if not info and not points:
         return
     intake.leave_out(KIND, LEFT_OUT)
@@ -52,12 +53,14 @@ def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
         yield run(info, points, intake)
     else:
         name = paths[-1].name.rpartition("usage")[0].strip("_-.") or KIND
-        yield sampled(intake.job(KIND, min(points), name=name, sources=SOURCES, incomplete=(OF_PS,)), points)
+        yield sampled(
+            intake.job(KIND, min(points, key=itemgetter(0)), name=name, sources=SOURCES, incomplete=(OF_PS,)), points
+        )
 
 
 def info_of(path: Path, intake: Intake) -> Shape:
     try:
-        shape = json.loads("".join(intake.lines(path)))
+        shape = json.loads(intake.whole_text(path))
     except (ValueError, RecursionError):
         shape = None
     if isinstance(shape, dict) and isinstance(shape.get("execution_summary"), dict):

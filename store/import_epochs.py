@@ -28,7 +28,8 @@ def fits(names: Sequence[str]) -> bool:
 
 def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
     """The files of a directory are one job; its traffic is what was counted since the line before."""
-    rows = sorted((row for path in paths for row in rows_of(path, intake)), key=lambda row: row[0])
+    found = (row for path in paths for row in rows_of(path, intake))
+    rows = sorted(intake.most_samples(paths[0].parent, found), key=lambda row: row[0])
     if not rows:
         return
     points, traffic = [], Traffic(rows[0][0])

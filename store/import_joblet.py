@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobtop.core.model import Limits, Monitor
-from jobtop.store.import_samples import sampled
+from jobtop.store.import_samples import Point, sampled
 from jobtop.store.import_values import Intake, Taken, amount, moment, number, seconds, text
 
 KIND = "joblet"
@@ -26,23 +26,29 @@ def fits(shape: Shape) -> bool:
 
 def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
     """Every job of a directory, from all of its files."""
-    jobs: dict[str, list[tuple[float, Shape]]] = {}
-    for path in sorted(paths):
-        for place, shape in intake.shapes(path, intake.lines(path, is_packed=path.suffix == ".gz")):
-            at = moment(shape.get("timestamp"))
-            if at is None or not fits(shape):
-                intake.cannot_read(path, place, "it is no sample of Joblet")
-            else:
-                jobs.setdefault(text(shape["job_id"]) or path.parent.name, []).append((at, shape))
-    if jobs:
+    points: dict[str, list[Point]] = {}
+    last: dict[str, Shape] = {}
+    found = (sample for path in sorted(paths) for sample in samples_of(path, intake))
+    for job, at, shape in intake.most_samples(paths[0].parent, found):
+        points.setdefault(job, []).append((at, values_of(shape)))
+        last[job] = shape
+    if points:
         intake.leave_out(KIND, LEFT_OUT)
-    for job, shapes in jobs.items():
-        yield taken(job, shapes, intake)
+    for job, shape in last.items():
+        yield taken(job, points[job], shape, intake)
 
 
-def taken(job: str, shapes: list[tuple[float, Shape]], intake: Intake) -> Taken:
-    points = [(at, values_of(shape)) for at, shape in shapes]
-    last = shapes[-1][1]
+def samples_of(path: Path, intake: Intake) -> Iterator[tuple[str, float, Shape]]:
+    """The samples of a file: of which job, when, what."""
+    for place, shape in intake.shapes(path, intake.lines(path, is_packed=path.suffix == ".gz")):
+        at = moment(shape.get("timestamp"))
+        if at is None or not fits(shape):
+            intake.cannot_read(path, place, "it is no sample of Joblet")
+        else:
+            yield text(shape["job_id"]) or path.parent.name, at, shape
+
+
+def taken(job: str, points: list[Point], last: Shape, intake: Intake) -> Taken:
     limits = part(last, "limits")
     cpus, interval = seconds(limits.get("cpu"), 0.01), seconds(last.get("sample_interval"), NANOSECOND)
     made = intake.job(

@@ -10,15 +10,17 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
+from jobtop.core.units import printable
 from jobtop.store.import_samples import Point, sampled
-from jobtop.store.import_values import Intake, Taken, amount, moment, number, text
+from jobtop.store.import_values import LONGEST_LINE, Intake, Taken, amount, moment, number, text
 
 KIND = "torc"
+UNREADABLE = (sqlite3.Error, UnicodeError)  # the latter where a message of SQLite quotes what is damaged
 SAMPLES, NAMES = "job_resource_samples", "job_metadata"
 COLUMNS = ("job_id", "timestamp", "cpu_percent", "memory_bytes", "num_processes")
 OF_THE_MACHINE = ("system_resource_samples", "system_resource_summary")
 FILE_NAME = re.compile(r"resource_metrics_(?:(?P<host>.+)_)?(?P<workflow>\d+)_(?P<run>\d+)\.db")
-Sampled = tuple[int | None, str | None, list[tuple[object, ...]]]
+Sampled = tuple[object, object, list[tuple[object, ...]]]  # the number of a job, its name, its samples
 
 
 def fits(path: Path) -> bool:
@@ -26,7 +28,7 @@ def fits(path: Path) -> bool:
     try:
         with closing(connect(path)) as connection:
             return set(COLUMNS) <= set(columns_of(connection, SAMPLES))
-    except sqlite3.Error:
+    except UNREADABLE:
         return False
 
 
@@ -38,35 +40,50 @@ def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
                 tables = [name for name in OF_THE_MACHINE if columns_of(connection, name)]
                 more = [name for name in columns_of(connection, SAMPLES) if name not in (*COLUMNS, "id")]
                 intake.leave_out(KIND, tables + more)
-                for job in jobs(connection):
+                for job in jobs(connection, path, intake):
                     yield taken(path, intake, *job)
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             intake.cannot_read(path, None, str(error))
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, not even a journal that is still there; without one the file stands alone."""
+    """A connection that changes nothing, not even a journal that is still there; without one the file stands alone.
+
+    Text that is no UTF-8 survives. A value of more than a few MiB is an error: no name or number needs that.
+    """
     journal = path.with_name(path.name + "-wal")
     options = "mode=ro" if journal.exists() else "mode=ro&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True)
+    connection.execute("PRAGMA trusted_schema = off")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_LINE)
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    return connection
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
+    """The columns of a real table; a view, which can compute for ever, has none here."""
+    is_table = "SELECT 1 FROM sqlite_master WHERE name = ? AND type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+    if connection.execute(is_table, (table,)).fetchone() is None:
+        return []
     return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
-def jobs(connection: sqlite3.Connection) -> Iterator[Sampled]:
+def jobs(connection: sqlite3.Connection, path: Path, intake: Intake) -> Iterator[Sampled]:
     """Each job: its number, its name, its samples in order."""
     names = dict(connection.execute(f"SELECT job_id, job_name FROM {NAMES}")) if columns_of(connection, NAMES) else {}
-    rows = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM {SAMPLES} ORDER BY job_id, timestamp")
+    found = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM {SAMPLES} ORDER BY job_id, timestamp")
+    rows = intake.most_samples(path, found)
     for job, samples in groupby(rows, key=itemgetter(0)):
-        yield job, text(names.pop(job, None)), list(samples)
+        yield job, names.pop(job, None), list(samples)
     for job, name in names.items():
-        yield job, text(name), []
+        yield job, name, []
 
 
-def taken(path: Path, intake: Intake, job: int | None, name: str | None, rows: list[tuple[object, ...]]) -> Taken:
+def taken(path: Path, intake: Intake, job: object, raw_name: object, rows: list[tuple[object, ...]]) -> Taken:
     """A job as jobtop keeps it; known by its first sample, for Torc numbers the jobs of every workflow anew."""
+    if isinstance(job, bytes) or isinstance(raw_name, bytes):
+        intake.cannot_read(path, None, f"the number or the name of job {printable(str(job))} is no text")
+    name = text(raw_name)
     found = FILE_NAME.fullmatch(path.name)
     where = found.groupdict() if found else {}
     made = intake.job(

@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.record import record
@@ -25,9 +26,16 @@ LARGEST = float(2**63)
 LATEST = 253_370_764_800.0  # the year 9999: beyond, Python has no dates
 GZIP_WINDOW = 16 + zlib.MAX_WBITS
 CHUNK_BYTES = 64 * 1024
+LONGEST_LINE = 2 * MIB  # in characters; JSON takes thirty times as much memory in the worst case
+LONGEST_SKIPPED = 64 * MIB
+MOST_UNPACKED = 512 * MIB
+MOST_SAMPLES = 500_000
+MOST_NAMED, MOST_LEFT_OUT = 10_000, 100
+TOO_LONG = f"it is longer than {LONGEST_LINE // MIB} MiB"
 SEPARATOR = "\x1f"
 IMPORTED = "imported"  # a tag, whose value is the kind, and an event
 
+T = TypeVar("T")
 Row = dict[str, Any]  # a job by column of the store
 NO_COLUMNS: Row = {}
 is_secret_name = lru_cache(4096)(is_secret)
@@ -61,6 +69,7 @@ class Intake:
     ) -> None:
         self.tags, self.host, self.secret = dict(tags or {}), host, secret
         self.unreadable: list[Unreadable] = []
+        self.unnamed = 0  # what else could not be taken
         self.left_out: dict[str, set[str]] = {}
         self.position: Callable[[], int] = lambda: 0  # bytes read of the files of the current source
 
@@ -81,18 +90,45 @@ class Intake:
         return params
 
     def lines(self, path: Path, is_packed: bool = False) -> Iterator[str]:
-        """The lines of a text; bytes that are no UTF-8 survive. What breaks off is said, and what came before stays."""
+        """The lines of a text; bytes that are no UTF-8 survive. What breaks off is said, and what came before stays.
+
+        A line that is too long is said too, and empty here, so that the others keep their numbers.
+        """
         read = 0
         try:
             with path.open("rb", buffering=MIB) as file:
                 self.position = file.tell
-                whole = io.BufferedReader(Unpacked(file)) if is_packed else file
+                whole = io.BufferedReader(Unpacked(file, MOST_UNPACKED)) if is_packed else file
                 with io.TextIOWrapper(whole, "utf-8", "surrogateescape") as text:
-                    for line in text:
+                    while line := text.readline(LONGEST_LINE):
+                        if len(line) == LONGEST_LINE and not line.endswith("\n"):
+                            _skip_line(text)
+                            self.cannot_read(path, read + 1, TOO_LONG)
+                            line = "\n"
                         read += 1
                         yield line
         except (OSError, EOFError, zlib.error) as error:
             self.cannot_read(path, read + 1 if read else None, getattr(error, "strerror", None) or str(error))
+
+    def whole_text(self, path: Path) -> str:
+        """A file that is one text, and a small one; empty if it is not."""
+        lines: list[str] = []
+        left = LONGEST_LINE
+        for line in self.lines(path):
+            left -= len(line)
+            if left < 0:
+                self.cannot_read(path, None, TOO_LONG)
+                return ""
+            lines.append(line)
+        return "".join(lines)
+
+    def most_samples(self, path: Path, samples: Iterable[T]) -> Iterator[T]:
+        """Samples up to a number that fits into memory; if there are more, that is said."""
+        for count, sample in enumerate(samples):
+            if count == MOST_SAMPLES:
+                self.cannot_read(path, None, f"it has more than {MOST_SAMPLES:,} samples: the rest is left out")
+                return
+            yield sample
 
     def shapes(self, path: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         """The objects of JSON Lines and the numbers of their lines; any other line is said."""
@@ -109,11 +145,24 @@ class Intake:
                 self.cannot_read(path, place, "it is no object")
 
     def cannot_read(self, path: Path, line: int | None, why: str) -> None:
-        self.unreadable.append(Unreadable(path, line, why))
+        if len(self.unreadable) < MOST_NAMED:
+            self.unreadable.append(Unreadable(path, line, why))
+        else:
+            self.unnamed += 1
 
     def leave_out(self, kind: str, names: Iterable[str]) -> None:
-        """Remember what there is no place for."""
-        self.left_out.setdefault(kind, set()).update(names)
+        """Remember what there is no place for, up to a number that can be said."""
+        known = self.left_out.setdefault(kind, set())
+        known.update(islice((name for name in names if name not in known), max(0, MOST_LEFT_OUT - len(known))))
+
+
+def _skip_line(text: io.TextIOWrapper) -> None:
+    """Read to the end of the line; EOFError if that does not come."""
+    for _ in range(LONGEST_SKIPPED // LONGEST_LINE):
+        rest = text.readline(LONGEST_LINE)
+        if not rest or rest.endswith("\n"):
+            return
+    raise EOFError(f"{TOO_LONG}: the rest of the file is left out")
 
 
 def row_of(job: Job) -> Row:
@@ -124,8 +173,9 @@ def row_of(job: Job) -> Row:
 class Unpacked(io.RawIOBase):
     """What is packed in a file, as far as it goes: gzip's own reader gives nothing of a part that breaks off."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, most_bytes: int) -> None:
         self.file = file
+        self.left = most_bytes
         self.packed = b""
         self.unpacker = zlib.decompressobj(GZIP_WINDOW)
         self.is_within = False
@@ -145,6 +195,9 @@ class Unpacked(io.RawIOBase):
             if self.unpacker.eof:
                 self.unpacker = zlib.decompressobj(GZIP_WINDOW)
             if data:
+                self.left -= len(data)
+                if self.left < 0:
+                    raise EOFError("unpacked it is too large: the rest is left out")
                 buffer[: len(data)] = data
                 return len(data)
             if is_over:
@@ -199,8 +252,8 @@ def moment(value: object, is_utc: bool = False) -> float | None:
 
 
 def text(value: object) -> str | None:
-    """A text that says something; what is no text as it would be written."""
-    if value is None or value == "":
+    """A text that says something; what is no text as it would be written, and of bytes nothing."""
+    if value is None or value == "" or isinstance(value, bytes):
         return None
     return value if isinstance(value, str) else json.dumps(value)
 

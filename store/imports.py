@@ -119,7 +119,7 @@ def recognise(path: Path) -> str | None:
         if head.startswith(SQLITE):
             return "torc" if import_torc.fits(path) else None
         if head.startswith(GZIP):
-            head = Unpacked(io.BytesIO(head)).read(HEAD_BYTES)
+            head = Unpacked(io.BytesIO(head), HEAD_BYTES).read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error):
         return None
     lines = head.decode("utf-8", "replace").splitlines()[:TRIED_LINES]
