@@ -153,13 +153,20 @@ class Engine:
         longest = interval * watch.longest_stretch
         problem = self.problem or self.sampler.problem
         over = watch.guard.over_bytes if watch.guard is not None else None
-        doubts = watch.impossible_seconds, problem
-        tree = watch.tree
-        marks = tree.high_bytes or None, max(tree.possible_peak, tree.possible[0]) if self._reads_shares() else 0
-        return Observation(self.watched[key].tally, interval, longest, self.sampler.thinned, *doubts, over, *marks)
-
-    def _reads_shares(self) -> bool:
-        return "pss" not in self.settings.without
+        tree, thinned = watch.tree, self.sampler.thinned
+        possible = max(tree.possible_peak, tree.possible[0]) if "pss" not in self.settings.without else 0
+        return Observation(
+            self.watched[key].tally,
+            interval,
+            longest,
+            thinned,
+            watch.impossible_seconds,
+            problem,
+            over,
+            high_bytes=tree.high_bytes or None,
+            possible_bytes=possible,
+            unread_memfd_bytes=tree.memfd_unread_bytes,
+        )
 
     def finish(self, key: str) -> None:
         """Nothing more will come of a job: its samples can be packed."""

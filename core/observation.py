@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+MEMFD_SHARE = 0.01
 TOGETHER_SHARE = 0.05  # of the memory of several processes: what docs/accuracy.md promises
 LATE_SHARE = 1.5  # of the interval: a sample that comes a little late is no news
 GAP_SECONDS, GAP_INTERVALS = 2.0, 3
@@ -42,6 +43,7 @@ class Observation:
     over_bytes: int | None = None  # held when it was stopped for that
     high_bytes: int | None = None  # the highest mark of any one process that was seen
     possible_bytes: int = 0  # the most that all processes may have held together, for all that was read of them
+    unread_memfd_bytes: int = 0  # that may be in open files it was not looked for in
 
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""
@@ -68,13 +70,17 @@ class Observation:
         return self._doubted(self._with_unread(watched(job, self.over_bytes)))
 
     def _with_unread(self, job: Job) -> Job:
-        """What samples may have missed of memory that processes shared first and wrote to later."""
-        peak = job.usage.memory_peak_bytes or 0
-        if self.possible_bytes <= peak * (1 + TOGETHER_SHARE):
-            return job
-        why = f"{UNREAD_MEMORY} may have missed up to {format_bytes(self.possible_bytes - peak)}: processes wrote to "
-        why += "memory they had shared, and the sampling budget allowed no look at it (monitor.budget)"
-        return replace(job, incomplete=(*job.incomplete, why))
+        """What samples may have missed of memory that processes shared first and wrote to later, and of open memfds."""
+        peak, missed = job.usage.memory_peak_bytes or 0, []
+        if self.possible_bytes > peak * (1 + TOGETHER_SHARE):
+            missed.append((self.possible_bytes - peak, "processes wrote to memory they had shared"))
+        if self.unread_memfd_bytes > peak * MEMFD_SHARE:
+            missed.append((self.unread_memfd_bytes, "open memfds were not looked for again"))
+        words = [
+            f"{UNREAD_MEMORY} may have missed up to {format_bytes(size)}: {why}, and the sampling budget was used up"
+            for size, why in missed
+        ]
+        return replace(job, incomplete=(*job.incomplete, *words))
 
     def _expected_seconds(self, job: Job) -> float:
         """How far apart samples may be where the longest time between two was."""
@@ -175,9 +181,12 @@ def _with_memory(job: Job, spreads: dict[str, Spread]) -> Job:
 
 
 def _memory_source(spreads: dict[str, Spread]) -> str:
-    """More than a cgroup ever held came from processes outside of it."""
+    """More than a cgroup ever held came from processes outside of it, more than all shares from open files."""
     if "mem.anon" not in spreads:
-        return "pss" if "mem.pss" in spreads else "rss"
+        if "mem.pss" not in spreads:
+            return "rss"
+        is_in_files = spreads["mem.used"].greatest > spreads["mem.pss"].greatest * (1 + MEMFD_SHARE)
+        return "pss+memfd" if is_in_files else "pss"
     in_cgroup = sum(spreads[key].greatest for key in ("mem.anon", "mem.shmem") if key in spreads)
     return "cgroup+pss" if spreads["mem.used"].greatest > in_cgroup else "cgroup"
 

@@ -220,6 +220,7 @@ class Sampler:
         cgroup = JobCgroup(cgroups, "pressure" not in self.without) if cgroups else None
         with self._lock:
             tree = self.table.add(shim_pid, attached_start)
+            tree.wants_memfds = cgroup is None or not cgroup.counts_memory
             watch = Watch(key, tree, start_boottime, interval, cgroup, self.secret, guard)
             self.watches[key] = watch
             if guard is not None:

@@ -6,6 +6,7 @@ import os
 import time
 
 from jobtop.core.collectors.members import RSS, Share
+from jobtop.core.collectors.memfds import Memfds
 from jobtop.core.procfs import read_text, word_in
 from jobtop.core.shim import BOOTTIME
 
@@ -34,6 +35,7 @@ class DearFiles:
         self.first_credit_seconds = 0.0
         self._looks = 0
         self._fd_sizes = self._tells_fd_sizes()
+        self._memfds = Memfds(proc)
 
     def look_closer(self, trees: Collection[Tree], budget_seconds: float, without: frozenset[str]) -> None:
         """Go on where the budget of this and former ticks lets us.
@@ -44,6 +46,8 @@ class DearFiles:
         first_budget = FIRST_LOOK_BUDGETS * budget_seconds
         self.first_credit_seconds = min(self.first_credit_seconds + first_budget, first_budget)
         self._looks += 1
+        if "fds" not in without:
+            self.credit_seconds -= self._memfds.look(trees, max(0.0, self.credit_seconds))
         unlike = [tree for tree in trees if tree.version != tree.fresh_version]
         stale = [tree for tree in unlike if tree.is_stale(self._looks - FRESH_SWEEPS)]
         for tree in sorted(stale, key=lambda tree: tree.looked_at):
@@ -51,6 +55,9 @@ class DearFiles:
                 self.credit_seconds -= self._look_at(tree, self.credit_seconds, without)
             else:
                 self.first_credit_seconds -= self._look_at(tree, self.first_credit_seconds, without)
+
+    def close(self) -> None:
+        self._memfds.close()
 
     def _look_at(self, tree: Tree, purse_seconds: float, without: frozenset[str]) -> float:
         """Descriptors, switches and swap of those who have run, PSS of all; what it cost."""

@@ -63,6 +63,10 @@ class JobCgroup:
         """Whether there is anything new for a job in which nobody has run since the last reading."""
         return any(_total(self._files[name].read()) != _total(self._texts.get(name, "")) for name in self._witnesses)
 
+    @property
+    def counts_memory(self) -> bool:
+        return self._memory_place is not None
+
     def misses(self, members: Iterable[Member]) -> bool:
         """Whether a process of the job is not in its memory cgroup any more, nor in one below it."""
         if self._memory_place is None:

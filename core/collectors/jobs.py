@@ -47,13 +47,13 @@ def fold(tree: Tree) -> dict[str, Number]:
     if not fds_known:
         del values["proc.fds"]
     if alive == 1:
-        values["mem.used"] = values["mem.rss"]
+        values["mem.used"] = values["mem.rss"] + tree.memfd_bytes
         if not unlooked:
             values["mem.pss"] = values["mem.rss"]
     elif alive:
         held = _held(tree) if unlooked else used
         if held is not None:
-            values["mem.used"] = values["mem.pss"] = held
+            values["mem.used"], values["mem.pss"] = held + tree.memfd_bytes, held
     return values
 
 
@@ -111,7 +111,7 @@ def held_by_processes(tree: Tree) -> Number | None:
     living = [member for member in tree.members.values() if member.threads > 0]
     if any(member.own is None for member in living):
         return None
-    return sum(max(0, (member.own or 0) + member.rss - member.pss_rss) for member in living)
+    return tree.memfd_bytes + sum(max(0, (member.own or 0) + member.rss - member.pss_rss) for member in living)
 
 
 def cpu_seconds(values: Mapping[str, Number]) -> float:

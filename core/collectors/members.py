@@ -153,6 +153,11 @@ class Tree:
         self.unlooked: list[Member] = []  # of the close look that goes on …
         self.looked: list[Share] = []  # … and what it found
         self.has_left = False  # its memory cgroup, one of its processes at least
+        self.wants_memfds = True  # no cgroup counts them
+        self.memfd_bytes = 0  # of those that no process has mapped …
+        self.memfd_version = -1  # … when they were last looked for …
+        self.memfd_machine_bytes = 0  # … and what all of the machine had in shared memory
+        self.memfd_unread_bytes = 0  # by how much that has grown meanwhile, where there was no time to look
         self.wants_pss = True
         self.drift_version = -1
         self.has_drifted = False
@@ -168,7 +173,7 @@ class Tree:
     def note_left(self, has_left: bool) -> None:
         """That a process is outside the job's memory cgroup: its memory has to be read from itself, all at once."""
         if has_left and not self.has_left:
-            self.has_left = self.changed = True
+            self.has_left = self.changed = self.wants_memfds = True
             for member in self.members.values():
                 member.moved = True
 

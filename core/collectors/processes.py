@@ -112,6 +112,7 @@ class ProcessTable:
         for tree in list(self.trees.values()):
             self.remove(tree)
         self._last_pid.close()
+        self._dear.close()
 
     def sweep(self, due: Iterable[Tree] | None = None) -> None:
         """Find who is new and who is gone, and read everybody in the jobs that are due who has run since."""

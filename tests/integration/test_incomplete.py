@@ -96,6 +96,32 @@ def test_pages_that_forks_write_to_are_counted_without_a_cgroup(user: Jobtop) ->
     assert (job["sources"]["memory_peak"], missing(job)) == ("pss", [])
 
 
+MEMFDS = """\
+import mmap, os, time
+size = 150 << 20
+written, mapped = os.memfd_create("written"), os.memfd_create("mapped")
+for fd in (written, mapped):
+    for _ in range(size >> 20):
+        os.write(fd, b"1" * (1 << 20))
+seen = mmap.mmap(mapped, size)
+sum(seen[::4096])
+held = bytearray(b"1") * (50 << 20)
+if {forks}:
+    pids = [os.fork() for _ in range(1)]
+    if pids == [0]:
+        os.dup(written)
+        sum(seen[::4096])
+time.sleep(2.5)
+"""
+
+
+@pytest.mark.parametrize("forks", [False, True], ids=["alone", "shared"])
+def test_open_memfds_are_counted_once_whether_they_are_mapped_or_not(user: Jobtop, forks: bool) -> None:
+    job = record_of(user, MEMFDS.format(forks=forks), "--without", "cgroup", "--after-exit", "wait")
+    assert job["resource_usage"]["memory_peak_bytes"] == pytest.approx(362 << 20, rel=0.05)
+    assert (job["sources"]["memory_peak"], missing(job)) == ("pss+memfd", [])
+
+
 LEAVES = """\
 import os, sys, time
 def leave():

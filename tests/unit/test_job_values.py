@@ -178,6 +178,25 @@ def test_what_the_budget_did_not_allow_to_read_is_known_to_be_possible(tmp_path:
     table.remove(tree)
 
 
+def test_shared_memory_that_came_while_there_was_no_time_to_look_is_known_to_be_unread(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    fake.put(51, SHIM)
+    table = fake.table()
+    tree = table.add(SHIM)
+    unread = []
+    for shared_kib, credit in ((0, 1.0), (50 * 1024, -1.0), (50 * 1024, 1.0)):
+        (fake.root / "meminfo").write_text(f"MemTotal: 1 kB\nShmem: {shared_kib} kB\n")
+        fake.clocks[51] += 1
+        table.sweep()
+        table._dear.credit_seconds = credit
+        table.look_closer(0.0)
+        unread.append(tree.memfd_unread_bytes)
+    assert unread == [0, 50 * MIB, 0]
+    table.close()
+
+
 def test_counters_never_fall_and_gauges_may() -> None:
     before: dict[str, float] = {"io.read_bytes": 10, "io.write_bytes": 5, "mem.rss": 9}
     after: dict[str, float] = {"io.read_bytes": 8, "mem.rss": 3}

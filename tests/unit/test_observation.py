@@ -63,6 +63,7 @@ def test_cpu_time_that_only_samples_saw_is_kept_and_said() -> None:
         ({"mem_pss": 9 * MIB}, "pss"),
         ({"mem_pss": 9 * MIB, "mem_anon": 9 * MIB}, "cgroup"),
         ({"mem_anon": MIB}, "cgroup+pss"),
+        ({"mem_pss": 2 * MIB}, "pss+memfd"),
     ],
 )
 def test_memory_of_all_processes_together_is_the_peak_and_says_where_it_is_from(
@@ -189,3 +190,9 @@ def test_what_is_counted_in_whole_numbers_stays_whole() -> None:
 def test_memory_that_the_budget_did_not_allow_to_read_is_said_to_be_missing(possible: int, missing: bool) -> None:
     done = Observation(Tally(), possible_bytes=possible).of(JOB)
     assert any(entry.startswith("memory_peak:") for entry in done.incomplete) is missing
+
+
+@pytest.mark.parametrize(("unread", "missing"), [(MIB, True), (MIB // 100, False)])
+def test_memfds_that_were_not_looked_for_are_said_to_be_missing(unread: int, missing: bool) -> None:
+    done = Observation(Tally(), unread_memfd_bytes=unread).of(JOB)
+    assert any("memfd" in entry for entry in done.incomplete) is missing
