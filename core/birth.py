@@ -3,13 +3,12 @@
 Part of every shim: standard library only, nothing imported late.
 """
 
-import _signal  # type: ignore[import-not-found]
 import errno
 import fcntl
 import os
 import sys
 
-from jobtop.core.procfs import status_value
+from jobtop.core.procfs import signals, status_value
 from jobtop.core.pump import c_call, write_all
 
 TYPE_CHECKING = False
@@ -28,9 +27,9 @@ def become_job(spec: "dict[str, Any]", go_read: int, answer_write: int, outputs:
     """In the forked child: become what the command expects to find, wait for the word, execute."""
     stage = "start"
     try:
-        _signal.set_wakeup_fd(-1)
-        for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD):
-            _signal.signal(number, _signal.SIG_DFL)
+        signals.set_wakeup_fd(-1)
+        for number in (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGCHLD):
+            signals.signal(number, signals.SIG_DFL)
         if spec["output"] == "pty":
             os.setsid()
             fcntl.ioctl(spec["slave"], TIOCSCTTY, 0)

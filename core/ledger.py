@@ -3,12 +3,11 @@
 Part of every shim: standard library only, nothing imported late.
 """
 
-import _signal  # type: ignore[import-not-found]
 import os
 import sys
 import time
 
-from jobtop.core.procfs import children, descendants, name_of, read_text, stat_fields, value_in, word_in
+from jobtop.core.procfs import children, descendants, name_of, read_text, signals, stat_fields, value_in, word_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class Ledger:
     def note_sigchld(self, pid: int, status: str) -> None:
         """A process that ignores SIGCHLD makes the kernel throw its children's times away."""
         ignored = int(word_in(status, "SigIgn:") or "0", 16)
-        if self.discarding is None and ignored >> (_signal.SIGCHLD - 1) & 1:
+        if self.discarding is None and ignored >> (signals.SIGCHLD - 1) & 1:
             self.discarding = word_in(status, "Name:") or str(pid)
 
     def note_unwaited(self, kin: "dict[int, tuple[int, int]]") -> None:

@@ -3,17 +3,22 @@
 Part of every shim: standard library only, nothing imported late.
 """
 
-import _signal  # type: ignore[import-not-found]
 import errno
 import os
 import time
 
+try:
+    import _signal  # type: ignore[import-not-found]
+except ImportError:  # it is private, and another Python may not have it
+    import signal as _signal
+signals = _signal  # without the enumerations of the public module, which cost a shim memory and time
+
 SHIM_NAME = "jobtop-shim"
-CALL_FOR_AGENT = _signal.SIGURG  # to the `run` of a job that has put others into the queue; nobody else minds it
+CALL_FOR_AGENT = signals.SIGURG  # to the `run` of a job that has put others into the queue; nobody else minds it
 SAME_REQUEST_SECONDS = 0.5  # timeout(1), scancel and systemd send one TERM to a process and again to its group
 HAS_PROC = os.path.isdir("/proc/self")
 FORWARDED = tuple(
-    getattr(_signal, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
+    getattr(signals, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 )
 
 
@@ -121,9 +126,9 @@ def audience(root: int, number: int) -> "list[int]":
     """
     members = descendants(root)
     inner = [pid for pid in members if name_of(pid) == SHIM_NAME]
-    if not inner or number in (_signal.SIGSTOP, _signal.SIGCONT):
+    if not inner or number in (signals.SIGSTOP, signals.SIGCONT):
         return members
-    if number == _signal.SIGKILL:
+    if number == signals.SIGKILL:
         return [pid for pid in members if pid not in inner] or members
     alone = set(children(root))
     spared = {pid for shim in inner for pid in descendants(shim)} | {pid for pid in inner if pid not in alone}
@@ -153,7 +158,7 @@ def signal_descendants(root: int, number: int, but: "frozenset[int]" = frozenset
             if held is None:
                 os.kill(pid, number)
             else:
-                _signal.pidfd_send_signal(held, number)
+                signals.pidfd_send_signal(held, number)
             reached.append((pid, name))
         except OSError:  # gone, or another user's (sudo): the next round or the shim's own wait tells
             continue
@@ -166,7 +171,7 @@ def signal_descendants(root: int, number: int, but: "frozenset[int]" = frozenset
 def freeze_descendants(root: int, patience_seconds: float = 2.0) -> bool:
     """STOP everything below a shim until all stand still: one may have been forked while its parent was stopped."""
     deadline = time.monotonic() + patience_seconds
-    while signal_descendants(root, _signal.SIGSTOP):
+    while signal_descendants(root, signals.SIGSTOP):
         states = [fields[0] for pid in descendants(root) if (fields := stat_fields(pid))]
         if all(state in "TtZX" for state in states):
             return True

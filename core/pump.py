@@ -8,8 +8,13 @@ import os
 
 try:
     import _ctypes
-except ImportError:  # a Python without libffi: nothing can be asked of the C library
+    from _ctypes import call_function, dlopen, dlsym
+except ImportError:  # they are private, and another Python may not have them
     _ctypes = None  # type: ignore[assignment]
+    try:
+        import ctypes
+    except ImportError:  # a Python without libffi: nothing can be asked of the C library
+        ctypes = None  # type: ignore[assignment]
 
 PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 BUFFER_BYTES = 128 * 1024
@@ -18,18 +23,25 @@ complaints: list[str] = []
 
 
 def c_call(name: str, *arguments: int) -> int:
-    """Call a function of the C library with integer arguments, without the 2 MB of the ctypes package."""
-    if _ctypes is None:
-        return -1
+    """Call a function of the C library with integers; -1 if there is none, or no way to call it."""
+    try:
+        if _ctypes is not None:
+            return private_call(name, arguments)
+        if ctypes is not None:
+            return int(ctypes.CDLL(None)[name](*map(ctypes.c_longlong, arguments)))
+    except (OSError, AttributeError):  # there is no such function
+        pass
+    return -1
+
+
+def private_call(name: str, arguments: tuple[int, ...]) -> int:
+    """Call it without the 2 MB of the ctypes package."""
 
     class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]
         _type_ = "q"
 
-    try:
-        address = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)  # type: ignore[arg-type]
-    except OSError:
-        return -1
-    return int(_ctypes.call_function(address, tuple(Long(value) for value in arguments)))
+    address = dlsym(dlopen(None, 0), name)  # type: ignore[arg-type]
+    return int(call_function(address, tuple(map(Long, arguments))))
 
 
 def write_all(fd: int, data: bytes) -> None:

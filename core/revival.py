@@ -3,13 +3,12 @@
 Part of every shim: standard library only, nothing imported late.
 """
 
-import _signal  # type: ignore[import-not-found]
 import errno
 import fcntl
 import os
 import time
 
-from jobtop.core.procfs import CALL_FOR_AGENT, HAS_PROC, SHIM_NAME, read_text, stat_fields
+from jobtop.core.procfs import CALL_FOR_AGENT, HAS_PROC, SHIM_NAME, read_text, signals, stat_fields
 from jobtop.core.pump import c_call, read_to_end, write_all
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -120,7 +119,7 @@ def fork_apart() -> int:
     are no subreaper for the moment in which that happens.
     """
     ours, number = os.getpid(), CLONE.get(os.uname().machine, 0)
-    pid = c_call("syscall", number, CLONE_PARENT | _signal.SIGCHLD, 0, 0, 0, 0) if number else -1
+    pid = c_call("syscall", number, CLONE_PARENT | signals.SIGCHLD, 0, 0, 0, 0) if number else -1
     if pid >= 0:
         return pid
     c_call("prctl", PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -16,6 +16,7 @@ from jobtop.core.procfs import HAS_PROC, boot_id, read_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from jobtop.core.facts import Facts
     from jobtop.core.model import JobSpec
@@ -259,9 +260,10 @@ def shim_code() -> bytes:
     if CODE:
         return CODE[0]
     code = [(name, compile("", name, "exec")) for name in ("jobtop", "jobtop.core")]
+    loader: Any = type(__spec__.loader)
     for name in SHIM:
         path = os.path.join(os.path.dirname(__file__), name.rpartition(".")[2] + ".py")
-        code.append((name, type(__loader__)(name, path).get_code(name)))  # type: ignore[name-defined]
+        code.append((name, loader(name, path).get_code(name)))
     CODE.append(marshal.dumps(code))
     return CODE[0]
 

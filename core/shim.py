@@ -6,7 +6,6 @@ nothing after its start and never touches the store: it leaves `started`, `ended
 lines of `key value`, and the same text, ended by a NUL, on the status pipe while somebody reads it.
 """
 
-import _signal  # type: ignore[import-not-found]
 import errno
 import fcntl
 import marshal
@@ -23,6 +22,7 @@ from jobtop.core.procfs import (
     descendants,
     read_text,
     signal_descendants,
+    signals,
     start_ticks,
     status_value,
 )
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 WALL = 0x40000000  # __WALL: children made by clone() without SIGCHLD too
 F_SETPIPE_SZ = 1031
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-INTERRUPTING = (_signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
-TO_MAIN_ONLY = (_signal.SIGUSR1, _signal.SIGUSR2)  # their default action ends a process that does not expect them
-OVER_LIMIT = getattr(_signal, "SIGRTMIN", _signal.SIGXCPU)  # whoever samples the job says so: it is killed at once
+INTERRUPTING = (signals.SIGINT, signals.SIGHUP, signals.SIGQUIT)
+TO_MAIN_ONLY = (signals.SIGUSR1, signals.SIGUSR2)  # their default action ends a process that does not expect them
+OVER_LIMIT = getattr(signals, "SIGRTMIN", signals.SIGXCPU)  # whoever samples the job says so: it is killed at once
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
 CENSUS_COST_RATIO = 40  # a look may cost 1/40 of the time while there is news …
 CENSUS_STABLE_COST_RATIO = 200  # … and 1/200 while there is none
@@ -56,8 +56,8 @@ class TerminalStream(Stream):
 
     def reader_left(self) -> None:
         self.drop_sink()
-        signal_descendants(os.getpid(), _signal.SIGHUP)
-        signal_descendants(os.getpid(), _signal.SIGCONT)
+        signal_descendants(os.getpid(), signals.SIGHUP)
+        signal_descendants(os.getpid(), signals.SIGCONT)
 
 
 class Shim:
@@ -252,7 +252,7 @@ class Shim:
 
     def handle(self, number: int) -> None:
         """TERM stops the job in order; the others are passed on."""
-        if number == _signal.SIGTERM:
+        if number == signals.SIGTERM:
             self.stop("signal")
         elif number == OVER_LIMIT:
             self.stop_cause = self.stop_cause or "limit"
@@ -331,7 +331,7 @@ class Shim:
             self.ask_to_end()
         if self.kill_at is not None and moment >= self.kill_at:
             self.ask_again_at = None
-            reached = signal_descendants(self.pid, _signal.SIGKILL)
+            reached = signal_descendants(self.pid, signals.SIGKILL)
             known = {pid for pid, _ in self.killed}
             if self.stop_cause != "limit":  # else nobody was asked to end before
                 self.killed.extend(item for item in reached if item[0] not in known and len(self.killed) < 100)
@@ -364,8 +364,8 @@ class Shim:
 
     def ask_to_end(self) -> None:
         """TERM to whoever has not had it: one may have been forked while the others were told."""
-        asked = signal_descendants(self.pid, _signal.SIGTERM, but=self.asked)
-        signal_descendants(self.pid, _signal.SIGCONT, but=self.asked)
+        asked = signal_descendants(self.pid, signals.SIGTERM, but=self.asked)
+        signal_descendants(self.pid, signals.SIGCONT, but=self.asked)
         self.asked |= {pid for pid, _ in asked}
         self.ask_again_at = time.monotonic() + ASK_AGAIN_SECONDS
 
@@ -576,10 +576,10 @@ def catch_signals() -> int:
     """Turn signals into bytes of a pipe; what was ignored at our start stays ignored, for the job too."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (_signal.SIGTERM, _signal.SIGCHLD, OVER_LIMIT, *FORWARDED):
-        if number == _signal.SIGCHLD or _signal.getsignal(number) != _signal.SIG_IGN:
-            _signal.signal(number, lambda *_: None)
+    signals.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signals.SIGTERM, signals.SIGCHLD, OVER_LIMIT, *FORWARDED):
+        if number == signals.SIGCHLD or signals.getsignal(number) != signals.SIG_IGN:
+            signals.signal(number, lambda *_: None)
     return reader
 
 

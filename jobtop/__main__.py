@@ -1,11 +1,15 @@
 """`jobtop` and `python -m jobtop`: what has to happen before a verb is imported, and nothing slow."""
 
-import _signal  # type: ignore[import-not-found]
 import gc
 import os
 import sys
 
 from jobtop import __version__
+
+try:
+    import _signal  # type: ignore[import-not-found]
+except ImportError:  # it is private, and another Python may not have it
+    import signal as _signal
 
 
 def open_standard_descriptors() -> None:

@@ -1,6 +1,5 @@
 """Who is who and who is below whom, with real processes; and signals that reach nobody else."""
 
-import _signal  # type: ignore[import-not-found]
 import errno
 import os
 import shutil
@@ -194,7 +193,7 @@ def test_a_process_of_another_user_does_not_stop_the_others_from_being_signalled
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = family(start)
-    below, send = procfs.descendants(root), _signal.pidfd_send_signal
+    below, send = procfs.descendants(root), signal.pidfd_send_signal
     refused: list[int] = []
 
     def refuse_first(held: int, number: int) -> None:
@@ -203,7 +202,7 @@ def test_a_process_of_another_user_does_not_stop_the_others_from_being_signalled
             raise PermissionError(errno.EPERM, "not yours")
         send(held, number)
 
-    monkeypatch.setattr(_signal, "pidfd_send_signal", refuse_first)
+    monkeypatch.setattr(procfs.signals, "pidfd_send_signal", refuse_first)
     assert [pid for pid, _ in procfs.signal_descendants(root, signal.SIGCONT)] == below[1:]
 
 

@@ -3,6 +3,8 @@
 import errno
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -263,9 +265,19 @@ def test_a_write_in_parts_is_completed(pipe: Pipe, monkeypatch: pytest.MonkeyPat
     assert pump.read_to_end(reader) == b"0123456789"
 
 
-def test_the_c_library_is_called_with_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_c_library_is_called_with_integers() -> None:
     assert pump.c_call("getpid") == os.getpid()
     assert pump.c_call("getpgid", os.getpid()) == os.getpgid(0)
     assert pump.c_call("no_such_function") == -1
-    monkeypatch.setattr(pump, "_ctypes", None)
-    assert pump.c_call("getpid") == -1
+
+
+@pytest.mark.parametrize("missing", ["_ctypes", "_ctypes ctypes"])
+def test_without_the_private_module_the_c_library_is_called_by_the_public_one(missing: str) -> None:
+    code = f"""
+import ctypes, os, sys
+for name in {missing.split()}: sys.modules[name] = None
+from jobtop.core import pump
+assert pump.c_call("getpgid", os.getpid()) == {"os.getpgid(0)" if missing == "_ctypes" else -1}
+assert pump.c_call("no_such_function") == -1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
