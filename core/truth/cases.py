@@ -1,7 +1,7 @@
 """The cases of the truth suite: a load each, how it has to end, and what has to be known of it then."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from signal import SIGKILL, SIGSEGV
@@ -12,9 +12,11 @@ from jobtop.core.truth.judge import (
     Outcome,
     cpu,
     cpu_or_incomplete,
+    cpu_said_outside,
     dies_by,
     exits,
     lasted,
+    mean_possible,
     memory,
     memory_below,
     memory_sampled,
@@ -158,6 +160,31 @@ CASES = (
         checks=(memory_together(300 * MIB), memory_sampled(300 * MIB)),
         options=("--after-exit", "wait"),
         place=Place.BESIDE,
+        again_without_cgroup=True,
+    ),
+    Case(
+        "copy-on-write",
+        "100 MiB shared by 2 forks, then written to by both",
+        load=("copy-on-write", str(100 * MIB), "2", "2.5"),
+        checks=(memory_together(300 * MIB), memory_sampled(300 * MIB)),
+        place=Place.BESIDE,
+        again_without_cgroup=True,
+    ),
+    Case(
+        "leaves-cgroup",
+        "2 s and 200 MiB of a process that leaves the job's cgroup",
+        load=("leaves-cgroup", str(200 * MIB), "2.0"),
+        checks=(cpu(2.0), cpu_said_outside, memory_together(200 * MIB), memory_sampled(200 * MIB)),
+        curves=(follows, within_cores),
+        options=("--interval", "0.5s"),
+        place=Place.BESIDE,
+    ),
+    Case(
+        "background",
+        "1 s of a child after its parent ended at once",
+        load=("background", "1.0"),
+        checks=(cpu(1.0, processes=2), mean_possible),
+        outcome=replace(SUCCESS, flags=("left_running",)),
         again_without_cgroup=True,
     ),
     Case(

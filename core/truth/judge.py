@@ -1,6 +1,7 @@
 """What a load says it used against what its record says: findings, pure. Tolerances are the promise, not a wish."""
 
 import json
+import os
 import signal as signals
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -143,6 +144,20 @@ def cpu_or_incomplete(built_seconds: float, processes: int) -> Check:
         return Finding("cpu", judged(flagged and not too_much), "incomplete", words, source=source)
 
     return check
+
+
+def cpu_said_outside(job: Job, _: Reference) -> Finding:
+    """CPU time that the job's cgroup did not count is said to be so, and by what it was counted."""
+    said = any(why.startswith("cpu:") and "left" in why for why in job.incomplete)
+    words = "a process left the cgroup" if said else "nothing"
+    return Finding("said", judged(said), "a process left the cgroup", words, source=job.sources.get("cpu"))
+
+
+def mean_possible(job: Job, _: Reference) -> Finding:
+    """A mean of no more than all cores, of a job that went on after its main process."""
+    mean, cores = job.usage.cpu_percent_mean, os.cpu_count() or 1
+    good = mean is not None and 0 < mean <= 100 * cores
+    return Finding("mean", judged(good), 100.0 * cores, mean, "percent", "≤", source=job.sources.get("cpu"))
 
 
 def cpu_tolerance(reference: Reference) -> float:

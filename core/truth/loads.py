@@ -10,11 +10,13 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 CHUNK_BYTES = 1024 * 1024
 SHELL_LOOP = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+JOB_CGROUP = "jobtop-"  # how the name of a job's own cgroup begins
 CROWD_CHILD_SECONDS = 0.005
 POINT_SECONDS = 0.001
 NO_SHARES = "this system does not tell what processes share (/proc/PID/smaps_rollup)"
@@ -285,6 +287,92 @@ def shared(report: str, size: int, count: int, seconds: float) -> None:
     finish(report, NO_SHARES if together is None else None, together_bytes=together)
 
 
+def copy_on_write(report: str, size: int, count: int, seconds: float) -> None:
+    """Forks that share much memory with their parent for a while and then write to all of it."""
+    memory = touched(size)
+    reader, writer = os.pipe()
+    told, tell = os.pipe()
+
+    def write() -> None:
+        os.close(tell)
+        time.sleep(seconds / 2)
+        memory[::PAGE_BYTES] = b"\2" * len(memory[::PAGE_BYTES])
+        os.write(writer, b".")
+        os.read(told, 1)
+
+    pids = [spawn(write) for _ in range(count)]
+    for _ in range(count):
+        os.read(reader, 1)
+    time.sleep(seconds)
+    together = held_together([os.getpid(), *pids])
+    os.close(tell)
+    wait_for_children()
+    memory.clear()
+    finish(report, NO_SHARES if together is None else None, together_bytes=together)
+
+
+def leaves_cgroup(report: str, size: int, seconds: float) -> None:
+    """Work and memory of a process that moves to a cgroup further up first, as container runtimes do."""
+    if not leave_cgroups():
+        finish(report, "the job has no cgroup of its own that it may leave (that needs root, or one that is delegated)")
+    curve, memory = Curve(), touched(size)
+    curve.spin(seconds)
+    time.sleep(seconds)
+    curve.note()
+    together = held_together([os.getpid()])
+    del memory
+    finish(report, NO_SHARES if together is None else None, together_bytes=together, curve=curve.points)
+
+
+def leave_cgroups() -> bool:
+    """Move to the nearest cgroup above the job's own in every hierarchy; whether there was one that could be left."""
+    own = [(mount, path) for mount, path in own_cgroups() if os.path.basename(path).startswith(JOB_CGROUP)]
+    return bool(own) and all(any(may_enter(mount + place) for place in above(path)) for mount, path in own)
+
+
+def above(path: str) -> Iterator[str]:
+    """The cgroups that one is in, from the nearest to the root."""
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def own_cgroups() -> list[tuple[str, str]]:
+    """Where each hierarchy of cgroups is mounted, and where this process is in it."""
+    with open("/proc/self/cgroup") as file:
+        places = {names: path for _, names, path in (line.rstrip("\n").split(":", 2) for line in file)}
+    found = []
+    with open("/proc/self/mountinfo") as file:
+        for before, _, after in (line.partition(" - ") for line in file):
+            kind, options = after.split()[0], set(after.split()[2].split(","))
+            root, mount = before.split()[3:5]
+            for names, path in places.items():
+                is_here = kind == "cgroup2" if not names else kind == "cgroup" and set(names.split(",")) <= options
+                if is_here and path.startswith(root.rstrip("/")):
+                    found.append((mount, path.removeprefix(root.rstrip("/"))))
+    return found
+
+
+def may_enter(directory: str) -> bool:
+    try:
+        with open(f"{directory}/cgroup.procs", "w") as file:
+            file.write("0")
+    except OSError:
+        return False
+    return True
+
+
+def background(report: str, seconds: float) -> None:
+    """A process that ends at once, and a child that goes on to work."""
+
+    def work() -> None:
+        spin(seconds)
+        finish(report)
+
+    spawn(work)
+    finish(report)
+
+
 def beside_daemon(report: str, own_size: int, size: int, seconds: float) -> None:
     """Memory of a process and of a daemon it left behind, both at the same time."""
     reader, writer = os.pipe()
@@ -343,6 +431,9 @@ LOADS: dict[str, Callable[..., None]] = {
     "storage": storage,
     "crowd": crowd,
     "shared": shared,
+    "copy-on-write": copy_on_write,
+    "leaves-cgroup": leaves_cgroup,
+    "background": background,
     "beside-daemon": beside_daemon,
     "wave": wave,
     "storm": storm,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -16,11 +17,13 @@ from typing import Any
 
 from jobtop.core.model import Job, Sample
 from jobtop.core.procfs import read_text
+from jobtop.core.record import replace
 from jobtop.core.truth.cases import LOADS, Case, Place
 from jobtop.core.truth.curves import judge_curve
 from jobtop.core.truth.judge import Finding, Reference, Verdict, judge_outcome, read_reference
 
 DEADLINE_SECONDS = 120.0
+POLL_SECONDS = 0.1
 WORKERS = 2
 WITHOUT_CGROUP = "monitor.without=cgroup"
 SAMPLED = ("monitor.enabled=true", "monitor.granularity=time_series")
@@ -125,11 +128,29 @@ class Suite:
         report, record = place / "report", place / "record.json"
         returned, words = self._call(self._command_line(case, without_cgroup, place, report, record), place)
         job = Job.from_json(json.loads(record.read_text())) if record.exists() else None
+        if job is not None and "left_running" in job.flags:
+            job = self._completed(job, place)
         reference = read_reference(report.read_text()) if report.exists() else Reference()
         samples = self.samples_of(self.state, job) if job is not None and case.curves else ()
         with self._lock:
             self.done += 1
         return Measurement(job, returned, reference, words, samples)
+
+    def _completed(self, job: Job, place: Path) -> Job:
+        """The record when the last descendant has ended; a doubt that was there before stays visible."""
+        deadline, command = time.monotonic() + DEADLINE_SECONDS, self._jobtop("show", job.id, "--json")
+        while time.monotonic() < deadline:
+            returned, words = self._call(command, place)
+            if returned != 0:
+                break
+            shown = Job.from_json(json.loads(words))
+            if not any(why.startswith("all:") for why in shown.incomplete):
+                return replace(shown, flags=tuple(sorted({*job.flags, *shown.flags})))
+            time.sleep(POLL_SECONDS)
+        return job
+
+    def _jobtop(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "jobtop", "--set", f"store.dir={self.state}", *words]
 
     def _command_line(self, case: Case, without_cgroup: bool, place: Path, report: Path, record: Path) -> list[str]:
         engine = ["-m", "jobtop"]

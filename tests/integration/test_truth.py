@@ -222,6 +222,18 @@ def test_a_load_that_cost_less_than_it_was_built_for_proves_nothing(check: Check
     assert finding.reason is not None
 
 
+def test_a_process_that_left_the_cgroup_has_to_be_said() -> None:
+    assert judge.cpu_said_outside(JOB, REFERENCE).verdict is Verdict.FAIL
+    said = replace(JOB, incomplete=("cpu: a process left the cgroup",))
+    assert judge.cpu_said_outside(said, REFERENCE).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("mean", "verdict"), [(50.0, "pass"), (None, "fail"), (0.0, "fail"), (1e6, "fail")])
+def test_a_mean_has_to_be_there_and_possible(mean: float | None, verdict: str) -> None:
+    job = replace(JOB, usage=replace(JOB.usage, cpu_percent_mean=mean))
+    assert judge.mean_possible(job, REFERENCE).verdict == verdict
+
+
 @pytest.mark.parametrize("what", ["duration_seconds", "exit_code"])
 def test_an_absent_fact_of_a_short_command_is_noticed(what: str) -> None:
     finding = judge.nothing_absent(replace(JOB, **{what: None}), REFERENCE)
@@ -392,6 +404,8 @@ def test_an_interrupted_selftest_ends_its_jobs_and_leaves_nothing(jobtop: Jobtop
         ("crowd", ("20", "0.01"), Reference(1, 0.1)),
         ("shared", (str(32 * MIB), "3", "0.01"), Reference(1, memory_bytes=32 * MIB, together_bytes=32 * MIB)),
         ("beside-daemon", (str(16 * MIB), str(32 * MIB), "0.01"), Reference(1, together_bytes=48 * MIB)),
+        ("copy-on-write", (str(32 * MIB), "2", "0.01"), Reference(1, memory_bytes=32 * MIB, together_bytes=96 * MIB)),
+        ("background", ("0.1",), Reference(2, 0.1)),
         ("wave", ("0.05", "2"), Reference(1, 0.1, curve=((0.2, 0.1),))),
         ("storm", ("100", "0.1"), Reference(1, curve=((0.1, 0.0),))),
     ],
