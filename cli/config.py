@@ -48,7 +48,7 @@ def rule_rows(settings: Config) -> Iterator[tuple[str, str, str]]:
         fields = {name: value for name, value in alert.fields.items() if name != "name"}
         value = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
         yield f"alert.{printable(alert.name)}", printable(value), alert.origin
-    for key, value, origin in settings.files.ignored:
+    for key, value, origin in settings.ignored:
         yield f"ignored.{key}", value, origin
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+NO_THREAD = "can't start new thread"  # what Python says where fork(2) would say EAGAIN
 REMEDIES = {
     errno.ENOSPC: "make room where the output goes",
     errno.EDQUOT: "make room where the output goes",
@@ -32,17 +33,33 @@ def guarded(call: "Callable[[], int | None]") -> int | None:
         return 130
     except BrokenPipeError:
         # Whoever read our output has left; Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        discard_output()
         return 141
     except OSError as error:
         remedy = REMEDIES.get(error.errno or 0)
         if remedy is None:
-            return _internal(error)
-        os.dup2(os.open(os.devnull, os.O_WRONLY) if error.errno != errno.EMFILE else 2, 1)
+            from jobtop.core.start_problems import missing_part
+
+            part = missing_part()
+            return _internal(error) if part is None else complain(part, ExitCode.FAILED)
+        discard_output()
         return complain(f"{os.strerror(error.errno or 0)}: {remedy}", ExitCode.FAILED)
     except Exception as error:  # noqa: BLE001 - a user never sees a traceback
+        if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+            from jobtop.core.start_problems import TOO_MANY
+
+            return complain(TOO_MANY, ExitCode.FAILED)
         return _internal(error)
     return code
+
+
+def discard_output() -> None:
+    """Let what is still to be written to standard output vanish, or appear among the errors."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # no more files may be open, or there is no /dev/null
+        null = 2
+    os.dup2(null, 1)
 
 
 def complain(text: str, code: int) -> int:

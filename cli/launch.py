@@ -14,7 +14,7 @@ from jobtop.cli.monitoring import Monitoring
 from jobtop.cli.options import MONITOR_SETTINGS, read_run
 from jobtop.core import evidence
 from jobtop.core.collectors.proc import identify
-from jobtop.core.errors import BadValue, ExitCode
+from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.facts import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal
 from jobtop.core.model import Job, Limits, Status
@@ -92,7 +92,7 @@ def start_agent(app: App) -> None:
     """A job that we run needs an agent: one that it started would be a part of it, and one of ours is not."""
     from jobtop.store import agency
 
-    with suppress(OSError):  # who called says that none came
+    with suppress(OSError, StartError):  # who called says that none came
         agency.start_agent(app.paths)
 
 

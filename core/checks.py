@@ -20,7 +20,7 @@ ENOUGH_FILES = 256  # a shim holds the io files of up to 128 members, beside log
 LOGIND_DIRECTORIES = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
 TRUE_WORDS = ("1", "yes", "y", "true", "t", "on")
 SCOPE = "systemd-run --user --scope -p Delegate=yes jobtop run …"
-ESSENTIAL = frozenset({"python", "/proc", "shim", "child subreaper", "state directory", "history"})
+ESSENTIAL = frozenset({"python", "/proc", "/dev/null", "shim", "child subreaper", "state directory", "history"})
 PURE_V2 = "as root: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line"
 
 
@@ -89,6 +89,15 @@ def process_table(machine: Machine) -> Finding:
         return Finding("/proc", State.ABSENT, "not part of this system: a job is followed less closely")
     remedy = "as root: mount -t proc proc /proc"
     return Finding("/proc", State.FAILS, "not mounted: processes cannot be told apart", remedy)
+
+
+def null_device(machine: Machine) -> Finding:
+    """What jobs and agents read and write where nothing is to be read or written."""
+    if machine.has("dev/null"):
+        return Finding("/dev/null", State.WORKS, "input and output of what has none")
+    return Finding(
+        "/dev/null", State.FAILS, "not there: no job can be started", "as root: mknod -m 666 /dev/null c 1 3"
+    )
 
 
 def open_files(soft: int, hard: int) -> Finding:

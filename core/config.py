@@ -289,27 +289,11 @@ class Config:
 
     values: Mapping[str, Value]
     entries: Mapping[str, Entry]
-    files: FromFiles = fresh(default_factory=FromFiles)
-
-    @property
-    def alerts(self) -> tuple[Alert, ...]:
-        """What is to be watched."""
-        return self.files.alerts
-
-    @property
-    def retention(self) -> tuple[KeepRule, ...]:
-        """How long jobs with some tags are kept."""
-        return self.files.retention
-
-    @property
-    def keys(self) -> Mapping[str, tuple[str, ...]]:
-        """The keys of the console's actions."""
-        return self.files.keys
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What the user has to know about the files, one line each."""
-        return self.files.notices
+    alerts: tuple[Alert, ...] = ()
+    retention: tuple[KeepRule, ...] = ()
+    keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
+    ignored: tuple[tuple[str, str, str], ...] = ()
+    notices: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:
         """The value of any setting; None is `auto`."""
@@ -385,7 +369,8 @@ def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: Path, root: P
         chosen_by = "JOBTOP_HOME" if environ.get("JOBTOP_HOME") else BY_DEFAULT
         entries.append(Entry("store.dir", str(state_dir(environ)), chosen_by, cwd))
     values = {entry.key: entry_value(entry, environ) for entry in entries}
-    return Config(values, {entry.key: entry for entry in entries}, files)
+    by_key = {entry.key: entry for entry in entries}
+    return Config(values, by_key, files.alerts, files.retention, files.keys, files.ignored, files.notices)
 
 
 def _may_exist(path: Path) -> bool:

@@ -125,7 +125,9 @@ def _not_started(job: Job, facts: Facts) -> Job:
     elif stage == "priority":
         error, code = f"its --nice, --ionice or --cpus cannot be set: {why}", ExitCode.FAILED
     elif stage == "start":
-        error, code = f"cannot start a process: {why}", ExitCode.FAILED
+        from jobtop.core.start_problems import explanation
+
+        error, code = f"cannot start a process: {explanation(number) or why}", ExitCode.FAILED
     elif stage == "interpreter":
         error = f"{command}: the interpreter that its first line names is not there"
     elif number == errno.ENOENT:

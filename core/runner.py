@@ -3,6 +3,7 @@
 A `run` makes the shim before anything else, so that it is up when the job is known: this file imports little.
 """
 
+import errno
 import marshal
 import os
 import sys
@@ -15,7 +16,7 @@ from jobtop.core.procfs import HAS_PROC, boot_id, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from jobtop.core.facts import Facts
@@ -63,6 +64,8 @@ class Supervisor:
     """A shim that was executed and waits to be told its job; closed without a word it goes away."""
 
     def __init__(self, terminal: Terminal | None = None, keeper: Keeper | None = None) -> None:
+        if not os.path.exists(os.devnull) or not (HAS_PROC or sys.platform != "linux"):
+            raise FileNotFoundError(errno.ENOENT, "a part of the machine that every job needs is missing")
         self.terminal = terminal
         self.job_id = new_id()
         spec_read, self._spec_write = os.pipe()
@@ -229,12 +232,15 @@ def agent_command(root: str, sets: "Iterable[str]" = ()) -> list[str]:
     return [sys.executable, "-m", "jobtop", *words, "agent", "run"]
 
 
-def spawn(arguments: list[str]) -> int:
-    """Execute in a session of its own from the first moment on, if the system can: no Ctrl-C is meant for a shim."""
+def spawn(
+    arguments: list[str], environment: "Mapping[str, str] | None" = None, file_actions: "Sequence[Any]" = ()
+) -> int:
+    """Execute in a session of its own from the first moment on, if the system can: no Ctrl-C is meant for it."""
+    environment = os.environ if environment is None else environment
     try:
-        return os.posix_spawn(arguments[0], arguments, os.environ, setsid=True)
+        return os.posix_spawn(arguments[0], arguments, environment, file_actions=file_actions, setsid=True)
     except NotImplementedError:
-        return os.posix_spawn(arguments[0], arguments, os.environ)
+        return os.posix_spawn(arguments[0], arguments, environment, file_actions=file_actions)
 
 
 def new_id() -> JobId:

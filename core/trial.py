@@ -18,6 +18,7 @@ from jobtop.core.procfs import read_text, value_in
 from jobtop.core.record import record, replace
 from jobtop.core.runner import Supervisor, job_environment, new_id
 from jobtop.core.sources import member_problems
+from jobtop.core.start_problems import explanation, missing_part
 from jobtop.core.units import format_bytes, format_duration
 
 PATIENCE_SECONDS = 10.0
@@ -30,6 +31,7 @@ class Trial:
     """How starting and stopping a job went; None is not known.
 
     `problems` are the files of a member that cannot be read, `counted` the keys of what its own cgroup counts.
+    `is_explained` says that the words of the problem name the remedy.
     """
 
     problem: str | None = None
@@ -41,6 +43,7 @@ class Trial:
     counted: frozenset[str] = frozenset()
     made: cgroup.JobCgroup = cgroup.JobCgroup()
     joined: bool = False
+    is_explained: bool = False
 
 
 @record
@@ -60,7 +63,9 @@ def start_and_stop(directory: str) -> Trial:
     try:
         supervisor = Supervisor()
     except OSError as error:
-        return Trial(f"it cannot be executed ({os.strerror(error.errno or 0)})", made=possible)
+        problem = missing_part() or explanation(error.errno or 0)
+        why = problem or f"it cannot be executed ({os.strerror(error.errno or 0)})"
+        return Trial(why, made=possible, is_explained=problem is not None)
     try:
         begun = supervisor.begin(sleeper(supervisor.job_id), directory, with_cgroup=True, with_stdin=False)
         took = time.monotonic() - before
@@ -170,7 +175,8 @@ def end(supervisor: Supervisor) -> None:
 def shim(trial: Trial) -> Finding:
     if trial.problem is not None:
         remedy = "jobtop -v run -- true says more; is the Python that jobtop runs with still installed?"
-        return Finding("shim", State.FAILS, f"a job cannot be run: {trial.problem}", remedy)
+        meaning = f"a job cannot be run: {trial.problem}"
+        return Finding("shim", State.FAILS, meaning, None if trial.is_explained else remedy)
     words = f"a command runs after {format_duration(trial.start_seconds)}"
     held = "" if trial.private_bytes is None else f"; its supervisor holds {format_bytes(trial.private_bytes)}"
     return Finding("shim", State.WORKS, words + held)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LEAVING_SECONDS = 10.0  # one that holds the seat for longer after it has said good-bye is worth a word
 SCRATCH = "/tmp"
 SEAT_BYTES = 16
+AGENT = "the agent, which runs queued jobs and samples detached ones"
 # While a shim is made its pipes can be inherited: whatever another thread executes meanwhile must not have them.
 SPAWNING = allocate_lock()
 
@@ -138,15 +139,20 @@ def ensure_agent(database: Database, paths: StatePaths) -> bool:
 
 def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
     """Start one, in a session of its own, with nothing of ours but the environment and these settings; its pid."""
+    from jobtop.core.runner import spawn
+
     environment = agent_environment()
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     arguments = agent_command(paths, sets)
-    with SPAWNING:
-        try:
-            pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null, setsid=True)
-        except NotImplementedError:
-            pid = os.posix_spawn(arguments[0], arguments, environment, file_actions=null)
-    start_new_thread(bury, (pid,))
+    try:
+        with SPAWNING:
+            pid = spawn(arguments, environment, null)
+    except OSError as error:
+        from jobtop.core.start_problems import cannot_start
+
+        raise cannot_start(AGENT, error) from error
+    with suppress(RuntimeError):  # no thread may be started any more; our own end does the same
+        start_new_thread(bury, (pid,))
     return pid
 
 

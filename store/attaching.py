@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.encounter import meet
-from jobtop.core.errors import StoreUnavailable, UsageError
+from jobtop.core.errors import StartError, StoreUnavailable, UsageError
 from jobtop.core.model import ATTACHED, Job, Monitor, Status, Usage
 from jobtop.core.procfs import descendants
 from jobtop.core.redact import redact_command
 from jobtop.core.request import default_name, script_of
 from jobtop.core.runner import new_id
+from jobtop.core.start_problems import cannot_start
 from jobtop.core.state_files import make_state_dirs
 from jobtop.core.tree import lineage
 from jobtop.core.units import printable
-from jobtop.store.agency import ensure_agent, registered, start_agent
+from jobtop.store.agency import AGENT, ensure_agent, registered, start_agent
 from jobtop.store.jobs import Event, event
 from jobtop.store.recorder import write_private
 
@@ -111,11 +113,25 @@ def call_agent(jobs: Jobs, paths: StatePaths, environ: Mapping[str, str]) -> boo
         return True
     if "JOBTOP_JOB_ID" in environ:
         return False
-    child = os.fork()
+    _start_apart(paths)
+    return True
+
+
+def _start_apart(paths: StatePaths) -> None:
+    """Start an agent from a child, whose exit code is the errno of what went wrong."""
+    try:
+        child = os.fork()
+    except OSError as error:
+        raise cannot_start(AGENT, error) from error
     if child == 0:
+        number = errno.EIO
         try:
             start_agent(paths)
+            number = 0
+        except StartError as error:
+            number = getattr(error.__cause__, "errno", number)
         finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    return True
+            os._exit(number)
+    number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if number > 0:
+        raise cannot_start(AGENT, OSError(number, os.strerror(number)))

@@ -25,6 +25,7 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
         "Running jobs": [
             checks.python(sys.version_info[:3], sys.executable),
             checks.process_table(machine),
+            checks.null_device(machine),
             trial.shim(tried),
             trial.subreaper(tried, machine),
             trial.limits(trial.hold_and_stop(), machine),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from _thread import start_new_thread
 
 from jobtop.core.collectors.proc import identify
@@ -39,7 +38,9 @@ def new_supervisor(terminal: Terminal | None = None) -> Supervisor:
         with SPAWNING:
             return Supervisor(terminal)
     except OSError as error:
-        raise StartError(f"cannot start {sys.executable}: {os.strerror(error.errno or 0)}") from error
+        from jobtop.core.start_problems import cannot_start
+
+        raise cannot_start("a job", error) from error
 
 
 def start_detached(
@@ -76,7 +77,10 @@ def start_detached(
         job = recorder.job
         if recorder.jobs is not None and job.parent_id is None:
             # Inside of another job it would become a part of that.
-            ensure_agent(recorder.jobs.database, paths)
+            try:
+                ensure_agent(recorder.jobs.database, paths)
+            except StartError as error:
+                problems.append(f"{error}; the job runs, and is not sampled")
     recorder.close()
     for problem in problems:
         warn(problem)

@@ -15,6 +15,7 @@ from jobtop.cli import doctor
 from jobtop.core import checks, runner, trial
 from jobtop.core.checks import Finding, Machine, State
 from jobtop.core.paths import StatePaths
+from jobtop.core.start_problems import TOO_MANY
 from jobtop.core.trial import Trial
 from jobtop.store import examination, inspection
 from jobtop.store.database import open_to_write
@@ -82,13 +83,19 @@ def test_a_shim_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert cgroups_named(job_id) == []
 
 
-def test_a_shim_that_cannot_be_executed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "problem", "has_remedy"),
+    [(errno.EACCES, f"it cannot be executed ({os.strerror(errno.EACCES)})", True), (errno.EAGAIN, TOO_MANY, False)],
+)
+def test_a_shim_that_cannot_be_executed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, problem: str, has_remedy: bool
+) -> None:
     def refuse(arguments: list[str]) -> int:
-        raise BlockingIOError(errno.EAGAIN, "too many")
+        raise OSError(number, "refused")
 
     monkeypatch.setattr(runner, "spawn", refuse)
-    problem = trial.start_and_stop(str(tmp_path)).problem
-    assert problem == f"it cannot be executed ({os.strerror(errno.EAGAIN)})"
+    tried = trial.start_and_stop(str(tmp_path))
+    assert (tried.problem, trial.shim(tried).remedy is not None) == (problem, has_remedy)
 
 
 def test_a_shim_that_does_not_obey_is_told_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from jobtop.core.evidence import conclude
 from jobtop.core.facts import Facts, Started
 from jobtop.core.model import Identity, Job, Limits, Status, StopRequest, Usage
 from jobtop.core.record import replace
+from jobtop.core.start_problems import TOO_MANY
 from records import numbered_id
 
 ID = numbered_id(7)
@@ -178,7 +179,8 @@ def test_what_watching_cost_is_told() -> None:
             "its --nice, --ionice or --cpus cannot be set: Operation not permitted",
             ExitCode.FAILED,
         ),
-        (f"start {errno.EAGAIN}", "cannot start a process: Resource temporarily unavailable", ExitCode.FAILED),
+        (f"start {errno.EAGAIN}", f"cannot start a process: {TOO_MANY}", ExitCode.FAILED),
+        (f"start {errno.EIO}", "cannot start a process: Input/output error", ExitCode.FAILED),
     ],
 )
 def test_a_command_that_could_not_be_started_is_an_error_with_no_totals(told: str, error: str, code: int) -> None:

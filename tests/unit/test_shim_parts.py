@@ -153,7 +153,7 @@ def test_a_new_id_is_a_uuid_and_new() -> None:
 def test_where_no_session_can_be_asked_for_the_shim_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def spawn(path: str, arguments: list[str], env: object, **options: bool) -> int:
+    def spawn(path: str, arguments: list[str], env: object, file_actions: object, **options: bool) -> int:
         asked.append(options)
         if options:
             raise NotImplementedError("setsid")

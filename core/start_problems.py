@@ -1,0 +1,35 @@
+"""Why no process can be started here, and what to do about it. Read only when that has gone wrong."""
+
+import errno
+import os
+import sys
+
+from jobtop.core.errors import StartError
+
+TOO_MANY = "no more processes may be started here: end some, or raise the limit (ulimit -u, pids.max of the cgroup)"
+WITHOUT_PROC = "/proc is not mounted, and nothing can be known of processes (as root: mount -t proc proc /proc)"
+WITHOUT_NULL = "/dev/null is missing (as root: mknod -m 666 /dev/null c 1 3)"
+REMEDIES = {
+    errno.EAGAIN: TOO_MANY,
+    errno.ENOMEM: "there is not enough memory to start a process: end something, or raise the limit (ulimit -v)",
+    errno.EMFILE: "no more files may be open here: raise the limit (ulimit -n)",
+    errno.ENFILE: "the system has no more open files to give: end something",
+}
+
+
+def missing_part() -> str | None:
+    """What of the machine every job needs and is not there."""
+    if sys.platform == "linux" and not os.path.exists("/proc/self/stat"):
+        return WITHOUT_PROC
+    return None if os.path.exists(os.devnull) else WITHOUT_NULL
+
+
+def explanation(number: int) -> str | None:
+    """What an errno means for starting a process, and the remedy; None where its name says all there is."""
+    return REMEDIES.get(number)
+
+
+def cannot_start(what: str, error: OSError) -> StartError:
+    """The error for a process that could not be started."""
+    number = error.errno or 0
+    return StartError(f"cannot start {what}: {missing_part() or explanation(number) or os.strerror(number)}")
