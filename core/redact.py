@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
     Value = TypeVar("Value")
 
+# The programs of `program_secrets.RULES`: their names, and how the names of families begin.
+_PROGRAMS = frozenset(
+    "az bcp buildah crane curl docker helm http https ipmitool isql jarsigner keytool lftp mycli nerdctl openssl oras"
+    " podman rar rdesktop redis-cli rpcclient skopeo smbclient sqlcmd sshpass tsql unrar unzip valkey-cli xh xhs"
+    " zip".split()
+)
+_FAMILIES = ("7z", "ldap", "mariadb", "mongo", "mosquitto_", "mysql", "wfreerdp", "xfreerdp")
 _STEMS = ("pass", "pwd", "token", "secret", "key", "cred", "auth", "bearer")
 _SECRET_ENDINGS = ("password", "passwords", "passwd", "passphrase", "secret", "secrets", "apikey")
 _SECRET_WORDS = ("token", "authtoken", "accesstoken", "credential", "credentials", "creds", "bearer")
@@ -62,7 +69,13 @@ def redact_command(command: Sequence[str], extra_patterns: Iterable[str] = ()) -
     patterns = tuple(extra_patterns)
     shown: list[str] = []
     value_follows = False
+    places = _program_secrets(command)
     for position, argument in enumerate(command):
+        if position in places:
+            begin = places[position]
+            shown.append(argument[:begin] + HIDDEN)
+            value_follows = False
+            continue
         if value_follows and not _is_option(argument):
             shown.append(HIDDEN)
             value_follows = False
@@ -93,6 +106,10 @@ def redact_text(text: str, extra_patterns: Iterable[str] = ()) -> str:
         text = re.sub(_URL_PASSWORD, rf"\1{HIDDEN}", text)
     if len(text) >= _SHORTEST_TOKEN:
         text = re.sub(rf"(?<![A-Za-z0-9])(?:{'|'.join(_TOKEN_SHAPES)})", HIDDEN, text)
+    if names_program(text):
+        from jobtop.core.program_secrets import hide_in_script
+
+        text = hide_in_script(text, HIDDEN)
     for pattern in extra_patterns:
         from jobtop.core.patterns import replace_matches
 
@@ -116,6 +133,24 @@ def is_secret(name: str) -> bool:
         or (word == "pass" and before in _OWNERS_OF_A_PASS)
         for before, word in zip(["", *words], words, strict=False)
     )
+
+
+def _program_secrets(command: Sequence[str]) -> dict[int, int]:
+    """The words of a command that its program is known to take passwords in, each with where that begins."""
+    if not any(map(names_program, command)):
+        return {}
+    from jobtop.core.program_secrets import secret_places
+
+    return secret_places(command)
+
+
+def names_program(text: str) -> bool:
+    """A cheap first look: most commands are none of those that take passwords in options of other names."""
+    for word in text.split():
+        name = word.rpartition("/")[2].strip("\"'`$();&|")
+        if name in _PROGRAMS or name.startswith(_FAMILIES):
+            return True
+    return False
 
 
 def _redact_argument(argument: str, patterns: tuple[str, ...]) -> str:

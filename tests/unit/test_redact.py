@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from jobtop.core.redact import HIDDEN, is_secret, redact_command, redact_mapping, redact_text
+from jobtop.core.program_secrets import RULES
+from jobtop.core.redact import HIDDEN, is_secret, names_program, redact_command, redact_mapping, redact_text
 
 SECRET = "s3cr3t-Value"
 GITHUB = "ghp_" + "a1B2" * 9
@@ -106,6 +107,60 @@ def test_options_inside_a_line_of_shell_are_hidden_too() -> None:
     assert redact_command(["sh", "-c", script]) == ["sh", "-c", shown]
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("curl -u me:pw https://h", "curl -u me:*** https://h"),
+        ("curl -ume:pw", "curl -ume:***"),
+        ("curl -sSfu me:pw x", "curl -sSfu me:*** x"),
+        ("curl --user me:pw x", "curl --user me:*** x"),
+        ("curl --proxy-user=me:pw", "curl --proxy-user=me:***"),
+        ("/usr/bin/curl -U me:p:w x", "/usr/bin/curl -U me:*** x"),
+        ("mysql -uroot -ppw db", "mysql -uroot -p*** db"),
+        ("mysqldump -h h -ppw --all", "mysqldump -h h -p*** --all"),
+        ("mariadb-admin -ppw", "mariadb-admin -p***"),
+        ("sudo nice mysqladmin -ppw", "sudo nice mysqladmin -p***"),
+        ("docker exec db mysql -ppw", "docker exec db mysql -p***"),
+        ("docker login -u me -p pw reg", "docker login -u me -p *** reg"),
+        ("sshpass -p pw ssh -p 22 h", "sshpass -p *** ssh -p 22 h"),
+        ("redis-cli -a pw ping", "redis-cli -a *** ping"),
+        ("mongosh -p pw db", "mongosh -p *** db"),
+        ("ldapsearch -w pw -b x", "ldapsearch -w *** -b x"),
+        ("sqlcmd -P pw", "sqlcmd -P ***"),
+        ("zip -P pw a.zip b", "zip -P *** a.zip b"),
+        ("7z x -ppw a.7z", "7z x -p*** a.7z"),
+        ("lftp -u me,pw h", "lftp -u me,*** h"),
+        ("smbclient -U me%pw x", "smbclient -U me%*** x"),
+        ("http -a me:pw x", "http -a me:*** x"),
+        ("openssl enc -pass pass:pw -in x", "openssl enc -pass pass:*** -in x"),
+        ("keytool -storepass pw -v", "keytool -storepass *** -v"),
+        ("xfreerdp /u:me /p:pw", "xfreerdp /u:me /p:***"),
+        ("wget --http-password=pw --password pw x", "wget --http-password=*** --password *** x"),
+        ("env PGPASSWORD=pw psql -p 5432", "env PGPASSWORD=*** psql -p 5432"),
+    ],
+)
+def test_the_password_in_an_option_of_a_well_known_program_is_hidden(command: str, shown: str) -> None:
+    assert redact_command(command.split(" ")) == shown.split(" ")
+    assert redact_command(["sh", "-c", f"cd x; {command} | grep -p 80"]) == ["sh", "-c", f"cd x; {shown} | grep -p 80"]
+    assert redact_command([f"bash -c '{command}'"]) == [f"bash -c '{shown}'"]
+
+
+@pytest.mark.parametrize(
+    "script", ["mysql -p'p w' x", "mysql '-pp w' x", 'curl -u "me:p w" x', "curl -u 'me:p w", 'mysql -p"a\'b" x']
+)
+def test_a_quoted_password_is_hidden_as_a_whole(script: str) -> None:
+    (shown,) = redact_command([script])
+    assert HIDDEN in shown
+    assert not {"w", "a'b"} & set(re.findall(r"[\w']+", shown))
+
+
+def test_every_program_with_rules_is_recognised() -> None:
+    names = [name for rule in RULES for name in rule.programs.split("|") if "ssh" not in rule.programs]
+    plain = [name.replace(".*", "x").replace("[wx]", "x").replace("s?", "") for name in names]
+    assert [name for name in plain if not names_program(f"/usr/bin/{name}")] == []
+    assert names_program("cd x; 'sshpass' -p pw")
+
+
 def test_an_option_after_a_secret_option_is_not_its_value() -> None:
     assert redact_command(["prog", "--token", "--verbose", "-v", "x"]) == ["prog", "--token", "--verbose", "-v", "x"]
     assert redact_command(["prog", "--token", "-v", "x"]) == ["prog", "--token", "-v", "x"]
@@ -157,6 +212,18 @@ def test_two_secret_options_in_a_row_hide_the_value_of_the_second() -> None:
         "prog --lr=0.1 a=b=c x==y",
         "prog --token=",
         "prog -- -x --",
+        "prog -p 8080",
+        "ssh -p 22 host",
+        "docker run -p 8080:80 -u 1000:1000 img",
+        "psql -p 5432 -U me db",
+        "nc -u host:80",
+        "mysql -p db",
+        "mysql -P 3306 -u me db",
+        "curl -u me https://h:80/x",
+        "curl --user-agent a:b x",
+        "curl -o out:put http://h",
+        "mkdir -p curl/mysql",
+        "python library.py -p 80 -a x:y",
     ],
 )
 def test_innocent_arguments_are_left_alone(command: str) -> None:
@@ -195,7 +262,27 @@ def test_odd_names_are_judged_without_error(name: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["a=", "+", " ", "key=", "key-", "sk-a1-", "sk-proj-", "-", "eyJabcdef.", "://a:", "'", '"\\', "token ", "Bearer "],
+    [
+        "a=",
+        "+",
+        " ",
+        "key=",
+        "key-",
+        "sk-a1-",
+        "sk-proj-",
+        "-",
+        "eyJabcdef.",
+        "://a:",
+        "'",
+        '"\\',
+        "token ",
+        "Bearer ",
+        "curl -u ",
+        "mysql '",
+        '-p"',
+        "curl (",
+        "\\",
+    ],
 )
 def test_a_huge_argument_takes_time_in_proportion(unit: str) -> None:
     huge = unit * (50_000 // len(unit)) + "token"
