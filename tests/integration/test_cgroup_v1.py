@@ -7,6 +7,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -165,9 +166,9 @@ def test_cgroups_made_for_a_job_that_never_began_are_removed(jobtop: Jobtop, mem
     job_id = new_id()
     made = memory / f"jobtop-{job_id}"
     made.mkdir()
-    jobs = Jobs(open_to_write(StatePaths(jobtop.state, hostname())))
-    an_hour_ago = time.time() - 3600
-    jobs.insert(Job(job_id, "n", ("true",), hostname(), "u", "/", Status.RUNNING, submitted_at=an_hour_ago))
+    job = Job(job_id, "n", ("true",), hostname(), "u", "/", Status.RUNNING, submitted_at=time.time() - 3600)
+    with closing(open_to_write(StatePaths(jobtop.state, hostname()))) as database:
+        Jobs(database).insert(job)
     assert show(jobtop, job_id)["status"] == "error"
     assert not made.exists()
 
