@@ -10,6 +10,7 @@ from jobtop.core.model import Identity
 from jobtop.core.procfs import descendants, freeze_descendants, stat_fields
 
 POLL_SECONDS = 0.02
+STOP_SECONDS = 2.0
 
 
 def lineage(pid: int) -> list[int]:
@@ -33,9 +34,15 @@ def members(root: Identity) -> list[Identity]:
 
 
 def freeze(root: Identity) -> None:
-    """STOP to all, until all of them stand still."""
-    if _tell(root, signal.SIGSTOP):
-        freeze_descendants(root.pid)
+    """STOP to all, until all of them stand still; a root of another user (sudo) goes on."""
+    with suppress(PermissionError):
+        if not send(root, signal.SIGSTOP):
+            return
+        # It stops when it is next scheduled, which takes a while on a busy machine.
+        deadline = time.monotonic() + STOP_SECONDS
+        while (fields := stat_fields(root.pid)) and fields[0] not in "TtZX" and time.monotonic() < deadline:
+            time.sleep(0.002)
+    freeze_descendants(root.pid)
 
 
 def thaw(root: Identity) -> None:

@@ -11,7 +11,7 @@ import pytest
 from jobtop.core import tree
 from jobtop.core.collectors.proc import identify
 from jobtop.core.model import Identity
-from jobtop.core.procfs import descendants
+from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
 from running import is_alive, kill_if_alive, state
 from support import wait_for
@@ -52,9 +52,23 @@ def states(pids: list[int]) -> set[str]:
 def test_all_of_a_tree_stand_still_and_go_on(root: Identity, family: list[int]) -> None:
     assert tree.members(root) == list(map(identify, family))
     tree.freeze(root)
-    wait_for(lambda: states(family) == {"T"})
+    assert states(family) == {"T"}
     tree.thaw(root)
     wait_for(lambda: states(family) == {"S"})
+
+
+def test_a_root_that_has_not_stopped_yet_is_waited_for(
+    root: Identity, family: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def late(pid: int) -> list[str]:
+        seen.append(pid)
+        return ["R"] if len(seen) < 4 else stat_fields(pid)
+
+    monkeypatch.setattr(tree, "stat_fields", late)
+    tree.freeze(root)
+    assert seen == [root.pid] * 4
 
 
 def test_a_kill_leaves_nobody(root: Identity, family: list[int]) -> None:
