@@ -191,7 +191,7 @@ def subreaper(trial: Trial, machine: Machine) -> Finding:
     if trial.is_subreaper is None:
         return Finding(name, State.ABSENT, "not known, since no job could be run")
     meaning = "prctl could not be called: processes that daemonise are lost to their job"
-    remedy = "use a Python with _ctypes (one built where libffi's headers are, or the system's own)"
+    remedy = "use a Python with ctypes (one built where libffi's headers are, or the system's own)"
     return Finding(name, State.FAILS, meaning, remedy)
 
 
