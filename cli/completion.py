@@ -1,6 +1,7 @@
 """`jobtop completion`, and what a shell can complete an id to."""
 
 import os
+from contextlib import closing
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -15,7 +16,8 @@ NO_BLANK = "if [[ $value == *: ]]; then compopt -o nospace; fi"
 def job_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids that begin like this, with the names of their jobs; nothing rather than an error."""
     try:
-        found = Completing(ctx).fleet.each(lambda jobs: jobs.ids(incomplete))
+        with closing(Completing(ctx)) as app:
+            found = app.fleet.each(lambda jobs: jobs.ids(incomplete))
     except JobtopError:
         return []
     return [CompletionItem(job_id[:8], help=printable(name)) for _, several in found for job_id, name in several]

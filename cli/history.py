@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import closing
 from typing import Any
 
 import click
@@ -48,8 +49,8 @@ def filter_words(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     # To bash a colon is a word.
     begin = "".join(before[-2:]) if before[-1:] == [":"] else ""
     try:
-        fleet = Completing(ctx).fleet
-        known = together(words for _, words in fleet.each(lambda jobs: vocabulary(jobs.database)))
+        with closing(Completing(ctx)) as app:
+            known = together(words for _, words in app.fleet.each(lambda jobs: vocabulary(jobs.database)))
     except JobtopError:
         known = {}
     candidates = complete(begin + typed, len(begin + typed), known)

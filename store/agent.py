@@ -106,6 +106,7 @@ class Agent:
         seat = agency.seat(self.paths, self.network)
         held = agency.wait_for_seat(seat, self.database, partial(self._log, "WARNING"))
         if held is None:
+            self.database.close()
             return False
         agency.write_seat(held, b"0")
         self._listen()
