@@ -55,11 +55,11 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
 
         return run_attended(app, supervisor, request, options)
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
-    monitoring = Monitoring(app, job.id, options["report"])
     from jobtop.store.reconcile import sweep_specs
     from jobtop.store.recorder import Recorder
 
     recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn)
+    monitoring = Monitoring(app, recorder, job.id, options["report"])
     recorder.begin(replace(job, recorder=identify(os.getpid())), spec)
     gc.enable()
     if job.parent_id is None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jobtop.core.engine import Engine
     from jobtop.core.facts import Started
     from jobtop.core.model import Job
+    from jobtop.store.recorder import Recorder
 
 FLUSH_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
@@ -24,8 +25,8 @@ CLOSE_SECONDS = 5.0
 class Monitoring:
     """The samples of one foreground job, from when it has lived for a moment to its end."""
 
-    def __init__(self, app: App, job_id: str, report_seconds: float | None) -> None:
-        self.app, self.job_id, self.report_seconds = app, job_id, report_seconds
+    def __init__(self, app: App, recorder: Recorder, job_id: str, report_seconds: float | None) -> None:
+        self.app, self.recorder, self.job_id, self.report_seconds = app, recorder, job_id, report_seconds
         self.enabled = app.config.boolean("monitor.enabled")
         self.interval = app.config.interval("monitor.interval")
         self.begun: Started | None = None
@@ -41,7 +42,9 @@ class Monitoring:
 
         raise_descriptor_limit()
         config = self.app.config
-        sink = StoreSink(self.app.paths, config.switch("store.network"), config=config)
+        sink = StoreSink(
+            self.app.paths, config.switch("store.network"), config=config, known=lambda _: self.recorder.job
+        )
         self.engine = Engine(sink, chosen(config, self.interval))
         report = print_report if self.report_seconds else None
         self.engine.watch(self.job_id, self.begun, report, self.report_seconds or 0.0)

@@ -14,6 +14,7 @@ from jobtop.core.observation import Observation
 from jobtop.core.record import record
 from jobtop.core.sampler import Batch, Sampler
 from jobtop.core.tally import Tally
+from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from jobtop.core.sampler import Watch
 
     class Sink(Protocol):
-        """Where readings are kept; called from one thread. `pace_seconds` is how long they may wait for each other."""
+        """Where readings are kept; called from one thread. `pace_seconds` is how long they may wait for each other.
+
+        `lost` says until when the samples of a job are gone, though they were kept.
+        """
 
         pace_seconds: float
+        lost: dict[str, float]
 
         def keep(self, batches: list[Batch]) -> None: ...
         def may_record_host(self) -> bool: ...
@@ -151,7 +156,10 @@ class Engine:
     def _observation(self, key: str, watch: Watch) -> Observation:
         interval = watch.interval_at(watch.elapsed)
         longest = interval * watch.longest_stretch
+        lost = self.sink.lost.get(key)
         problem = self.problem or self.sampler.problem
+        if lost is not None:
+            problem = f"those until {format_duration(lost)} are lost: the store was deleted or replaced"
         over = watch.guard.over_bytes if watch.guard is not None else None
         tree, thinned = watch.tree, self.sampler.thinned
         possible = max(tree.possible_peak, tree.possible[0]) if "pss" not in self.settings.without else 0

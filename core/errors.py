@@ -9,6 +9,7 @@ JobtopError                    125
 ├── StoreError                 125  the history could not be read or written
 │   ├── StoreUnavailable            missing, read-only, full
 │   │   └── StoreBusy               held by another program for longer than we wait
+│   ├── StoreReplaced               deleted or replaced while it was open; it was opened anew
 │   ├── StoreDamaged                not a database any more
 │   ├── StoreForeign                a database, but not ours
 │   ├── StoreTooNew                 written by a newer jobtop
@@ -74,6 +75,10 @@ class StoreUnavailable(StoreError):
 
 class StoreBusy(StoreUnavailable):
     """Another program holds the store for longer than we wait."""
+
+
+class StoreReplaced(StoreError):
+    """The store was deleted or replaced while it was open; the same call now writes the file that is there."""
 
 
 class StoreDamaged(StoreError):

@@ -57,6 +57,7 @@ def event_words(kind: str, detail: Mapping[str, Any]) -> str:
 WORDS = {
     "submitted": "submitted",
     "attached": "watched from here on: it ran already",
+    "recorded_again": "written again: the store was deleted or replaced",
     "left_running": "left descendants running",
     "descendants_ended": "the last of its descendants ended",
     "recorded_late": "recorded late: the store could not be written",

@@ -47,7 +47,7 @@ READER_SECONDS = 1.0
 RESERVED_BYTES = 16 * 1024
 DYING_SECONDS = 0.2
 ASK_AGAIN_SECONDS = 0.2
-LAUNCHER_SECONDS = 0.5  # whoever starts a detached job also starts an agent for it
+LAUNCHER_SECONDS = 1.0  # whoever starts a detached job also starts an agent for it
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -411,6 +411,8 @@ class Shim:
             os.close(self.status_fd)
             self.status_fd = -1
         if self.spec["dir"]:
+            if not self.reported:
+                make_directory(self.spec["dir"])  # it may have been deleted or moved with the state directory
             keep(os.path.join(self.spec["dir"], "ended"), text)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 2)
@@ -489,6 +491,16 @@ def reserve(draft: str) -> None:
             os.posix_fallocate(fd, 0, RESERVED_BYTES)
     finally:
         os.close(fd)
+
+
+def make_directory(path: str) -> None:
+    """A directory for this user only, and what is missing above it."""
+    if not os.path.isdir(path):
+        make_directory(os.path.dirname(path))
+        try:
+            os.mkdir(path, 0o700)
+        except OSError:  # it is there by now, or what follows says why it is not
+            return
 
 
 def keep(path: str, text: bytes) -> None:

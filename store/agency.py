@@ -71,6 +71,14 @@ def take_seat(path: Path) -> int | None:
     return fd
 
 
+def is_seat(fd: int, path: Path) -> bool:
+    """Whether an open file is the one whose lock makes a process the agent."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except OSError:
+        return False
+
+
 def write_seat(fd: int, text: bytes) -> bool:
     """Say in the file of the lock how things stand; shims read it, and never half of one word and half of another."""
     if text:

@@ -7,14 +7,14 @@ import os
 import selectors
 import signal
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from jobtop.core import evidence, journal
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.engine import Engine, chosen
-from jobtop.core.errors import JobtopError, StoreBusy, UnknownJob
+from jobtop.core.errors import JobtopError, StoreBusy, StoreReplaced, UnknownJob
 from jobtop.core.facts import ENDED, read_facts, read_started
 from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.procfs import status_value
@@ -98,16 +98,18 @@ class Agent:
         self._busy_at = time.monotonic()
         self._problem: str | None = None
         self._has_stumbled = False
+        self._has_new_store = False
 
     def serve(self) -> bool:
         """Until the end; False if another agent serves this store."""
         self.database = open_to_write(self.paths, self.network)
-        self.jobs, self._file = Jobs(self.database), self._file_identity()
+        self.jobs = Jobs(self.database)
         seat = agency.seat(self.paths, self.network)
         held = agency.wait_for_seat(seat, self.database, partial(self._log, "WARNING"))
         if held is None:
             self.database.close()
             return False
+        self._seat = held
         agency.write_seat(held, b"0")
         self._listen()
         keeper = Keeper(str(seat), agency.agent_command(self.paths, self.sets))
@@ -120,10 +122,10 @@ class Agent:
         try:
             while not self._guarded_round():
                 if not is_settled:  # from here on a spare shim tells if we are killed
-                    is_settled = agency.write_seat(held, str(os.getpid()).encode())
+                    is_settled = agency.write_seat(self._seat, str(os.getpid()).encode())
                 self._sleep()
         finally:  # before a spare shim learns that we leave: it need not start another, least of all after a mistake
-            agency.write_seat(held, b"")
+            agency.write_seat(self._seat, b"")
         self._leave()
         return True
 
@@ -131,16 +133,23 @@ class Agent:
         """One round of work; whether it was the last. A store in trouble is tried again, nothing ends for it."""
         try:
             return self._round()
+        except StoreReplaced:
+            self._has_new_store = True
+            return False
         except (JobtopError, OSError) as error:
             self._has_stumbled = True
             if not isinstance(error, StoreBusy) and str(error) != self._problem:
                 self._problem = str(error)
                 self._log("ERROR", f"agent: {error}")
             time.sleep(LOOK_SECONDS)
-            return self._is_told or self._file != self._file_identity()
+            return self._is_told
 
     def _round(self) -> bool:
-        if self._is_told or self._file != self._file_identity():  # a store that was replaced is another agent's
+        if not self._has_place():
+            return True
+        if self._has_new_store:
+            self._put_again()
+        if self._is_told:
             return True
         self._look()
         may_bury = bool(self._ready) or self._is_due("bury", BURY_SECONDS)
@@ -156,6 +165,47 @@ class Agent:
         if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
             return False
         return agency.unregister(self.database, self.me, self.paths.host, WORK)
+
+    # -- a store that was deleted or replaced
+
+    def _has_place(self) -> bool:
+        """Whether there is a store to serve; one that took the place of ours is opened."""
+        if self.database.is_in_place():
+            return True
+        if not os.path.exists(self.paths.store) and not self.held and not self.starter.has_work:
+            return False
+        self.database.renew()
+        self._has_new_store = True
+        return True
+
+    def _put_again(self) -> None:
+        """Write what we know into the new store: the jobs that we record and those that wait."""
+        self._take_new_seat()
+        self._log("WARNING", f"{self.paths.store} was deleted or replaced: {len(self.held)} jobs are written again")
+        for job in [job for job in self.live.values() if job.status == "queued" and job.id not in self.held]:
+            self.jobs.put_again(job)
+        for held in self.held.values():
+            known = replace(held.job, recorder=None if self._is_told else self.me)
+            held.job = self.jobs.put_again(known, partial(as_known, known=known))
+        if not self._is_told:
+            agency.register(self.database, self.me)
+        self.live.clear()
+        self._seen, self._touch = None, 0
+        self.starter.start_over()
+        self._has_new_store = False
+
+    def _take_new_seat(self) -> None:
+        """Hold the seat beside the new store; where another agent does, our jobs are left to that one."""
+        seat = agency.seat(self.paths, self.network)
+        if agency.is_seat(self._seat, seat):
+            return
+        new = agency.take_seat(seat)
+        if new is None:
+            self._is_told = True
+            return
+        os.close(self._seat)
+        self._seat = new
+        agency.write_seat(new, str(os.getpid()).encode())
 
     # -- what there is
 
@@ -278,11 +328,15 @@ class Agent:
             from jobtop.core.collectors.processes import raise_descriptor_limit
 
             raise_descriptor_limit()
-            sink = StoreSink(self.paths, self.network, are_recorded=True, config=self.config)
+            sink = StoreSink(self.paths, self.network, True, self.config, self._known)
             self.engine = Engine(sink, chosen(self.config, None))
             self.engine.start()
             gc.freeze()
         return self.engine
+
+    def _known(self, job_id: str) -> Job | None:
+        held = self.held.get(job_id)
+        return None if held is None else held.job
 
     # -- ends
 
@@ -328,11 +382,12 @@ class Agent:
         return finish(self.jobs, self.paths, job, ended, seen=seen)
 
     def _observed(self, held: Held) -> Callable[[Job], Job] | None:
-        """What the record gets from having watched, by us and by whoever did before."""
+        """What the record gets from having watched, by us and by whoever did before; stored samples may be lost."""
         if not held.is_watched or self.engine is None:
             return None
         observed = held.observed
-        stored = sampled(self.jobs, held.job) if observed is None or held.has_past else None
+        is_stored = held.has_past and held.job.id not in self.engine.sink.lost
+        stored = sampled(self.jobs, held.job) if observed is None or is_stored else None
         if observed is None or stored is None:
             return stored.of if stored is not None else observed.of if observed is not None else None
         return replace(observed, tally=stored.tally).of
@@ -372,11 +427,12 @@ class Agent:
     def _leave(self) -> None:
         """Give back what is held, so that whoever comes next can take it."""
         with suppress(JobtopError):  # first, so that nobody relies on us any more
-            agency.unregister(self.database, self.me, self.paths.host, "")
+            if self.database.is_in_place():
+                agency.unregister(self.database, self.me, self.paths.host, "")
         self.starter.close()
         left = list(self.held.values())
         self._conclude(left)
-        with suppress(JobtopError), self.database.writing():
+        with suppress(JobtopError), self.database.writing() if left else nullcontext():
             for held in left:
                 with suppress(UnknownJob):
                     self.jobs.change(held.job.id, self._given_back)
@@ -421,16 +477,14 @@ class Agent:
         self._due[name] = now + seconds
         return True
 
-    def _file_identity(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.paths.store)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
     def _log(self, level: str, text: str) -> None:
         with suppress(OSError):
             journal.write(self.paths.log, level, text)
+
+
+def as_known(row: Job, known: Job) -> tuple[Job, tuple[Event, ...]]:
+    """A job as we know it, where another store has it too."""
+    return replace(known, seq=row.seq), ()
 
 
 def spoilt(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:

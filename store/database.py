@@ -4,18 +4,27 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
-from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
+from jobtop.core.errors import (
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreForeign,
+    StoreReplaced,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from jobtop.core.paths import StatePaths
 from jobtop.core.state_files import make_state_dirs, refuse_link
 from jobtop.store.schema import MIGRATIONS, VERSION
 
 BUSY_SECONDS = 30.0
+JOURNALS = ("-wal", "-shm")
 JOURNAL_BYTES = 8 * 1024 * 1024
 NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph fuse.sshfs fuse.glusterfs 9p afs pvfs2 orangefs fuse.ceph".split()
@@ -39,13 +48,23 @@ REMEDIES = {
 
 
 class Database:
-    """One open store, of a version when it was opened. Autocommit, explicit transactions, foreign keys on."""
+    """One open store, of a version when it was opened. Autocommit, explicit transactions, foreign keys on.
+
+    `reopen` opens it once more: one that is written notices that its file was deleted or replaced.
+    """
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, notice: str | None = None, version: int = VERSION
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        notice: str | None = None,
+        version: int = VERSION,
+        reopen: "Callable[[Database], Database] | None" = None,
     ) -> None:
         self.path, self._connection, self.notice, self.version = path, connection, notice, version
         self.serial = next(SERIALS)
+        self._reopen = reopen
+        self.files = files_of(path) if reopen is not None else (None, None)
         connection.row_factory = sqlite3.Row
         connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -56,6 +75,9 @@ class Database:
         if self._connection.in_transaction:
             yield self._connection
             return
+        if not self.is_in_place():
+            self.renew()
+            raise StoreReplaced(f"{self.path}: it was deleted or replaced while it was open; try again")
         with errors_named(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -99,6 +121,31 @@ class Database:
         with errors_named(self.path):
             return _check_ours(self.path, self._connection)
 
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to the files that are open; nothing but a file that is written is looked at."""
+        return self._reopen is None or is_same(self.files, files_of(self.path))
+
+    def renew(self) -> None:
+        """Open the file that is there now, or a new one. What was known of the contents does not hold any more.
+
+        The old connection is closed last: as the only one it would copy its WAL into the file.
+        """
+        assert self._reopen is not None
+        patience = self._connection.execute("PRAGMA busy_timeout").fetchone()[0]
+        fresh = self._reopen(self)
+        before, self._connection = self._connection, fresh._connection
+        self.files, self.notice, self.serial = fresh.files, fresh.notice, fresh.serial
+        self._connection.execute(f"PRAGMA busy_timeout = {patience}")
+        before.close()
+
+    def save_wal(self) -> None:
+        """Copy what is only in our WAL into the file, if that WAL was removed and no other was written since."""
+        (file, _), now = self.files, files_of(self.path)
+        if file is None or now[0] != file or (now[1] is not None and os.path.getsize(wal_of(self.path)) > 0):
+            return
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+
     def wait_for_others(self) -> None:
         """From now on there is time to wait for other programs."""
         with errors_named(self.path):
@@ -113,7 +160,7 @@ def open_to_write(paths: StatePaths, network: bool | None = None, patience: floa
     try:
         make_state_dirs(paths.root)
         refuse_link(paths.store)
-        if os.path.exists(_suspicion(paths.store)):
+        if os.path.exists(_suspicion(paths.store)) or is_cut(paths.store):
             return open_repaired(paths, network)
         return _open_current(paths, network, patience)
     except OSError as error:
@@ -131,6 +178,25 @@ def open_repaired(paths: StatePaths, network: bool | None = None) -> Database:
     return database
 
 
+def _open_again(old: Database, paths: StatePaths, network: bool | None) -> Database:
+    """The store that takes the place of an open one, without what is left of that."""
+    try:
+        make_state_dirs(paths.root)
+        with _lock(paths):
+            file, wal = files_of(paths.store)
+            old.save_wal()
+            if file != old.files[0] and file is not None and wal is not None and wal == old.files[1]:
+                remove_journals(paths.store)  # they are of the old file: SQLite would put its pages into the new one
+            elif file == old.files[0] and not is_cut(paths.store):
+                fresh = _open_current(paths, network)
+                with fresh.writing() as connection:
+                    connection.execute(f"PRAGMA user_version = {VERSION}")  # from now on the new WAL is the true one
+                return fresh
+    except OSError as error:
+        raise StoreUnavailable(f"{paths.root}: {os.strerror(error.errno or 0)}") from error
+    return open_to_write(paths, network)
+
+
 def open_to_read(path: Path, patience: float | None = None) -> Database:
     """Any store, read-only; where not even a reader's lock can be had, as an unchanging file, saying so."""
     if not path.exists():
@@ -140,6 +206,8 @@ def open_to_read(path: Path, patience: float | None = None) -> Database:
         raise StoreUnavailable(f"{path}: it is {kind}")
     if not os.access(path, os.R_OK):
         raise StoreUnavailable(f"{path}: it may not be read by this user")
+    if is_cut(path):
+        raise StoreDamaged(f"{path}: it was emptied while it was open{SETTING_ASIDE}")
     with errors_named(path):
         # In a directory or beside a file that cannot be written SQLite fails, or makes a WAL nobody can use later.
         if os.access(path, os.W_OK) or os.path.exists(f"{path}-wal") or not _has_wal(path):
@@ -185,6 +253,46 @@ def _is_shared(place: str, mountinfo: str) -> bool:
         if len(mount) >= len(best) and below.startswith(f"{mount.rstrip('/')}/"):
             best, kind = mount, after.split(" ", 1)[0]
     return kind in NETWORK_FILE_SYSTEMS
+
+
+Files = tuple[tuple[int, int] | None, int | None]
+
+
+def files_of(path: Path) -> Files:
+    """Which file a store is, and which its WAL is; None for one that is not there, or is empty."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None, None
+    try:
+        wal = os.stat(wal_of(path)).st_ino
+    except OSError:
+        wal = None
+    return ((found.st_dev, found.st_ino) if found.st_size else None), wal
+
+
+def is_same(opened: Files, there: Files) -> bool:
+    """Whether these are the files that were opened; a store with a rollback journal has no WAL, and may get one."""
+    return opened[0] == there[0] and (opened[1] is None or opened[1] == there[1])
+
+
+def wal_of(path: Path) -> str:
+    return f"{path}-wal"
+
+
+def is_cut(path: Path) -> bool:
+    """Whether a store was emptied while it was open: a new one has its first page before it has a WAL."""
+    try:
+        return os.stat(path).st_size == 0 and any(os.path.exists(f"{path}{suffix}") for suffix in JOURNALS)
+    except OSError:
+        return False
+
+
+def remove_journals(path: Path) -> None:
+    """Remove the WAL of a file that is gone, and its index: they must not be taken for those of another file."""
+    for suffix in JOURNALS:
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}{suffix}")
 
 
 def file_times(path: Path) -> tuple[tuple[int, int] | None, ...]:
@@ -241,7 +349,7 @@ def _code(error: sqlite3.Error) -> int:
 def _open_current(paths: StatePaths, network: bool | None, patience: float | None = None) -> Database:
     with errors_named(paths.store):
         if not paths.store.exists():
-            os.close(os.open(paths.store, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            _create(paths)
         # Asked before SQLite opens it: that would make a journal with the modes of a file that cannot be written.
         if not os.access(paths.store, os.W_OK):
             raise StoreUnavailable(f"{paths.store}: {REMEDIES[8]}")
@@ -256,7 +364,15 @@ def _open_current(paths: StatePaths, network: bool | None, patience: float | Non
         except BaseException:
             connection.close()
             raise
-        return Database(paths.store, connection)
+        return Database(paths.store, connection, reopen=lambda old: _open_again(old, paths, network))
+
+
+def _create(paths: StatePaths) -> None:
+    """An empty file, without the journals of one that was deleted."""
+    with _lock(paths):
+        if not paths.store.exists():
+            remove_journals(paths.store)
+            os.close(os.open(paths.store, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _connect(path: Path, options: str, patience: float | None = None) -> sqlite3.Connection:
@@ -371,7 +487,7 @@ def repair(paths: StatePaths) -> Path | None:
         while aside.exists():
             number += 1
             aside = aside.with_name(f"{paths.store.name}.damaged-{stamp}-{number}")
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", *JOURNALS):
             source = paths.store.with_name(paths.store.name + suffix)
             if source.exists():
                 source.rename(aside.with_name(aside.name + suffix))
@@ -382,6 +498,8 @@ def _is_sound(path: Path) -> bool:
     """Whether the file is whole, or at least not known to be damaged."""
     if not path.exists():
         return True
+    if is_cut(path):
+        return False
     try:
         connection = _connect(path, "mode=rw")
         try:

@@ -91,6 +91,10 @@ class Jobs:
             before = _by_id(connection, job.id)
             return _insert(connection, job, (event,)) if before is None else _update(connection, before, change)
 
+    def put_again(self, job: Job, change: Change = lambda row: (row, ())) -> Job:
+        """Keep a job in a store that took the place of the one it was in; what that knows of the job is changed."""
+        return self.insert_or_change(replace(job, seq=None), event("recorded_again"), change)
+
     def find(self, reference: str) -> Job:
         """A job by its id, a prefix of that, or its external id."""
         jobs = self.matching(reference)

@@ -7,7 +7,7 @@ import os
 import time
 
 from jobtop.core import evidence
-from jobtop.core.errors import JobtopError, StoreBusy, StoreDamaged, StoreError, StoreUnavailable
+from jobtop.core.errors import JobtopError, StoreBusy, StoreDamaged, StoreError, StoreReplaced, StoreUnavailable
 from jobtop.core.facts import Facts, Started
 from jobtop.core.model import Job, JobSpec, StopRequest
 from jobtop.core.paths import StatePaths
@@ -117,8 +117,10 @@ class Recorder:
         if self.jobs is not None:
             try:
                 if ended is not None:
-                    return reconcile.finish(self.jobs, self.paths, self.job, ended, seen=seen)
-                return self._abandoned(self.jobs)
+                    return self._written(
+                        self.jobs, lambda jobs: reconcile.finish(jobs, self.paths, self.job, ended, seen=seen)
+                    )
+                return self._written(self.jobs, self._abandoned)
             except JobtopError as error:
                 self._give_up(error)
         if ended is not None:
@@ -139,7 +141,7 @@ class Recorder:
             if self.jobs is not None:
                 self.jobs.database.wait_for_others()
                 for change in self._untold:
-                    self.job = self.jobs.change(self.job.id, change)
+                    self.job = self._changed(self.jobs, change)
         except JobtopError as error:
             self._give_up(error)
 
@@ -180,12 +182,23 @@ class Recorder:
         if self.jobs is None:
             return
         try:
-            self.job = self.jobs.change(self.job.id, change)
+            self.job = self._changed(self.jobs, change)
         except StoreBusy:
             self._untold.append(change)
         except JobtopError as error:
             self.jobs = None
             self._late_problem = NOT_YET + str(error)  # the shim may be saying the same: told at the end, once
+
+    def _changed(self, jobs: Jobs, change: Callable[[Job], tuple[Job, tuple[Event, ...]]]) -> Job:
+        return self._written(jobs, lambda jobs: jobs.change(self.job.id, change))
+
+    def _written(self, jobs: Jobs, write: Callable[[Jobs], Job]) -> Job:
+        """What a write makes of the job; where the store was deleted or replaced, the job is put into the new one."""
+        try:
+            return write(jobs)
+        except StoreReplaced:
+            self.job = jobs.put_again(self.job)
+            return write(jobs)
 
     def _give_up(self, error: JobtopError) -> None:
         self.jobs = None
@@ -196,9 +209,11 @@ class Recorder:
         if self.directory is None:
             return
         try:
+            make_state_dirs(self.paths.root, self.paths.unrecorded)
             write_private(str(self.paths.late_record(self.job.id)), json.dumps(reconcile.beside(self.job)))
-        except OSError as error:
-            self.warn(f"the record of this job cannot be kept: {os.strerror(error.errno or 0)}")
+        except (OSError, StoreUnavailable) as error:
+            why = os.strerror(error.errno or 0) if isinstance(error, OSError) else error
+            self.warn(f"the record of this job cannot be kept: {why}")
 
 
 def write_private(path: str, text: str) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 from jobtop.core.collectors.proc import identify
-from jobtop.core.errors import StoreBusy
+from jobtop.core.errors import StoreBusy, StoreReplaced
 from jobtop.core.record import replace
 from jobtop.store.database import is_network, open_to_write
 from jobtop.store.hosts import HostRecord
@@ -16,13 +17,18 @@ from jobtop.store.snapshots import Snapshots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
     from jobtop.core.collectors.host import HostSample
     from jobtop.core.config import Config
-    from jobtop.core.model import Sample
+    from jobtop.core.model import Job, Sample
     from jobtop.core.paths import StatePaths
     from jobtop.core.sampler import Batch
     from jobtop.store.database import Database
     from jobtop.store.retaining import Shift
+
+    T = TypeVar("T")
 
 PATIENCE_SECONDS = 1.0
 LOCAL_PACE_SECONDS, NETWORK_PACE_SECONDS = 1.0, 10.0
@@ -36,17 +42,25 @@ class StoreSink:
     """Keeps samples, snapshots and the machine around them; raises StoreBusy while nothing of it is kept yet.
 
     `are_recorded`: jobs are in the store before they are sampled, so one that is not was deleted. With `config` it also
-    lets go of what is old.
+    deletes what is old. `known` is the record of a job as its recorder has it, for a store that was replaced.
     """
 
     def __init__(
-        self, paths: StatePaths, network: bool | None, are_recorded: bool = False, config: Config | None = None
+        self,
+        paths: StatePaths,
+        network: bool | None,
+        are_recorded: bool = False,
+        config: Config | None = None,
+        known: Callable[[str], Job | None] | None = None,
     ) -> None:
         self.paths, self.network, self.are_recorded, self.config = paths, network, are_recorded, config
+        self.known = known
+        self.lost: dict[str, float] = {}
         shared = is_network(paths.store) if network is None else network
         self.pace_seconds = NETWORK_PACE_SECONDS if shared else LOCAL_PACE_SECONDS
         self._database: Database | None = None
         self._seqs: dict[str, int] = {}
+        self._kept_until: dict[str, float] = {}
         self._beat_at = -float("inf")
         self._looked_after = False
         self._records_host = False
@@ -55,7 +69,34 @@ class StoreSink:
 
     def keep(self, batches: list[Batch]) -> None:
         """All of it or nothing, in one transaction."""
+        self._written(partial(self._keep_batches, batches))
+        self._kept_until.update((key, sample.elapsed) for batch in batches for key, sample in batch.samples)
+
+    def _written(self, write: Callable[[Database], T]) -> T:
+        """What a write answers; where the store was deleted or replaced, its jobs are put into the new one first."""
         database = self._open()
+        try:
+            return write(database)
+        except StoreReplaced:
+            self._put_again(database)
+            return write(database)
+
+    def _put_again(self, database: Database) -> None:
+        """Keep our jobs in the store that is there now, and note until when their samples are not in it."""
+        self._begin(database)
+        self._records_host, self._looked_after, self._shift = False, False, None
+        keys, self._seqs = list(self._seqs), {}
+        for key in keys:
+            job = self.known(key) if self.known is not None else None
+            row = Jobs(database).put_again(job) if job is not None else None
+            if row is None or row.seq is None:
+                continue
+            self._seqs[key] = row.seq
+            newest, until = self.series.newest(row.seq, 1), self._kept_until.get(key, 0.0)
+            if (newest[-1].elapsed if newest else 0.0) < until:
+                self.lost[key] = until
+
+    def _keep_batches(self, batches: list[Batch], database: Database) -> None:
         if self.are_recorded:
             batches = [self._of_those_there(batch) for batch in batches]
         rows = [(self._seq(key), sample) for batch in batches for key, sample in batch.samples]
@@ -95,12 +136,13 @@ class StoreSink:
 
     def may_record_host(self) -> bool:
         """Whether nobody else on this machine records it: one is enough."""
-        self._open()
-        self._records_host = self.host.lease(identify(os.getpid()))
+        self._records_host = self._written(lambda _: self.host.lease(identify(os.getpid())))
         return self._records_host
 
     def step(self) -> bool:
-        self._open()
+        return self._written(self._step)
+
+    def _step(self, _: Database) -> bool:
         if not self._looked_after:
             self._looked_after = True
             self.series.seal_ended(ENDED_SEALED)
@@ -118,17 +160,22 @@ class StoreSink:
         self._retains_at = time.monotonic() + self._shift.work()
 
     def finish(self, key: str) -> None:
-        self._open()
+        self._written(partial(self._finish, key))
+        for known in (self._kept_until, self.lost):
+            known.pop(key, None)
+
+    def _finish(self, key: str, _: Database) -> None:
         if not self.are_recorded or self._is_there(key):
             self.series.seal(self._seq(key))
 
     def close(self) -> None:
         if self._database is None:
             return
-        if self._shift is not None:
-            self._shift.end()
-        if self._records_host:
-            self.host.release(identify(os.getpid()))
+        if self._database.is_in_place():  # a store that was deleted is not made again for a good-bye
+            if self._shift is not None:
+                self._shift.end()
+            if self._records_host:
+                self.host.release(identify(os.getpid()))
         self._database.close()
 
     def _open(self) -> Database:

@@ -103,6 +103,11 @@ class Starter:
         self.keep_spares()
         yield from self._begun()
 
+    def start_over(self) -> None:
+        """Read the queue anew: it is in another store."""
+        self.lineup = Lineup(self.queue)
+        self.is_due = True
+
     def close(self) -> None:
         """Let go of the shims that have no job."""
         while self.spares:

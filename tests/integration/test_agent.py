@@ -315,18 +315,12 @@ def test_jobs_that_cannot_start_are_errors_and_the_others_go_on(home: Path, line
     gone(line)
 
 
-def test_an_agent_whose_store_was_deleted_leaves_and_the_job_goes_on(jobtop: Jobtop, line: Line) -> None:
-    load = Load(jobtop.home / "load", waits=True)
-    job = line.submit(load.command)
+def test_an_agent_without_jobs_leaves_when_its_store_is_deleted(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBTOP_AGENT_IDLE", "5m")
     line.call_agent()
-    load.begins()
-    wait_for(lambda: samples_of(line, job) > 0, DEADLINE)  # whoever writes has opened the store
+    line.new_agent()
     shutil.rmtree(line.paths.root)
     gone(line)
-    assert is_alive(load.pids[0])
-    load.let_end()
-    wait_for(lambda: not is_alive(load.pids[0]))
-    assert load.name.with_suffix(".cpu").exists()
     assert not line.paths.root.exists()
 
 

@@ -153,7 +153,7 @@ def test_a_store_that_is_damaged_deleted_or_replaced_while_open_is_said_and_come
         for happens, words, keys in (
             (lambda: damage_pages(store), "it is damaged", "12"),
             (store.unlink, "there is no such store", "2"),
-            (lambda: become(b""), "nothing has been recorded", "13"),
+            (lambda: become(b""), "it was emptied", "13"),
             (lambda: become(None), "it is a directory", "2"),
             (lambda: become(whole), "", "213"),
             (replace, "", "13"),

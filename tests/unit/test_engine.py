@@ -30,6 +30,7 @@ class FakeSink:
     def __init__(self, trouble: Callable[[], None] = lambda: None, pace_seconds: float = 0.0) -> None:
         self.trouble, self.pace_seconds = trouble, pace_seconds
         self.calls: list[list[Batch]] = []
+        self.lost: dict[str, float] = {}
         self.attempts = 0
         self.finished: list[str] = []
         self.closed = 0

@@ -1,0 +1,197 @@
+"""The store deleted, replaced, emptied or moved away while jobs run: the record of each job is in the new one."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import Line, Load, agents_of, line
+from jobtop.core.model import Sample
+from jobtop.core.paths import StatePaths, hostname
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from running import ended, nothing_is_left, running, show
+from support import Jobtop, wait_for
+from watching import Watched
+
+__all__ = ["line", "nothing_is_left"]
+
+DEADLINE = 60.0
+SOON = 5.0  # seconds in which a verb answers: it does not wait for whoever has the old file open
+QUICK = ("--interval", "0.1s")
+
+
+def delete_all(state: Path, _: Path) -> None:
+    for path in state.glob("*.db*"):
+        path.unlink()
+
+
+def delete_store(state: Path, _: Path) -> None:
+    store(state).unlink()
+
+
+def delete_wal(state: Path, _: Path) -> None:
+    store(state).with_name(f"{store(state).name}-wal").unlink()
+
+
+def replace_all(state: Path, other: Path) -> None:
+    delete_all(state, other)
+    os.replace(store(other), store(state))
+
+
+def replace_store(state: Path, other: Path) -> None:
+    """And leave the journals of the old one beside it."""
+    os.replace(store(other), store(state))
+
+
+def empty(state: Path, _: Path) -> None:
+    os.truncate(store(state), 0)
+
+
+def move_away(state: Path, _: Path) -> None:
+    state.rename(state.with_name("moved"))
+
+
+def delete_directory(state: Path, _: Path) -> None:
+    shutil.rmtree(state)
+
+
+HARMS: list[Callable[[Path, Path], None]] = [
+    delete_all,
+    delete_store,
+    delete_wal,
+    replace_all,
+    replace_store,
+    empty,
+    move_away,
+    delete_directory,
+]
+
+
+def store(state: Path) -> Path:
+    return state / f"{hostname()}.db"
+
+
+def other_store(jobtop: Jobtop) -> Path:
+    """A state directory in which other jobs have the first numbers; its store is closed."""
+    other = Jobtop(jobtop.python, jobtop.home, {**jobtop.env, "JOBTOP_HOME": str(jobtop.home / "other")})
+    for name in ("first", "second"):
+        assert other("run", "--external-id", name, "--", "true").returncode == 0
+    return other.state
+
+
+def samples(jobtop: Jobtop, reference: str) -> list[Sample]:
+    return Watched(jobtop, None, Path(f"{reference}.err")).stored()  # type: ignore[arg-type]
+
+
+def check(jobtop: Jobtop, load: Load, record: dict[str, Any], reference: str) -> None:
+    """Totals are right, and samples of the time after the harm are in the new store."""
+    assert (record["exit_code"], record["status"]) == (int(load.end), "failed")
+    assert record["resource_usage"]["cpu_total_seconds"] == pytest.approx(load.cpu_seconds, rel=0.02, abs=0.01)
+    assert record["resource_usage"]["memory_peak_bytes"] > 32 << 20
+    kept = [one.elapsed for one in samples(jobtop, reference)]
+    assert kept == sorted(set(kept))
+    listed = jobtop("history", "--json")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    checked = jobtop("store", "check")
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_the_record_of_a_run_is_in_the_store_that_took_the_place(
+    jobtop: Jobtop, harm: Callable[[Path, Path], None]
+) -> None:
+    other = other_store(jobtop)
+    load = Load(jobtop.home / "load", 0.3, "7", 32, waits=True)
+    with running(jobtop, "--no-ui", *QUICK, "--", *load.command) as run:
+        load.begins()
+        before = wait_for(lambda: samples(jobtop, run.reference), DEADLINE)[-1].elapsed
+        harm(jobtop.state, other)
+        wait_for(lambda: [one for one in samples(jobtop, run.reference) if one.elapsed > before + 0.5], DEADLINE)
+        began = time.monotonic()
+        assert show(jobtop, run.reference)["status"] == "running"
+        assert time.monotonic() - began < SOON
+        load.let_end()
+        _, err = run.outputs()
+        assert run.end() == 7, err
+        record = show(jobtop, run.reference)
+    check(jobtop, load, record, run.reference)
+    is_named = any("lost" in entry for entry in record["incomplete"])
+    assert is_named is (harm is not delete_wal)
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_so_is_that_of_a_job_that_only_the_agent_sees(
+    jobtop: Jobtop, line: Line, harm: Callable[[Path, Path], None]
+) -> None:
+    other = other_store(jobtop)
+    load = Load(jobtop.home / "load", 0.3, "7", 32, waits=True)
+    waiting = Load(jobtop.home / "waiting", 0.0, "0")
+    started = jobtop("run", "--detach", *QUICK, "--external-id", "left", "--", *load.command)
+    assert (started.returncode, started.stderr) == (0, "")
+    queued = jobtop("submit", "--external-id", "queued", "--after", started.stdout.strip(), "--", *waiting.command)
+    assert (queued.returncode, queued.stderr) == (0, "")
+    load.begins()
+    before = wait_for(lambda: samples(jobtop, "left"), DEADLINE)[-1].elapsed
+    wait_for(lambda: len(agents_of(jobtop.state)) == 1, DEADLINE)
+    (agent,) = agents_of(jobtop.state)
+    line.close()
+    harm(jobtop.state, other)
+    wait_for(lambda: [one for one in samples(jobtop, "left") if one.elapsed > before + 0.5], DEADLINE)
+    assert agents_of(jobtop.state) == [agent]
+    began = time.monotonic()
+    assert show(jobtop, "queued")["status"] == "queued"
+    assert time.monotonic() - began < SOON
+    load.let_end()
+    record = ended(jobtop, "left")
+    check(jobtop, load, record, "left")
+    assert wait_for(lambda: show(jobtop, "queued")["status"] == "cancelled", DEADLINE), "what it waits for has failed"
+    wait_for(lambda: not agents_of(jobtop.state), DEADLINE)
+
+
+@contextmanager
+def held_open(state: Path) -> Iterator[Jobs]:
+    """The store as a program has it that writes nothing for a while."""
+    database = open_to_write(StatePaths(state, hostname()))
+    try:
+        yield Jobs(database)
+    finally:
+        database.close()
+
+
+def test_an_emptied_store_is_noticed_at_once_by_every_verb(jobtop: Jobtop) -> None:
+    assert jobtop("run", "--external-id", "before", "--", "true").returncode == 0
+    with held_open(jobtop.state):
+        empty(jobtop.state, jobtop.home)
+        checked = jobtop("store", "check")
+        assert checked.returncode == 1
+        assert "emptied" in checked.stdout
+        began = time.monotonic()
+        listed = jobtop("history")
+        assert time.monotonic() - began < SOON
+        assert "damaged" in listed.stderr
+        assert jobtop("run", "--external-id", "after", "--", "true").returncode == 0
+    assert show(jobtop, "after")["status"] == "success"
+    assert jobtop("store", "check").returncode == 0
+
+
+def test_where_no_store_can_be_made_again_the_record_waits_beside_it(unprivileged: Jobtop) -> None:
+    jobtop = unprivileged
+    load = Load(jobtop.home / "load", 0.1, "7", 0, waits=True)
+    words = (jobtop.python, *load.command[1:])
+    with running(jobtop, "--no-ui", "--no-monitor", "--", *words) as run:
+        load.begins()
+        wait_for(lambda: show(jobtop, run.reference)["pid"], DEADLINE)
+        delete_all(jobtop.state, jobtop.home)
+        store(jobtop.state).mkdir()
+        load.let_end()
+        _, err = run.outputs()
+        assert run.end() == 7
+    assert b"not in the history yet" in err
+    store(jobtop.state).rmdir()
+    assert show(jobtop, run.reference)["exit_code"] == 7
