@@ -169,6 +169,11 @@ class Log:
     def size(self) -> int:
         return os.fstat(self.fd).st_size if self.fd >= 0 else 0
 
+    def room(self) -> float:
+        """How many bytes may come before the log takes a quarter more than its limit."""
+        kept = self.size() - (self.punched - self.limit // 2)
+        return float("inf") if self.error is not None else self.limit * 5 / 4 - kept
+
     def trim(self) -> None:
         """Give back everything but the head and the tail; where no hole can be made, the head alone is kept."""
         tail_start = (self.size() - self.limit // 2) & ~4095

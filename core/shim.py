@@ -48,6 +48,8 @@ RESERVED_BYTES = 16 * 1024
 DYING_SECONDS = 0.2
 ASK_AGAIN_SECONDS = 0.2
 LAUNCHER_SECONDS = 1.0  # whoever starts a detached job also starts an agent for it
+SHORTEST_LOOK_SECONDS = 0.02
+FASTEST_BYTES = 4 << 30  # a second that a job can write to its log
 MARK_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between marks
 
 
@@ -89,6 +91,9 @@ class Shim:
         self.reported = False
         self.last_mark: tuple[int, ...] = ()
         self.next_mark = 0.0
+        self.log_directory = -1  # where the job writes its logs itself
+        self.log_sizes: tuple[int, ...] = ()
+        self.look_at: float | None = None
         self.next_census = 0.0
         self.census_seconds = CENSUS_FIRST_SECONDS
         self.revival: Revival | None = None
@@ -131,6 +136,8 @@ class Shim:
         else:
             self.tell(begun)
         self.close_unused()
+        if self.spec["output"] == "log":
+            self.watch_logs()
         started = time.monotonic()
         self.next_census = started + CENSUS_FIRST_SECONDS
         self.next_mark = started + MARK_SECONDS[0][1]
@@ -241,7 +248,7 @@ class Shim:
             poll.register(self.status_fd, 0)  # POLLERR: nobody reads it any more
         due = [self.next_census, self.next_mark, self.deadline, self.ask_again_at, self.kill_at, self.abandon_at]
         due.append(self.report_at if not self.reported and not self.readers_behind() else None)
-        due.append(self.revive_at)
+        due += [self.revive_at, self.look_at]
         wait = min(at for at in due if at is not None) - time.monotonic()
         for fd, _ in poll.poll(max(0, int(wait * 1000) + 1)):
             if fd == wakeup_fd:
@@ -254,6 +261,8 @@ class Shim:
         """TERM stops the job in order; the others are passed on."""
         if number == signals.SIGTERM:
             self.stop("signal")
+        elif number == _signal.SIGIO:
+            self.look_at = time.monotonic()
         elif number == OVER_LIMIT:
             self.stop_cause = self.stop_cause or "limit"
             self.kill_at = time.monotonic()
@@ -346,6 +355,8 @@ class Shim:
             wait = max(self.census_seconds, (time.process_time() - began) * ratio)
             self.next_census = time.monotonic() + wait
             self.census_seconds = min(self.census_seconds * 2, CENSUS_LAST_SECONDS)
+        if self.look_at is not None and moment >= self.look_at:
+            self.look_at = self.look_at_logs(moment)
         if moment >= self.next_mark:
             self.mark()
             age = now()[1] - self.start[1]
@@ -380,6 +391,29 @@ class Shim:
             self.report(final=False)
         self.reported = True
 
+    def watch_logs(self) -> None:
+        """Have the kernel say once when a log grows that the job writes itself. Of inotify a user has few instances."""
+        try:
+            if self.log_directory < 0:
+                _signal.signal(_signal.SIGIO, lambda *_: None)
+                self.log_directory = os.open(self.spec["dir"], os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.fcntl(self.log_directory, fcntl.F_NOTIFY, fcntl.DN_MODIFY)
+        except (OSError, AttributeError):  # not Linux, or built without: what grows is seen with the next mark
+            return
+
+    def look_at_logs(self, moment: float) -> float | None:
+        """Trim the logs; when they could be too long again, None once they do not grow: then the kernel says."""
+        sizes = tuple(log.size() for log in self.logs if log is not None)
+        if sizes == self.log_sizes:
+            self.watch_logs()
+            return None
+        self.log_sizes = sizes
+        for log in self.logs:
+            if log is not None:
+                log.trim()
+        room = min((log.room() for log in self.logs if log is not None), default=float("inf"))
+        return moment + min(max(SHORTEST_LOOK_SECONDS, room / FASTEST_BYTES), MARK_SECONDS[0][1])
+
     def mark(self) -> None:
         """Note how long the logs are now, so that output can be placed in time."""
         sizes = tuple(log.size() if log is not None else 0 for log in self.logs)
@@ -388,6 +422,7 @@ class Shim:
                 log.trim()
         if self.spec["dir"] and sizes != self.last_mark:
             self.last_mark = sizes
+            self.look_at = self.look_at or (time.monotonic() if self.spec["output"] == "log" else None)
             line = f"{now()[1] - self.start[1]:.3f} {' '.join(map(str, sizes))}\n"
             try:
                 fd = os.open(

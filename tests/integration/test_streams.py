@@ -306,3 +306,32 @@ def test_waiting_for_a_slow_reader_costs_nothing(jobtop: Jobtop, tmp_path: Path)
     counted = subprocess.run(["sh", "-c", f"{run} | (sleep 2; wc -l)"], env=jobtop.env, capture_output=True, timeout=60)
     assert counted.stdout.strip() == b"200000"
     assert json.loads(record.read_text())["monitor"]["cpu_seconds"] < 1.0
+
+
+BURST = """
+import os, sys, time
+line = b"x" * (1 << 20)
+open(sys.argv[1] + ".began", "w").close()
+until = time.monotonic() + 60
+while not os.path.exists(sys.argv[1] + ".go") and time.monotonic() < until: time.sleep(0.01)
+for _ in range(1024): os.write(1, line)
+"""
+
+
+def test_a_log_that_a_detached_job_writes_fast_after_a_while_stays_near_its_limit(jobtop: Jobtop) -> None:
+    """It is trimmed while it grows, however long nothing was written before."""
+    limit, name = 256 << 20, str(jobtop.home / "burst")
+    started = jobtop("--set", f"run.log_max={limit}", "run", "--detach", "--no-monitor", "--", *PYTHON, BURST, name)
+    assert started.returncode == 0, started.stderr
+    wait_for(Path(f"{name}.began").exists, 30)
+    log = jobtop.state / "jobs" / started.stdout.strip() / "stdout.log"
+    sizes: list[int] = []
+
+    def is_over() -> bool:
+        sizes.append(log.stat().st_blocks * 512)
+        return (log.parent / "ended").exists()
+
+    Path(f"{name}.go").touch()
+    wait_for(is_over, 60)
+    assert log.stat().st_size == 1 << 30
+    assert limit < max(sizes) < 1.5 * limit
