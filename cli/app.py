@@ -48,7 +48,8 @@ class App:
         self._open_stores: list[Database] = []
 
     def close(self) -> None:
-        """Close the stores that this call has opened."""
+        """Close the stores that this call has opened; first say which rows could not be read."""
+        self.warn_of_damage()
         while self._open_stores:
             self._open_stores.pop().close()
 
@@ -124,6 +125,15 @@ class App:
         if database.notice:
             self.warn(database.notice)
         return Jobs(database)
+
+    def warn_of_damage(self) -> None:
+        """Say of each store how many rows were left out, since they cannot be read."""
+        for database in self._open_stores:
+            if (count := len(database.damaged)) > 0:
+                rows = "1 row" if count == 1 else f"{count} rows"
+                why = next(iter(database.damaged))
+                check = f"jobtop store check {database.path}"
+                self.warn(f"{rows} of {database.path} cannot be read ({why}); {check} names all")
 
     def colored(self, stream: int) -> bool:
         """Whether to colour what goes to this descriptor."""

@@ -39,6 +39,11 @@ COLUMN = struct.Struct("<BBqqQ")  # kind, decimal places, first, smallest differ
 WIDTH = 0x0F
 PLAIN, FLOATS, GAPS, DEFLATED = 0x10, 0x20, 0x40, 0x80
 INT64 = 2**63
+# What is read has at most so much, which is more than is written: a checksum proves nothing of a file from elsewhere.
+MOST_SAMPLES, MOST_COLUMNS, MOST_PLACES = 2048, 1024, 18
+MOST_SECONDS = 1e10  # since the start of a job, or the boot of a machine
+MOST_TABLE_BYTES = 6 + MOST_COLUMNS * 32
+MOST_BYTES = 16 * 1024 * 1024  # of all columns
 
 
 @record
@@ -106,6 +111,7 @@ class Opened:
         names = [KEYS[name] for name in self.names if name in KEYS] if wanted is None else (ELAPSED, *wanted)
         columns = {key: self.values(key) for key in names}
         moments, ids = columns.pop(ELAPSED, []), columns.pop(ID, [])
+        _check_own(self.count, moments, ids if wanted is None else None, columns.get(SAMPLES))
         return Block(ids, moments, {key: values for key, values in columns.items() if values})  # type: ignore[arg-type]
 
     @property
@@ -128,6 +134,7 @@ class Opened:
         part, kind, places, first, low, divisor = self._part(name)
         if kind & (PLAIN | FLOATS | GAPS) or low < 0:
             return None
+        _check_size(part, self.count, kind)
         if divisor > 1:
             return Growth(first, 0, _differences(part, self.count, kind, low, divisor), 10**places)
         more = _from_planes(part, kind & WIDTH) if kind & WIDTH else bytes(self.count - 1)
@@ -140,10 +147,14 @@ class Opened:
     def _part(self, name: int) -> tuple[bytes, int, int, int, int, int]:
         """The bytes of a column, and its row in the table."""
         place = self.names.index(name)
-        kind, *row = COLUMN.unpack_from(self.table, self.table_at + place * COLUMN.size)
+        kind, places, first, low, divisor = COLUMN.unpack_from(self.table, self.table_at + place * COLUMN.size)
+        if places > MOST_PLACES or not divisor or kind & WIDTH > 8:
+            raise BlockDamaged(f"a column has width {kind & WIDTH}, {places} places and divisor {divisor}")
         start = self.body_at + sum(self.sizes[:place])
         part = self.body[start : start + self.sizes[place]]
-        return zlib.decompress(part, RAW) if kind & DEFLATED else part, kind, *row
+        if kind & DEFLATED:
+            part = _inflated(part, RAW, 9 * self.count)
+        return part, kind, places, first, low, divisor
 
 
 def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], rows: Sequence[Values]) -> bytes:
@@ -184,20 +195,67 @@ def decode(data: bytes, wanted: Collection[str] | None = None) -> Block:
 
 
 def open_block(data: bytes) -> Opened:
-    """A block with its table read; BlockDamaged if a bit of it has changed."""
+    """A block with its table read; BlockDamaged if a bit of it has changed, or if it was never written by jobtop."""
     version = _checked_version(data)
-    if version == WHOLE:
-        table = body = zlib.decompress(data[HEAD.size :])
-    else:
-        body, begin = data, HEAD.size + TABLE_SIZE.size
-        body_at = begin + TABLE_SIZE.unpack_from(data, HEAD.size)[0]
-        table = zlib.decompress(data[begin:body_at])
-    count, number = COUNTS.unpack_from(table)
-    numbers = struct.unpack_from(f"<{number}H{number}I", table, COUNTS.size)
+    try:
+        if version == WHOLE:
+            table = body = _inflated(data[HEAD.size :], zlib.MAX_WBITS, MOST_BYTES)
+        else:
+            body, begin = data, HEAD.size + TABLE_SIZE.size
+            body_at = begin + TABLE_SIZE.unpack_from(data, HEAD.size)[0]
+            table = _inflated(data[begin:body_at], zlib.MAX_WBITS, MOST_TABLE_BYTES)
+        count, number = COUNTS.unpack_from(table)
+        if not 0 < count <= MOST_SAMPLES or not 0 < number <= MOST_COLUMNS:
+            raise BlockDamaged(f"a block of samples has {number} columns of {count} values")
+        numbers = struct.unpack_from(f"<{number}H{number}I", table, COUNTS.size)
+    except struct.error as error:
+        raise BlockDamaged(f"a block of samples breaks off ({error})") from error
     table_at = COUNTS.size + 6 * number
+    table_end = table_at + number * COLUMN.size
     if version == WHOLE:
-        body_at = table_at + number * COLUMN.size
-    return Opened(count, numbers[:number], numbers[number:], table, table_at, body, body_at)
+        body_at = table_end
+    names, sizes = numbers[:number], numbers[number:]
+    if len(table) < table_end or body_at + sum(sizes) != len(body) or len(set(names)) < number:
+        raise BlockDamaged("the columns of a block of samples are not where its table says")
+    return Opened(count, names, sizes, table, table_at, body, body_at)
+
+
+def _inflated(data: bytes, window: int, most: int) -> bytes:
+    """Data unpacked, of at most so many bytes: a thousandth of them may be enough to make it."""
+    unpacker = zlib.decompressobj(window)
+    try:
+        unpacked = unpacker.decompress(data, most + 1)
+    except zlib.error as error:
+        raise BlockDamaged(f"a block of samples cannot be unpacked ({error})") from error
+    if len(unpacked) > most or not unpacker.eof or unpacker.unused_data:
+        raise BlockDamaged("a block of samples is larger, or shorter, than it says")
+    return unpacked
+
+
+def _check_own(count: int, moments: Values, ids: Values | None, counts: Values | None) -> None:
+    """Every sample has a moment and an id, and stands for at least one that was taken."""
+    if len(moments) != count or not are_within(moments, MOST_SECONDS):
+        raise BlockDamaged("a block of samples has wrong moments")
+    if ids is not None and (len(ids) != count or set(map(type, ids)) != {int}):
+        raise BlockDamaged("a block of samples has wrong ids")
+    if counts is not None and (set(map(type, counts)) != {int} or min(counts) < 1):  # type: ignore[type-var, operator]
+        raise BlockDamaged("a block of minutes has wrong counts")
+
+
+def are_within(values: Values, most: float) -> bool:
+    """Whether all values are there, and none is beyond a bound, below or above 0."""
+    try:
+        return -most <= min(values) and max(values) <= most  # type: ignore[type-var, operator]
+    except TypeError:  # one is absent
+        return False
+
+
+def _check_size(part: bytes, count: int, kind: int) -> None:
+    """That a column has the bytes of so many numbers."""
+    width = 8 if kind & (PLAIN | FLOATS) else kind & WIDTH
+    numbers = count if kind & (PLAIN | FLOATS) else count - 1
+    if numbers < 0 or len(part) != width * numbers:
+        raise BlockDamaged(f"a column of {count} values has {len(part)} bytes instead of {width * numbers}")
 
 
 def _block(count: int, packed: Mapping[int, tuple[bytes, bytes]]) -> bytes:
@@ -229,6 +287,8 @@ def _deflated(part: bytes) -> bytes:
 
 
 def _checked_version(data: bytes) -> int:
+    if not isinstance(data, bytes):
+        raise BlockDamaged(f"a block of samples is {type(data).__name__}, not bytes")
     if len(data) < HEAD.size:
         raise BlockDamaged(f"a block of samples has only {len(data)} bytes")
     version, checksum = HEAD.unpack_from(data)
@@ -306,11 +366,14 @@ def _packed_numbers(numbers: Values) -> Packed:
 def _unpacked(part: bytes, count: int, kind: int, first: int, low: int, divisor: int) -> list[Number | None]:
     """A column again, as steps or, if it could not be, as numbers."""
     gaps = part[: (count + 7) // 8] if kind & GAPS else b""
-    present = int.from_bytes(gaps, "little").bit_count() if gaps else count
+    bits = int.from_bytes(gaps, "little")
+    present = bits.bit_count() if kind & GAPS else count
+    if kind & GAPS and (len(gaps) != (count + 7) // 8 or bits >> count):
+        raise BlockDamaged("a column has another number of gaps than values")
     part = part[len(gaps) :]
-    values = (
-        struct.unpack(f"<{present}d", part) if kind & FLOATS else _numbers(part, present, kind, first, low, divisor)
-    )
+    if present or part:
+        _check_size(part, present, kind)
+    values = _floats(part, present) if kind & FLOATS else _numbers(part, present, kind, first, low, divisor)
     if gaps:
         return _with_gaps(values, gaps, count)
     return values if isinstance(values, list) else list(values)
@@ -325,6 +388,11 @@ def _scaled(steps: list[Number | None], places: int, is_whole: bool) -> list[Num
         return [number / factor for number in steps]
     except TypeError:  # a value is absent
         return [None if number is None else number / factor for number in steps]
+
+
+def _floats(part: bytes, count: int) -> Sequence[float | None]:
+    """Numbers as they are; what is infinite, or none, was never measured."""
+    return [value if math.isfinite(value) else None for value in struct.unpack(f"<{count}d", part)]
 
 
 def _numbers(part: bytes, count: int, kind: int, first: int, low: int, divisor: int) -> Sequence[int]:
@@ -380,7 +448,7 @@ def _bitmap(values: Values) -> bytes:
     return int(bits, 2).to_bytes((len(values) + 7) // 8, "little")
 
 
-def _with_gaps(values: Sequence[Number], gaps: bytes, count: int) -> list[Number | None]:
+def _with_gaps(values: Values, gaps: bytes, count: int) -> list[Number | None]:
     bits = f"{int.from_bytes(gaps, 'little'):0{count}b}"[::-1]
     following = iter(values)
     return [next(following) if bit == "1" else None for bit in bits]

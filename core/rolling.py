@@ -73,8 +73,8 @@ def stretched(
 
     The least comes first, then the greatest, then what is left for the others.
     """
-    moments = opened.decoded(()).elapsed
-    counts = [int(count or 1) for count in opened.values(SAMPLES)]
+    block = opened.decoded((SAMPLES,))
+    moments, counts = block.elapsed, [int(count or 1) for count in block.columns[SAMPLES]]
     starts = [before.elapsed if before is not None else moments[0] // MINUTE_SECONDS * MINUTE_SECONDS, *moments]
     sizes = [1 if wall <= 0 else min(count, POINTS) for count, wall in zip(counts, _walls(starts), strict=True)]
     times: list[float] = []

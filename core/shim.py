@@ -261,7 +261,7 @@ class Shim:
         """TERM stops the job in order; the others are passed on."""
         if number == signals.SIGTERM:
             self.stop("signal")
-        elif number == _signal.SIGIO:
+        elif number == signals.SIGIO:
             self.look_at = time.monotonic()
         elif number == OVER_LIMIT:
             self.stop_cause = self.stop_cause or "limit"
@@ -395,7 +395,7 @@ class Shim:
         """Have the kernel say once when a log grows that the job writes itself. Of inotify a user has few instances."""
         try:
             if self.log_directory < 0:
-                _signal.signal(_signal.SIGIO, lambda *_: None)
+                signals.signal(signals.SIGIO, lambda *_: None)
                 self.log_directory = os.open(self.spec["dir"], os.O_RDONLY | os.O_CLOEXEC)
             fcntl.fcntl(self.log_directory, fcntl.F_NOTIFY, fcntl.DN_MODIFY)
         except (OSError, AttributeError):  # not Linux, or built without: what grows is seen with the next mark
@@ -404,6 +404,8 @@ class Shim:
     def look_at_logs(self, moment: float) -> float | None:
         """Trim the logs; when they could be too long again, None once they do not grow: then the kernel says."""
         sizes = tuple(log.size() for log in self.logs if log is not None)
+        if not sizes:
+            return None
         if sizes == self.log_sizes:
             self.watch_logs()
             return None

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from jobtop.core.errors import (
+    RowDamaged,
     StoreBusy,
     StoreDamaged,
     StoreError,
@@ -21,7 +22,15 @@ from jobtop.core.errors import (
 )
 from jobtop.core.paths import StatePaths
 from jobtop.core.state_files import make_state_dirs, refuse_link
-from jobtop.store.schema import MIGRATIONS, VERSION
+from jobtop.store.schema import MIGRATIONS, TABLES, VERSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeVar
+
+    Row = TypeVar("Row")
+    Value = TypeVar("Value")
 
 BUSY_SECONDS = 30.0
 JOURNALS = ("-wal", "-shm")
@@ -34,12 +43,15 @@ SERIALS = count(1)  # of connections: what one says of commits does not tell any
 BUSY = 5
 WAL_BYTE, WAL_VERSION = 19, b"\x02"  # where the header of a database says what its readers have to know
 APPLICATION_ID = 0x6A6F6274  # "jobt"
+MOST_VALUE_BYTES, MOST_SQL_BYTES = 64 * 1024 * 1024, 1024 * 1024
+STEPS_BETWEEN_LOOKS, MOST_LOOKS = 1_000_000, 2000  # a table of 100,000 jobs is read in some 20 million steps
 CORRUPT = 11
 SETTING_ASIDE = "; the next call on its host checks it and sets it aside if so"
 DAMAGED = (CORRUPT, 26)  # SQLite's primary result codes CORRUPT and NOTADB
-# BUSY, READONLY, IOERR, FULL, CANTOPEN
+# BUSY, INTERRUPT, READONLY, IOERR, FULL, CANTOPEN
 REMEDIES = {
     BUSY: "another program holds it; try again",
+    9: "it takes too long to read: is it damaged, or made to be slow?",
     8: "it is read-only; make it writable or set JOBTOP_HOME to a directory that is",
     10: "it cannot be read or written: the disk is full or failing",
     13: "the disk is full; make room and try again",
@@ -60,11 +72,14 @@ class Database:
         notice: str | None = None,
         version: int = VERSION,
         reopen: "Callable[[Database], Database] | None" = None,
+        is_guarded: bool = False,
     ) -> None:
         self.path, self._connection, self.notice, self.version = path, connection, notice, version
+        self._is_guarded = is_guarded
         self.serial = next(SERIALS)
         self._reopen = reopen
         self.files = files_of(path) if reopen is not None else (None, None)
+        self.damaged: dict[str, None] = {}  # what is wrong with rows that could not be read
         connection.row_factory = sqlite3.Row
         connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -98,6 +113,9 @@ class Database:
             yield self._connection
             return
         with errors_named(self.path):
+            if self._is_guarded:
+                looks = count(1)
+                self._connection.set_progress_handler(lambda: next(looks) > MOST_LOOKS, STEPS_BETWEEN_LOOKS)
             self._connection.execute("BEGIN")
             try:
                 yield self._connection
@@ -110,6 +128,16 @@ class Database:
         """The connection outside of any transaction, for what cannot be done in one."""
         with errors_named(self.path):
             yield self._connection
+
+    def sound(self, rows: "Iterable[Row]", decode: "Callable[[Row], Value]") -> "list[Value]":
+        """What rows stand for; one that is damaged is left out, and what is wrong with it is kept in `damaged`."""
+        found = []
+        for row in rows:
+            try:
+                found.append(decode(row))
+            except RowDamaged as error:
+                self.damaged[str(error)] = None
+        return found
 
     def version_seen(self) -> tuple[object, ...]:
         """What changes with every commit of somebody else: nothing has happened while it is the same."""
@@ -213,13 +241,13 @@ def open_to_read(path: Path, patience: float | None = None) -> Database:
         if os.access(path, os.W_OK) or os.path.exists(f"{path}-wal") or not _has_wal(path):
             try:
                 connection, version = _connect_checked(path, "mode=ro", patience)
-                return Database(path, connection, version=version)
+                return Database(path, connection, version=version, is_guarded=True)
             except sqlite3.OperationalError as error:
                 if _code(error) == BUSY:
                     raise
         notice = f"{path} can only be read, as it was last closed: it or its directory is not writable"
         connection, version = _connect_checked(path, "mode=ro&immutable=1", patience)
-        return Database(path, connection, notice, version)
+        return Database(path, connection, notice, version, is_guarded=True)
 
 
 def _has_wal(path: Path) -> bool:
@@ -361,6 +389,7 @@ def _open_current(paths: StatePaths, network: bool | None, patience: float | Non
             _choose_journal(paths.store, connection, network)
             connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA trusted_schema = OFF")
         except BaseException:
             connection.close()
             raise
@@ -383,17 +412,44 @@ def _connect(path: Path, options: str, patience: float | None = None) -> sqlite3
 def _connect_checked(path: Path, options: str, patience: float | None) -> tuple[sqlite3.Connection, int]:
     connection = _connect(path, options, patience)
     try:
+        _defend(connection)
         return connection, _check_ours(path, connection)
     except BaseException:
         connection.close()
         raise
 
 
+def _defend(connection: sqlite3.Connection) -> None:
+    """Let a file from elsewhere do as little as SQLite knows to prevent: no functions in its schema, bounded values."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, MOST_SQL_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 1)
+
+
 def _check_ours(path: Path, connection: sqlite3.Connection) -> int:
     version = _check_version(path, connection)
     if _is_foreign(connection, version):
         raise StoreForeign(f"{path}: it is somebody else's database, no store of jobtop")
+    if (wrong := _pretender(connection)) is not None:
+        raise StoreForeign(f"{path}: {wrong}, which jobtop never makes; it is not read")
     return version
+
+
+def _pretender(connection: sqlite3.Connection) -> str | None:
+    """What has the name of one of our tables and is none: a view or a virtual table runs code that the file brings."""
+    marks = ", ".join("?" * len(TABLES))
+    rows = connection.execute(f"SELECT type, name, sql FROM sqlite_master WHERE lower(name) IN ({marks})", TABLES)
+    for kind, name, sql in rows.fetchall():
+        if kind != "table":
+            return f"{name} is a {kind}"
+        if str(sql).split()[:2] != ["CREATE", "TABLE"]:
+            return f"{name} is a virtual table"
+        hidden = connection.execute("SELECT count(*) FROM pragma_table_xinfo(?) WHERE hidden <> 0", (name,))
+        if hidden.fetchone()[0]:
+            return f"{name} has generated columns"
+    return None
 
 
 def _check_version(path: Path, connection: sqlite3.Connection) -> int:

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from jobtop.core.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
+from jobtop.core.errors import RowDamaged
 from jobtop.core.model import AT_WORK, BEAT_SECONDS, LIVE, MISSED_BEATS
 from jobtop.store.jobs import KNOWN_JOBS
+from jobtop.store.rows import mapping_in, texts_in
 from jobtop.store.search import may_have
 
 TYPE_CHECKING = False
@@ -28,9 +30,15 @@ COMPUTED = {
     "begun": "coalesce(start_time, submitted_at)",
     "elapsed": f"coalesce(duration_seconds, CASE WHEN status IN ({_LIVE}) THEN ? - start_time END)",
     "stale": f"CASE WHEN status NOT IN ({_BEGUN}) OR host = ? THEN 0 ELSE ? - heartbeat > {MISSED_BEATS}"
-    f" * max({BEAT_SECONDS}, coalesce(json_extract(monitor, '$.interval_seconds'), 0)) END",
+    f" * max({BEAT_SECONDS}, coalesce(iif(json_valid(monitor), json_extract(monitor, '$.interval_seconds'), 0), 0))"
+    " END",
 }
-AS_JSON = ("command", "params", "tags", "flags")
+AS_JSON: dict[str, Callable[[Any], Any]] = {
+    "command": lambda text: list(texts_in(text, "command")),
+    "flags": lambda text: list(texts_in(text, "flags")),
+    "params": lambda text: mapping_in(text, "params"),
+    "tags": lambda text: mapping_in(text, "tags"),
+}
 REMEMBERED = 10_000
 # A command is kept as a JSON list, in ASCII. Where that has no escapes, plain text, without blanks, quotes, commas,
 # brackets and wildcards, is in the list if it is in the command, so that few commands have to be taken apart.
@@ -81,7 +89,7 @@ def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Functio
         case "status" | "kept", OneOf(words):
             return f"{field} IN ({', '.join('?' * len(words))})", [*words]
     call = f"{_name(len(functions))}({field if field in AS_JSON else f'CAST({field} AS BLOB)'})"
-    functions.append(_function(tests, field in AS_JSON))
+    functions.append(_function(tests, AS_JSON.get(field)))
     match tests:
         case [Joined(Containing(text))] if len(text) <= LONGEST_HINT and re.fullmatch(PLAIN, text):
             return f"CASE WHEN {ESCAPED} THEN {call} ELSE {LIKE} END", [_like(text)]
@@ -90,14 +98,17 @@ def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Functio
     return call, []
 
 
-def _function(tests: list[Test], is_json: bool) -> Function:
+def _function(tests: list[Test], shaped: Function | None) -> Function:
     """Tests as SQLite calls them: with text as bytes, for Python would insist on UTF-8, or as JSON, which is ASCII."""
 
     @lru_cache(REMEMBERED)
     def passes(value: Any) -> bool:
         if value is None:
             return False
-        read = json.loads(value) if is_json else value.decode("utf-8", "surrogateescape")
+        try:
+            read = shaped(value) if shaped is not None else value.decode("utf-8", "surrogateescape")
+        except RowDamaged:
+            return False
         return any(test(read) for test in tests)
 
     return passes

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from jobtop.core.errors import StoreDamaged, StoreError, UsageError
+from jobtop.core.errors import RowDamaged, StoreDamaged, StoreError, UsageError
 from jobtop.core.model import knowledge
 from jobtop.core.record import replace
 from jobtop.core.units import printable
 from jobtop.store.jobs import BEGUN, Query, ambiguous, unknown
+from jobtop.store.rows import are_numbers, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import TypeVar
@@ -62,6 +64,8 @@ class Fleet:
         for jobs in [*self.stores]:
             try:
                 answers.append((jobs, question(jobs)))
+            except RowDamaged:  # of one job: the store is read on
+                raise
             except (StoreError, *NONSENSE) as error:
                 self._leave_out(jobs.database.path, error)
                 self.stores.remove(jobs)
@@ -120,8 +124,19 @@ class Fleet:
         return replace(query, filter=replace(query.filter, caretaker=""))
 
     def _matching(self, reference: str) -> list[Found]:
-        """All that fit, each once."""
-        found = [(jobs, job) for jobs, several in self.each(lambda jobs: jobs.matching(reference)) for job in several]
+        """All that fit, each once; where none of them can be read, what is wrong with one."""
+        damaged: list[RowDamaged] = []
+
+        def matching(jobs: Jobs) -> list[Job]:
+            try:
+                return jobs.matching(reference)
+            except RowDamaged as error:
+                damaged.append(error)
+                return []
+
+        found = [(jobs, job) for jobs, several in self.each(matching) for job in several]
+        if damaged and not found:
+            raise damaged[0]
         exact = [(jobs, job) for jobs, job in found if reference in (job.id, job.external_id)]
         beaten = self._beaten({job.id for _, job in exact or found})
         return [(jobs, job) for jobs, job in exact or found if job.id not in beaten.get(jobs, ())]
@@ -202,4 +217,11 @@ def _ranks(jobs: Jobs, wanted: str) -> list[tuple[str, Rank]]:
     with jobs.database.reading() as connection:
         rows = connection.execute(sql, (wanted,)).fetchall()
     own = jobs.database.path.stem
-    return [(job_id, (*knowledge(*known), host == own)) for job_id, host, *known in map(tuple, rows)]
+
+    def rank(row: sqlite3.Row) -> tuple[str, Rank]:
+        job_id, host, status, *known = row
+        if not are_numbers(known):
+            raise RowDamaged(f"job {shown(job_id)}: one of {shown(known)} is no number")
+        return job_id, (*knowledge(status, *known), host == own)
+
+    return jobs.database.sound(rows, rank)

@@ -14,6 +14,7 @@ from operator import itemgetter
 from jobtop.core.metrics import Scope, columns
 from jobtop.core.model import LIVE, Sample
 from jobtop.core.record import record
+from jobtop.store.rows import is_sample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def select(
         sql += f" ORDER BY id DESC LIMIT {newest:d}"
     cursor = connection.cursor()
     cursor.row_factory = None
-    rows = [(row[0], Sample(row[1], row[2:])) for row in cursor.execute(sql, values)]
+    rows = [(row[0], Sample(row[1], row[2:])) for row in cursor.execute(sql, values) if is_sample(row)]
     return rows[::-1] if newest is not None else rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import LIVE, Kept
 from jobtop.core.retention import SETTLING_SECONDS, Holding
 from jobtop.store.lineup import TO_RETRY
+from jobtop.store.rows import tags_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def holding_of(
     stored = (*_samples(connection, seq, old), *_others(connection, seq)) if row["holds"] else (0,) * len(STORED)
     files = places.bytes_of(JobId(row["id"])) if row["host"] == places.host else (0, 0)
     rest: dict[str, Any] = dict(zip((*STORED, *BESIDE), (*stored, *files), strict=True))
-    rest |= {"pinned": bool(row["pinned"]), "tags": json.loads(row["tags"])}
+    rest |= {"pinned": bool(row["pinned"]), "tags": tags_in(row["tags"])}
     ended = row["ended"] if imported is None else max(row["ended"], imported)
     rest["settles"] = bool(row["is_over"]) and ended > now - SETTLING_SECONDS
     is_over = row["is_over"] and not rest["settles"]

@@ -17,6 +17,7 @@ from jobtop.store.database import Database
 from jobtop.store.head import HOSTS
 from jobtop.store.joined import Joined, Number, Series
 from jobtop.store.packed import pack, unpack
+from jobtop.store.rows import is_number
 from jobtop.store.schema import has_tables_of
 from jobtop.store.series import SeriesStore
 
@@ -237,4 +238,6 @@ def _detail(connection: sqlite3.Connection, where: str, values: tuple[object, ..
         values,
     ).fetchone()
     kept = None if row is None else unpack(row["detail"])
-    return None if kept is None else Detail(row["boot_time"] + row["elapsed"], row["elapsed"], kept)
+    if type(kept) is not dict or not is_number(row["boot_time"]) or not is_number(row["elapsed"]):
+        return None
+    return Detail(row["boot_time"] + row["elapsed"], row["elapsed"], kept)

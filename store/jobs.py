@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from jobtop.core.errors import AmbiguousJob, BadValue, UnknownJob, did_you_mean
-from jobtop.core.job_id import JobId
-from jobtop.core.model import LIVE, Identity, Job, Kept, Limits, Monitor, Status, StopRequest, Usage, known, queued_from
-from jobtop.core.record import as_dict, fields, record, replace
+from jobtop.core.errors import AmbiguousJob, BadValue, RowDamaged, UnknownJob, did_you_mean
+from jobtop.core.model import LIVE, Identity, Job
+from jobtop.core.record import as_dict, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
+from jobtop.store.rows import LIMITS, PLAIN, USAGE, event_of, job_of, mark_of, sound_figures, tags_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[Job], tuple[Job, "Iterable[Event]"]]
 
-PLAIN = (
-    "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
-    " submitted_at start_time start_boottime end_time duration_seconds grace_seconds"
-).split()
 AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete", "metrics")
-USAGE = fields(Usage)
-LIMITS = fields(Limits)
 BEGUN = "coalesce(start_time, submitted_at)"
 # Never one that was there before, of a job that is deleted by now: followers would miss it.
 NEXT_TOUCH = "(SELECT max(last, (SELECT coalesce(max(touched), 0) FROM jobs)) + 1 FROM touches)"
@@ -118,16 +112,18 @@ class Jobs:
                     "SELECT * FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 9",
                     (prefix, prefix + "g"),
                 ).fetchall()
+        found = self.database.sound(rows, job_of)
+        if rows and not found:
+            raise RowDamaged(f"{self.database.path}: {next(reversed(self.database.damaged))}")
         # Who names a job that was tried again means the last attempt.
-        rows = [row for row in rows if not _was_retried(row)] or rows if len(rows) > 1 else rows
-        return [_job(row) for row in rows]
+        return [job for job in found if job.queue is None or job.queue.retried_by is None] or found
 
     def numbered(self, seqs: Iterable[int]) -> dict[int, Job]:
         """Jobs by their numbers; those that are gone are left out."""
         with self.database.reading() as connection:
             sql = "SELECT * FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
             rows = connection.execute(sql, (json.dumps(list(seqs)),)).fetchall()
-        return {row["seq"]: _job(row) for row in rows}
+        return {job.seq: job for job in self.database.sound(rows, job_of) if job.seq is not None}
 
     def select(self, query: Query) -> list[Job]:
         """The jobs that fit, the newest or the largest first."""
@@ -144,7 +140,7 @@ class Jobs:
                 chosen = f"SELECT seq FROM jobs {'WHERE ' if both else ''}{both} {order} {limit}"
                 sql = f"SELECT * FROM jobs WHERE seq IN ({chosen}) {order}"
                 rows += connection.execute(sql, (*numbers, *values)).fetchall()
-        return [_job(row) for row in rows]
+        return self.database.sound(rows, job_of)
 
     def count(self, query: Query) -> int:
         """How many jobs fit, however many are asked for."""
@@ -174,8 +170,9 @@ class Jobs:
             rows = [row for row in rows if row[-1] not in seen]
             seen.update(row[-1] for row in rows)
             rows = [row[:-1] for row in rows]
+        rows = sound_figures(rows)
         if column == "tags":
-            labels = {tags: json.loads(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
+            labels = {tags: tags_in(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
             return [(labels[tags], *numbers) for tags, *numbers in rows]
         return rows
 
@@ -183,7 +180,7 @@ class Jobs:
         """Jobs that came or changed after a number, and the number to ask for next."""
         with self.database.reading() as connection:
             rows = connection.execute("SELECT * FROM jobs WHERE touched > ? ORDER BY touched", (touch,)).fetchall()
-        return [_job(row) for row in rows], max((row["touched"] for row in rows), default=touch)
+        return self.database.sound(rows, job_of), max((row["touched"] for row in rows), default=touch)
 
     def live_and_recent(self, recent: int) -> tuple[list[Job], int]:
         """Jobs that have not ended and the newest that have, and the number to ask for changes from."""
@@ -194,7 +191,7 @@ class Jobs:
             rows += connection.execute(
                 f"SELECT * FROM jobs WHERE status NOT IN ({live}) ORDER BY {BEGUN} DESC, seq DESC LIMIT ?", (recent,)
             ).fetchall()
-        return [_job(row) for row in rows], touch
+        return self.database.sound(rows, job_of), touch
 
     def ids(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this beginning, and their names: what a shell can complete to."""
@@ -216,14 +213,14 @@ class Jobs:
                 " AND NOT (coalesce(recorder_pid = ?, 0) AND recorder_boot IS ? AND recorder_start IS ?)",
                 (host, *who),
             ).fetchall()
-        return [_job(row) for row in rows]
+        return self.database.sound(rows, job_of)
 
     def events(self, job: Job) -> list[Event]:
         with self.database.reading() as connection:
             rows = connection.execute(
                 "SELECT at, kind, detail FROM events WHERE job_seq = ? ORDER BY id", (job.seq,)
             ).fetchall()
-        return [Event(row["at"], row["kind"], json.loads(row["detail"])) for row in rows]
+        return [Event(*values) for values in self.database.sound(rows, event_of)]
 
     def add_events(self, events: Iterable[tuple[int, Event]]) -> None:
         """Keep what happened to jobs, by their numbers."""
@@ -245,7 +242,7 @@ class Jobs:
                 " ORDER BY elapsed_seconds",
                 (job.seq,),
             ).fetchall()
-        return [tuple(row) for row in rows]
+        return self.database.sound(rows, mark_of)
 
     def delete(self, job: Job) -> None:
         with self.database.writing() as connection:
@@ -304,7 +301,7 @@ def event(kind: str, **detail: Any) -> Event:
 
 def _by_id(connection: sqlite3.Connection, job_id: str) -> Job | None:
     row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
-    return None if row is None else _job(row)
+    return None if row is None else job_of(row)
 
 
 def _insert(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -> Job:
@@ -354,7 +351,8 @@ def _where(query: Query, terms: Iterable[tuple[str, list[Any]]] = ()) -> tuple[s
         conditions.append((f"+{BEGUN} >= ?", [query.since]))
     if query.tag is not None:
         key, has_value, value = query.tag.partition("=")
-        condition = "EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE key = CAST(? AS TEXT)"
+        tags = "json_each(iif(json_valid(jobs.tags), jobs.tags, '{}'))"
+        condition = f"EXISTS (SELECT 1 FROM {tags} WHERE key = CAST(? AS TEXT)"
         condition += " AND value = CAST(? AS TEXT))" if has_value else ")"
         # json_each writes the lone surrogates of a JSON text as three bytes each.
         words = [key, value] if has_value else [key]
@@ -401,41 +399,3 @@ def columns_of(job: Job) -> dict[str, Any]:
         "settled": int(job.settled),
         "queue": None if job.queue is None else json.dumps(job.queue.to_json()),
     }
-
-
-def _job(kept: sqlite3.Row) -> Job:
-    row = dict(zip(kept.keys(), kept, strict=True))  # in which names are found at once, not one after the other
-    there = row.keys()  # a store that can only be read may be older
-    values: dict[str, Any] = {name: row[name] for name in PLAIN if name in there}
-    values |= {name: json.loads(row[name]) for name in AS_JSON if name in there}
-    values |= {name: tuple(values[name]) for name in ("command", "flags", "incomplete")}
-    values["id"] = JobId(row["id"])
-    limits = {name: row[f"limit_{name}"] for name in LIMITS}
-    return Job(
-        **values
-        | {
-            "seq": row["seq"],
-            "status": Status(row["status"]),
-            "limits": Limits(**limits | {"enforced": bool(limits["enforced"])}),
-            "usage": Usage(**{name: row[name] for name in USAGE}),
-            "monitor": known(Monitor, json.loads(row["monitor"])),
-            "shim": _identity(row, "shim"),
-            "recorder": _identity(row, "recorder"),
-            "stop_request": StopRequest(row["stop_by"], row["stop_at"]) if row["stop_by"] else None,
-            "settled": bool(row["settled"]),
-            "queue": queued_from(json.loads(row["queue"])) if "queue" in there and row["queue"] else None,
-            "pinned": bool(row["pinned"]) if "pinned" in there else False,
-            "kept": Kept(row["kept"]) if "kept" in there else Kept.WHOLE,
-            "last_heard": row["heartbeat"],
-        }
-    )
-
-
-def _was_retried(row: sqlite3.Row) -> bool:
-    text = row["queue"] if "queue" in row.keys() else None  # noqa: SIM118 - a row has no `in`
-    return text is not None and json.loads(text)["retried_by"] is not None
-
-
-def _identity(row: Mapping[str, Any], prefix: str) -> Identity | None:
-    pid = row[f"{prefix}_pid"]
-    return None if pid is None else Identity(row[f"{prefix}_boot"], pid, row[f"{prefix}_start"])

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from jobtop.core.blocks import ELAPSED, Opened, open_block
+from jobtop.core.blocks import ELAPSED, MOST_SECONDS, Opened, are_within, open_block
 from jobtop.core.derive import percents, percents_of_growth
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import DERIVED, find_metric
@@ -72,14 +72,13 @@ class Joined:
         """The so many samples of a block; how many they were, if it is damaged."""
         try:
             opened = open_block(data)
-        except BlockDamaged:
+            if opened.is_rolled:
+                self._add_minutes(opened)
+            elif not self._add_growth(opened):
+                block = opened.decoded(self.stored)
+                self.add(block.elapsed, block.columns)
+        except BlockDamaged:  # nothing of it was added
             self.damaged += count
-            return
-        if opened.is_rolled:
-            self._add_minutes(opened)
-        elif not self._add_growth(opened):
-            block = opened.decoded(self.stored)
-            self.add(block.elapsed, block.columns)
 
     def series(self, start: float | None, end: float | None, max_points: int | None) -> Series:
         """Those between two moments, both included; of too many those with extremes."""
@@ -123,13 +122,15 @@ class Joined:
         if any(len(values) < opened.count - 1 for values in rest.values()):
             return False
         times = [number / per_second for number in accumulate(walls, initial=seconds.first)]
+        if not are_within((times[0], times[-1]), MOST_SECONDS):
+            raise BlockDamaged("a block of samples has wrong moments")
+        plain = {key: opened.values(key) or [None] * opened.count for key in self.plain}
         for key, parts in self.derived.items():
             firsts = [[known[part].first / known[part].factor] for part in parts]
             self.columns[key] += self._percents(times[:1], parts, firsts)
             self.columns[key] += rest[key]
         self.newest = {part: growth.last() for part, growth in known.items()}
-        for key in self.plain:
-            values = opened.values(key) or [None] * opened.count
+        for key, values in plain.items():
             self.columns[key] += values
             self.newest[key] = values[-1]
         self.times += times

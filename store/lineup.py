@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from jobtop.core.clock import from_iso
 from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UnknownJob, UsageError
 from jobtop.core.model import LIVE, Identity, Status
 from jobtop.core.scheduling import RETRIED, Running, Waiting, plan
+from jobtop.store.rows import check_line, queue_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ COLUMNS = (
 FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
 TO_RETRY = (
     f"queue IS NOT NULL AND status IN ({FAILED})"
-    " AND json_extract(queue, '$.retries') > 0 AND json_extract(queue, '$.retried_by') IS NULL"
+    " AND json_valid(queue) AND json_extract(queue, '$.retries') > 0 AND json_extract(queue, '$.retried_by') IS NULL"
 )
 
 
@@ -58,8 +57,7 @@ class Lineup:
                 0
             ]
             marks = _marks(connection)
-        for row in rows:
-            self._take_in(row)
+        self.queue.jobs.database.sound(rows, self._take_in)
         changed = bool(rows) or groups != self.groups
         self.groups = groups
         # One was deleted; then the next change may have the number of the last.
@@ -115,19 +113,20 @@ class Lineup:
             self._touch, self._seq = _marks(connection)
             sql = f"SELECT {COLUMNS} FROM jobs WHERE host = ? AND (settled = 0 OR {TO_RETRY})"
             rows = connection.execute(sql, (self.queue.paths.host,)).fetchall()
-        for row in rows:
-            self._take_in(row)
+        self.queue.jobs.database.sound(rows, self._take_in)
 
     def _take_in(self, row: Row) -> None:
-        """Put a job where it belongs now."""
+        """Put a job where it belongs now; one of which that cannot be read takes no part."""
         self._touch, self._seq = max(self._touch or 0, row["touched"]), max(self._seq, row["seq"])
         if row["host"] != self.queue.paths.host:
             return
-        job_id, status = row["id"], Status(row["status"])
+        job_id = row["id"]
         self.waiting.pop(job_id, None)
         self.running.pop(job_id, None)
         (self._unsettled.discard if row["settled"] else self._unsettled.add)(job_id)
-        queued = json.loads(row["queue"]) if row["queue"] else {}
+        check_line(dict(row))
+        status, waits = Status(row["status"]), queue_in(row["queue"])
+        queued = {} if waits is None else waits.to_json()
         if status not in LIVE:
             again = status in RETRIED and queued.get("retries", 0) > 0 and queued.get("retried_by") is None
             (self.to_retry.add if again else self.to_retry.discard)(job_id)

@@ -17,6 +17,7 @@ from jobtop.core.record import fields, fresh, record
 from jobtop.store.jobs import Query, asking
 from jobtop.store.live import TOUCHED_SINCE_VERSION
 from jobtop.store.ordering import SORT_KEYS, order_of
+from jobtop.store.rows import are_numbers, check_line, mapping_in, sound_figures, texts_in, words_in
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     Run = tuple[Any, ...]
 
 TREND = 20
-REMOVED = "(removed)"
+REMOVED, UNREADABLE = "(removed)", "(unreadable)"
 SEQ_BITS = 48
 TEXT_KEYS = ("host", "user", "status")
 RECENT = 1000
@@ -123,7 +124,8 @@ def read_lines(database: Database, seqs: Iterable[int]) -> list[JobLine]:
         cursor.row_factory = None
         sql = f"SELECT {COLUMNS} FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
         found = {row[0]: row for row in cursor.execute(sql, (json.dumps(seqs),)).fetchall()}
-    return [_line(found[seq]) if seq in found else JobLine(seq, "", REMOVED, Status.UNKNOWN) for seq in seqs]
+    sound = {line.seq: line for line in database.sound(found.values(), _line)}
+    return [sound.get(seq) or JobLine(seq, "", UNREADABLE if seq in found else REMOVED, Status.UNKNOWN) for seq in seqs]
 
 
 def read_order(database: Database, query: Query, before: Order | None = None, with_keys: bool = False) -> Order:
@@ -213,7 +215,9 @@ def read_runs(database: Database, wanted: Filter | None = None) -> list[Run]:
     with asking(database, Query(filter=wanted)) as (connection, where, values):
         cursor = connection.cursor()
         cursor.row_factory = None
-        return cursor.execute(f"SELECT {columns} FROM jobs {where} ORDER BY start_time", values).fetchall()
+        rows = cursor.execute(f"SELECT {columns} FROM jobs {where} ORDER BY start_time", values).fetchall()
+    figures = set(sound_figures([row[1:6] for row in rows]))
+    return [row for row in rows if row[1:6] in figures and are_numbers((row[0],))]
 
 
 def grouped(stores: Sequence[list[Run]]) -> list[Group]:
@@ -237,11 +241,15 @@ def vocabulary(database: Database) -> dict[str, list[str]]:
     columns = ", ".join((*WORDS, *PAIRS.values(), "flags"))
     with database.reading() as connection:
         rows = connection.execute(f"SELECT {columns} FROM jobs ORDER BY seq DESC LIMIT ?", (RECENT,)).fetchall()
-    known: dict[str, dict[str, None]] = {key: dict.fromkeys(row[key] for row in rows if row[key]) for key in WORDS}
-    known |= {
-        key: dict.fromkeys(chain.from_iterable(_pairs(row[column]) for row in rows)) for key, column in PAIRS.items()
+    known: dict[str, dict[str, None]] = {
+        key: dict.fromkeys(row[key] for row in rows if row[key] and type(row[key]) is str) for key in WORDS
     }
-    known["flag"] = dict.fromkeys(chain.from_iterable(json.loads(row["flags"]) for row in rows))
+    known |= {
+        key: dict.fromkeys(chain.from_iterable(database.sound((row[column] for row in rows), _pairs)))
+        for key, column in PAIRS.items()
+    }
+    flags = database.sound((row["flags"] for row in rows), lambda text: texts_in(text, "flags"))
+    known["flag"] = dict.fromkeys(chain.from_iterable(flags))
     return {key: list(words) for key, words in known.items()}
 
 
@@ -256,7 +264,7 @@ def together(vocabularies: Iterable[dict[str, list[str]]]) -> dict[str, list[str
 
 def _pairs(text: str) -> list[str]:
     """The keys of tags or parameters, and those with their values."""
-    pairs = json.loads(text)
+    pairs = mapping_in(text, "tags or params")
     return [*pairs, *(f"{key}={as_text(item)}" for key, item in pairs.items())]
 
 
@@ -286,6 +294,7 @@ def _merge_order(query: Query, where: str) -> str:
 
 def _line(row: tuple[Any, ...]) -> JobLine:
     values = dict(zip(NAMES, row, strict=True))
+    check_line(values)
     for name, read in READ_BY.items():
         values[name] = read(values[name])
     return JobLine(**values)
@@ -293,15 +302,15 @@ def _line(row: tuple[Any, ...]) -> JobLine:
 
 NAMES = fields(JobLine)
 FROM_OTHERS = {
-    "memory_is_bound": "json_extract(sources, '$.memory_peak') IS 'rusage_floor'",
+    "memory_is_bound": "iif(json_valid(sources), json_extract(sources, '$.memory_peak'), 0) IS 'rusage_floor'",
     "last_heard": "heartbeat",
-    "interval_seconds": "json_extract(monitor, '$.interval_seconds')",
+    "interval_seconds": "iif(json_valid(monitor), json_extract(monitor, '$.interval_seconds'), NULL)",
 }
 COLUMNS = ", ".join(FROM_OTHERS.get(name, name) for name in NAMES)
 READ_BY: dict[str, Callable[[Any], Any]] = {
     "status": Status,
-    "flags": lambda text: tuple(json.loads(text)),
-    "tags": json.loads,
+    "flags": lambda text: texts_in(text, "flags"),
+    "tags": lambda text: words_in(text, "tags"),
     "memory_is_bound": bool,
     "settled": bool,
 }

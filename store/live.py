@@ -10,6 +10,7 @@ from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.store import head
 from jobtop.store.head import JOBS
+from jobtop.store.rows import is_sample
 from jobtop.store.schema import has_tables_of
 from jobtop.store.series import SeriesStore
 
@@ -126,9 +127,10 @@ class LiveTails:
         return changed
 
     def _take(self, rows: Sequence[tuple[Any, ...]], changed: set[int]) -> None:
-        for identifier, seq, elapsed, *values in rows:
+        for row in rows:
+            identifier, seq, elapsed, *values = row
             self._last_id = identifier
-            tail = self.tails.get(seq)
+            tail = self.tails.get(seq) if is_sample(row) else None
             if tail is not None and (not tail.times or elapsed > tail.times[-1]):
                 tail.add(elapsed, tuple(values))
                 changed.add(seq)

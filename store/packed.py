@@ -10,14 +10,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+MOST_BYTES = 4 * 1024 * 1024
+
+
 def pack(value: Any) -> bytes:
     """Any JSON value; in ASCII, so that bytes of the outside world that are no UTF-8 (PEP 383) survive."""
     return zlib.compress(json.dumps(value, separators=(",", ":")).encode("ascii"))
 
 
 def unpack(data: bytes) -> Any:
-    """The value again; None if a bit of it has changed."""
+    """The value again; None if a bit of it has changed, or if it is larger than any that is packed."""
+    unpacker = zlib.decompressobj()
     try:
-        return json.loads(zlib.decompress(data))
-    except (zlib.error, ValueError):
+        text = unpacker.decompress(data, MOST_BYTES)
+        return json.loads(text) if unpacker.eof else None
+    except (zlib.error, ValueError, TypeError, RecursionError):
         return None

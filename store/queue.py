@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from jobtop.core.collectors.proc import is_alive, send
 from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
-from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage, queued_from
+from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
 from jobtop.core.runner import new_id
@@ -19,6 +19,7 @@ from jobtop.core.state_files import make_state_dirs, remove_file
 from jobtop.store.agency import ensure_agent, registered
 from jobtop.store.jobs import NEXT_TOUCH, event
 from jobtop.store.recorder import write_private
+from jobtop.store.rows import queue_in, standing_in
 from jobtop.store.starting import spec_of
 
 TYPE_CHECKING = False
@@ -70,7 +71,7 @@ class Queue:
                 " AND recorder_boot IS ? AND recorder_pid IS ? AND recorder_start IS ? RETURNING queue",
                 (*_columns(me), json.dumps(list(gpus)), job_id, *_columns(seen.recorder)),
             ).fetchone()
-        return None if row is None else replace(seen, recorder=me, reason=None, queue=_queued(row["queue"]))
+        return None if row is None else replace(seen, recorder=me, reason=None, queue=queue_in(row["queue"]))
 
     def release(self, job_id: str, me: Identity) -> None:
         """Let a job wait again that was claimed and not started."""
@@ -302,9 +303,5 @@ def _standings(connection: Connection, ids: dict[str, str]) -> dict[str, tuple[S
     for start in range(0, len(wanted), AT_ONCE):
         part = wanted[start : start + AT_ONCE]
         sql = f"SELECT id, status, queue FROM jobs WHERE id IN ({', '.join('?' * len(part))})"
-        rows |= {row["id"]: (Status(row["status"]), _queued(row["queue"])) for row in connection.execute(sql, part)}
+        rows |= {row["id"]: standing_in(row["status"], row["queue"]) for row in connection.execute(sql, part)}
     return {asked: rows.get(job_id, (None, None)) for asked, job_id in ids.items()}
-
-
-def _queued(text: str | None) -> Queued | None:
-    return None if text is None else queued_from(json.loads(text))

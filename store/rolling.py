@@ -6,9 +6,10 @@ What is read and packed is outside of the transaction that puts it in place, whi
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 
 from jobtop.core import blocks
-from jobtop.core.blocks import Block, Opened, open_block
+from jobtop.core.blocks import SAMPLES, Block, open_block
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.record import record
 from jobtop.core.rolling import Before, roll
@@ -53,14 +54,15 @@ def roll_some(database: Database, layout: Layout, owner: int, until: float = flo
         before = _last(connection, layout, owner, done) if raw else None
     if not raw:
         return 0
-    opened = _opened(raw)
-    if not opened:
+    sound = _decoded(raw)
+    taken = raw[: max(1, len(sound))]
+    if not sound:
         change = _Change(raw[0].last_id, (), raw[0].place, 0.0, 0, None)
     else:
-        change = _packed(layout, raw[: len(opened)], opened, before)
+        change = _packed(layout, taken, sound, before)
     with database.writing() as connection:
         _put_in_place(connection, layout, owner, done, change)
-    return sum(block.samples for block in raw[: max(1, len(opened))])
+    return sum(block.samples for block in taken)
 
 
 def drop_some(database: Database, layout: Layout, owner: int, until: float = float("inf")) -> int:
@@ -105,25 +107,25 @@ def _last(connection: sqlite3.Connection, layout: Layout, owner: int, last_id: i
     return None if row is None else _Stored(*row)
 
 
-def _opened(stored: list[_Stored]) -> list[Opened]:
-    """Blocks up to the first that is damaged: that one stays as it is."""
+def _decoded(stored: list[_Stored]) -> list[Block]:
+    """The samples of blocks up to the first that is damaged: that one stays as it is."""
     found = []
     for block in stored:
         try:
-            found.append(open_block(block.data))
+            found.append(blocks.decode(block.data))
         except BlockDamaged:
             break
     return found
 
 
-def _packed(layout: Layout, raw: list[_Stored], opened: list[Opened], last: _Stored | None) -> _Change:
-    earlier = _opened([last]) if last is not None else []
-    before = _before(earlier[0]) if earlier else None
-    data = roll(_joined([block.decoded() for block in opened]), layout.scope, before)
+def _packed(layout: Layout, raw: list[_Stored], sound: list[Block], last: _Stored | None) -> _Change:
+    earlier = _decoded([last]) if last is not None else []
+    data = roll(_joined(sound), layout.scope, _before(earlier[0]) if earlier else None)
     end, count = raw[-1], open_block(data).count
     taken = [*raw]
-    if last is not None and earlier and earlier[0].is_rolled and last.samples < LARGEST:
-        data, count, taken = blocks.merge([last.data, data]), last.samples + count, [last, *raw]
+    if last is not None and earlier and SAMPLES in earlier[0].columns and last.samples < LARGEST:
+        with suppress(BlockDamaged):  # a column that this version does not know
+            data, count, taken = blocks.merge([last.data, data]), last.samples + count, [last, *raw]
     if len(data) >= sum(len(block.data) for block in taken):  # a short job
         return _Change(end.last_id, (), end.place, 0.0, 0, None)
     return _Change(
@@ -131,8 +133,7 @@ def _packed(layout: Layout, raw: list[_Stored], opened: list[Opened], last: _Sto
     )
 
 
-def _before(opened: Opened) -> Before:
-    block = opened.decoded()
+def _before(block: Block) -> Before:
     return Before(block.elapsed[-1], {key: values[-1] for key, values in block.columns.items()})
 
 

@@ -268,6 +268,10 @@ ALTER TABLE series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE host_series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
 """
 
+TABLES = (
+    *("jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts", "host_head", "host_series"),
+    *("host_blocks", "host_details", "leases", "groups", "touches", "agent"),
+)
 MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
 VERSION = len(MIGRATIONS)
 

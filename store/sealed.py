@@ -157,7 +157,12 @@ def between(
         " AND first_elapsed <= ? ORDER BY last_id",
         (owner, begin, float("inf") if end is None else end),
     )
-    return [(count, data) for count, data in rows]
+    return [(samples_in(count), data) for count, data in rows]
+
+
+def samples_in(count: object) -> int:
+    """How many samples a block has by its row; what is no number counts as one."""
+    return count if type(count) is int and 0 < count <= blocks.MOST_SAMPLES else 1
 
 
 def newest(connection: sqlite3.Connection, layout: Layout, owner: int, until: float) -> list[bytes]:
@@ -178,4 +183,4 @@ def following(
         f"SELECT last_id, samples, data FROM {layout.blocks} WHERE {layout.owner} = ? AND last_id > ? ORDER BY last_id",
         (owner, after_id),
     )
-    return [(last_id, count, data) for last_id, count, data in rows]
+    return [(last_id, samples_in(count), data) for last_id, count, data in rows if type(last_id) is int]

@@ -12,7 +12,8 @@ import sqlite3
 import time
 
 from jobtop.core.conditions import Containing, Joined, Like, OneOf
-from jobtop.core.errors import StoreError
+from jobtop.core.errors import RowDamaged, StoreError
+from jobtop.store.rows import json_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def may_have(connection: sqlite3.Connection, conditions: Iterable[Condition]) ->
     parts = list(dict.fromkeys(part for condition in conditions for part in _parts(condition)))[:MOST_PARTS]
     if not parts:
         return None
+    if not _is_ours(connection):
+        return None
     words = " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
     try:
         place = _place(connection)
@@ -69,9 +72,15 @@ def may_have(connection: sqlite3.Connection, conditions: Iterable[Condition]) ->
         found = [seq for (seq,) in connection.execute(sql, (words,))]
         sql = f"SELECT seq {CHANGED} LIMIT {MOST_FOUND}"
         found += [seq for (seq,) in connection.execute(sql, place[:2])]
-    except sqlite3.DatabaseError:  # there is none, or it is damaged
+    except (sqlite3.DatabaseError, RowDamaged):  # there is none, or it is damaged
         return None
     return found if len(found) < MOST_FOUND else None
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    """Whether the index is one that we made: in a file from elsewhere another thing may have its name."""
+    row = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'search'").fetchone()
+    return row is not None and row[0] == TABLE.replace(" IF NOT EXISTS", "")
 
 
 def _parts(condition: Condition) -> list[str]:
@@ -118,7 +127,7 @@ def _is_behind(connection: sqlite3.Connection) -> bool:
     """Whether many jobs changed after the index was made, or one of those in it is gone."""
     try:
         touched, seq, removed = _place(connection)
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, RowDamaged):
         touched, seq, removed = NOWHERE
     changed = connection.execute(f"SELECT count(*) FROM (SELECT 1 {CHANGED} LIMIT {MANY})", (touched, seq)).fetchone()
     return changed[0] >= MANY or (touched >= 0 and removed != _last_removal(connection))
@@ -126,7 +135,12 @@ def _is_behind(connection: sqlite3.Connection) -> bool:
 
 def _place(connection: sqlite3.Connection) -> Place:
     row = connection.execute("SELECT text FROM search WHERE rowid = ?", (HOW_FAR,)).fetchone()
-    return NOWHERE if row is None else tuple(json.loads(row[0]))
+    if row is None:
+        return NOWHERE
+    place = json_in(row[0], "search")
+    if type(place) is not list or [type(number) for number in place] != [int, int, int]:
+        raise RowDamaged("search does not say how far it goes")
+    return place[0], place[1], place[2]
 
 
 def _last_removal(connection: sqlite3.Connection) -> int:
@@ -135,7 +149,11 @@ def _last_removal(connection: sqlite3.Connection) -> int:
 
 
 def _text(row: sqlite3.Row) -> str:
-    parts = (row["name"], row["note"] or "", " ".join(json.loads(row["command"])))
+    try:
+        command = texts_in(row["command"], "command")
+    except RowDamaged:
+        command = ()
+    parts = (str(row["name"]), str(row["note"] or ""), " ".join(command))
     return _plain("\n".join(part.lower() for part in parts))
 
 

@@ -9,6 +9,7 @@ from jobtop.core.record import fields
 from jobtop.core.snapshot import ProcessRow, Snapshot
 from jobtop.store.database import Database
 from jobtop.store.packed import pack, unpack
+from jobtop.store.rows import are_numbers, is_number
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
@@ -49,7 +50,7 @@ class Snapshots:
             if not has_tables_of(connection, SINCE_VERSION):
                 return []
             sql = "SELECT elapsed FROM snapshots WHERE job_seq = ? ORDER BY elapsed"
-            return [row[0] for row in connection.execute(sql, (job.seq,))]
+            return [row[0] for row in connection.execute(sql, (job.seq,)) if is_number(row[0])]
 
 
 def _newest(connection: sqlite3.Connection, job: Job, until: float) -> Snapshot | None:
@@ -61,7 +62,7 @@ def _newest(connection: sqlite3.Connection, job: Job, until: float) -> Snapshot 
     )
     for elapsed, data in rows:
         members = _unpacked(data)
-        if members is not None:
+        if members is not None and is_number(elapsed):
             return Snapshot(elapsed, members)
     return None
 
@@ -76,11 +77,19 @@ def _packed(members: Iterable[ProcessRow]) -> bytes:
 def _unpacked(data: bytes) -> tuple[ProcessRow, ...] | None:
     """The rows again, of columns this version does not know nothing; None if they are damaged."""
     kept = unpack(data)
-    if kept is None:
+    try:
+        places = [kept["columns"].index(name) for name in fields(ProcessRow)]
+        rows = tuple(ProcessRow(*(row[place] for place in places)) for row in kept["rows"])
+    except (TypeError, LookupError, ValueError, AttributeError):
         return None
-    known = set(fields(ProcessRow))
-    named = [dict(zip(kept["columns"], row, strict=True)) for row in kept["rows"]]
-    return tuple(ProcessRow(**{name: row[name] for name in known & row.keys()}) for row in named)
+    return rows if all(map(_is_sound, rows)) else None
+
+
+def _is_sound(row: ProcessRow) -> bool:
+    """Whether each value is of its type; what a system does not tell is absent."""
+    needed = (row.pid, row.parent, row.cpu_seconds, row.threads, row.age_seconds)
+    texts = type(row.command) is str and type(row.state) is str
+    return texts and all(map(is_number, needed)) and are_numbers((row.cpu_percent, row.memory_bytes))
 
 
 def _rounded(name: str, value: object) -> object:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import struct
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +16,7 @@ from jobtop.store.database import REMEDIES, SETTING_ASIDE, Database, open_to_rea
 from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.inspection import quick_check
 from jobtop.store.packed import unpack
+from jobtop.store.rows import event_of, job_of, mark_of
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
@@ -264,6 +263,7 @@ def check(path: Path, progress: Progress | None = None) -> Iterator[Problem]:
             for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(MOST_PROBLEMS):
                 yield Problem(table, f"row {row} belongs to one that is not in {parent}")
             there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        yield from _damaged_rows(database)
         layouts = [layout for layout in (JOBS, HOSTS) if layout.blocks in there]
         for layout in layouts:
             yield from _damaged_blocks(database, layout, progress)
@@ -274,6 +274,16 @@ def check(path: Path, progress: Progress | None = None) -> Iterator[Problem]:
         yield Problem("file", str(error).removesuffix(SETTING_ASIDE))
     finally:
         database.close()
+
+
+def _damaged_rows(database: Database) -> Iterator[Problem]:
+    """Jobs, events and log marks that have values which jobtop never writes."""
+    with database.reading() as connection:
+        database.sound(connection.execute("SELECT * FROM jobs"), job_of)
+        database.sound(connection.execute("SELECT at, kind, detail FROM events"), event_of)
+        sql = "SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks"
+        database.sound(connection.execute(sql), mark_of)
+    yield from (Problem("row", why) for why in database.damaged)
 
 
 def _damaged_blocks(database: Database, layout: Layout, progress: Progress | None) -> Iterator[Problem]:
@@ -302,10 +312,9 @@ def _damaged_blocks(database: Database, layout: Layout, progress: Progress | Non
 def _damage(data: bytes, samples: int) -> str | None:
     try:
         opened = open_block(data)
+        opened.decoded()
     except BlockDamaged as error:
         return str(error)
-    except (zlib.error, struct.error) as error:
-        return f"a block of samples cannot be read: {error}"
     return None if opened.count == samples else f"a block has {opened.count} samples instead of {samples}"
 
 

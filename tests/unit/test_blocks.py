@@ -117,10 +117,10 @@ def test_a_fraction_among_whole_numbers_is_rounded() -> None:
     assert one_column("mem.used", [0, 0.4, 2.4, 5]) == [0, 0, 2, 5]
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e300])
-def test_what_no_whole_number_can_hold_is_kept_as_it_is(value: float) -> None:
-    for values in ([1.5, value, None, 2.25], [value, 1.5], [None, value]):
-        assert one_column("cpu.user", [*values]) == values
+@pytest.mark.parametrize(("value", "back"), [(math.inf, None), (-math.inf, None), (math.nan, None), (1e300, 1e300)])
+def test_what_no_whole_number_can_hold_is_kept_as_it_is_if_it_is_a_number(value: float, back: float | None) -> None:
+    for before, after in (([1.5], [None, 2.25]), ([], [1.5]), ([None], [])):
+        assert one_column("cpu.user", [*before, value, *after]) == [*before, back, *after]
 
 
 def test_blocks_that_are_merged_are_the_block_of_all_their_samples() -> None:
@@ -161,8 +161,9 @@ def test_merging_keeps_columns_and_resolutions_of_other_versions(monkeypatch: py
     assert decode(data).columns == {"cpu.user": [1.234567, 2.3], "mem.used": [5, None]}
 
 
-def test_no_samples_make_an_empty_block() -> None:
-    assert decode(encode(JOB_COLUMNS, [], [])) == Block([], [], {})
+def test_no_samples_make_no_block() -> None:
+    with pytest.raises(BlockDamaged):
+        decode(encode(JOB_COLUMNS, [], []))
 
 
 def test_a_column_that_is_absent_throughout_is_absent() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.errors import AmbiguousJob, StoreDamaged, UnknownJob, UsageError
+from jobtop.core.errors import AmbiguousJob, RowDamaged, StoreDamaged, UnknownJob, UsageError
 from jobtop.core.filter import parse
 from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
@@ -200,15 +200,19 @@ def test_what_cannot_be_read_is_named_in_a_line_and_the_rest_is_served(tmp_path:
         assert [line for line in said if line.startswith(f"left out: {path}: ") and words in line]
 
 
-def test_nonsense_in_a_record_takes_out_its_store_alone(tmp_path: Path, fleet_of: Opener) -> None:
-    sound, odd = keep(tmp_path, "sound", made_job(host="sound")), keep(tmp_path, "odd", made_job(host="odd"))
+def test_nonsense_in_a_record_takes_out_that_record_alone(tmp_path: Path, fleet_of: Opener) -> None:
+    wrong, right = made_job(host="odd"), made_job(host="even")
+    sound, odd = keep(tmp_path, "sound", made_job(host="sound")), keep(tmp_path, "odd", wrong, right)
     with closing(sqlite3.connect(odd)) as connection, connection:
-        connection.execute("UPDATE jobs SET status = 'dancing'")
+        connection.execute("UPDATE jobs SET status = 'dancing' WHERE id = ?", (wrong.id,))
     said: list[str] = []
     fleet = fleet_of(odd, sound, warn=said.append)
-    assert [job.host for _, job in fleet.select(Query())] == ["sound"]
-    assert len(said) == 1
-    assert str(odd) in said[0]
+    assert {job.host for _, job in fleet.select(Query())} == {"sound", "even"}
+    assert said == []
+    assert "dancing" in next(iter(fleet.stores[0].database.damaged))
+    with pytest.raises(RowDamaged, match="dancing"):
+        fleet.find(wrong.id)
+    assert fleet.find(right.id)[1].host == "even"
 
 
 def test_where_nothing_can_be_read_that_is_the_callers_to_mend(tmp_path: Path, fleet_of: Opener) -> None:
