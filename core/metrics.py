@@ -71,6 +71,7 @@ JOB_AND_HOST = (Scope.JOB, Scope.CONTAINER, Scope.HOST)
 JOB_AND_GPU = (Scope.JOB, Scope.CONTAINER, Scope.GPU)
 GPU = (Scope.GPU,)
 HOST = (Scope.HOST,)
+LONGEST_SHOWN = 60  # of what is no key, in a message
 
 CATALOGUE: tuple[Metric, ...] = (
     Metric("cpu.percent", "CPU", Unit.PERCENT, GAUGE, JOB_AND_HOST, Fold.SUM),
@@ -165,7 +166,8 @@ MEAN_COUNTS = frozenset({"load.1", "load.5", "load.15"})
 def find_metric(key: str) -> Metric:
     """The row of a key; BadValue names the nearest one if there is none."""
     if key not in BY_KEY:
-        raise BadValue(f'unknown metric "{printable(key)}"{did_you_mean(key, BY_KEY)}')
+        shown = printable(key if len(key) <= LONGEST_SHOWN else key[:LONGEST_SHOWN] + "…")
+        raise BadValue(f'unknown metric "{shown}"{did_you_mean(key, BY_KEY)}')
     return BY_KEY[key]
 
 

@@ -9,6 +9,7 @@ what `re` finds, and no step is ever undone. Look-around is a program of its own
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -40,8 +41,10 @@ def compiled(pattern: str) -> Program:
     if len(pattern) > LONGEST_PATTERN:
         raise BadValue(f"is too long ({LONGEST_PATTERN} characters at most)")
     try:
-        re.compile(pattern)
-        return Program(_part_of_re("parse").parse(pattern))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `[[]` may mean something else one day
+            re.compile(pattern)
+            return Program(_part_of_re("parse").parse(pattern))
     except (re.error, OverflowError, RecursionError) as error:
         raise BadValue(f"is not a regular expression: {error}") from None
 
