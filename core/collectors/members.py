@@ -76,12 +76,14 @@ class Member:
             int(fields[CSTIME]) * TICK_SECONDS,
         )
         self.faults = (int(fields[MINFLT]) + int(fields[CMINFLT]), int(fields[MAJFLT]) + int(fields[CMAJFLT]))
-        self.own_faults = int(fields[MINFLT])
+        own_faults, rss = int(fields[MINFLT]), int(fields[RSS]) * PAGE_BYTES
+        if own_faults != self.own_faults or rss != self.rss:
+            self.own_faults, self.rss = own_faults, rss
+            self.tree.pages_version += 1
         self.has_reaped = fields[CMINFLT] != b"0"
         self.threads, self.vms = int(fields[THREADS]), int(fields[VSIZE])
         if self.state == "Z" and self.threads == 1:  # a leader may be dead and its threads at work
             self.threads = 0
-        self.rss = int(fields[RSS]) * PAGE_BYTES
 
     def cpu(self) -> tuple[float, float]:
         """User and system seconds, its reaped children's with it; the clock is split as the ticks are."""
@@ -159,7 +161,8 @@ class Tree:
         self.memfd_machine_bytes = 0  # … and what all of the machine had in shared memory
         self.memfd_unread_bytes = 0  # by how much that has grown meanwhile, where there was no time to look
         self.wants_pss = True
-        self.drift_version = -1
+        self.pages_version = 0  # rises when pages of a member came or went
+        self.drift_version = -1  # that of them when this was worked out: …
         self.has_drifted = False
         self.unread_bytes = 0  # pages that may have become a process's own since the last close look
         self.possible = (0, 0)  # the most the job may have held since then, and what was resident at that moment
@@ -197,6 +200,7 @@ class Tree:
     def account_for(self, member: Member, parent_lives: bool) -> None:
         """Keep what is nowhere to be read once a member is gone; a living parent's `io` has that of its children."""
         self.changed = self.is_restless = True
+        self.pages_version += 1
         user, system = member.cpu()
         self.owed = (self.owed[0] + user, self.owed[1] + system)
         if member.io is not None and not parent_lives:
@@ -248,7 +252,7 @@ class Tree:
             drift += max(abs(member.rss - member.pss_rss), touched)
             unread += touched
             held += member.rss
-        self.drift_version, self.has_drifted, self.unread_bytes = self.version, drift > DRIFT * held, unread
+        self.drift_version, self.has_drifted, self.unread_bytes = self.pages_version, drift > DRIFT * held, unread
 
     def note_possible(self, used: float, resident: float) -> None:
         """Remember what the job may hold now if all pages that were touched since the last close look are its own."""
@@ -267,7 +271,7 @@ class Tree:
     def is_stale(self, long_ago: int) -> bool:
         """Whether a close look would see anything new; one that was long ago would if a process has run since."""
         are_many = len(self.members) > 1  # one alone shares with no other
-        if are_many and self.version != self.drift_version:
+        if are_many and self.pages_version != self.drift_version:
             self.measure_drift()
         if not self.members or self.changed or self.unlooked:
             return bool(self.members)
