@@ -136,7 +136,7 @@ class Shim:
         else:
             self.tell(begun)
         self.close_unused()
-        if self.spec["output"] == "log":
+        if self.spec["output"] == "log" and self.spec["dir"]:
             self.watch_logs()
         started = time.monotonic()
         self.next_census = started + CENSUS_FIRST_SECONDS
@@ -404,8 +404,6 @@ class Shim:
     def look_at_logs(self, moment: float) -> float | None:
         """Trim the logs; when they could be too long again, None once they do not grow: then the kernel says."""
         sizes = tuple(log.size() for log in self.logs if log is not None)
-        if not sizes:
-            return None
         if sizes == self.log_sizes:
             self.watch_logs()
             return None
