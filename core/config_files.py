@@ -153,7 +153,7 @@ def _dots_in_keys(line: str) -> int:
     """The dots of a line that are not in a text; where a text of several lines begins or ends, all of them."""
     if '"""' in line or "'''" in line:
         return line.count(".")
-    return re.sub(r""""(?:[^"\\]|\\.)*"|'[^']*'""", "", line).count(".")
+    return re.sub(r""""(?:[^"\\]|\\.)*+"|'[^']*+'""", "", line).count(".")
 
 
 def _settings_of(document: Document) -> FromFiles:

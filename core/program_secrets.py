@@ -46,7 +46,7 @@ RULES = (
     Rule("keytool|jarsigner", r"-(?:src|dest)?(?:store|key)pass$"),
     Rule("[wx]freerdp.*", r"/p:", JOINED),
 )
-_SHELL_WORD = r"""(?:[^\s;&|()<>"'\\]|\\.|"(?:[^"\\]|\\.)*"?|'[^']*'?)+|[;&|()\n]"""
+_SHELL_WORD = r"""(?:[^\s;&|()<>"'\\]|\\.|"(?:[^"\\]|\\.)*+"?|'[^']*+'?)++|[;&|()\n]"""
 _SEPARATORS = frozenset(";&|()\n")
 
 

@@ -2,6 +2,7 @@
 
 import re
 import time
+import tracemalloc
 from datetime import datetime
 from typing import Any
 
@@ -304,3 +305,13 @@ def test_only_the_word_at_the_cursor_is_replaced() -> None:
         *("name:tr", "name:tr", "name:tr", "", "'a b'", "x")
     ]
     assert complete(line, 7, KNOWN) == ["name:train-1", "name:train-2"]
+
+
+@pytest.mark.parametrize("text", ["'" + "x" * 300_000 + "'", '"' + "x" * 300_000 + '"', "name:" + "x" * 300_000])
+def test_a_huge_word_takes_memory_in_proportion(text: str) -> None:
+    parse("name:'x'", NOW)
+    tracemalloc.start()
+    parse(text, NOW)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 32 * len(text)

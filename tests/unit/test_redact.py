@@ -2,6 +2,7 @@
 
 import re
 import time
+import tracemalloc
 
 import pytest
 
@@ -290,3 +291,13 @@ def test_a_huge_argument_takes_time_in_proportion(unit: str) -> None:
     redact_command(["prog", huge])
     redact_command([huge])
     assert time.process_time() - started < 3
+
+
+@pytest.mark.parametrize("text", ['TOKEN="' + "x" * 300_000, 'curl -u "' + "x" * 300_000, "TOKEN=" + "x" * 300_000])
+def test_a_huge_value_takes_memory_in_proportion(text: str) -> None:
+    redact_command(["TOKEN=x; curl -u x"])
+    tracemalloc.start()
+    redact_command([text])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 32 * len(text)
