@@ -29,6 +29,7 @@ COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUN
 SNAPSHOT_SECONDS = 10.0
 STALE_SAMPLES = 10  # after so many a job that stands still is looked at again
 CLOSER_SHARE, LEAST_CLOSER_SHARE = 0.3, 0.03  # of the budget goes to the dear files
+LEFT_SECONDS = 0.05  # of CPU time that the job's cgroup has not counted: a process may have left it
 UNREAD = -1
 LARGEST_STRETCH = 64.0
 SMOOTHING = 0.2
@@ -125,13 +126,14 @@ class Watch:
     def _with_cgroup(self, read: dict[str, Number], at: float, own: JobCgroup) -> tuple[dict[str, Number], float]:
         """What the job's cgroup counts in place of what its processes tell, where that is not more."""
         counted, moment = own.read()
-        if self.looked_at != self.tree.looked_at:
+        uncounted_seconds = 0.0 if moment is None else job_values.cpu_seconds(read) - job_values.cpu_seconds(counted)
+        if self.looked_at != self.tree.looked_at or (uncounted_seconds > LEFT_SECONDS and not self.tree.has_left):
             self.looked_at = self.tree.looked_at
             self.tree.note_left(own.misses(self.tree.members.values()))
         outside = job_values.held_by_processes(self.tree) if self.tree.has_left else None
         if outside is not None and outside > counted.get("mem.used", outside):
             counted["mem.used"] = outside
-        if moment is None or job_values.cpu_seconds(read) > job_values.cpu_seconds(counted):
+        if moment is None or uncounted_seconds > 0:
             counted = {key: value for key, value in counted.items() if key not in job_values.CPU_TIMES}
             moment = at
         return read | counted, moment

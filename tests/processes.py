@@ -51,7 +51,9 @@ class FakeProc:
             fields[index] = str(round(seconds / TICK_SECONDS))
         fields[17], fields[20], fields[21] = "1", str(2 * rss), str(rss // PAGE_BYTES)
         io = [f"rchar: {chars}", "wchar: 0", "syscr: 1", "syscw: 0", "read_bytes: 0", "write_bytes: 0"]
-        status = "VmSwap:\t0 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t2\n"
+        status = (
+            f"RssAnon:\t{rss // 1024} kB\nVmSwap:\t0 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t2\n"
+        )
         directory = self.root / str(pid)
         (directory / "fd").mkdir(parents=True, exist_ok=True)
         (directory / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")

@@ -282,3 +282,19 @@ def test_memory_of_a_process_that_left_the_job_s_cgroup_counts_once(fake: FakePr
     wait_for(lambda: used() == 311 * MIB)
     cgroup_of(tmp_path / "own", cpu=5.0, anon=400 * MIB, members="51\n")
     assert used() == 400 * MIB
+
+
+def test_a_process_that_works_outside_the_job_s_cgroup_is_looked_for_at_once(fake: FakeProc, tmp_path: Path) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    folder = cgroup_of(tmp_path / "own", cpu=1.0, anon=MIB, members="51\n")
+    sampler.watch("1", SHIM, boottime() - 100, [folder], interval=1.0)
+    sampler.tick()
+    cgroup_of(tmp_path / "own", cpu=1.0, anon=MIB)
+    used = []
+    for cpu in (2.0, 3.0):
+        clock.now += 1.0
+        fake.put(51, SHIM, cpu=cpu, rss=300 * MIB)
+        (_, sample), *_ = sampler.tick().samples
+        used.append(sample.values[JOB_COLUMNS.index("mem.used")])
+    assert used == [MIB, 300 * MIB]
