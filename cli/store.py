@@ -200,8 +200,8 @@ def merged_file(app: App, database: Database, file: Path, own_host: str | None) 
     if done.problem is not None:
         app.warn(f"left out: {done.problem}")
     if done.refused:
-        rows = "1 job is" if done.refused == 1 else f"{done.refused} jobs are"
-        app.warn(f"{file}: {rows} left out, because the row cannot be what jobtop wrote")
+        jobs = "1 job" if done.refused == 1 else f"{done.refused} jobs"
+        app.warn(f"left out: {jobs} of {file} that cannot be read ({done.reason})")
     return done
 
 

@@ -87,7 +87,7 @@ def add_columns(connection: sqlite3.Connection, *layouts: Layout) -> None:
 def last_id(connection: sqlite3.Connection, layout: Layout) -> int:
     """The greatest id the head ever gave."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (layout.head,)).fetchone()
-    return int(row[0]) if row else 0
+    return row[0] if row and type(row[0]) is int else 0
 
 
 def insert(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]) -> list[Identified]:

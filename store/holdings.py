@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from jobtop.core.errors import RowDamaged
 from jobtop.core.job_id import JobId, is_job_id
-from jobtop.core.model import LIVE, Kept
+from jobtop.core.model import LIVE
 from jobtop.core.retention import SETTLING_SECONDS, Holding
 from jobtop.store.lineup import TO_RETRY
-from jobtop.store.rows import tags_in
+from jobtop.store.rows import is_number, kept_in, tags_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,15 +69,19 @@ def rows_of(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[sqlite3
     """Some jobs, those of them of which more than the record is kept, the oldest first."""
     marks = ", ".join("?" * len(seqs))
     sql = f"SELECT {COLUMNS} FROM jobs WHERE seq IN ({marks}) AND +kept <> 'record' ORDER BY start_time, seq"
-    return [row for row in connection.execute(sql, seqs) if is_job_id(row["id"])]
+    return connection.execute(sql, seqs).fetchall()
 
 
-def holding_of(
-    connection: sqlite3.Connection, places: Places, row: sqlite3.Row, now: float, raw_seconds: float
-) -> Holding:
-    """What one of these jobs holds."""
+def holding_of(connection: sqlite3.Connection, places: Places, row: sqlite3.Row, now: float, raw: float) -> Holding:
+    """What one of these jobs holds, with samples that are old after `raw` seconds; RowDamaged: it is left alone."""
     seq, imported = row["seq"], row["imported_at"]
-    old = now - raw_seconds - row["begun"] if imported is None else -float("inf")  # such a job grows old as a whole
+    if (
+        not is_job_id(row["id"])
+        or not all(map(is_number, (row["begun"], row["ended"])))
+        or type(row["name"]) is not str
+    ):
+        raise RowDamaged(f"job {seq}: its id, name or times are wrong")
+    old = now - raw - row["begun"] if imported is None else -float("inf")  # such a job grows old as a whole
     stored = (*_samples(connection, seq, old), *_others(connection, seq)) if row["holds"] else (0,) * len(STORED)
     files = places.bytes_of(JobId(row["id"])) if row["host"] == places.host else (0, 0)
     rest: dict[str, Any] = dict(zip((*STORED, *BESIDE), (*stored, *files), strict=True))
@@ -85,7 +90,7 @@ def holding_of(
     rest["settles"] = bool(row["is_over"]) and ended > now - SETTLING_SECONDS
     is_over = row["is_over"] and not rest["settles"]
     who = (JobId(row["id"]), row["name"])
-    return Holding(seq, *who, Kept(row["kept"]), row["begun"], ended if is_over else None, **rest)
+    return Holding(seq, *who, kept_in(row["kept"]), row["begun"], ended if is_over else None, **rest)
 
 
 def _samples(connection: sqlite3.Connection, seq: int, old: float) -> Sequence[int]:

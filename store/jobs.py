@@ -13,7 +13,7 @@ from jobtop.core.model import LIVE, Identity, Job
 from jobtop.core.record import as_dict, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
-from jobtop.store.rows import LIMITS, PLAIN, USAGE, event_of, job_of, mark_of, sound_figures, tags_in
+from jobtop.store.rows import LIMITS, PLAIN, USAGE, event_of, job_of, mark_of, sound_figures, tags_in, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +126,17 @@ class Jobs:
         return {job.seq: job for job in self.database.sound(rows, job_of) if job.seq is not None}
 
     def select(self, query: Query) -> list[Job]:
-        """The jobs that fit, the newest or the largest first."""
+        """The jobs that fit, the newest or the largest first; others in the place of those that cannot be read."""
+        found: list[Job] = []
+        asked = query
+        while True:
+            rows = self._rows(asked)
+            found += self.database.sound(rows, job_of)
+            if query.limit is None or asked.limit is None or len(rows) < asked.limit or len(found) >= query.limit:
+                return found[: query.limit]
+            asked = replace(asked, after=rows[-1]["seq"], limit=2 * asked.limit)
+
+    def _rows(self, query: Query) -> list[sqlite3.Row]:
         from jobtop.store.ordering import order_of, stretches, walking
 
         rows: list[sqlite3.Row] = []
@@ -140,7 +150,7 @@ class Jobs:
                 chosen = f"SELECT seq FROM jobs {'WHERE ' if both else ''}{both} {order} {limit}"
                 sql = f"SELECT * FROM jobs WHERE seq IN ({chosen}) {order}"
                 rows += connection.execute(sql, (*numbers, *values)).fetchall()
-        return self.database.sound(rows, job_of)
+        return rows
 
     def count(self, query: Query) -> int:
         """How many jobs fit, however many are asked for."""
@@ -180,7 +190,7 @@ class Jobs:
         """Jobs that came or changed after a number, and the number to ask for next."""
         with self.database.reading() as connection:
             rows = connection.execute("SELECT * FROM jobs WHERE touched > ? ORDER BY touched", (touch,)).fetchall()
-        return self.database.sound(rows, job_of), max((row["touched"] for row in rows), default=touch)
+        return self.database.sound(rows, job_of), max((touch, *whole(row["touched"] for row in rows)))
 
     def live_and_recent(self, recent: int) -> tuple[list[Job], int]:
         """Jobs that have not ended and the newest that have, and the number to ask for changes from."""
@@ -191,7 +201,7 @@ class Jobs:
             rows += connection.execute(
                 f"SELECT * FROM jobs WHERE status NOT IN ({live}) ORDER BY {BEGUN} DESC, seq DESC LIMIT ?", (recent,)
             ).fetchall()
-        return self.database.sound(rows, job_of), touch
+        return self.database.sound(rows, job_of), max((0, *whole((touch,))))
 
     def ids(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this beginning, and their names: what a shell can complete to."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from jobtop.core.errors import StoreDamaged, StoreError
-from jobtop.core.job_id import JobId, is_job_id
+from jobtop.core.job_id import JobId
 from jobtop.core.model import LIVE, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
@@ -22,6 +22,7 @@ from jobtop.store.database import DAMAGED, Database, open_to_read, store_uri
 from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.inspection import quick_check
 from jobtop.store.jobs import NEXT_TOUCH
+from jobtop.store.rows import EARLIEST, LATEST, job_of
 from jobtop.store.sealed import Unsealed
 
 TYPE_CHECKING = False
@@ -47,20 +48,27 @@ CLOSED = (
     f" status = CASE WHEN status IN ({_LIVE}) THEN '{Status.LOST}' ELSE status END WHERE seq = ?"
 )
 NOT_KNOWN = (*LIVE, Status.LOST, Status.UNKNOWN)
+STORED_AS = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'", "BLOB": "'blob'"}
+IS_OBJECT = "iif(json_valid(detail), json_type(detail), '') = 'object'"
+SOUND = {"events": (IS_OBJECT, f"at BETWEEN {EARLIEST} AND {LATEST}")}
 STANDING = "seq, id, host, status, settled, coalesce(heartbeat, end_time, 0), shim_pid IS NULL AND recorder_pid IS NULL"
 
 
 @record
 class Merged:
-    """What became of the jobs of one file; those that wait there are left to their host, damaged rows are refused."""
+    """What became of the jobs of one file; those that wait there are left to their host.
+
+    `refused` have values that jobtop never writes, `reason` is what is wrong with one of them.
+    """
 
     path: Path
     added: int = 0
     completed: int = 0
     known: int = 0
     waiting: int = 0
-    refused: int = 0
     problem: str | None = None
+    refused: int = 0
+    reason: str | None = None
 
 
 def merge(into: Database, path: Path, own_host: str | None = None, progress: Progress | None = None) -> Merged:
@@ -109,7 +117,7 @@ class _Merging:
 
     def __init__(self, into: Database, theirs: Database, own_host: str | None) -> None:
         self.into, self.theirs, self.own_host = into, theirs, own_host
-        self.added = self.completed = self.known = self.waiting = self.refused = 0
+        self.added = self.completed = self.known = self.waiting = 0
 
     def run(self, progress: Progress | None) -> Merged:
         """Some jobs at a time, so that whoever else writes need not wait long."""
@@ -119,25 +127,27 @@ class _Merging:
         last = done = 0
         while True:
             with self._writing() as connection:
-                sql = f"SELECT {STANDING} FROM theirs.jobs WHERE seq > ? ORDER BY seq LIMIT {JOBS_AT_ONCE}"
-                rows: list[Standing] = [tuple(row) for row in connection.execute(sql, (last,))]
-                if rows:
-                    self._take(connection, rows, unsealed)
+                sql = f"SELECT * FROM theirs.jobs WHERE seq > ? ORDER BY seq LIMIT {JOBS_AT_ONCE}"
+                rows = connection.execute(sql, (last,)).fetchall()
+                if sound := self.theirs.sound(rows, _sound_number):
+                    marks = ", ".join("?" * len(sound))
+                    sql = f"SELECT {STANDING} FROM theirs.jobs WHERE seq IN ({marks}) ORDER BY seq"
+                    standings: list[Standing] = [tuple(row) for row in connection.execute(sql, sound)]
+                    self._take(connection, standings, unsealed)
             if not rows:
                 break
-            last, done = rows[-1][0], done + len(rows)
+            last, done = rows[-1]["seq"], done + len(rows)
             if progress is not None:
                 progress(done, total)
         self._take_machines()
-        return Merged(self.theirs.path, self.added, self.completed, self.known, self.waiting, self.refused)
+        counts = self.added, self.completed, self.known, self.waiting
+        reason = next(iter(self.theirs.damaged), None)
+        return Merged(self.theirs.path, *counts, refused=len(self.theirs.damaged), reason=reason)
 
     def _take(self, connection: sqlite3.Connection, rows: Sequence[Standing], unsealed: set[int]) -> None:
         pairs: list[tuple[int, int]] = []
         shared = _shared_columns(connection, "jobs", {"seq", "touched"})
         for seq, job_id, host, status, settled, last, has_nobody in rows:
-            if not is_job_id(job_id):
-                self.refused += 1
-                continue
             if status in LIVE and has_nobody:
                 self.waiting += 1
                 continue
@@ -181,6 +191,7 @@ class _Merging:
                 connection.execute(
                     f"INSERT INTO main.{table} ({layout.owner}, {columns}) SELECT ours, {columns}"
                     f" FROM temp.pairs JOIN theirs.{table} ON {layout.owner} = pairs.theirs"
+                    f" WHERE {_sound_rows(connection, table, columns)}"
                 )
         for theirs, ours in pairs:
             if theirs in rows:
@@ -197,7 +208,8 @@ class _Merging:
         with self.theirs.reading() as connection:
             if not _has_table(connection, "hosts"):
                 return
-            boots = [tuple(row) for row in connection.execute("SELECT seq, boot FROM hosts")]
+            sql = "SELECT seq, boot FROM hosts WHERE typeof(boot) = 'text' AND typeof(boot_time) = 'real'"
+            boots = [tuple(row) for row in connection.execute(sql)]
             unsealed = _unsealed(connection, HOSTS)
             ends = {seq: _end(connection, seq) for seq, _ in boots}
         for seq, boot in boots:
@@ -266,7 +278,10 @@ def _unsealed(connection: sqlite3.Connection, layout: Layout) -> set[int]:
 def _end(connection: sqlite3.Connection, seq: int) -> float:
     """Until when a machine is known, to a second."""
     blocks, rows = (
-        connection.execute(f"SELECT max({column}) FROM {table} WHERE host_seq = ?", (seq,)).fetchone()[0] or 0.0
+        connection.execute(
+            f"SELECT max({column}) FROM {table} WHERE host_seq = ? AND typeof({column}) = 'real'", (seq,)
+        ).fetchone()[0]
+        or 0.0
         for table, column in ((HOSTS.blocks, "last_elapsed"), (HOSTS.head, "elapsed"))
     )
     return float(max(blocks, rows) // 1)
@@ -285,6 +300,24 @@ def _referring(connection: sqlite3.Connection, owners: str) -> list[str]:
         for table in tables
         if any(row["table"] == owners for row in connection.execute(f"PRAGMA main.foreign_key_list({table})"))
     ]
+
+
+def _sound_number(row: sqlite3.Row) -> int:
+    """The number of a job of which all can be read."""
+    number = job_of(row).seq
+    assert number is not None
+    return number
+
+
+def _sound_rows(connection: sqlite3.Connection, table: str, columns: str) -> str:
+    """What holds of rows that our own table takes, and that can be read again: others are left behind."""
+    named = set(columns.split(", "))
+    conditions = [*SOUND.get(table, ())]
+    for row in connection.execute(f"PRAGMA main.table_info({table})"):
+        if row["name"] in named and row["type"] in STORED_AS:
+            kinds = STORED_AS[row["type"]] if row["notnull"] else f"{STORED_AS[row['type']]}, 'null'"
+            conditions.append(f"typeof({row['name']}) IN ({kinds})")
+    return " AND ".join(conditions)
 
 
 def _shared_columns(connection: sqlite3.Connection, table: str, but: set[str]) -> str:

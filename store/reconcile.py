@@ -12,7 +12,7 @@ from functools import partial
 from jobtop.core import evidence
 from jobtop.core.collectors import cgroup
 from jobtop.core.collectors.proc import identify, is_alive
-from jobtop.core.errors import BadValue, StoreError, StoreUnavailable
+from jobtop.core.errors import BadValue, RowDamaged, StoreError, StoreUnavailable
 from jobtop.core.facts import ENDED, STARTED, Facts, Started, reachable, read_facts, read_marks, read_started
 from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
@@ -21,7 +21,8 @@ from jobtop.core.procfs import descendants, read_text
 from jobtop.core.record import replace
 from jobtop.core.state_files import read_state_file, remove_directory, remove_file
 from jobtop.store.database import open_to_read
-from jobtop.store.jobs import Event, Jobs, event
+from jobtop.store.jobs import Event, Jobs, columns_of, event
+from jobtop.store.rows import check_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,8 +221,8 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
     late = []
     for file in paths.unrecorded.glob("*.json"):
         try:
-            late.append((from_beside(json.loads(read_state_file(file, RECORD_BYTES))), file))
-        except (OSError, ValueError, KeyError, TypeError, BadValue):
+            late.append((_checked(from_beside(json.loads(read_state_file(file, RECORD_BYTES)))), file))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, BadValue, RowDamaged):
             continue
     for job, file in sorted(late, key=lambda item: item[0].submitted_at or 0.0):
         if job.host == paths.host:
@@ -284,6 +285,12 @@ def from_beside(shape: dict[str, Any]) -> Job:
         shim=Identity(*shim) if shim else None,
         stop_request=StopRequest(*asked) if asked else None,
     )
+
+
+def _checked(job: Job) -> Job:
+    """A job that the store can keep and give back."""
+    check_columns(columns_of(job))
+    return job
 
 
 def _ended_by(row: Job, job: Job) -> tuple[Job, Iterable[Event]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from jobtop.core.model import Kept
 from jobtop.core.retention import (
@@ -128,8 +129,9 @@ class Retention:
                 rows = rows_of(connection, chunk)
             for row in rows:
                 with self.database.reading() as connection:
-                    holding = holding_of(connection, self._places, row, self.now, self.policy.raw_seconds)
-                yield holding
+                    held = partial(holding_of, connection, self._places, now=self.now, raw=self.policy.raw_seconds)
+                    holdings = self.database.sound((row,), held)
+                yield from holdings
                 if time.monotonic() - begun > STEP_SECONDS:
                     yield None
                     begun = time.monotonic()

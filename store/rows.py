@@ -79,10 +79,21 @@ def _job(row: dict[str, Any]) -> Job:
             "settled": bool(row["settled"]),
             "queue": queue_in(row["queue"]) if "queue" in there else None,
             "pinned": bool(row["pinned"]) if "pinned" in there else False,
-            "kept": _choice(Kept, row["kept"], "kept") if "kept" in there else Kept.WHOLE,
+            "kept": kept_in(row["kept"]) if "kept" in there else Kept.WHOLE,
             "last_heard": row["heartbeat"],
         }
     )
+
+
+def check_columns(row: Mapping[str, Any]) -> None:
+    """That a job as columns can be kept, and read again."""
+    job: dict[str, Any] = {"seq": 0, "heartbeat": None, **row}
+    job |= {"id": str(row["id"]), "status": str(row["status"]), "limit_enforced": int(row["limit_enforced"])}
+    # Text that is no UTF-8 goes into the store as bytes.
+    job |= {name: value.decode("utf-8", "replace") for name, value in row.items() if isinstance(value, bytes)}
+    _check_types(tuple(job), tuple(map(type, job.values())), job)
+    _check_ranges(job)
+    _job(job)
 
 
 def check_line(row: Mapping[str, Any]) -> None:
@@ -140,6 +151,11 @@ def _check_ranges(row: Mapping[str, Any]) -> None:
 
 def is_number(value: object) -> bool:
     return type(value) in (int, float) and -LARGEST <= value <= LARGEST  # type: ignore[operator]
+
+
+def whole(values: Iterable[object]) -> list[int]:
+    """Those that are whole numbers."""
+    return [value for value in values if type(value) is int]
 
 
 def is_sample(row: Sequence[Any]) -> bool:
@@ -291,6 +307,11 @@ def _monitor(text: object) -> Monitor:
     if not are_numbers(values.values()) or type(thinned) not in (bool, NONE):
         raise RowDamaged(f"monitor is {shown(text)}")
     return Monitor(**values, thinned=thinned)
+
+
+def kept_in(word: object) -> Kept:
+    kept: Kept = _choice(Kept, word, "kept")
+    return kept
 
 
 def status_in(word: object) -> Status:

@@ -85,7 +85,7 @@ def sealed_until(connection: sqlite3.Connection, layout: Layout, owner: int) -> 
         return None
     sql = f"SELECT sealed_until FROM {layout.series} WHERE {layout.owner} = ?"
     row = connection.execute(sql, (owner,)).fetchone()
-    return None if row is None else int(row[0])
+    return row[0] if row is not None and type(row[0]) is int else None
 
 
 def keep(connection: sqlite3.Connection, layout: Layout, owner: int, sealed: Sealed) -> bool:

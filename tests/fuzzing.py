@@ -28,9 +28,9 @@ from jobtop.core.errors import JobtopError
 SOAK_INPUTS = int(os.environ.get("FUZZ_INPUTS", "1_000_000"))
 # How the inputs of `make soak` are divided among the targets.
 SHARES = {
-    "evidence": 0.3,
+    "evidence": 0.35,
     "blocks": 0.3,
-    "rows": 0.1,
+    "rows": 0.05,
     "configuration": 0.1,
     "imports": 0.05,
     "filters": 0.1,

@@ -1,15 +1,15 @@
 """A block that was made to hurt is damaged, whatever its checksum says, and costs neither time nor memory."""
 
 import random
-import struct
 import zlib
 
 import pytest
 
 from benchmarks.series import samples
+from crafted import CRAFTED, one_column, sealed
 from fuzzing import fuzz, fuzzed, mutated
 from jobtop.core import blocks
-from jobtop.core.blocks import COLUMN, COUNTS, HEAD, TABLE_SIZE, WHOLE, decode, merge
+from jobtop.core.blocks import HEAD, TABLE_SIZE, WHOLE, decode, merge
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import JOB_COLUMNS, Scope
 from jobtop.core.readings import Reader, to_json
@@ -25,11 +25,6 @@ KEYS = ("cpu.percent", "mem.used", "proc.fds", "cpu.user", "io.read_bytes")
 JOB = made_job()
 
 
-def sealed(version: int, body: bytes) -> bytes:
-    """A block with a checksum that is right."""
-    return HEAD.pack(version, zlib.crc32(body, version)) + body
-
-
 def real(length: int, seed: int = 0) -> bytes:
     kept = list(samples(length, seed=seed))
     ids = range(1, length + 1)
@@ -38,44 +33,6 @@ def real(length: int, seed: int = 0) -> bytes:
 
 GOOD = {length: real(length) for length in (1, 2, 40, 130, 400)}
 MINUTES = [roll(decode(GOOD[length]), Scope.JOB) for length in (40, 400)]
-
-
-def one_column(kind: int, part: bytes, count: int, places: int = 3, divisor: int = 1, first: int = 0) -> bytes:
-    """A block with moments and ids, and one more column as given."""
-    rows = [
-        (blocks.SHORT_IDS["elapsed"], COLUMN.pack(0, 3, 0, 1000, 1), b""),
-        (blocks.SHORT_IDS["id"], COLUMN.pack(0, 0, 1, 1, 1), b""),
-        (blocks.SHORT_IDS["mem.used"], COLUMN.pack(kind, places, first, 0, divisor), part),
-    ]
-    index = COUNTS.pack(count, 3) + struct.pack("<3H3I", *(row[0] for row in rows), *(len(row[2]) for row in rows))
-    body = index + b"".join(row[1] for row in rows) + b"".join(row[2] for row in rows)
-    return sealed(WHOLE, zlib.compress(body))
-
-
-BOMB = zlib.compress(bytes(1 << 28), 9)
-CRAFTED = {
-    "more samples than memory": one_column(0, b"", 2**32 - 1),
-    "no samples": one_column(0, b"", 0),
-    "a wide column": one_column(9, bytes(9 * 9), 10),
-    "too few bytes": one_column(2, bytes(17), 10),
-    "too many bytes": one_column(1, bytes(11), 10),
-    "too few doubles": one_column(blocks.FLOATS, bytes(8), 10),
-    "too many plain numbers": one_column(blocks.PLAIN, bytes(88), 10),
-    "gaps that break off": one_column(blocks.GAPS, b"\xff", 10),
-    "gaps beyond the samples": one_column(blocks.GAPS, b"\xff\xff", 10),
-    "250 decimal places": one_column(0, b"", 10, places=250),
-    "a divisor of 0": one_column(1, bytes(9), 10, divisor=0),
-    "a bomb": sealed(WHOLE, BOMB),
-    "a table that is a bomb": sealed(APART, TABLE_SIZE.pack(1 << 30) + BOMB),
-    "no stream": sealed(WHOLE, b"garbage"),
-    "an empty stream": sealed(WHOLE, zlib.compress(b"")),
-    "a stream that breaks off": sealed(WHOLE, zlib.compress(bytes(1000))[:-5]),
-    "nothing": sealed(WHOLE, b""),
-    "no table": sealed(APART, b"\x01"),
-    "text": "text",
-    "a number": 7,
-    "null": None,
-}
 
 
 @pytest.mark.parametrize("data", CRAFTED.values(), ids=CRAFTED)

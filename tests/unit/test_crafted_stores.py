@@ -1,0 +1,314 @@
+"""A store from elsewhere can hold anything: a bad row costs that row, what pretends to be a table costs the file."""
+
+import random
+import sqlite3
+import time
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crafted import BAD, CRAFTED, GOOD, made_store, run, sampled_job
+from fuzzing import ODD_VALUES, fuzz, fuzzed
+from jobtop.core.errors import RowDamaged, StoreError, StoreForeign
+from jobtop.core.model import Job
+from jobtop.core.paths import StatePaths
+from jobtop.store.curves import Curves
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.hosts import HostRecord
+from jobtop.store.jobs import Jobs, Query
+from jobtop.store.listing import UNREADABLE, grouped, read_lines, read_order, read_runs, vocabulary
+from jobtop.store.live import LiveTails
+from jobtop.store.merging import merge
+from jobtop.store.snapshots import Snapshots
+from jobtop.store.troubles import read_troubles
+from jobtop.store.upkeep import check
+from records import HERE, call
+
+VERBS: tuple[tuple[str, ...], ...] = (
+    *(("history",), ("history", "--json"), ("history", "--sort", "start"), ("history", "--tag", "team")),
+    *(("history", "tag:team=good"), ("history", "command:train"), ("history", "stale:no"), ("history", "flag:left*")),
+    *(("stats",), ("stats", "--by", "tag:team"), ("queue",), ("export",), ("export", "--format", "jsonl")),
+    *(("show", "JOB"), ("show", "JOB", "--json"), ("metrics", "JOB"), ("metrics", "JOB", "--format", "jsonl")),
+    *(("plot", "JOB"), ("logs", "JOB"), ("top", "JOB", "--json"), ("export", "JOB")),
+)
+OF_ONE = tuple(verb for verb in VERBS if "JOB" in verb)
+ROWS: dict[str, tuple[str, object]] = {
+    "a monitor that is a list": ("monitor", "[]"),
+    "params that are a number": ("params", "3"),
+    "tags that are lists": ("tags", '{"team": []}'),
+    "tags that are no JSON": ("tags", "{"),
+    "a command that is an object": ("command", "{}"),
+    "flags that are a word": ("flags", '"x"'),
+    "sources that are numbers": ("sources", '{"cpu": 1}'),
+    "sources that are no JSON": ("sources", "x"),
+    "metrics without spreads": ("metrics", '{"cpu.percent": 3}'),
+    "a queue that is a list": ("queue", "[]"),
+    "deep JSON": ("params", "[" * 100_000),
+    "an unknown status": ("status", "dancing"),
+    "an unknown tier": ("kept", "forever"),
+    "a start at the end of time": ("start_time", 1e300),
+    "an end in infinity": ("end_time", float("inf")),
+    "a moment that is text": ("submitted_at", "yesterday"),
+    "a duration of bytes": ("duration_seconds", b"\xff"),
+    "no grace": ("grace_seconds", None),
+    "no process": ("shim_pid", -1),
+    "a process beyond all": ("recorder_pid", 2**62),
+    "a name of bytes": ("name", b"\xff\x00"),
+    "no name": ("name", None),
+    "an exit code of text": ("exit_code", "x"),
+    "a path as id": ("id", "../../victim"),
+    "an absolute path as id": ("id", "/victim"),
+    "an id in capitals": ("id", "AAAAAAAA-0000-4000-8000-000000000000"),
+}
+PRETENDERS = {
+    "a view that never ends": (
+        "ALTER TABLE jobs RENAME TO hidden",
+        "CREATE VIEW jobs AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT * FROM n, hidden",
+    ),
+    "a view of events": ("ALTER TABLE events RENAME TO hidden", "CREATE VIEW events AS SELECT * FROM hidden"),
+    "a virtual table": ("ALTER TABLE snapshots RENAME TO hidden", "CREATE VIRTUAL TABLE snapshots USING fts5(members)"),
+    "a generated column": ("ALTER TABLE jobs ADD COLUMN extra TEXT AS (hex(zeroblob(9000000)))",),
+}
+
+
+@pytest.fixture
+def store(home: Path, tmp_path: Path) -> tuple[Path, dict[str, Job]]:
+    return made_store(tmp_path / "other")
+
+
+def answers(store: Path, verb: tuple[str, ...], job: str) -> tuple[int, str, str]:
+    begun = time.monotonic()
+    code, out, err = call("--store", str(store), *(job if word == "JOB" else word for word in verb))
+    assert "mistake" not in err, err
+    assert "Traceback" not in err
+    assert time.monotonic() - begun < 5
+    return code, out, err
+
+
+def spoil(path: Path) -> dict[str, Job]:
+    """Add a job for each kind of bad row, and make it bad."""
+    database = open_to_write(StatePaths(path.parent, path.stem))
+    jobs = {kind: Jobs(database).insert(sampled_job(BAD)) for kind in ROWS}
+    database.close()
+    for kind, (column, value) in ROWS.items():
+        run(path, f"UPDATE jobs SET {column} = ? WHERE seq = {jobs[kind].seq}", values=(value,))
+    return jobs
+
+
+def test_a_bad_row_costs_that_row(store: tuple[Path, dict[str, Job]]) -> None:
+    path, jobs = store
+    spoilt = spoil(path)
+    for verb in VERBS:
+        code, out, err = answers(path, verb, jobs[GOOD].id)
+        assert code == 0, (verb, err)
+        if verb in (("history",), ("history", "--json")):
+            assert GOOD in out
+            assert f"{len(ROWS)} rows of" in err
+    for kind, (column, _) in ROWS.items():
+        for verb in (("show", "JOB"), ("metrics", "JOB"), ("logs", "JOB")):
+            code, _, err = answers(path, verb, spoilt[kind].id)
+            assert code == (2 if column == "id" else 125), (kind, verb)
+            assert column in err or "no job" in err
+
+
+def test_a_bad_row_of_this_hosts_store_costs_that_row(home: Path, store: tuple[Path, dict[str, Job]]) -> None:
+    path, jobs = store
+    spoil(path)
+    run(path, f"UPDATE jobs SET host = '{HERE}'")
+    path.rename(path.with_name(f"{HERE}.db"))
+    path.parent.rename(home)
+    for verb in VERBS:
+        code, _, err = call(*(jobs[GOOD].id if word == "JOB" else word for word in verb))
+        assert code == 0, (verb, err)
+    assert call("prune", "--dry-run").returncode == 0
+    code, out, _ = call("store", "check")
+    assert code == 1
+    for column, _ in ROWS.values():
+        assert column in out
+
+
+OTHERS = {
+    "an event without JSON": "UPDATE events SET detail = 'none'",
+    "an event that is a list": "UPDATE events SET detail = '[]'",
+    "an event at the end of time": "UPDATE events SET at = 1e300",
+    "an event of no kind": "UPDATE events SET kind = NULL",
+    "marks of text": "UPDATE log_marks SET stdout_bytes = 'x'",
+    "samples of text": "UPDATE head SET cpu_user = 'x', mem_used = x'ff'",
+    "samples in infinity": "UPDATE head SET cpu_user = 9e999, elapsed = 9e999",
+    "a moment of text": "UPDATE head SET elapsed = 'x'",
+    "a block of text": "UPDATE blocks SET data = 'text'",
+    "a block of a text of samples": "UPDATE blocks SET samples = 'x', first_elapsed = 0, last_elapsed = 1e300",
+    "a machine of no time": "UPDATE hosts SET boot_time = 'x', boot = 'boot'",
+    "details of text": "UPDATE host_details SET detail = 'x'",
+    "a series of text": "UPDATE series SET sealed_until = 'x'",
+}
+
+
+@pytest.mark.parametrize("statement", OTHERS.values(), ids=OTHERS)
+def test_bad_rows_beside_a_job_cost_those_rows(store: tuple[Path, dict[str, Job]], statement: str) -> None:
+    path, jobs = store
+    run(path, statement)
+    for verb in (("history",), *OF_ONE):
+        code, _, err = answers(path, verb, jobs[GOOD].id)
+        assert code == 0, (verb, err)
+
+
+@pytest.mark.parametrize("kind", ["more samples than memory", "too few bytes", "a bomb", "no stream"])
+def test_a_crafted_block_costs_that_block(store: tuple[Path, dict[str, Job]], kind: str) -> None:
+    path, jobs = store
+    run(path, "UPDATE blocks SET data = ?", values=(CRAFTED[kind],))
+    for verb in OF_ONE:
+        code, _, err = answers(path, verb, jobs[GOOD].id)
+        assert code == 0, (verb, err)
+    assert "damaged" in answers(path, ("metrics", "JOB"), jobs[GOOD].id)[2]
+
+
+@pytest.mark.parametrize("members", [b"x", zlib.compress(bytes(1 << 28)), zlib.compress(b"3")], ids=len)
+def test_a_crafted_snapshot_costs_that_snapshot(store: tuple[Path, dict[str, Job]], members: bytes) -> None:
+    path, jobs = store
+    run(path, "UPDATE snapshots SET members = ?", values=(members,))
+    for verb in OF_ONE:
+        code, _, err = answers(path, verb, jobs[GOOD].id)
+        assert code == 0, (verb, err)
+
+
+@pytest.mark.parametrize("statements", PRETENDERS.values(), ids=PRETENDERS)
+def test_what_pretends_to_be_a_table_is_not_read(
+    store: tuple[Path, dict[str, Job]], statements: tuple[str, ...]
+) -> None:
+    path, jobs = store
+    run(path, *statements)
+    for verb in VERBS:
+        code, _, err = answers(path, verb, jobs[GOOD].id)
+        assert code == 2, verb
+        assert "never makes" in err
+    with pytest.raises(StoreForeign):
+        open_to_read(path)
+    for verb in (("merge", str(path)), ("check", str(path))):
+        assert call("store", *verb).returncode != 0
+
+
+def test_a_view_of_another_name_and_a_trigger_do_no_harm(store: tuple[Path, dict[str, Job]]) -> None:
+    path, jobs = store
+    run(
+        path,
+        "CREATE VIEW mine AS SELECT name FROM jobs",
+        "CREATE TRIGGER t AFTER INSERT ON jobs BEGIN DELETE FROM jobs; END",
+    )
+    assert answers(path, ("show", "JOB"), jobs[GOOD].id)[0] == 0
+
+
+def test_a_question_without_an_end_is_given_up(
+    store: tuple[Path, dict[str, Job]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobtop.store.database.MOST_LOOKS", 3)
+    database = open_to_read(store[0])
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    with pytest.raises(StoreError, match="too long"), database.reading() as connection:
+        connection.execute(endless).fetchall()
+    assert len(Jobs(database).select(Query())) == 2
+    database.close()
+
+
+def test_merging_takes_no_bad_row(store: tuple[Path, dict[str, Job]], tmp_path: Path) -> None:
+    path, jobs = store
+    spoil(path)
+    into = open_to_write(StatePaths(tmp_path / "into", HERE))
+    done = merge(into, path, HERE)
+    assert (done.problem, done.added, done.refused) == (None, 2, len(ROWS))
+    assert {job.name for job in Jobs(into).select(Query())} == {BAD, GOOD}
+    assert len(Jobs(into).events(Jobs(into).find(jobs[GOOD].id))) >= 2
+    assert list(check(into.path)) == []
+    into.close()
+    answer = call("store", "merge", str(path))
+    assert answer.returncode == 1
+    assert f"{len(ROWS)} jobs of" in answer.stderr
+
+
+@pytest.mark.parametrize("statement", OTHERS.values(), ids=OTHERS)
+def test_merging_takes_no_bad_row_beside_a_job(
+    store: tuple[Path, dict[str, Job]], tmp_path: Path, statement: str
+) -> None:
+    path, jobs = store
+    run(path, statement)
+    into = open_to_write(StatePaths(tmp_path / "into", HERE))
+    done = merge(into, path, HERE)
+    assert (done.problem, done.added) == (None, 2)
+    read_every_way(into, Jobs(into).find(jobs[GOOD].id).id)
+    assert into.damaged == {}
+    into.close()
+
+
+def test_an_unreadable_line_keeps_its_place(store: tuple[Path, dict[str, Job]]) -> None:
+    path, jobs = store
+    run(path, f"UPDATE jobs SET flags = '3' WHERE name = '{BAD}'")
+    database = open_to_read(path)
+    seqs = [jobs[BAD].seq or 0, jobs[GOOD].seq or 0, 99]
+    assert [line.name for line in read_lines(database, seqs)] == [UNREADABLE, GOOD, "(removed)"]
+    database.close()
+
+
+TABLES = ("jobs", "jobs", "jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts")
+
+
+def read_every_way(database: Database, job_id: str) -> None:
+    """All that verbs and the console read of a store, and of one job."""
+    jobs = Jobs(database)
+    for job in (*jobs.select(Query(limit=None)), *jobs.live_and_recent(10)[0], *jobs.touched_since(0)[0]):
+        job.to_json()
+    jobs.select(Query(tag="team"))
+    for by in ("tool", "name", "tag:team"):
+        jobs.figures(None, by)
+    read_lines(database, read_order(database, Query(sort="memory")).seqs)
+    grouped([read_runs(database)])
+    vocabulary(database)
+    read_troubles(database, 0.0)
+    with suppress(RowDamaged):
+        job = jobs.find(job_id)
+        jobs.events(job)
+        jobs.marks(job)
+        Snapshots(database).latest(job)
+        Snapshots(database).moments(job)
+        Curves(database).series(job, ("cpu.percent", "mem.used"), max_points=20)
+        Curves(database).frame_at(job, 50.0)
+        Curves(database).follow(job, None)
+        Curves(database).count(job)
+        HostRecord(database).around(job, ("cpu.percent",))
+        HostRecord(database).detail_at(job, 50.0)
+        LiveTails(database).poll((job.seq or 0,))
+
+
+@fuzzed("rows", inputs=150)
+def test_any_value_in_any_row_costs_that_row_at_most(tmp_path: Path, count: int) -> None:
+    path, jobs = made_store(tmp_path / "other")
+    connection = sqlite3.connect(path, isolation_level=None)
+    database = Database(path, connection)
+    connection.execute("PRAGMA foreign_keys = OFF")
+    columns = {
+        table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})") if not row[5]] for table in TABLES
+    }
+
+    def generate(dice: random.Random) -> list[tuple[str, str, object]]:
+        tables = [dice.choice(TABLES) for _ in range(dice.randint(1, 3))]
+        return [(table, dice.choice(columns[table]), dice.choice(ODD_VALUES)) for table in tables]
+
+    def check_changes(changes: list[tuple[str, str, Any]]) -> None:
+        connection.execute("BEGIN")
+        database.damaged.clear()
+        try:
+            for table, column, value in changes:
+                bound = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+                cast = "CAST(? AS TEXT)" if isinstance(value, str) else "?"
+                owner = {"jobs": "seq", "hosts": "seq"}.get(table, "job_seq")
+                connection.execute(f"UPDATE OR IGNORE {table} SET {column} = {cast} WHERE {owner} = 1", (bound,))
+            read_every_way(database, jobs[BAD].id)
+            assert GOOD in {job.name for job in Jobs(database).select(Query(limit=None))}
+        finally:
+            connection.execute("ROLLBACK")
+
+    fuzz("rows", generate, check_changes, count)
+    assert list(check(path)) == []
+    connection.close()
