@@ -129,11 +129,8 @@ class App:
     def warn_of_damage(self) -> None:
         """Say of each store how many rows were left out, since they cannot be read."""
         for database in self._open_stores:
-            if (count := len(database.damaged)) > 0:
-                rows = "1 row" if count == 1 else f"{count} rows"
-                why = next(iter(database.damaged))
-                check = f"jobtop store check {database.path}"
-                self.warn(f"{rows} of {database.path} cannot be read ({why}); {check} names all")
+            if (damage := database.damage()) is not None:
+                self.warn(damage)
 
     def colored(self, stream: int) -> bool:
         """Whether to colour what goes to this descriptor."""

@@ -144,6 +144,13 @@ class Database:
         with errors_named(self.path):
             return self.serial, self._connection.execute("PRAGMA data_version").fetchone()[0]
 
+    def damage(self) -> str | None:
+        """How many rows were left out because they cannot be read, in words; None if all could."""
+        if not self.damaged:
+            return None
+        rows, why = "1 row" if len(self.damaged) == 1 else f"{len(self.damaged)} rows", next(iter(self.damaged))
+        return f"{rows} of {self.path} cannot be read ({why}); jobtop store check {self.path} names all"
+
     def check(self) -> int:
         """The version of what is in the file now; raises StoreTooNew and StoreForeign."""
         with errors_named(self.path):

@@ -88,7 +88,8 @@ class Source:
 
     @property
     def _notice(self) -> str | None:
-        return self._file.database.notice if self._file.database is not None else None
+        database = self._file.database
+        return None if database is None else database.notice or database.damage()
 
     def _poll(self) -> bool:
         if self._file.look():
