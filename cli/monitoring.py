@@ -6,6 +6,7 @@ import gc
 import sys
 
 from jobtop.core import evidence
+from jobtop.core.errors import StartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,10 +46,16 @@ class Monitoring:
         sink = StoreSink(
             self.app.paths, config.switch("store.network"), config=config, known=lambda _: self.recorder.job
         )
-        self.engine = Engine(sink, chosen(config, self.interval))
+        engine = Engine(sink, chosen(config, self.interval))
         report = print_report if self.report_seconds else None
-        self.engine.watch(self.job_id, self.begun, report, self.report_seconds or 0.0)
-        self.engine.start()
+        engine.watch(self.job_id, self.begun, report, self.report_seconds or 0.0)
+        try:
+            engine.start()
+        except StartError as error:
+            self.enabled = False
+            self.app.warn(f"the job runs, and is not sampled: {error}")
+            return
+        self.engine = engine
         gc.freeze()  # what is imported by now stays: not to be gone through in the middle of a tick
 
     def end(self) -> Callable[[Job], Job] | None:

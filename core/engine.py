@@ -9,10 +9,11 @@ from functools import partial
 
 from jobtop.core.derive import derive
 from jobtop.core.endpoints import FIRST
-from jobtop.core.errors import JobtopError, StoreBusy, StoreError
+from jobtop.core.errors import JobtopError, StartError, StoreBusy, StoreError
 from jobtop.core.observation import Observation
 from jobtop.core.record import record
 from jobtop.core.sampler import Batch, Sampler
+from jobtop.core.start_problems import TOO_MANY
 from jobtop.core.tally import Tally
 from jobtop.core.units import format_duration
 
@@ -105,8 +106,12 @@ class Engine:
         self._writer = threading.Thread(target=self._write, name="jobtop-writer", daemon=True)
 
     def start(self) -> None:
-        self.sampler.start()
-        self._writer.start()
+        """Start both threads; StartError if no more may be started."""
+        try:
+            self._writer.start()
+            self.sampler.start()
+        except RuntimeError as error:  # what Python makes of EAGAIN
+            raise StartError(TOO_MANY) from error
 
     def watch(
         self, key: str, begun: Started, report: Callable[[Frame], None] | None = None, report_seconds: float = 0.0

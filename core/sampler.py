@@ -245,8 +245,9 @@ class Sampler:
         return watch
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="jobtop-sampler", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="jobtop-sampler", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
         """End within a tick; what is still watched is let go."""

@@ -329,8 +329,9 @@ class Agent:
 
             raise_descriptor_limit()
             sink = StoreSink(self.paths, self.network, True, self.config, self._known)
-            self.engine = Engine(sink, chosen(self.config, None))
-            self.engine.start()
+            engine = Engine(sink, chosen(self.config, None))
+            engine.start()
+            self.engine = engine
             gc.freeze()
         return self.engine
 

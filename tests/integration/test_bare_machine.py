@@ -1,15 +1,19 @@
 """Where a part of the machine is missing or used up, one line names it and the remedy, and nothing crashes."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from support import Jobtop, require
+from support import Jobtop, require, wait_for
+from unprivileged import NOBODY
 
+LONELY = 4243  # a user that has no other processes
 PARTS = {"/proc": "mount -t proc", "/dev/null": "mknod"}
 
 
@@ -72,6 +76,41 @@ def test_a_limit_on_processes_is_named_with_the_remedy(crowded: Jobtop, words: l
     done = crowded(*words, "--", "touch", "it-ran")
     assert (done.returncode, one_line(done.stderr, "processes", "ulimit -u", "pids.max")) == (125, True), done.stderr
     assert not (crowded.home / "it-ran").exists()
+
+
+def processes_of_user(uid: int) -> list[str]:
+    """Those that count for a limit, zombies too."""
+    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    owners = {entry.name: owner_of(entry) for entry in entries}
+    return [pid for pid, owner in owners.items() if owner == uid]
+
+
+def owner_of(entry: Path) -> int | None:
+    try:
+        return entry.stat().st_uid
+    except OSError:
+        return None
+
+
+RUNS = "import time; open('ran', 'w').close(); time.sleep(0.5); raise SystemExit(7)"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_job_that_runs_keeps_its_exit_code_whatever_the_limit(unprivileged: Jobtop) -> None:
+    """Somewhere between no process and enough the job can run and the threads that sample it cannot."""
+    os.chown(unprivileged.home, LONELY, LONELY)
+    dropped = [word.replace(str(NOBODY), str(LONELY)) for word in unprivileged.prefix]
+    codes = []
+    for limit in range(2, 9):
+        wait_for(lambda: not processes_of_user(LONELY), deadline=30)
+        lonely = replace(unprivileged, prefix=(*dropped, "prlimit", f"--nproc={limit}:{limit}"))
+        (unprivileged.home / "ran").unlink(missing_ok=True)
+        done = lonely("run", "--quiet", "--", unprivileged.python, "-I", "-S", "-c", RUNS)
+        did_run = (unprivileged.home / "ran").exists()
+        codes.append(done.returncode)
+        assert done.returncode == (7 if did_run else 125), (limit, done.stderr)
+        assert "mistake" not in done.stderr
+    assert set(codes) == {7, 125}
 
 
 @pytest.fixture
