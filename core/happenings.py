@@ -23,6 +23,7 @@ GRAVITY = {
     "suspended": WARNING,
     "sampling_slowed": WARNING,
     "recorded_late": WARNING,
+    "recorded_again": WARNING,
 }
 
 

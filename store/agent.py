@@ -484,8 +484,8 @@ class Agent:
 
 
 def as_known(row: Job, known: Job) -> tuple[Job, tuple[Event, ...]]:
-    """A job as we know it, where another store has it too."""
-    return replace(known, seq=row.seq), ()
+    """A job that another store has too: as we know it, unless it was already ours there."""
+    return (row if row.recorder == known.recorder else replace(known, seq=row.seq)), ()
 
 
 def spoilt(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:

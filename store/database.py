@@ -166,12 +166,15 @@ class Database:
         The old connection is closed last: as the only one it would copy its WAL into the file.
         """
         assert self._reopen is not None
-        patience = self._connection.execute("PRAGMA busy_timeout").fetchone()[0]
         fresh = self._reopen(self)
         before, self._connection = self._connection, fresh._connection
         self.files, self.notice, self.serial = fresh.files, fresh.notice, fresh.serial
-        self._connection.execute(f"PRAGMA busy_timeout = {patience}")
         before.close()
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long to wait for other programs."""
+        return float(self._connection.execute("PRAGMA busy_timeout").fetchone()[0]) / 1000
 
     def save_wal(self) -> None:
         """Copy what is only in our WAL into the file, if that WAL was removed and no other was written since."""
@@ -223,13 +226,13 @@ def _open_again(old: Database, paths: StatePaths, network: bool | None) -> Datab
             if file != old.files[0] and file is not None and wal is not None and wal == old.files[1]:
                 remove_journals(paths.store)  # they are of the old file: SQLite would put its pages into the new one
             elif file == old.files[0] and not is_cut(paths.store):
-                fresh = _open_current(paths, network)
-                with fresh.writing() as connection:
+                fresh = _open_current(paths, network, old.patience_seconds)
+                with fresh.alone() as connection:
                     connection.execute(f"PRAGMA user_version = {VERSION}")  # from now on the new WAL is the true one
                 return fresh
     except OSError as error:
         raise StoreUnavailable(f"{paths.root}: {os.strerror(error.errno or 0)}") from error
-    return open_to_write(paths, network)
+    return open_to_write(paths, network, old.patience_seconds)
 
 
 def open_to_read(path: Path, patience: float | None = None) -> Database:

@@ -198,6 +198,8 @@ class Recorder:
             return write(jobs)
         except StoreReplaced:
             self.job = jobs.put_again(self.job)
+            if jobs.database.notice:
+                self.warn(jobs.database.notice)
             return write(jobs)
 
     def _give_up(self, error: JobtopError) -> None:

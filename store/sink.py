@@ -61,6 +61,7 @@ class StoreSink:
         self._database: Database | None = None
         self._seqs: dict[str, int] = {}
         self._kept_until: dict[str, float] = {}
+        self._is_replaced = False
         self._beat_at = -float("inf")
         self._looked_after = False
         self._records_host = False
@@ -76,25 +77,28 @@ class StoreSink:
         """What a write answers; where the store was deleted or replaced, its jobs are put into the new one first."""
         database = self._open()
         try:
-            return write(database)
+            if not self._is_replaced:
+                return write(database)
         except StoreReplaced:
-            self._put_again(database)
-            return write(database)
+            self._is_replaced = True
+        self._put_again(database)
+        return write(database)
 
     def _put_again(self, database: Database) -> None:
         """Keep our jobs in the store that is there now, and note until when their samples are not in it."""
         self._begin(database)
         self._records_host, self._looked_after, self._shift = False, False, None
-        keys, self._seqs = list(self._seqs), {}
-        for key in keys:
+        seqs: dict[str, int] = {}
+        for key in self._seqs:
             job = self.known(key) if self.known is not None else None
             row = Jobs(database).put_again(job) if job is not None else None
             if row is None or row.seq is None:
                 continue
-            self._seqs[key] = row.seq
+            seqs[key] = row.seq
             newest, until = self.series.newest(row.seq, 1), self._kept_until.get(key, 0.0)
             if (newest[-1].elapsed if newest else 0.0) < until:
                 self.lost[key] = until
+        self._seqs, self._is_replaced = seqs, False
 
     def _keep_batches(self, batches: list[Batch], database: Database) -> None:
         if self.are_recorded:

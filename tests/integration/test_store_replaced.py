@@ -154,6 +154,38 @@ def test_so_is_that_of_a_job_that_only_the_agent_sees(
     wait_for(lambda: not agents_of(jobtop.state), DEADLINE)
 
 
+@pytest.mark.parametrize("harm", [delete_all, replace_all, move_away])
+def test_so_is_that_of_a_run_with_a_rollback_journal(jobtop: Jobtop, harm: Callable[[Path, Path], None]) -> None:
+    other = other_store(jobtop)
+    load = Load(jobtop.home / "load", 0.1, "7", 0, waits=True)
+    network = {"JOBTOP_STORE_NETWORK": "true"}
+    with running(jobtop, "--no-ui", "--", *load.command, env={**jobtop.env, **network}) as run:
+        load.begins()
+        wait_for(lambda: show(jobtop, run.reference)["pid"], DEADLINE)
+        harm(jobtop.state, other)
+        load.let_end()
+        assert run.end() == 7
+    record = show(jobtop, run.reference)
+    assert record["exit_code"] == 7
+    assert record["resource_usage"]["cpu_total_seconds"] == pytest.approx(load.cpu_seconds, rel=0.02, abs=0.01)
+
+
+def test_what_a_verb_said_of_a_job_is_kept_when_only_the_wal_is_lost(jobtop: Jobtop, line: Line) -> None:
+    load = Load(jobtop.home / "load", 0.0, "7", 0, waits=True)
+    assert jobtop("run", "--detach", *QUICK, "--external-id", "left", "--", *load.command).returncode == 0
+    load.begins()
+    wait_for(lambda: samples(jobtop, "left"), DEADLINE)
+    line.close()
+    assert jobtop("pin", "left").returncode == 0
+    before = samples(jobtop, "left")[-1].elapsed
+    delete_wal(jobtop.state, jobtop.home)
+    wait_for(lambda: [one for one in samples(jobtop, "left") if one.elapsed > before + 0.5], DEADLINE)
+    load.let_end()
+    record = ended(jobtop, "left")
+    assert record["exit_code"] == 7
+    assert record["pinned"] is True
+
+
 @contextmanager
 def held_open(state: Path) -> Iterator[Jobs]:
     """The store as a program has it that writes nothing for a while."""
