@@ -14,8 +14,9 @@ import pytest
 from agents import agents_of
 from jobtop.core.model import Sample
 from jobtop.core.shim import BOOTTIME
-from running import PYTHON, descendants, ended, is_alive, nothing_is_left
+from running import PYTHON, children, descendants, ended, is_alive, nothing_is_left
 from support import Jobtop, wait_for
+from terminal import terminal
 from watching import DEADLINE, QUICK, Watched, begun, cpu_times, values
 
 __all__ = ["nothing_is_left"]
@@ -82,6 +83,25 @@ def check_succeeded(jobtop: Jobtop, name: str) -> None:
     assert longest == pytest.approx(gap, abs=0.002) or gap < 1.5 * 0.1
     assert bool([entry for entry in record["incomplete"] if entry.startswith("samples:")]) is (gap > 2.0)
     assert read_log(jobtop).count(" serves ") == began + 1
+
+
+@pytest.mark.parametrize("ui", ["never", "always"])
+def test_a_job_is_sampled_on_after_run_and_its_terminal_were_killed(jobtop: Jobtop, ui: str) -> None:
+    """With and without the console."""
+    folder, script = jobtop.home / "job", jobtop.home / "job.py"
+    script.write_text(STEADY)
+    run = Watched(jobtop, None, jobtop.home / "it.err")  # type: ignore[arg-type]
+    with terminal(jobtop) as shell:
+        shell.enter(f"JOBTOP_RUN_UI={ui} $J run --interval 0.1s --external-id it -- {jobtop.python} {script} {folder}")
+        wait_for(run.stored, DEADLINE)
+        for pid in children(shell.shell()):
+            os.kill(pid, signal.SIGKILL)
+        age = time.clock_gettime(BOOTTIME) - (run.job.start_boottime or 0.0)
+        shell.close_window()
+    after = wait_for(lambda: [one.elapsed for one in run.stored() if one.elapsed > age], DEADLINE)
+    assert after[0] - age <= 2.0
+    folder.with_suffix(".end").touch()
+    assert ended(jobtop, "it")["exit_code"] == 0
 
 
 def test_runs_killed_at_once_are_succeeded_by_one_agent(jobtop: Jobtop) -> None:
