@@ -7,7 +7,7 @@ from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UnknownJob, UsageError
 from jobtop.core.model import LIVE, Identity, Status
 from jobtop.core.scheduling import RETRIED, Running, Waiting, plan
-from jobtop.store.rows import check_line, queue_in
+from jobtop.store.rows import Layout, check_line, queue_in, status_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ COLUMNS = (
     " limit_timeout_seconds, start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled,"
     " touched, reason"
 )
+LAYOUT = Layout(tuple(COLUMNS.split(", ")))
 FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
 TO_RETRY = (
     f"queue IS NOT NULL AND status IN ({FAILED})"
@@ -124,8 +125,8 @@ class Lineup:
         self.waiting.pop(job_id, None)
         self.running.pop(job_id, None)
         (self._unsettled.discard if row["settled"] else self._unsettled.add)(job_id)
-        check_line(dict(row))
-        status, waits = Status(row["status"]), queue_in(row["queue"])
+        check_line(LAYOUT, tuple(row))
+        status, waits = status_in(row["status"]), queue_in(row["queue"])
         queued = {} if waits is None else waits.to_json()
         if status not in LIVE:
             again = status in RETRIED and queued.get("retries", 0) > 0 and queued.get("retried_by") is None

@@ -17,7 +17,7 @@ from jobtop.core.record import fields, fresh, record
 from jobtop.store.jobs import Query, asking
 from jobtop.store.live import TOUCHED_SINCE_VERSION
 from jobtop.store.ordering import SORT_KEYS, order_of
-from jobtop.store.rows import are_numbers, check_line, mapping_in, sound_figures, texts_in, words_in
+from jobtop.store.rows import Layout, are_numbers, check_line, mapping_in, sound_figures, status_in, texts_in, words_in
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
@@ -293,14 +293,15 @@ def _merge_order(query: Query, where: str) -> str:
 
 
 def _line(row: tuple[Any, ...]) -> JobLine:
+    check_line(LAYOUT, row)
     values = dict(zip(NAMES, row, strict=True))
-    check_line(values)
     for name, read in READ_BY.items():
         values[name] = read(values[name])
     return JobLine(**values)
 
 
 NAMES = fields(JobLine)
+LAYOUT = Layout(NAMES)
 FROM_OTHERS = {
     "memory_is_bound": "iif(json_valid(sources), json_extract(sources, '$.memory_peak'), 0) IS 'rusage_floor'",
     "last_heard": "heartbeat",
@@ -308,7 +309,7 @@ FROM_OTHERS = {
 }
 COLUMNS = ", ".join(FROM_OTHERS.get(name, name) for name in NAMES)
 READ_BY: dict[str, Callable[[Any], Any]] = {
-    "status": Status,
+    "status": status_in,
     "flags": lambda text: texts_in(text, "flags"),
     "tags": lambda text: words_in(text, "tags"),
     "memory_is_bound": bool,

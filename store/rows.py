@@ -6,8 +6,10 @@ jobtop's own tables are STRICT, but a file from elsewhere, or one that was edite
 from __future__ import annotations
 
 import json
+from functools import lru_cache
+from operator import itemgetter
 
-from jobtop.core.errors import RowDamaged
+from jobtop.core.errors import BadValue, RowDamaged
 from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import Identity, Job, Kept, Limits, Monitor, Queued, Status, StopRequest, Usage, queued_from
 from jobtop.core.record import fields
@@ -16,21 +18,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
     Number = float | int
     Signature = tuple[type, ...]
+    Plan = list[tuple[Callable[[Sequence[Any]], tuple[Any, ...]], float, float]]
 
 PLAIN = (
     "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
     " submitted_at start_time start_boottime end_time duration_seconds grace_seconds"
 ).split()
-USAGE, LIMITS, MONITOR = fields(Usage), fields(Limits), fields(Monitor)
-LARGEST = 2.0**63  # of any number
+JOB, USAGE, LIMITS, MONITOR = fields(Job), fields(Usage), fields(Limits), fields(Monitor)
+LIMIT_COLUMNS = tuple(f"limit_{name}" for name in LIMITS)
+OLDER = {"metrics": "{}", "start_boottime": None, "queue": None, "pinned": 0, "kept": "whole"}
+LARGEST = 2**63 - 1  # of any number
 EARLIEST, LATEST = -6e10, 2.5e11  # seconds since the epoch that a calendar has
 LARGEST_PID = 2**31 - 1
-MOMENTS = ("submitted_at", "start_time", "end_time", "heartbeat", "stop_at")
-PIDS = ("shim_pid", "recorder_pid")
+BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys("submitted_at start_time end_time heartbeat stop_at last_heard".split(), (EARLIEST, LATEST)),
+    **dict.fromkeys(("shim_pid", "recorder_pid"), (1, LARGEST_PID)),
+}
 TEXTS = frozenset("external_id parent_id tool script note reason error shim_boot recorder_boot stop_by queue".split())
 NEEDED_TEXTS = frozenset(
     "id name host user cwd status command params tags flags sources incomplete metrics monitor kept".split()
@@ -40,8 +47,50 @@ NEEDED_WHOLE = frozenset("seq touched settled pinned limit_enforced".split())
 NEEDED = frozenset(("grace_seconds",))
 NONE = type(None)
 NUMERIC = frozenset((int, float, NONE))
-KNOWN_SIGNATURES = 1000
-_signatures: dict[tuple[str, ...], set[Signature]] = {}
+MOST_KNOWN = 1000
+
+
+class Layout:
+    """Some columns of jobs, in order: what is looked for in a row is worked out once for all rows of the same types."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self._plans: dict[Signature, Plan] = {}
+
+    def check(self, row: Sequence[Any]) -> None:
+        """That every column has a value of its type, and within what can be shown, signalled and counted."""
+        signature = tuple(map(type, row))
+        plan = self._plans.get(signature)
+        if plan is None:
+            plan = self._plan(signature, row)
+            if len(self._plans) < MOST_KNOWN:
+                self._plans[signature] = plan
+        for pick, least, most in plan:
+            values = pick(row)
+            if min(values) < least or max(values) > most:
+                self._refuse(row, least, most, values)
+
+    def _plan(self, signature: Signature, row: Sequence[Any]) -> Plan:
+        for name, kind, value in zip(self.names, signature, row, strict=True):
+            if kind not in _kinds(name):
+                raise RowDamaged(f"{name} is {shown(value)}")
+        numeric = [place for place, kind in enumerate(signature) if kind in (int, float)]
+        bounded = [(place, BOUNDS.get(self.names[place], (-LARGEST, LARGEST))) for place in numeric]
+        return [
+            (itemgetter(*places, places[0]), *bounds)  # of one place alone it would give no tuple
+            for bounds in dict.fromkeys(bounds for _, bounds in bounded)
+            if (places := [place for place, others in bounded if others == bounds])
+        ]
+
+    def _refuse(self, row: Sequence[Any], least: float, most: float, values: Sequence[Any]) -> NoReturn:
+        wrong = next(value for value in values if not least <= value <= most)
+        name = self.names[next(place for place, value in enumerate(row) if value is wrong)]
+        raise RowDamaged(f"{name} is {shown(wrong)}, not from {least:.12g} to {most:.12g}")
+
+
+@lru_cache(100)
+def layout_of(names: tuple[str, ...]) -> Layout:
+    return Layout(names)
 
 
 def job_of(kept: sqlite3.Row) -> Job:
@@ -49,40 +98,44 @@ def job_of(kept: sqlite3.Row) -> Job:
     names = tuple(kept.keys())
     row: dict[str, Any] = dict(zip(names, kept, strict=True))
     try:
-        _check_types(names, tuple(map(type, kept)), row)
-        _check_ranges(row)
+        layout_of(names).check(tuple(kept))
         return _job(row)
     except RowDamaged as error:
         raise RowDamaged(f"job {row.get('seq')}: {error}") from None
+    except KeyError as error:
+        raise RowDamaged(f"jobs have no column {error}") from None
 
 
 def _job(row: dict[str, Any]) -> Job:
-    there = row.keys()  # a store that can only be read may be older
-    values: dict[str, Any] = {name: row[name] for name in PLAIN if name in there}
-    values |= {name: texts_in(row[name], name) for name in ("command", "flags", "incomplete")}
-    values |= {name: words_in(row[name], name) for name in ("tags", "sources")}
-    values["id"] = JobId(row["id"])
-    limits = {name: row[f"limit_{name}"] for name in LIMITS}
-    return Job(
-        **values
-        | {
-            "seq": row["seq"],
-            "status": status_in(row["status"]),
-            "params": mapping_in(row["params"], "params"),
-            "metrics": _metrics(row["metrics"]) if "metrics" in there else {},
-            "limits": Limits(**limits | {"enforced": bool(limits["enforced"])}),
-            "usage": Usage(**{name: row[name] for name in USAGE}),
-            "monitor": _monitor(row["monitor"]),
-            "shim": _identity(row, "shim"),
-            "recorder": _identity(row, "recorder"),
-            "stop_request": _stop_request(row),
-            "settled": bool(row["settled"]),
-            "queue": queue_in(row["queue"]) if "queue" in there else None,
-            "pinned": bool(row["pinned"]) if "pinned" in there else False,
-            "kept": kept_in(row["kept"]) if "kept" in there else Kept.WHOLE,
-            "last_heard": row["heartbeat"],
-        }
-    )
+    """The job of a row of which types and ranges are checked; the row is used up."""
+    if "kept" not in row:  # a store that can only be read may be older
+        row = OLDER | row
+    try:
+        row["id"] = JobId(row["id"])
+    except BadValue:
+        raise RowDamaged(f"id is {shown(row['id'])}") from None
+    for name in ("command", "flags", "incomplete"):
+        row[name] = texts_in(row[name], name)
+    for name in ("tags", "sources"):
+        row[name] = words_in(row[name], name)
+    *limits, enforced = map(row.__getitem__, LIMIT_COLUMNS)
+    row |= {
+        "status": status_in(row["status"]),
+        "params": mapping_in(row["params"], "params"),
+        "metrics": _metrics(row["metrics"]),
+        "limits": Limits(*(*limits, bool(enforced))),
+        "usage": Usage(*map(row.__getitem__, USAGE)),
+        "monitor": _monitor(row["monitor"]),
+        "shim": _identity(row, "shim"),
+        "recorder": _identity(row, "recorder"),
+        "stop_request": _stop_request(row),
+        "settled": bool(row["settled"]),
+        "queue": queue_in(row["queue"]),
+        "pinned": bool(row["pinned"]),
+        "kept": kept_in(row["kept"]),
+        "last_heard": row["heartbeat"],
+    }
+    return Job(*map(row.__getitem__, JOB))
 
 
 def check_columns(row: Mapping[str, Any]) -> None:
@@ -91,31 +144,18 @@ def check_columns(row: Mapping[str, Any]) -> None:
     job |= {"id": str(row["id"]), "status": str(row["status"]), "limit_enforced": int(row["limit_enforced"])}
     # Text that is no UTF-8 goes into the store as bytes.
     job |= {name: value.decode("utf-8", "replace") for name, value in row.items() if isinstance(value, bytes)}
-    _check_types(tuple(job), tuple(map(type, job.values())), job)
-    _check_ranges(job)
+    Layout(tuple(job)).check(tuple(job.values()))
     _job(job)
 
 
-def check_line(row: Mapping[str, Any]) -> None:
-    """That some of the columns of a job are sound."""
+def check_line(layout: Layout, row: Sequence[Any]) -> None:
+    """That some of the columns of a job are sound, the first of which are its number and its id."""
     try:
-        _check_types(tuple(row), tuple(map(type, row.values())), row)
-        _check_ranges(row)
-        status_in(row["status"])
+        layout.check(row)
+        if not is_job_id(row[1]):
+            raise RowDamaged(f"id is {shown(row[1])}")
     except RowDamaged as error:
-        raise RowDamaged(f"job {row.get('seq')}: {error}") from None
-
-
-def _check_types(names: tuple[str, ...], signature: Signature, row: Mapping[str, Any]) -> None:
-    """That every column has a value of its type; most rows have the types of one that was looked at before."""
-    known = _signatures.setdefault(names, set())
-    if signature in known:
-        return
-    for name, kind in zip(names, signature, strict=True):
-        if kind not in _kinds(name):
-            raise RowDamaged(f"{name} is {shown(row[name])}")
-    if len(known) < KNOWN_SIGNATURES and len(_signatures) < KNOWN_SIGNATURES:
-        known.add(signature)
+        raise RowDamaged(f"job {row[0]}: {error}") from None
 
 
 def _kinds(name: str) -> tuple[type, ...]:
@@ -131,24 +171,6 @@ def _kinds(name: str) -> tuple[type, ...]:
     return (int, NONE) if name in WHOLE else (float, int, NONE)
 
 
-def _check_ranges(row: Mapping[str, Any]) -> None:
-    """That moments can be shown, processes can exist, and nothing is infinite."""
-    for name in MOMENTS:
-        moment = row.get(name)
-        if moment is not None and not EARLIEST <= moment <= LATEST:
-            raise RowDamaged(f"{name} is {shown(moment)}, no moment")
-    for name in PIDS:
-        pid = row.get(name)
-        if pid is not None and not 0 < pid <= LARGEST_PID:
-            raise RowDamaged(f"{name} is {shown(pid)}, no process")
-    numbers = [value for value in row.values() if type(value) in (float, int)]
-    if numbers and (max(numbers) >= LARGEST or min(numbers) < -LARGEST):
-        name = next(name for name, value in row.items() if type(value) in (float, int) and abs(value) >= LARGEST)
-        raise RowDamaged(f"{name} is {shown(row[name])}")
-    if not is_job_id(row["id"]):
-        raise RowDamaged(f"id is {shown(row['id'])}")
-
-
 def is_number(value: object) -> bool:
     return type(value) in (int, float) and -LARGEST <= value <= LARGEST  # type: ignore[operator]
 
@@ -159,16 +181,16 @@ def whole(values: Iterable[object]) -> list[int]:
 
 
 def is_sample(row: Sequence[Any]) -> bool:
-    """Whether a row of samples has nothing but numbers."""
-    if not NUMERIC.issuperset(map(type, row)):
-        return False
-    present = [value for value in row if value is not None]
-    return max(present) <= LARGEST and min(present) >= -LARGEST and row[1] is not None
+    """Whether a row of samples has nothing but numbers, and a moment."""
+    return row[1] is not None and are_numbers(row)
 
 
-def are_numbers(values: Iterable[object]) -> bool:
+def are_numbers(values: Iterable[Any]) -> bool:
     """Whether each of these is a number, or absent."""
-    return all(value is None or is_number(value) for value in values)
+    present = [value for value in values if value is not None]
+    return NUMERIC.issuperset(map(type, present)) and (
+        not present or (min(present) >= -LARGEST and max(present) <= LARGEST)
+    )
 
 
 def shown(value: object) -> str:
@@ -280,16 +302,9 @@ def sound_figures(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows of a label, a status and numbers, without those that are something else; fast where all are sound."""
     labels, statuses, *columns = zip(*rows, strict=True) if rows else ((), ())
     known = {NONE, str}.issuperset(map(type, labels)) and set(Status).issuperset(statuses)
-    if known and all(map(_are_within, columns)):
+    if known and all(map(are_numbers, columns)):
         return rows
     return [row for row in rows if type(row[0]) in (str, NONE) and row[1] in set(Status) and are_numbers(row[2:])]
-
-
-def _are_within(column: Iterable[Any]) -> bool:
-    present = [value for value in column if value is not None]
-    return {int, float}.issuperset(map(type, present)) and (
-        not present or (min(present) >= -LARGEST and max(present) <= LARGEST)
-    )
 
 
 def _metrics(text: object) -> dict[str, dict[str, Number | None]]:
@@ -302,11 +317,10 @@ def _metrics(text: object) -> dict[str, dict[str, Number | None]]:
 
 def _monitor(text: object) -> Monitor:
     value = mapping_in(text, "monitor")
-    values = {name: value[name] for name in MONITOR if name in value}
-    thinned = values.pop("thinned", None)
-    if not are_numbers(values.values()) or type(thinned) not in (bool, NONE):
+    *numbers, thinned = map(value.get, MONITOR)
+    if not are_numbers(numbers) or type(thinned) not in (bool, NONE):
         raise RowDamaged(f"monitor is {shown(text)}")
-    return Monitor(**values, thinned=thinned)
+    return Monitor(*(*numbers, thinned))
 
 
 def kept_in(word: object) -> Kept:
