@@ -141,7 +141,7 @@ class Console(App[int]):
             await self.push_screen(page)
         elif self.screen is not page:
             await self.switch_screen(page)
-        if self.view is not None:
+        if self.view is not None and page.query(TopLine):  # else the console closes
             page.show(self.view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

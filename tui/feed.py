@@ -211,6 +211,12 @@ class Feed:
         self._hurry.set()
 
     def _run(self) -> None:
+        try:
+            self._look_on()
+        finally:
+            self.close()
+
+    def _look_on(self) -> None:
         if self._machine == self._machine_now:  # of a demo everything is known at once
             self._look_hastily()
         while not self._stop.is_set():
@@ -220,12 +226,12 @@ class Feed:
             self.on_view(self.look(is_hurried))
             self._look_after_jobs()
             self._hurry.wait(max(0.02, self.refresh_seconds - (time.monotonic() - began)))
-        self.close()
 
     def close(self) -> None:
-        """Close the stores; only in the thread that looks at them."""
+        """Close the stores and the files of the kernel; only in the thread that looks at them."""
         for source in self.sources:
             source.close()
+        self._own_eyes.close()
 
     def _look_hastily(self) -> None:
         """The jobs alone, for a first picture; once that is painted, what is around them."""
@@ -307,6 +313,11 @@ class MachineReader:
         seen = Machine(machine_name(), time.time(), frame.values, detail, tuple(self._cpu))
         self._shown = self._past.with_past(seen)
         return self._shown
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+        self._source = None
 
     def rest(self, machine: Machine) -> Machine:
         """Somebody else has looked: their last value goes behind ours, and ours later behind theirs."""

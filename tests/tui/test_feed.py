@@ -21,7 +21,7 @@ from jobtop.tui import feed, reading
 from jobtop.tui.feed import Feed
 from jobtop.tui.view import Machine, View
 from records import HERE, NO_PROCESS, made_job, running_job, this_process
-from support import ROOT, wait_for
+from support import ROOT, open_files, wait_for
 
 
 @pytest.fixture
@@ -321,3 +321,15 @@ def test_words_are_indexed_by_who_may_write(paths: StatePaths, database: Databas
     with database.reading() as connection:
         (indexed,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'search'").fetchone()
     assert bool(indexed) is not is_readonly
+
+
+def test_a_feed_that_is_closed_has_no_file_open(paths: StatePaths, database: Database, looking_at: LookingAt) -> None:
+    places = paths.root, Path("/proc")
+    database.close()
+    before = [*map(open_files, places)]
+    looking = looking_at(paths)
+    looking.look()
+    looking.look()
+    assert all(len(open_files(place)) > len(known) for place, known in zip(places, before, strict=True))
+    looking.close()
+    assert [*map(open_files, places)] == before
