@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from support import ROOT
 
 MACHINES = ROOT / "tests/data/host"
 KIB = 1024
+OPENED: list[HostCollector] = []
 
 
 class Clock:
@@ -52,6 +54,7 @@ class Machine:
             else:
                 entry.write_text(f"{text}\n")
         self.collector = HostCollector(str(self.proc), str(self.sys), str(below), self.clock)
+        OPENED.append(self.collector)
 
     def pass_time(self, seconds: float) -> None:
         """Let the clock go on, and put what was captured later into the same files."""
@@ -64,6 +67,14 @@ class Machine:
 
 def machine(name: str, below: Path) -> Machine:
     return Machine(name, below / name)
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Collectors are closed after the test that made them."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
 
 
 def test_a_sample_has_every_key_of_the_catalogue(tmp_path: Path) -> None:
