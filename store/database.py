@@ -40,8 +40,9 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 SERIALS = count(1)  # of connections: what one says of commits does not tell anything of another
-BUSY = 5
+BUSY, IOERR = 5, 10
 WAL_BYTE, WAL_VERSION = 19, b"\x02"  # where the header of a database says what its readers have to know
+MOST_FRAME = slice(16, 20)  # where the index of a WAL counts its pages (WalIndexHdr.mxFrame)
 APPLICATION_ID = 0x6A6F6274  # "jobt"
 MOST_VALUE_BYTES, MOST_SQL_BYTES = 64 * 1024 * 1024, 1024 * 1024
 STEPS_BETWEEN_LOOKS, MOST_LOOKS = 1_000_000, 2000  # a table of 100,000 jobs is read in some 20 million steps
@@ -253,7 +254,7 @@ def open_to_read(path: Path, patience: float | None = None) -> Database:
                 connection, version = _connect_checked(path, "mode=ro", patience)
                 return Database(path, connection, version=version, is_guarded=True)
             except sqlite3.OperationalError as error:
-                if _code(error) == BUSY:
+                if _code(error) == BUSY or _has_lost_wal(path):
                     raise
         notice = f"{path} can only be read, as it was last closed: it or its directory is not writable"
         connection, version = _connect_checked(path, "mode=ro&immutable=1", patience)
@@ -370,8 +371,20 @@ def _named(path: Path, error: sqlite3.Error) -> StoreError:
         if code != CORRUPT:
             return StoreDamaged(f"{path}: it is damaged, or no store at all ({error})")
         return StoreDamaged(f"{path}: it is damaged ({error}){SETTING_ASIDE}")
+    if code == IOERR and _has_lost_wal(path):
+        return StoreBusy(f"{path}: its write-ahead log was removed while a program has it open; try again after that")
     kind = StoreBusy if code == BUSY else StoreUnavailable
     return kind(f"{path}: {REMEDIES.get(code, str(error))}")
+
+
+def _has_lost_wal(path: Path) -> bool:
+    """Whether pages of an open store are in a WAL that was removed: the index counts them, and the WAL is empty."""
+    try:
+        with open(f"{path}-shm", "rb") as index:
+            pages = index.read(MOST_FRAME.stop)[MOST_FRAME]
+        return any(pages) and os.path.getsize(wal_of(path)) == 0
+    except OSError:
+        return False
 
 
 def _suspicion(path: Path) -> str:
@@ -411,7 +424,11 @@ def _create(paths: StatePaths) -> None:
     with _lock(paths):
         if not paths.store.exists():
             remove_journals(paths.store)
-            os.close(os.open(paths.store, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            _make_empty(paths.store)
+
+
+def _make_empty(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _connect(path: Path, options: str, patience: float | None = None) -> sqlite3.Connection:
@@ -557,6 +574,7 @@ def repair(paths: StatePaths) -> Path | None:
             source = paths.store.with_name(paths.store.name + suffix)
             if source.exists():
                 source.rename(aside.with_name(aside.name + suffix))
+        _make_empty(paths.store)  # at once: others are about to open it
         return aside
 
 

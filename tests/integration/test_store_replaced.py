@@ -1,5 +1,6 @@
 """The store deleted, replaced, emptied or moved away while jobs run: the record of each job is in the new one."""
 
+import json
 import os
 import shutil
 import time
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from agents import Line, Load, agents_of, line
-from jobtop.core.model import Sample
+from jobtop.core.errors import StoreReplaced
+from jobtop.core.model import Identity, Sample
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
+from records import made_job
 from running import ended, nothing_is_left, running, show
 from support import Jobtop, wait_for
 from watching import Watched
@@ -89,6 +92,12 @@ def samples(jobtop: Jobtop, reference: str) -> list[Sample]:
     return Watched(jobtop, None, Path(f"{reference}.err")).stored()  # type: ignore[arg-type]
 
 
+def recorder(jobtop: Jobtop, reference: str) -> Identity:
+    found = Watched(jobtop, None, Path(f"{reference}.err")).job.recorder  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
 def check(jobtop: Jobtop, load: Load, record: dict[str, Any], reference: str) -> None:
     """Totals are right, and samples of the time after the harm are in the new store."""
     assert (record["exit_code"], record["status"]) == (int(load.end), "failed")
@@ -138,12 +147,12 @@ def test_so_is_that_of_a_job_that_only_the_agent_sees(
     assert (queued.returncode, queued.stderr) == (0, "")
     load.begins()
     before = wait_for(lambda: samples(jobtop, "left"), DEADLINE)[-1].elapsed
-    wait_for(lambda: len(agents_of(jobtop.state)) == 1, DEADLINE)
-    (agent,) = agents_of(jobtop.state)
+    agent = recorder(jobtop, "left")
+    assert agent.pid in agents_of(jobtop.state)
     line.close()
     harm(jobtop.state, other)
     wait_for(lambda: [one for one in samples(jobtop, "left") if one.elapsed > before + 0.5], DEADLINE)
-    assert agents_of(jobtop.state) == [agent]
+    assert recorder(jobtop, "left") == agent
     began = time.monotonic()
     assert show(jobtop, "queued")["status"] == "queued"
     assert time.monotonic() - began < SOON
@@ -210,6 +219,20 @@ def test_an_emptied_store_is_noticed_at_once_by_every_verb(jobtop: Jobtop) -> No
         assert jobtop("run", "--external-id", "after", "--", "true").returncode == 0
     assert show(jobtop, "after")["status"] == "success"
     assert jobtop("store", "check").returncode == 0
+
+
+def test_while_a_removed_wal_is_missing_verbs_say_so_and_runs_wait(jobtop: Jobtop) -> None:
+    with held_open(jobtop.state) as jobs:
+        jobs.insert(made_job(name="first"))
+        delete_wal(jobtop.state, jobtop.home)
+        listed = jobtop("history")
+        assert (listed.returncode, "write-ahead log was removed" in listed.stderr) == (125, True)
+        assert jobtop("run", "--external-id", "meanwhile", "--", "sh", "-c", "exit 7").returncode == 7
+        with pytest.raises(StoreReplaced):
+            jobs.insert(made_job(name="second"))
+        jobs.insert(made_job(name="second"))
+        assert show(jobtop, "meanwhile")["exit_code"] == 7
+    assert {job["name"] for job in json.loads(jobtop("history", "--json").stdout)} == {"first", "second", "sh"}
 
 
 def test_where_no_store_can_be_made_again_the_record_waits_beside_it(unprivileged: Jobtop) -> None:
