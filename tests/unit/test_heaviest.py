@@ -1,5 +1,6 @@
 """Who in a job is doing it: the thirty that matter, in the order of their tree, without their secrets."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,13 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> Iterator[Job]:
     fake = FakeProc(tmp_path / "proc")
     fake.put(1, 0)
     fake.put(SHIM, 1)
-    return Job(fake)
+    made = Job(fake)
+    yield made
+    made.table.close()
 
 
 def test_of_a_hundred_the_heaviest_thirty_are_kept(job: Job) -> None:
