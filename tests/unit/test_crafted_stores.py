@@ -201,6 +201,15 @@ def test_a_view_of_another_name_and_a_trigger_do_no_harm(store: tuple[Path, dict
     assert answers(path, ("show", "JOB"), jobs[GOOD].id)[0] == 0
 
 
+def test_a_table_without_a_column_is_named(store: tuple[Path, dict[str, Job]]) -> None:
+    path, jobs = store
+    run(path, "ALTER TABLE jobs DROP COLUMN cwd")
+    for verb, expected in ((("history",), 0), (("stats",), 0), (("show", "JOB"), 125), (("metrics", "JOB"), 125)):
+        code, _, err = answers(path, verb, jobs[GOOD].id)
+        assert code == expected, (verb, err)
+    assert "cwd" in answers(path, ("history",), "")[2]
+
+
 def test_a_question_without_an_end_is_given_up(
     store: tuple[Path, dict[str, Job]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
