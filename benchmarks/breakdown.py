@@ -17,13 +17,19 @@ from benchmarks.stopwatch import LONGEST_SECONDS, wait_for_orphans
 # Runs as jobtop and notes when Python's audit events, commits of the store and its own end come by.
 OBSERVER = """\
 import os, sys, time
+IMPORTS = (
+    "click",
+    "sqlite3",
+    "jobtop.cli.run",
+    "jobtop.store.recorder",
+)
 log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 def note(what):
     os.write(log, f"{time.time():.6f} {what}\\n".encode())
 def heard(event, arguments):
     if event == "os.posix_spawn":
         note("the shim is spawned")
-    elif event == "import" and arguments[0] in ("click", "sqlite3", "jobtop.cli.run", "jobtop.store.recorder"):
+    elif event == "import" and arguments[0] in IMPORTS:
         note(f"import of {arguments[0]} begins")
     # A connection cannot be touched yet in the event of its own making.
     connect = getattr(sys.modules.get("sqlite3"), "connect", None)

@@ -26,7 +26,15 @@ ORDER_VERSION, ORDER_START = 2, b"{"  # of marshal: the last without references,
 PATIENCE_SECONDS = 5.0
 CODE: list[bytes] = []  # of the shim, once it is needed
 # What a shim is made of, in order.
-SHIM = tuple(f"jobtop.core.{name}" for name in ("procfs", "pump", "revival", "birth", "ledger", "shim"))
+SHIM = (
+    "jobtop.core.procfs",
+    "jobtop.core.pump",
+    "jobtop.core.revival",
+    "jobtop.core.birth",
+    "jobtop.core.ledger",
+    "jobtop.core.shim",
+)
+CORE = os.path.dirname(__file__)
 BOOTSTRAP = """\
 import marshal, os, sys
 data = b""
@@ -265,10 +273,11 @@ def shim_code() -> bytes:
     """The shim, compiled: its modules and the empty packages they say they are in. We have no use for it ourselves."""
     if CODE:
         return CODE[0]
-    code = [(name, compile("", name, "exec")) for name in ("jobtop", "jobtop.core")]
+    packages = dict.fromkeys(("jobtop", "jobtop.core", *(name.rpartition(".")[0] for name in SHIM)))
+    code = [(name, compile("", name, "exec")) for name in packages]
     loader: Any = type(__spec__.loader)
     for name in SHIM:
-        path = os.path.join(os.path.dirname(__file__), name.rpartition(".")[2] + ".py")
+        path = os.path.join(CORE, *name.removeprefix("jobtop.core.").split(".")) + ".py"
         code.append((name, loader(name, path).get_code(name)))
     CODE.append(marshal.dumps(code))
     return CODE[0]

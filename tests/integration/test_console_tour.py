@@ -27,7 +27,12 @@ MODE = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
 COLOUR = re.compile(rb"\x1b\[[\d;]*\b(?:[34]\d|9[0-7]|10[0-7])\b[\d;]*m")
 # Modes that a terminal has from the start: lines are wrapped, and the cursor is seen.
 USUAL = {b"7", b"25"}
-MISTAKE = "import jobtop.tui.dashboard as broken; broken.Dashboard.show = 0; from jobtop.__main__ import main; main()"
+MISTAKE = """
+import jobtop.tui.dashboard as broken
+broken.Dashboard.show = 0
+from jobtop.__main__ import main
+main()
+"""
 
 
 @pytest.fixture(params=["store", "demo"])

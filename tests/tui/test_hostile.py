@@ -482,7 +482,7 @@ async def doctor(console: Watched, texts: list[str]) -> None:
     await console.settle()
 
 
-async def settings(console: Watched, texts: list[str]) -> None:
+async def values(console: Watched, texts: list[str]) -> None:
     table = console.screen.query_one("#values", Table)
     rows = [SettingRow(*texts[first : first + 3]) for first in range(0, len(texts) - 2, 3)]
     table.source = ListRows([*rows, SettingRow(*texts[-3:])], lambda row: row.key)
@@ -517,7 +517,7 @@ def test_no_comparison_obeys_hostile_text(tmp_path: Path) -> None:
 def test_no_pane_of_words_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_page, "examine", lambda *_: {})
     monkeypatch.setattr(jobs_pane, "NAMED", 100)
-    scenes = [("doctor", doctor), ("settings", settings), ("rules", rules), ("questions", questions)]
+    scenes = [("doctor", doctor), ("settings", values), ("rules", rules), ("questions", questions)]
     endure(in_turn(("", filtering), ("", corner), *scenes), furnish_little, tmp_path, LOW)
 
 

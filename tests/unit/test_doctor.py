@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.cli import doctor
+from jobtop.cli import doctor as verb
 from jobtop.core import checks, runner, trial
 from jobtop.core.checks import Finding, Machine, State
 from jobtop.core.paths import StatePaths
@@ -101,21 +101,21 @@ def test_a_shim_that_cannot_be_executed_is_told(
 def test_a_shim_that_does_not_obey_is_told_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(runner, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
-    supervisor = runner.Supervisor()
-    assert trial.check_end(supervisor, Trial()).problem == "it did not stop its job"
-    trial.end(supervisor)
+    waiting = runner.Supervisor()
+    assert trial.check_end(waiting, Trial()).problem == "it did not stop its job"
+    trial.end(waiting)
     with pytest.raises(ProcessLookupError):
-        os.kill(supervisor.pid, 0)
-    supervisor.close()
+        os.kill(waiting.pid, 0)
+    waiting.close()
 
 
 def test_a_shim_that_is_killed_before_it_tells_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
-    supervisor = runner.Supervisor()
-    os.kill(supervisor.pid, signal.SIGKILL)
-    assert trial.check_end(supervisor, Trial()).problem == "it did not tell how its job ended"
-    trial.end(supervisor)
-    supervisor.close()
+    waiting = runner.Supervisor()
+    os.kill(waiting.pid, signal.SIGKILL)
+    assert trial.check_end(waiting, Trial()).problem == "it did not tell how its job ended"
+    trial.end(waiting)
+    waiting.close()
 
 
 def test_the_clock_of_nobody_cannot_be_read() -> None:
@@ -214,7 +214,7 @@ TOPICS = {
 
 
 def test_a_page_fits_eighty_columns_and_shows_nothing_harmful() -> None:
-    lines = list(doctor.page(TOPICS, color=False, width=80))
+    lines = list(verb.page(TOPICS, color=False, width=80))
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in "".join(lines)
     assert lines[0] == "One"
@@ -226,7 +226,7 @@ def test_a_page_fits_eighty_columns_and_shows_nothing_harmful() -> None:
 
 
 def test_colours_are_for_glyphs_and_headings() -> None:
-    lines = list(doctor.page(TOPICS, color=True, width=80))
+    lines = list(verb.page(TOPICS, color=True, width=80))
     assert lines[0] == "\x1b[1mOne\x1b[0m"
     assert lines[1].startswith(" \x1b[32m✓\x1b[0m a ")
 

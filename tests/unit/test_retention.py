@@ -458,7 +458,7 @@ def test_what_cannot_be_met_is_said_once_in_the_log(
 
 
 def test_who_only_samples_imports_nothing_of_it() -> None:
-    code = "import sys, jobtop.store.sink; print([m for m in sys.modules if 'retention' in m or 'retaining' in m])"
+    code = "import sys, jobtop.store.sink; print([m for m in sys.modules if 'upkeep' in m or 'reten' in m])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
 
 

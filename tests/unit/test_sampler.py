@@ -245,7 +245,8 @@ def cgroup_of(folder: Path, *, cpu: float, anon: int = 0, members: str = "") -> 
 def test_cpu_time_of_a_process_that_left_the_job_s_cgroup_counts_and_the_curve_never_falls(
     fake: FakeProc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobtop.core.collectors.jobs.CORES", 1_000_000)  # the ticks of a test follow each other at once
+    # The ticks of a test follow each other at once.
+    monkeypatch.setattr("jobtop.core.collectors.jobs.CORES", 1_000_000)
     clock = Clock()
     sampler = sampler_of(fake, clock)
     folder = tmp_path / "own"
