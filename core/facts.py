@@ -6,18 +6,21 @@ and what the store keeps. Each fact has a row in one of the tables below; one th
 
 import errno
 import os
-import stat
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from jobtop.core.collectors import cgroup
 from jobtop.core.errors import EvidenceDamaged
 from jobtop.core.model import Identity
 from jobtop.core.record import record
+from jobtop.core.state_files import open_job_file
 
 Mark = tuple[float, int, int | None]  # seconds since the start, and how long each log was
 
 STARTED, ENDED, MARKS = "started", "ended", "marks"
 VERSION = "1"
+IRREGULAR = "it is not a regular file"
+DAMAGING = {errno.ELOOP: "it is a link", errno.ENXIO: IRREGULAR, errno.EINVAL: IRREGULAR}  # of opening a file
 MOST_BYTES, MOST_VALUE_BYTES = 4 * 1024 * 1024, 64 * 1024
 MOST_MARKS, MOST_MARKS_BYTES = 300_000, 16 * 1024 * 1024  # five weeks of output without a pause
 LARGEST = 2**62  # the sum of two fits the 64 bits of the store
@@ -214,16 +217,13 @@ def _damage_of_marks(directory: object) -> str | None:
 def _read(name: str, most: int, start: int | None = None) -> bytes | None:
     """A regular file of at most so many bytes, or that part of it from a start on; None if it cannot be read now."""
     try:
-        # Without NONBLOCK the opening of a FIFO waits for a writer.
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = open_job_file(Path(os.path.dirname(name)), os.path.basename(name))
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise EvidenceDamaged("it is a link" if error.errno == errno.ELOOP else "it is no regular file") from error
+        if error.errno in DAMAGING:
+            raise EvidenceDamaged(DAMAGING[error.errno]) from error
         return None
     try:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise EvidenceDamaged("it is no regular file")
         if start is None and status.st_size > most:
             raise EvidenceDamaged(f"it has {status.st_size} bytes, more than {most}")
         return os.pread(fd, max(0, most - (start or 0)), start or 0)

@@ -5,6 +5,7 @@ The state directory itself may be a link. A link below it was not made by jobtop
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -59,7 +60,7 @@ def open_regular(path: str | Path, dir_fd: int | None = None) -> int:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise FileNotFoundError(2, "it is not a regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return fd
 
 
@@ -72,7 +73,7 @@ def read_state_file(path: Path, most_bytes: int) -> bytes:
     finally:
         os.close(fd)
     if len(content) > most_bytes:
-        raise OSError(27, "it is too large", str(path))
+        raise OSError(errno.EFBIG, "it is too large", str(path))
     return content
 
 
