@@ -14,7 +14,7 @@ from terminal import Terminal, terminal
 
 __all__ = ["nothing_is_left"]
 
-BROKEN = "import jobtop.tui.{0} as broken; broken.{1} = lambda *_: 1 / 0; from jobtop.__main__ import main; main()"
+BROKEN = "import {0} as broken; broken.{1} = lambda *_: 1 / 0; from jobtop.__main__ import main; main()"
 
 
 @pytest.fixture
@@ -62,7 +62,9 @@ def test_a_signal_ends_it_and_leaves_no_trace(shell: Terminal) -> None:
     restored(shell, 128 + signal.SIGTERM)
 
 
-@pytest.mark.parametrize("part", [("dashboard", "Dashboard.show"), ("feed", "Feed.look")], ids="-".join)
+@pytest.mark.parametrize(
+    "part", [("jobtop.tui.dashboard", "Dashboard.show"), ("jobtop.tui.feed", "Feed.look")], ids="-".join
+)
 def test_a_mistake_of_ours_is_said_in_words_and_kept_in_the_log(
     jobtop: Jobtop, shell: Terminal, part: tuple[str, str]
 ) -> None:

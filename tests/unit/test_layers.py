@@ -89,23 +89,23 @@ def test_a_module_imports_only_what_lies_below_it_and_what_it_owns(path: Path) -
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("jobtop.core.runner", "from jobtop.store import jobs"),
-        ("jobtop.core.runner", "import jobtop.store.jobs"),
-        ("jobtop.core.runner", "from jobtop import tui"),
-        ("jobtop.core.runner", "from ..store import jobs"),
+        ("jobtop.core.units", "from jobtop.store import jobs"),
+        ("jobtop.core.units", "import jobtop.store.jobs"),
+        ("jobtop.core.units", "from jobtop import tui"),
+        ("jobtop.core.units", "from ..store import jobs"),
         ("jobtop.core.__init__", "from ..store import jobs"),
-        ("jobtop.core.collectors.proc", "from ... import cli"),
-        ("jobtop.core.runner", "def late():\n    from jobtop.cli.main import main"),
+        ("jobtop.core.analysis.ending", "from ... import cli"),
+        ("jobtop.core.units", "def late():\n    from jobtop.cli.main import main"),
         ("jobtop.store.jobs", "import importlib\nimportlib.import_module('jobtop.tui')"),
         ("jobtop.tui.app", "from jobtop.cli import output"),
-        ("jobtop.core.runner", "from jobtop.__main__ import main"),
-        ("jobtop.core.runner", "import sqlite3"),
-        ("jobtop.core.runner", "from sqlite3 import connect"),
-        ("jobtop.cli.show", "from rich.table import Table"),
+        ("jobtop.core.units", "from jobtop.__main__ import main"),
+        ("jobtop.core.units", "import sqlite3"),
+        ("jobtop.core.units", "from sqlite3 import connect"),
+        ("jobtop.cli.main", "from rich.table import Table"),
         ("jobtop.store.jobs", "import click"),
         ("jobtop.core.collectors.docker_extra", "import docker"),
         ("jobtop.core.collectors.amd", "import pynvml"),
-        ("jobtop.cli.plot", "import plotext as plt"),
+        ("jobtop.cli.app", "import plotext as plt"),
     ],
 )
 def test_a_wrong_import_is_noticed(module: str, source: str) -> None:
@@ -115,10 +115,10 @@ def test_a_wrong_import_is_noticed(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("jobtop.cli.run", "from jobtop.core.units import size\nfrom jobtop.store import jobs\nimport click"),
+        ("jobtop.cli.main", "from jobtop.core.units import size\nfrom jobtop.store import jobs\nimport click"),
         ("jobtop.store.jobs", "from . import schema\nfrom ..core import model\nimport sqlite3"),
         ("jobtop.core.collectors.docker", "import docker"),
-        ("jobtop.core.runner", "from jobtop import __version__"),
+        ("jobtop.core.units", "from jobtop import __version__"),
         ("jobtop.__main__", "from jobtop.cli.main import main"),
     ],
 )

@@ -166,7 +166,7 @@ def test_where_no_session_can_be_asked_for_the_shim_makes_its_own(monkeypatch: p
 
 def test_the_code_of_a_shim_needs_no_file(tmp_path: Path) -> None:
     names = [name for name, _ in marshal.loads(runner.shim_code())]
-    assert names == ["jobtop", "jobtop.core", *runner.SHIM]
+    assert (names[:2], names[-len(runner.SHIM) :]) == (["jobtop", "jobtop.core"], [*runner.SHIM])
 
 
 def test_a_job_inherits_our_environment_and_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
