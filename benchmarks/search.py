@@ -15,10 +15,10 @@ from benchmarks.installation import Installation
 from benchmarks.report import MeasurementError, Result
 from benchmarks.stopwatch import in_turns
 from jobtop.core.clock import iso
-from jobtop.core.filter import parse
 from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.filter import parse
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query

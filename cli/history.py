@@ -14,11 +14,11 @@ from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.summary import GLYPHS, memory_peak
 from jobtop.cli.values import Duration
 from jobtop.core.clock import local
-from jobtop.core.completion_words import complete
 from jobtop.core.errors import JobtopError
-from jobtop.core.filter import line_of, parse
 from jobtop.core.job_id import NO_ID
 from jobtop.core.model import Job, Status
+from jobtop.core.query.completion import complete
+from jobtop.core.query.filter import line_of, parse
 from jobtop.core.units import format_duration
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.ordering import SORT_KEYS, sort_key

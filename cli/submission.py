@@ -29,7 +29,7 @@ NO_ATTENDANT = ("--no-ui", "--detach", "--pty", "--report", "--quiet", "--record
 
 def moment(text: str) -> float:
     """When a job may begin."""
-    from jobtop.core.moments import parse_moment
+    from jobtop.core.query.moments import parse_moment
 
     return parse_moment(text, time.time())
 

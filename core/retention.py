@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobtop.core.conditions import Like
 from jobtop.core.model import Kept
+from jobtop.core.query.conditions import Like
 from jobtop.core.record import fresh, record, replace
 
 TYPE_CHECKING = False

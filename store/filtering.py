@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
-from jobtop.core.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
 from jobtop.core.errors import RowDamaged
 from jobtop.core.model import AT_WORK, BEAT_SECONDS, LIVE, MISSED_BEATS
+from jobtop.core.query.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
 from jobtop.store.jobs import KNOWN_JOBS
 from jobtop.store.rows import mapping_in, texts_in
 from jobtop.store.search import may_have
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import sqlite3
     from typing import Any
 
-    from jobtop.core.conditions import Test
+    from jobtop.core.query.conditions import Test
 
     Term = tuple[str, list[Any]]
     Function = Callable[[Any], bool]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from jobtop.core.analysis.statistics import Figures
-    from jobtop.core.conditions import Filter
     from jobtop.core.model import Job
+    from jobtop.core.query.conditions import Filter
     from jobtop.store.jobs import Jobs
     from jobtop.store.listing import Place
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.analysis.statistics import Figures
-    from jobtop.core.conditions import Filter
+    from jobtop.core.query.conditions import Filter
 
     Change = Callable[[Job], tuple[Job, "Iterable[Event]"]]
 

@@ -11,8 +11,8 @@ from collections import deque
 from itertools import chain
 
 from jobtop.core.analysis.statistics import statistics
-from jobtop.core.conditions import as_text
 from jobtop.core.model import AT_WORK, LIVE, Status, is_silent
+from jobtop.core.query.conditions import as_text
 from jobtop.core.record import fields, fresh, record
 from jobtop.store.jobs import Query, asking
 from jobtop.store.live import TOUCHED_SINCE_VERSION
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.analysis.statistics import Summary
-    from jobtop.core.conditions import Filter
+    from jobtop.core.query.conditions import Filter
     from jobtop.store.database import Database
 
     Run = tuple[Any, ...]

@@ -11,15 +11,15 @@ import re
 import sqlite3
 import time
 
-from jobtop.core.conditions import Containing, Joined, Like, OneOf
 from jobtop.core.errors import RowDamaged, StoreError
+from jobtop.core.query.conditions import Containing, Joined, Like, OneOf
 from jobtop.store.rows import json_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobtop.core.conditions import Condition, Test
+    from jobtop.core.query.conditions import Condition, Test
     from jobtop.store.database import Database
 
 # Without positions the index is a third as large; the texts are kept to take out what was put in.

@@ -19,8 +19,8 @@ from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from jobtop.core.completion_words import complete, word_at
-from jobtop.core.filter import FilterError, key_of, parse, split
+from jobtop.core.query.completion import complete, word_at
+from jobtop.core.query.filter import FilterError, key_of, parse, split
 from jobtop.tui.actions import FILTER, bindings
 from jobtop.tui.cells import Span, aligned, tamed
 from jobtop.tui.painting import Inks, Painted

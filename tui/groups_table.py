@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobtop.core.conditions import has_wildcards
-from jobtop.core.filter import quoted
+from jobtop.core.query.conditions import has_wildcards
+from jobtop.core.query.filter import quoted
 from jobtop.core.units import ABSENT
 from jobtop.store.listing import TREND, Group
 from jobtop.tui.cells import Align, Cell, Sparkline, Words, bounded, short_bytes, short_duration

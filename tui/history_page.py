@@ -11,8 +11,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from jobtop.core.conditions import Filter
-from jobtop.core.filter import parse
+from jobtop.core.query.conditions import Filter
+from jobtop.core.query.filter import parse
 from jobtop.store.jobs import Query
 from jobtop.store.listing import Group, place_and_seq
 from jobtop.store.ordering import SORT_KEYS

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from jobtop.core.conditions import Filter
 from jobtop.core.errors import StoreBusy, StoreError, UnknownJob
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import hostname
+from jobtop.core.query.conditions import Filter
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.store.database import Database

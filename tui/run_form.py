@@ -19,7 +19,7 @@ from textual.widgets import Input
 from jobtop.core.config import interval
 from jobtop.core.errors import BadValue, JobtopError, StoreError
 from jobtop.core.model import Limits, Status
-from jobtop.core.moments import parse_moment
+from jobtop.core.query.moments import parse_moment
 from jobtop.core.redact import HIDDEN
 from jobtop.core.request import Request, count, cpus, group_name, pairs, typed, whole_number
 from jobtop.core.units import parse_duration, parse_size

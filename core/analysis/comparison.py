@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from jobtop.core.conditions import as_text
+from jobtop.core.query.conditions import as_text
 from jobtop.core.record import as_dict, record
 from jobtop.core.units import format_bytes, format_duration
 

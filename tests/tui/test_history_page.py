@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
-from jobtop.core.filter import parse
 from jobtop.core.model import Status, Usage
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.filter import parse
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.tui.app import Console, Options

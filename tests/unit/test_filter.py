@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.completion_words import complete, word_at
 from jobtop.core.errors import ExitCode
-from jobtop.core.filter import KEYS, FilterError, line_of, parse, quoted
 from jobtop.core.model import Kept, Status, Usage
+from jobtop.core.query.completion import complete, word_at
+from jobtop.core.query.filter import KEYS, FilterError, line_of, parse, quoted
 from records import HERE, HOSTILE_TEXTS, made_job, running_job
 from support import ROOT
 

@@ -5,10 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from fuzzing import ODD_NUMBERS, ODD_WORDS, fuzz, fuzzed, mutated_text
-from jobtop.core.completion_words import complete, word_at
 from jobtop.core.errors import JobtopError
-from jobtop.core.filter import KEYS, line_of, parse, quoted, split
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.completion import complete, word_at
+from jobtop.core.query.filter import KEYS, line_of, parse, quoted, split
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Jobs, Query
 from records import HERE, HOSTILE_TEXTS, kept_jobs, made_job, running_job

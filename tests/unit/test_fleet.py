@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from jobtop.core.errors import AmbiguousJob, RowDamaged, StoreDamaged, UnknownJob, UsageError
-from jobtop.core.filter import parse
 from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.filter import parse
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.fleet import Fleet

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.conditions import Filter
 from jobtop.core.errors import StoreError
-from jobtop.core.filter import parse, quoted
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.conditions import Filter
+from jobtop.core.query.filter import parse, quoted
 from jobtop.core.record import replace
 from jobtop.store import search
 from jobtop.store.database import Database, open_to_read, open_to_write

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jobtop.core.errors import BadValue
-from jobtop.core.moments import parse_moment
+from jobtop.core.query.moments import parse_moment
 
 NOON = datetime(2026, 3, 27, 12, 0, tzinfo=UTC).timestamp()
 

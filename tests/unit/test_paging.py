@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.filter import parse
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.filter import parse
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.filter import parse, quoted
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.filter import parse, quoted
 from jobtop.core.record import replace
 from jobtop.store import search
 from jobtop.store.database import Database, open_to_read, open_to_write

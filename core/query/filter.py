@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from jobtop.core.conditions import (
+from jobtop.core.errors import BadValue, did_you_mean
+from jobtop.core.model import Kept, Status
+from jobtop.core.query.conditions import (
     AnyPair,
     AnyWord,
     Compared,
@@ -18,8 +20,6 @@ from jobtop.core.conditions import (
     OneOf,
     has_wildcards,
 )
-from jobtop.core.errors import BadValue, did_you_mean
-from jobtop.core.model import Kept, Status
 from jobtop.core.record import record
 from jobtop.core.units import parse_duration, parse_size
 
@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jobtop.core.conditions import Parts, Test
+    from jobtop.core.query.conditions import Parts, Test
 
     Reader = Callable[[str, str, float], Parts]  # of the value, the operator and the time
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobtop.core.filter import CHOICES, KEYS, Word, key_of, quoted, split
+from jobtop.core.query.filter import CHOICES, KEYS, Word, key_of, quoted, split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
