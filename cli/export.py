@@ -15,7 +15,7 @@ from jobtop.cli.files import new_file, new_path
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
 from jobtop.core.readings import KEYS, Reader, Reading, row, to_json
-from jobtop.core.told import is_thinned, was_let_go
+from jobtop.core.text.job_text import is_thinned, was_let_go
 from jobtop.core.workflows import NEXTFLOW, SNAKEMAKE, MemoryPeaks, nextflow_row, snakemake_row
 from jobtop.store.curves import Curves
 from jobtop.store.jobs import Jobs, Query

@@ -5,7 +5,7 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.control import references
 from jobtop.core.model import Kept
-from jobtop.core.told import kept_words
+from jobtop.core.text.job_text import kept_words
 from jobtop.store.retention import set_pinned
 
 

@@ -14,9 +14,9 @@ from jobtop.cli.output import format_options, print_shapes
 from jobtop.cli.seen import Seen
 from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
 from jobtop.core.clock import local
-from jobtop.core.happenings import event_words
 from jobtop.core.model import Job, Kept, Status
-from jobtop.core.told import kept_words, queued_words
+from jobtop.core.text.event_text import event_words
+from jobtop.core.text.job_text import kept_words, queued_words
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.curves import Curves
 

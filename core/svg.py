@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from jobtop.core.display import format_shown
 from jobtop.core.drawing import Curve, Points, segments, time_marks, value_marks
+from jobtop.core.text.metric_text import format_shown
 from jobtop.core.thinning import kept_positions
 from jobtop.core.units import format_duration, printable
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobtop.core.analysis.comparison import Difference, Kind, Total, Verdict, differences, totals
-from jobtop.core.display import format_count
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.text.metric_text import format_count
 from jobtop.core.units import ABSENT
 from jobtop.tui.cells import Align, Cell, Span, Words, aligned, fitted, short_bytes, short_duration
 from jobtop.tui.columns import Column

@@ -7,7 +7,7 @@ from math import ceil, log2
 from typing import Any
 
 from jobtop.core.record import record, replace
-from jobtop.core.told import memory_is_bound
+from jobtop.core.text.job_text import memory_is_bound
 from jobtop.tui.cells import (
     PERCENT_WIDTH,
     Align,

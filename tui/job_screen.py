@@ -15,7 +15,7 @@ from textual.widget import Widget
 from jobtop.core.analysis.ending import ending
 from jobtop.core.errors import JobtopError, UnknownJob
 from jobtop.core.model import Job, Status
-from jobtop.core.told import not_begun_words, was_let_go
+from jobtop.core.text.job_text import not_begun_words, was_let_go
 from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import APP, JOB, JOBS, bindings
 from jobtop.tui.chart import Chart

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from jobtop.core.model import Job
 from jobtop.core.record import record
-from jobtop.core.told import not_begun_words, was_let_go
+from jobtop.core.text.job_text import not_begun_words, was_let_go
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs

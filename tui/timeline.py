@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from textual.message import Message
 
-from jobtop.core.happenings import BAD, GOOD, PLAIN, WARNING, event_words, gravity
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.text.event_text import BAD, GOOD, PLAIN, WARNING, event_words, gravity
 from jobtop.store.jobs import Event
 from jobtop.tui.cells import Align, Cell, Pieces, Span, Words, short_duration
 from jobtop.tui.columns import Column

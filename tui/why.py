@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jobtop.core.analysis.ending import Kind, Line
 from jobtop.core.model import Job, Status
-from jobtop.core.told import queued_words
+from jobtop.core.text.job_text import queued_words
 from jobtop.tui.cells import Span
 from jobtop.tui.palette import Tone
 from jobtop.tui.prose import Paragraph, Prose

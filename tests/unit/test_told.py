@@ -3,7 +3,7 @@
 import pytest
 
 from jobtop.core.model import Job, Kept, Queued, Status, Usage
-from jobtop.core.told import kept_words, memory_is_bound, not_begun_words, queued_words
+from jobtop.core.text.job_text import kept_words, memory_is_bound, not_begun_words, queued_words
 from records import made_job
 
 

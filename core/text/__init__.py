@@ -1,0 +1,1 @@
+"""Words about jobs, events and metrics that verbs and the console share. Pure."""
