@@ -12,12 +12,12 @@ from typing import TypeVar
 from benchmarks.installation import Installation
 from benchmarks.report import Result
 from benchmarks.series import KEYS, json_line, rows, samples
-from jobtop.core.blocks import encode, merge
 from jobtop.core.engine import STEPS_PER_BATCH
 from jobtop.core.job_id import JobId
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.series.blocks import encode, merge
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.sealed import BLOCK_SAMPLES, MERGED_BLOCKS

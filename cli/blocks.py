@@ -5,7 +5,7 @@ from datetime import datetime
 
 from jobtop.core.metrics import Kind, Metric, Scope, metrics_of
 from jobtop.core.model import Job
-from jobtop.core.readings import Reading
+from jobtop.core.series.readings import Reading
 from jobtop.core.text.metric_text import Number, format_rate, format_value
 from jobtop.core.units import format_bytes, format_duration, format_percent
 

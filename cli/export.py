@@ -14,9 +14,9 @@ from jobtop.cli.completion import job_ids
 from jobtop.cli.files import new_file, new_path
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
-from jobtop.core.readings import KEYS, Reader, Reading, row, to_json
+from jobtop.core.series.readings import KEYS, Reader, Reading, row, to_json
+from jobtop.core.series.trace_formats import NEXTFLOW, SNAKEMAKE, MemoryPeaks, nextflow_row, snakemake_row
 from jobtop.core.text.job_text import is_thinned, was_let_go
-from jobtop.core.workflows import NEXTFLOW, SNAKEMAKE, MemoryPeaks, nextflow_row, snakemake_row
 from jobtop.store.curves import Curves
 from jobtop.store.jobs import Jobs, Query
 

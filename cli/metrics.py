@@ -16,8 +16,8 @@ from jobtop.cli.seen import warn_if_never_sampled, warn_if_thinned, warn_of_dama
 from jobtop.cli.values import Duration
 from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample
-from jobtop.core.readings import KEYS, Reader, Reading, job_metrics
-from jobtop.core.thinning import kept_positions
+from jobtop.core.series.downsample import kept_positions
+from jobtop.core.series.readings import KEYS, Reader, Reading, job_metrics
 from jobtop.store.curves import Curves
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import current

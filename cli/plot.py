@@ -12,9 +12,9 @@ from jobtop.cli.metrics import age, metric_keys
 from jobtop.cli.seen import warn_if_never_sampled, warn_of_damage
 from jobtop.cli.summary import GLYPHS
 from jobtop.core.clock import local
-from jobtop.core.drawing import Curve, make_curve
 from jobtop.core.model import Job
-from jobtop.core.readings import job_metrics
+from jobtop.core.series.drawing import Curve, make_curve
+from jobtop.core.series.readings import job_metrics
 from jobtop.core.units import format_duration, printable
 from jobtop.store.curves import Curves
 
@@ -51,7 +51,7 @@ def plot(app: App, /, reference: str, keys: tuple[str, ...], svg_path: Path | No
     drawn = [make_curve(metric, series.times, series.values[metric.key]) for metric in metrics]
     end = max([age(job), *series.times[-1:]])
     if svg_path is not None:
-        from jobtop.core.svg import svg
+        from jobtop.core.series.svg import svg
 
         with new_file("--svg", svg_path, force) as file:
             file.write(svg(job.name, subtitle(job, end), drawn, end))

@@ -13,7 +13,7 @@ from typing import Any
 from jobtop.cli.blocks import block
 from jobtop.core.metrics import Kind, Metric, find_metric
 from jobtop.core.model import Job
-from jobtop.core.readings import KEYS, Reading, row, to_json
+from jobtop.core.series.readings import KEYS, Reading, row, to_json
 from jobtop.core.text.metric_text import format_rate, format_value
 from jobtop.core.units import ABSENT, format_bytes, format_duration
 

@@ -3,9 +3,9 @@
 import time
 
 from jobtop.cli.app import App
-from jobtop.core.drawing import make_curve, sparkline
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
+from jobtop.core.series.drawing import make_curve, sparkline
 from jobtop.core.text.job_text import ENDS, is_thinned, was_let_go
 from jobtop.core.text.metric_text import Number, format_value
 from jobtop.core.units import format_bytes, format_duration

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jobtop.core.endpoints import TOTALS
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Status
 from jobtop.core.record import replace
+from jobtop.core.series.endpoints import TOTALS
 from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False

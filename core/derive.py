@@ -11,7 +11,7 @@ from jobtop.core.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobtop.core.blocks import Growth
+    from jobtop.core.series.blocks import Growth
 
 Number = float | int
 STORED = {

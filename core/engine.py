@@ -8,11 +8,11 @@ from collections import deque
 from functools import partial
 
 from jobtop.core.derive import derive
-from jobtop.core.endpoints import FIRST
 from jobtop.core.errors import JobtopError, StartError, StoreBusy, StoreError
 from jobtop.core.observation import Observation
 from jobtop.core.record import record
 from jobtop.core.sampler import Batch, Sampler
+from jobtop.core.series.endpoints import FIRST
 from jobtop.core.start_problems import TOO_MANY
 from jobtop.core.tally import Tally
 from jobtop.core.units import format_duration

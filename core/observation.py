@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jobtop.core.clock import automatic_interval
-from jobtop.core.endpoints import last_after
 from jobtop.core.evidence import (
     BY_SAMPLES,
     IMPOSSIBLE,
@@ -16,6 +15,7 @@ from jobtop.core.evidence import (
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
+from jobtop.core.series.endpoints import last_after
 from jobtop.core.tally import Spread, Tally
 from jobtop.core.units import format_bytes, format_duration
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 from operator import add, mul, sub, truediv
 
 from jobtop.core.derive import SHORTEST_SECONDS, is_too_short
-from jobtop.core.endpoints import FIRST
 from jobtop.core.metrics import BY_KEY, DERIVED, JOB_COLUMNS, Kind, Scope
 from jobtop.core.record import record
+from jobtop.core.series.endpoints import FIRST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from jobtop.core.collectors.jobs import CPU_TIMES
 from jobtop.core.derive import Frame, derive
-from jobtop.core.endpoints import FIRST, held, last_after, last_sample
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job
+from jobtop.core.series.endpoints import FIRST, held, last_after, last_sample
 from jobtop.store.database import Database
 from jobtop.store.head import JOBS
 from jobtop.store.joined import Joined, Series

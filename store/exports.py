@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobtop.core.model import Job
-from jobtop.core.readings import Reading
+from jobtop.core.series.readings import Reading
 from jobtop.store.database import errors_named
 
 TYPE_CHECKING = False

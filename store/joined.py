@@ -6,13 +6,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from jobtop.core.blocks import ELAPSED, MOST_SECONDS, Opened, are_within, open_block
 from jobtop.core.derive import percents, percents_of_growth
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import DERIVED, find_metric
 from jobtop.core.model import Sample
 from jobtop.core.record import record
-from jobtop.core.thinning import kept_positions
+from jobtop.core.series.blocks import ELAPSED, MOST_SECONDS, Opened, are_within, open_block
+from jobtop.core.series.downsample import kept_positions
 from jobtop.store.head import Layout
 
 Number = float | int
@@ -102,7 +102,7 @@ class Joined:
 
     def _add_minutes(self, opened: Opened) -> None:
         """A block of minutes, as points with the same extremes."""
-        from jobtop.core.rolling import Before, stretched  # not of what is sampled now
+        from jobtop.core.series.rollup import Before, stretched  # not of what is sampled now
 
         before = Before(self.times[-1], self.newest) if self.times else None
         self.add(*stretched(opened, self.stored, self.layout.scope, before))

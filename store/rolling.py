@@ -8,11 +8,11 @@ from __future__ import annotations
 import sqlite3
 from contextlib import suppress
 
-from jobtop.core import blocks
-from jobtop.core.blocks import SAMPLES, Block, open_block
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.record import record
-from jobtop.core.rolling import Before, roll
+from jobtop.core.series import blocks
+from jobtop.core.series.blocks import SAMPLES, Block, open_block
+from jobtop.core.series.rollup import Before, roll
 from jobtop.store.database import Database
 from jobtop.store.head import Layout
 

@@ -10,10 +10,10 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 
-from jobtop.core import blocks
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.model import Sample
 from jobtop.core.record import record
+from jobtop.core.series import blocks
 from jobtop.store.head import Layout
 from jobtop.store.schema import has_tables_of
 

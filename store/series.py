@@ -8,11 +8,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from jobtop.core import blocks
 from jobtop.core.derive import Frame, derive
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.model import Sample
 from jobtop.core.record import record
+from jobtop.core.series import blocks
 from jobtop.store import head, sealed
 from jobtop.store.database import Database
 from jobtop.store.head import JOBS, Layout

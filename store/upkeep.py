@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from jobtop.core.blocks import open_block
 from jobtop.core.errors import BlockDamaged, StoreBusy, StoreDamaged, StoreUnavailable
 from jobtop.core.record import fresh, record
+from jobtop.core.series.blocks import open_block
 from jobtop.store.database import REMEDIES, SETTING_ASIDE, Database, open_to_read
 from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.inspection import quick_check

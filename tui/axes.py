@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from math import ceil, floor, log, log10
 
-from jobtop.core.drawing import HAIR, LEAST_STEPS, time_marks
 from jobtop.core.metrics import Metric, Unit
 from jobtop.core.record import record
+from jobtop.core.series.drawing import HAIR, LEAST_STEPS, time_marks
 from jobtop.core.text.metric_text import format_shown
 
 ROWS_PER_MARK = 4

@@ -9,8 +9,8 @@ from unicodedata import category
 
 from rich.cells import cell_len, set_cell_size
 
-from jobtop.core.drawing import BARS
 from jobtop.core.record import record
+from jobtop.core.series.drawing import BARS
 from jobtop.core.units import ABSENT, printable
 from jobtop.tui.palette import Tone, load_tone
 

@@ -15,8 +15,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from jobtop.core.errors import BadValue, JobtopError
-from jobtop.core.readings import KEYS, Reader
-from jobtop.core.readings import row as values_of
+from jobtop.core.series.readings import KEYS, Reader
+from jobtop.core.series.readings import row as values_of
 from jobtop.store.curves import Curves
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Jobs

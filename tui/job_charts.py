@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobtop.core.drawing import Curve
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.series.drawing import Curve
 from jobtop.core.text.event_text import BAD, WARNING, gravity
 from jobtop.core.text.job_text import memory_is_bound, not_begun_words, was_let_go
 from jobtop.core.units import format_bytes

@@ -11,7 +11,6 @@ from pathlib import Path
 from jobtop.core.analysis.ending import is_telling
 from jobtop.core.closeup import CloseUp
 from jobtop.core.collectors.proc import is_alive
-from jobtop.core.drawing import Curve, make_curve
 from jobtop.core.errors import UnknownJob
 from jobtop.core.facts import read_started
 from jobtop.core.job_id import JobId
@@ -20,8 +19,9 @@ from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.procfs import HAS_PROC
 from jobtop.core.record import fresh, record
+from jobtop.core.series.downsample import kept_positions
+from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.core.snapshot import ProcessRow
-from jobtop.core.thinning import kept_positions
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs

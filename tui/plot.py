@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import plotext
 
-from jobtop.core.drawing import Curve, segments, time_marks, value_marks
-from jobtop.core.svg import moment_words, thinned
+from jobtop.core.series.drawing import Curve, segments, time_marks, value_marks
+from jobtop.core.series.svg import moment_words, thinned
 from jobtop.core.text.metric_text import format_shown
 
 BLUE, ORANGE, GREEN, PURPLE = (86, 180, 233), (230, 159, 0), (43, 181, 138), (204, 121, 167)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from jobtop.core.drawing import gaps
 from jobtop.core.metrics import Kind, Metric, Unit
 from jobtop.core.record import fresh, record
+from jobtop.core.series.drawing import gaps
 from jobtop.core.text.metric_text import format_shown
 from jobtop.tui.axes import Scale, column_of, label_line, moments, scale_of
 from jobtop.tui.canvas import BRAILLE, SINGLE, Layer, Sheet, extents

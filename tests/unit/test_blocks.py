@@ -9,11 +9,11 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.series import KEYS, json_line, rows, samples
-from jobtop.core import blocks
-from jobtop.core.blocks import HEAD, OWN_STEPS, SHORT_IDS, Block, decode, merge
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Scope, columns, steps
 from jobtop.core.model import Sample
+from jobtop.core.series import blocks
+from jobtop.core.series.blocks import HEAD, OWN_STEPS, SHORT_IDS, Block, decode, merge
 
 Number = float | int
 HUGE = (2**63 - 1, -(2**63), 0, 2**62, -(2**62), 1)
@@ -152,12 +152,12 @@ def test_any_columns_are_merged_as_they_were(seed: int) -> None:
 
 def test_merging_keeps_columns_and_resolutions_of_other_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     fine = encode(("cpu.user", "mem.used"), [Sample(0.0, (1.234567, 5))], (1,))
-    monkeypatch.setattr("jobtop.core.blocks.steps", lambda _key: 10)
+    monkeypatch.setattr("jobtop.core.series.blocks.steps", lambda _key: 10)
     coarse = encode(("cpu.user",), [Sample(1.0, (2.3,))], (2,))
     known = dict(SHORT_IDS)
     monkeypatch.delitem(SHORT_IDS, "mem.used")
     data = merge([fine, coarse])
-    monkeypatch.setattr("jobtop.core.blocks.SHORT_IDS", known)
+    monkeypatch.setattr("jobtop.core.series.blocks.SHORT_IDS", known)
     assert decode(data).columns == {"cpu.user": [1.234567, 2.3], "mem.used": [5, None]}
 
 
@@ -182,15 +182,15 @@ def test_only_what_is_wanted_is_unpacked(length: int) -> None:
 def test_a_block_of_another_catalogue_is_read_as_far_as_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode(("cpu.user", "mem.used"), [Sample(0.0, (1.5, 5))], (9,))
     monkeypatch.delitem(SHORT_IDS, "cpu.user")
-    monkeypatch.setattr("jobtop.core.blocks.KEYS", {short: key for key, short in SHORT_IDS.items()})
-    monkeypatch.setattr("jobtop.core.blocks.steps", lambda _key: 1)
+    monkeypatch.setattr("jobtop.core.series.blocks.KEYS", {short: key for key, short in SHORT_IDS.items()})
+    monkeypatch.setattr("jobtop.core.series.blocks.steps", lambda _key: 1)
     assert decode(data) == Block([9], [0.0], {"mem.used": [5]})
     assert decode(data, ["cpu.user", "mem.used"]).columns == {"mem.used": [5]}
 
 
 def test_a_resolution_that_changes_later_does_not_change_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode(("cpu.user",), [Sample(0.0, (1.5,)), Sample(1.0, (2.5,))], (1, 2))
-    monkeypatch.setattr("jobtop.core.blocks.steps", lambda _key: 10)
+    monkeypatch.setattr("jobtop.core.series.blocks.steps", lambda _key: 10)
     assert decode(data).columns == {"cpu.user": [1.5, 2.5]}
 
 

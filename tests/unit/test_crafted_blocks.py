@@ -8,12 +8,12 @@ import pytest
 from benchmarks.series import samples
 from crafted import CRAFTED, one_column, sealed
 from fuzzing import fuzz, fuzzed, mutated
-from jobtop.core import blocks
-from jobtop.core.blocks import HEAD, TABLE_SIZE, WHOLE, decode, merge
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import JOB_COLUMNS, Scope
-from jobtop.core.readings import Reader, to_json
-from jobtop.core.rolling import roll
+from jobtop.core.series import blocks
+from jobtop.core.series.blocks import HEAD, TABLE_SIZE, WHOLE, decode, merge
+from jobtop.core.series.readings import Reader, to_json
+from jobtop.core.series.rollup import roll
 from jobtop.store.head import JOBS
 from jobtop.store.joined import Joined
 from jobtop.store.packed import pack, unpack

@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks.series import samples
 from jobtop.core.derive import derive
-from jobtop.core.endpoints import FIRST, TOTALS, last_sample
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
+from jobtop.core.series.endpoints import FIRST, TOTALS, last_sample
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs

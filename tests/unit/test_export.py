@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.model import Job, Status, Usage
-from jobtop.core.workflows import MemoryPeaks, nextflow_row, snakemake_row
+from jobtop.core.series.trace_formats import MemoryPeaks, nextflow_row, snakemake_row
 from records import HOSTILE_TEXTS, call, kept_jobs, made_job, running_job, this_process
 from sampled import damage_samples, kept_sampled, steady
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from jobtop.core import blocks
 from jobtop.core.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
+from jobtop.core.series import blocks
 from jobtop.store.head import JOBS
 from jobtop.store.joined import Joined
 

@@ -16,8 +16,8 @@ from jobtop.cli.app import App
 from jobtop.cli.metrics import Window, stream
 from jobtop.cli.printers import PRINTERS
 from jobtop.core.model import Queued, Status, Usage
-from jobtop.core.readings import KEYS, Reader, to_json
 from jobtop.core.record import replace
+from jobtop.core.series.readings import KEYS, Reader, to_json
 from records import call, made_job, running_job, this_process
 from sampled import damage_samples, kept_sampled, sample, steady
 

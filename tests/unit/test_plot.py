@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from jobtop.core.drawing import Curve
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Sample, Usage
-from jobtop.core.svg import COLORS, svg
+from jobtop.core.series.drawing import Curve
+from jobtop.core.series.svg import COLORS, svg
 from jobtop.core.units import cell_width
 from records import HOSTILE_TEXTS, call, holds_controls, made_job
 from sampled import damage_samples, kept_sampled, sample, steady

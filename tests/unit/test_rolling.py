@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.blocks import open_block
 from jobtop.core.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
 from jobtop.core.observation import seen_in
 from jobtop.core.paths import StatePaths
-from jobtop.core.readings import Reader, to_json
+from jobtop.core.series.blocks import open_block
+from jobtop.core.series.readings import Reader, to_json
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.head import JOBS

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.drawing import Curve, gaps, make_curve, segments, sparkline, time_marks, value_marks
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Usage
+from jobtop.core.series.drawing import Curve, gaps, make_curve, segments, sparkline, time_marks, value_marks
 from jobtop.core.text.metric_text import format_shown, format_value
 from records import call, made_job, running_job, this_process
 from sampled import damage_samples, kept_sampled, steady

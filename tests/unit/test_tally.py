@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from jobtop.core.endpoints import FIRST
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
+from jobtop.core.series.endpoints import FIRST
 from jobtop.core.tally import BATCH, Spread, Tally
 from sampled import sample, steady
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from jobtop.core.thinning import kept_positions
+from jobtop.core.series.downsample import kept_positions
 
 
 def test_the_extremes_of_every_column_stay() -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from jobtop.core.drawing import Curve, Points, segments, time_marks, value_marks
+from jobtop.core.series.downsample import kept_positions
+from jobtop.core.series.drawing import Curve, Points, segments, time_marks, value_marks
 from jobtop.core.text.metric_text import format_shown
-from jobtop.core.thinning import kept_positions
 from jobtop.core.units import format_duration, printable
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

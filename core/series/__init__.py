@@ -1,0 +1,1 @@
+"""Samples over time: packed, rolled up, thinned, drawn and written for other programs. Pure."""
