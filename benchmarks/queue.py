@@ -15,8 +15,8 @@ from benchmarks.installation import Installation, environment
 from benchmarks.memory import read_kib
 from benchmarks.report import MeasurementError, Result
 from benchmarks.stopwatch import in_turns
-from jobtop.core.collectors.members import pid_clock
 from jobtop.core.config import load
+from jobtop.core.measure.collectors.members import pid_clock
 from jobtop.core.model import Job, Limits, Queued
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.request import Request, prepare

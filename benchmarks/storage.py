@@ -12,8 +12,8 @@ from typing import TypeVar
 from benchmarks.installation import Installation
 from benchmarks.report import Result
 from benchmarks.series import KEYS, json_line, rows, samples
-from jobtop.core.engine import STEPS_PER_BATCH
 from jobtop.core.job_id import JobId
+from jobtop.core.measure.engine import STEPS_PER_BATCH
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.paths import StatePaths

@@ -14,8 +14,8 @@ from benchmarks.farm import Farm, farm
 from benchmarks.installation import Installation
 from benchmarks.report import MeasurementError, Result
 from benchmarks.stopwatch import in_turns, wait_for_orphans
+from jobtop.core.measure.sampler import Sampler
 from jobtop.core.metrics import JOB_COLUMNS
-from jobtop.core.sampler import Sampler
 
 PROCESSES, JOBS = 1000, 50
 FEW, ALL = 0.05, 1.0  # of the processes are active between two ticks

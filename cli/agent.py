@@ -12,8 +12,8 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.output import format_options, print_shapes
 from jobtop.core.clock import iso
-from jobtop.core.collectors.proc import identify, is_alive, send
 from jobtop.core.errors import ExitCode, UsageError
+from jobtop.core.measure.collectors.proc import identify, is_alive, send
 from jobtop.core.model import LIVE, SCHEMA_VERSION, Identity
 from jobtop.core.units import format_duration
 from jobtop.store.agency import Registered, agent_command, is_taken, registered, seat, start_agent

@@ -8,8 +8,8 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.cli.heard import is_own, is_stale, status_words
-from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UsageError
+from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job
 from jobtop.core.scheduling import will_be_retried
 from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left

@@ -13,10 +13,10 @@ from jobtop.cli.app import App, current_directory
 from jobtop.cli.monitoring import Monitoring
 from jobtop.cli.options import MONITOR_SETTINGS, read_run
 from jobtop.core import evidence
-from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.facts import Facts
 from jobtop.core.foreground import Foreground, in_background, open_terminal
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Job, Limits, Status
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace

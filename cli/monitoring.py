@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobtop.cli.app import App
-    from jobtop.core.derive import Frame
-    from jobtop.core.engine import Engine
     from jobtop.core.facts import Started
+    from jobtop.core.measure.derive import Frame
+    from jobtop.core.measure.engine import Engine
     from jobtop.core.model import Job
     from jobtop.store.recorder import Recorder
 
@@ -37,8 +37,8 @@ class Monitoring:
         """The job has lived for a moment: it is worth looking at."""
         if self.begun is None or not self.enabled:
             return
-        from jobtop.core.collectors.processes import raise_descriptor_limit
-        from jobtop.core.engine import Engine, chosen
+        from jobtop.core.measure.collectors.processes import raise_descriptor_limit
+        from jobtop.core.measure.engine import Engine, chosen
         from jobtop.store.sink import StoreSink
 
         raise_descriptor_limit()

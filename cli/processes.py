@@ -7,10 +7,10 @@ from typing import Any
 from jobtop.cli.output import Column, cut, table
 from jobtop.cli.summary import GLYPHS, colored
 from jobtop.core.clock import iso, local
-from jobtop.core.closeup import ProcessLine
+from jobtop.core.measure.live_processes import ProcessLine
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.record import as_dict, fields
-from jobtop.core.snapshot import ProcessRow
 from jobtop.core.units import ABSENT, cell_width, format_bytes, format_duration, format_percent, printable
 
 LONGEST_COMMAND = 1000

@@ -12,8 +12,8 @@ from jobtop.cli.app import App
 from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.store import Progress, bar, chosen_file
 from jobtop.core.clock import iso, local
-from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import StoreBusy, StoreUnavailable
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import SCHEMA_VERSION, Kept
 from jobtop.core.retention import LONG, MACHINE, Policy, Report, policy_of, skipped_minutes
 from jobtop.core.units import ABSENT, format_bytes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from jobtop.core.collectors.cgroup import all_hierarchies
-from jobtop.core.collectors.nvidia import device_count
-from jobtop.core.collectors.proc import cpus_allowed
+from jobtop.core.measure.collectors.cgroup import all_hierarchies
+from jobtop.core.measure.collectors.nvidia import device_count
+from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.procfs import read_text, value_in
 from jobtop.core.scheduling import Capacity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.collectors.proc import send
+from jobtop.core.measure.collectors.proc import send
 from jobtop.core.procfs import read_text, value_in
 from jobtop.core.record import replace
 from jobtop.core.shim import OVER_LIMIT
@@ -14,8 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from jobtop.core.collectors.cgroup import JobCgroup
-    from jobtop.core.collectors.members import Member
+    from jobtop.core.measure.collectors.cgroup import JobCgroup
+    from jobtop.core.measure.collectors.members import Member
     from jobtop.core.model import Identity, JobSpec
 
     Row = tuple[str, str, str]  # what is limited, how, and in which directory, or why not
@@ -39,7 +39,7 @@ def enforce(spec: JobSpec, own: JobCgroup, come_up: Callable[[], int] | None) ->
     held = {CONTROLLERS[what] for what, how, _ in limits if how.startswith("cgroup")}
     if come_up is not None and held != wanted:
         from jobtop.core import scope
-        from jobtop.core.collectors.cgroup import discard
+        from jobtop.core.measure.collectors.cgroup import discard
 
         scoped = scope.make(spec.id, wanted, held, spec.detached, come_up)
         if scoped.directories:

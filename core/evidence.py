@@ -5,9 +5,9 @@ import os
 import signal as signals
 from collections.abc import Iterator
 
-from jobtop.core.collectors import cgroup
 from jobtop.core.errors import ExitCode
 from jobtop.core.facts import Facts, Started
+from jobtop.core.measure.collectors import cgroup
 from jobtop.core.model import ENDS, Job, Limits, Monitor, Status, StopRequest, Usage
 from jobtop.core.record import record, replace
 from jobtop.core.units import format_bytes, format_duration

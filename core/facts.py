@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from jobtop.core.collectors import cgroup
 from jobtop.core.errors import EvidenceDamaged
+from jobtop.core.measure.collectors import cgroup
 from jobtop.core.model import Identity
 from jobtop.core.record import record
 from jobtop.core.state_files import open_job_file

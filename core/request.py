@@ -6,8 +6,8 @@ import os
 import re
 import time
 
-from jobtop.core.collectors.proc import cpus_allowed
 from jobtop.core.errors import BadValue
+from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Monitor, Status, Usage
 from jobtop.core.record import fresh, record
 from jobtop.core.redact import redact_command, redact_mapping

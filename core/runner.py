@@ -10,8 +10,8 @@ import sys
 import time
 from contextlib import suppress
 
-from jobtop.core.collectors import cgroup
 from jobtop.core.job_id import JobId
+from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import HAS_PROC, boot_id, read_text
 
 TYPE_CHECKING = False

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.collectors import cgroup
 from jobtop.core.dbus import ERROR, Connection, Refused, call, strings
+from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
 
@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from jobtop.core.collectors.cgroup import Hierarchy, JobCgroup
     from jobtop.core.job_id import JobId
+    from jobtop.core.measure.collectors.cgroup import Hierarchy, JobCgroup
 
 PATIENCE_SECONDS = 3.0
 OBJECT, INTERFACE = "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"

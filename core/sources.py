@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Mapping
 
 from jobtop.core.checks import Finding, Machine, State, cgroup_kind, mounts
-from jobtop.core.collectors.host import HostCollector, open_host
-from jobtop.core.collectors.host_files import NET_KEYS
-from jobtop.core.collectors.pressure import RESOURCES
+from jobtop.core.measure.collectors.host import HostCollector, open_host
+from jobtop.core.measure.collectors.host_files import NET_KEYS
+from jobtop.core.measure.collectors.pressure import RESOURCES
 from jobtop.core.record import record
 from jobtop.core.units import format_bytes
 

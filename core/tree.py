@@ -5,7 +5,7 @@ import signal
 import time
 from contextlib import suppress
 
-from jobtop.core.collectors.proc import identify, is_alive, send, send_to_members
+from jobtop.core.measure.collectors.proc import identify, is_alive, send, send_to_members
 from jobtop.core.model import Identity
 from jobtop.core.procfs import descendants, freeze_descendants, stat_fields
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from jobtop.core import scope
 from jobtop.core.checks import Finding, Machine, State, cgroup_kind
-from jobtop.core.collectors import cgroup
-from jobtop.core.collectors.job_cgroup import JobCgroup
 from jobtop.core.enforcing import BY_SYSTEMD
 from jobtop.core.facts import Started
 from jobtop.core.job_id import JobId
+from jobtop.core.measure.collectors import cgroup
+from jobtop.core.measure.collectors.job_cgroup import JobCgroup
 from jobtop.core.model import JobSpec
 from jobtop.core.procfs import read_text, value_in
 from jobtop.core.record import record, replace

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from jobtop.core import runner
-from jobtop.core.collectors.proc import is_alive, send
 from jobtop.core.errors import StoreUnavailable
+from jobtop.core.measure.collectors.proc import is_alive, send
 from jobtop.core.model import Identity
 from jobtop.core.record import record
 from jobtop.store.database import is_network

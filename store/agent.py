@@ -11,16 +11,16 @@ from contextlib import nullcontext, suppress
 from functools import partial
 
 from jobtop.core import evidence, journal
-from jobtop.core.collectors import cgroup
-from jobtop.core.collectors.proc import identify, is_alive
-from jobtop.core.engine import Engine, chosen
 from jobtop.core.errors import JobtopError, StoreBusy, StoreReplaced, UnknownJob
 from jobtop.core.facts import ENDED, read_facts, read_started
+from jobtop.core.measure.collectors import cgroup
+from jobtop.core.measure.collectors.proc import identify, is_alive
+from jobtop.core.measure.cost_shares import SharedCost
+from jobtop.core.measure.engine import Engine, chosen
 from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
 from jobtop.core.runner import Keeper
-from jobtop.core.sharing import SharedCost
 from jobtop.core.shim import BOOTTIME
 from jobtop.store import agency
 from jobtop.store.database import open_to_write
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.config import Config
     from jobtop.core.facts import Facts, Started
-    from jobtop.core.observation import Observation
+    from jobtop.core.measure.observation import Observation
     from jobtop.core.paths import StatePaths
 
 LOOK_SECONDS = 0.2  # between two looks at a store that says nothing
@@ -325,7 +325,7 @@ class Agent:
 
     def _engine(self) -> Engine:
         if self.engine is None:
-            from jobtop.core.collectors.processes import raise_descriptor_limit
+            from jobtop.core.measure.collectors.processes import raise_descriptor_limit
 
             raise_descriptor_limit()
             sink = StoreSink(self.paths, self.network, True, self.config, self._known)

@@ -6,9 +6,9 @@ import errno
 import os
 import time
 
-from jobtop.core.collectors.proc import is_alive
-from jobtop.core.encounter import meet
 from jobtop.core.errors import StartError, StoreUnavailable, UsageError
+from jobtop.core.measure.attach import meet
+from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import ATTACHED, Job, Monitor, Status, Usage
 from jobtop.core.procfs import descendants
 from jobtop.core.redact import redact_command
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.config import Config
-    from jobtop.core.encounter import Process
+    from jobtop.core.measure.attach import Process
     from jobtop.core.paths import StatePaths
     from jobtop.store.jobs import Jobs
 

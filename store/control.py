@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from jobtop.core import tree
-from jobtop.core.collectors.proc import is_alive, send, send_to_members
 from jobtop.core.errors import StoreError
+from jobtop.core.measure.collectors.proc import is_alive, send, send_to_members
 from jobtop.core.model import Identity, Job, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import descendants, freeze_descendants

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobtop.core.collectors.jobs import CPU_TIMES
-from jobtop.core.derive import Frame, derive
+from jobtop.core.measure.collectors.jobs import CPU_TIMES
+from jobtop.core.measure.derive import Frame, derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job
 from jobtop.core.series.endpoints import FIRST, held, last_after, last_sample

@@ -6,8 +6,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from jobtop.core.collectors.proc import is_alive
-from jobtop.core.derive import derive
+from jobtop.core.measure.collectors.proc import is_alive
+from jobtop.core.measure.derive import derive
 from jobtop.core.model import Identity, Job, Sample
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record, replace

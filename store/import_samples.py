@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from jobtop.core.measure.observation import seen_in
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
-from jobtop.core.observation import seen_in
 from jobtop.core.record import replace
 from jobtop.core.series.endpoints import TOTALS
 from jobtop.store.import_values import Taken, row_of

@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from jobtop.core.derive import percents, percents_of_growth
 from jobtop.core.errors import BlockDamaged
+from jobtop.core.measure.derive import percents, percents_of_growth
 from jobtop.core.metrics import DERIVED, find_metric
 from jobtop.core.model import Sample
 from jobtop.core.record import record

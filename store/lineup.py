@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobtop.core.clock import from_iso
-from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UnknownJob, UsageError
+from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import LIVE, Identity, Status
 from jobtop.core.scheduling import RETRIED, Running, Waiting, plan
 from jobtop.store.rows import Layout, check_line, queue_in, status_in

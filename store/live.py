@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 
-from jobtop.core.derive import rate
+from jobtop.core.measure.derive import rate
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.store import head

@@ -8,8 +8,8 @@ import signal
 import time
 from contextlib import suppress
 
-from jobtop.core.collectors.proc import is_alive, send
 from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
+from jobtop.core.measure.collectors.proc import is_alive, send
 from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace

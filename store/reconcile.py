@@ -10,11 +10,11 @@ from contextlib import suppress
 from functools import partial
 
 from jobtop.core import evidence
-from jobtop.core.collectors import cgroup
-from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.errors import BadValue, RowDamaged, StoreError, StoreUnavailable
 from jobtop.core.facts import ENDED, STARTED, Facts, Started, reachable, read_facts, read_marks, read_started
 from jobtop.core.job_id import JobId, is_job_id
+from jobtop.core.measure.collectors import cgroup
+from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import descendants, read_text
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from jobtop.core.observation import Observation
+    from jobtop.core.measure.observation import Observation
 
 VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
 DAMAGED = "how it ended is not known, because what its supervisor left is damaged"
@@ -161,7 +161,7 @@ def sampled(jobs: Jobs, job: Job) -> Observation | None:
         row = connection.execute("SELECT 1 FROM series WHERE job_seq = ?", (job.seq,)).fetchone()
     if row is None or job.seq is None:
         return None
-    from jobtop.core.observation import seen_in
+    from jobtop.core.measure.observation import seen_in
     from jobtop.store.series import SeriesStore
 
     return seen_in(SeriesStore(jobs.database).samples(job.seq))

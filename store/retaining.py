@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 
 from jobtop.core import journal
-from jobtop.core.collectors.proc import identify, is_alive
 from jobtop.core.errors import StoreBusy, StoreError
+from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.model import Identity
 from jobtop.core.retention import PINNED, RULE, RUNNING, SETTLING, Report, policy_of
 from jobtop.core.units import format_bytes

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from jobtop.core.derive import Frame, derive
 from jobtop.core.errors import BlockDamaged
+from jobtop.core.measure.derive import Frame, derive
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.core.series import blocks

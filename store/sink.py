@@ -6,8 +6,8 @@ import os
 import time
 from functools import partial
 
-from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import StoreBusy, StoreReplaced
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.record import replace
 from jobtop.store.database import is_network, open_to_write
 from jobtop.store.hosts import HostRecord
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from jobtop.core.collectors.host import HostSample
     from jobtop.core.config import Config
+    from jobtop.core.measure.collectors.host import HostSample
+    from jobtop.core.measure.sampler import Batch
     from jobtop.core.model import Job, Sample
     from jobtop.core.paths import StatePaths
-    from jobtop.core.sampler import Batch
     from jobtop.store.database import Database
     from jobtop.store.retaining import Shift
 
@@ -132,7 +132,7 @@ class StoreSink:
                 self._keep_host(*batch.host)
 
     def _keep_host(self, elapsed: float, before: HostSample, after: HostSample) -> None:
-        from jobtop.core.collectors.host import host_detail, host_frame
+        from jobtop.core.measure.collectors.host import host_detail, host_frame
 
         frame = host_frame(before, after)
         self.host.append([(elapsed, after.values | {"cpu.percent": frame.cpu.percent})])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from jobtop.core.measure.snapshot import ProcessRow, Snapshot
 from jobtop.core.model import Job
 from jobtop.core.record import fields
-from jobtop.core.snapshot import ProcessRow, Snapshot
 from jobtop.store.database import Database
 from jobtop.store.packed import pack, unpack
 from jobtop.store.rows import are_numbers, is_number

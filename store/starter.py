@@ -11,9 +11,9 @@ from functools import partial
 
 from jobtop.core import evidence
 from jobtop.core.capacity import capacity, gpu_environment
-from jobtop.core.collectors import cgroup
 from jobtop.core.errors import JobtopError, UsageError
 from jobtop.core.facts import STARTED, read_facts, read_started
+from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import HAS_PROC, children, signal_descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.core.runner import Keeper, Supervisor

@@ -6,8 +6,8 @@ import json
 import os
 from _thread import start_new_thread
 
-from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import JobtopError, StartError, StoreUnavailable, UsageError
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import JobSpec, known
 from jobtop.core.record import replace
 from jobtop.core.request import Request, prepare

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.collectors.proc import is_alive
 from jobtop.core.config import load
+from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job, Limits, Queued
 from jobtop.core.paths import StatePaths
 from jobtop.core.request import Request, prepare

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.series import samples
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Identity, Job, Monitor, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.series import blocks
 from jobtop.core.series.blocks import COLUMN, COUNTS, HEAD, TABLE_SIZE, WHOLE
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store.database import open_to_write
 from jobtop.store.hosts import HostRecord
 from jobtop.store.jobs import Jobs, event

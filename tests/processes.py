@@ -5,8 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
-from jobtop.core.collectors.members import PAGE_BYTES, TICK_SECONDS, pid_clock
-from jobtop.core.collectors.processes import ProcessTable
+from jobtop.core.measure.collectors.members import PAGE_BYTES, TICK_SECONDS, pid_clock
+from jobtop.core.measure.collectors.processes import ProcessTable
 
 MIB = 1024 * 1024
 

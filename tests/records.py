@@ -158,6 +158,6 @@ def holds_controls(text: str) -> bool:
 
 def this_process() -> Identity:
     """The identity of the process that runs the tests."""
-    from jobtop.core.collectors.proc import identify
+    from jobtop.core.measure.collectors.proc import identify
 
     return identify(os.getpid())

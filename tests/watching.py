@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from jobtop.core.errors import StoreError, UnknownJob
+from jobtop.core.measure.snapshot import Snapshot
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
 from jobtop.core.paths import StatePaths
-from jobtop.core.snapshot import Snapshot
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_read
 from jobtop.store.jobs import Jobs

@@ -14,7 +14,7 @@ from itertools import count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jobtop.core.collectors.proc import identify
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from math import exp
 from random import Random
 
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store.live import KEPT_SAMPLES
 from jobtop.tui.demo_part import GIB, MIB, Part
 from jobtop.tui.machine_past import MachinePast

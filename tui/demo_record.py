@@ -11,10 +11,10 @@ from functools import lru_cache
 from random import Random
 
 from jobtop.core.job_id import JobId
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity, Job, Monitor, Sample, Status, StopRequest, Usage
 from jobtop.core.record import replace
-from jobtop.core.snapshot import ProcessRow
 from jobtop.core.units import format_duration
 from jobtop.store.jobs import Event
 from jobtop.store.reconcile import VANISHED

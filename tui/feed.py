@@ -24,7 +24,7 @@ from jobtop.tui.turns import Turns
 from jobtop.tui.view import JobRow, Machine, StoreState, View
 
 if TYPE_CHECKING:
-    from jobtop.core.collectors.host import HostSample, HostSource
+    from jobtop.core.measure.collectors.host import HostSample, HostSource
     from jobtop.store.hosts import HostNow, HostTail
 
 RECENT, RECENT_OF_ALL, FEWEST_RECENT = 30, 300, 2  # jobs that have ended: of one store, of many together, of each
@@ -297,7 +297,7 @@ class MachineReader:
 
     def read(self) -> Machine | None:
         """The machine since the last look; at the first what was shown before, if anything was."""
-        from jobtop.core.collectors.host import host_detail, host_frame, open_host
+        from jobtop.core.measure.collectors.host import host_detail, host_frame, open_host
 
         if self._source is None:
             self._source = open_host()

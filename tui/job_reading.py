@@ -9,11 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from jobtop.core.analysis.ending import is_telling
-from jobtop.core.closeup import CloseUp
-from jobtop.core.collectors.proc import is_alive
 from jobtop.core.errors import UnknownJob
 from jobtop.core.facts import read_started
 from jobtop.core.job_id import JobId
+from jobtop.core.measure.collectors.proc import is_alive
+from jobtop.core.measure.live_processes import CloseUp
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS, find_metric
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
@@ -21,7 +22,6 @@ from jobtop.core.procfs import HAS_PROC
 from jobtop.core.record import fresh, record
 from jobtop.core.series.downsample import kept_positions
 from jobtop.core.series.drawing import Curve, make_curve
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobtop.core.family import SORTS, family
+from jobtop.core.measure.process_order import SORTS, family
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.record import record
-from jobtop.core.snapshot import ProcessRow
 from jobtop.tui.cells import Align, Cell, Pieces, Span, Words, percent_words, short_bytes, short_duration
 from jobtop.tui.columns import Column, Sort
 from jobtop.tui.job_reading import Processes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jobtop.core.collectors.proc import is_alive
+from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.paths import StatePaths
 from jobtop.store.agency import Registered, registered
 from jobtop.store.database import Database

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import ceil, prod
 
-from jobtop.core.derive import is_too_short, rate
+from jobtop.core.measure.derive import is_too_short, rate
 from jobtop.core.metrics import DERIVED, Kind, Metric, Scope, Unit
 from jobtop.core.record import record
 

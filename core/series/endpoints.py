@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobtop.core.collectors.jobs import never_falling
+from jobtop.core.measure.collectors.jobs import never_falling
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from jobtop.core.clock import iso
-from jobtop.core.derive import Number, derive
 from jobtop.core.errors import BadValue, did_you_mean
+from jobtop.core.measure.derive import Number, derive
 from jobtop.core.metrics import DERIVED, JOB_COLUMNS, Metric, Scope, find_metric, metrics_of, steps
 from jobtop.core.model import SCHEMA_VERSION, Job, Minute, Sample
 from jobtop.core.record import record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 
-from jobtop.core.derive import is_too_short, percent, rate
+from jobtop.core.measure.derive import is_too_short, percent, rate
 from jobtop.core.metrics import BY_KEY, DERIVED, Kind, Scope, Unit, steps
 from jobtop.core.record import record
 from jobtop.core.series.blocks import OF_MINUTES, SAMPLES, Block, Opened, encode_columns

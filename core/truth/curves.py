@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from jobtop.core.derive import is_too_short, percents
+from jobtop.core.measure.derive import is_too_short, percents
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
 from jobtop.core.truth.judge import Finding, Reference, Verdict, compare, cpu_tolerance, judged, not_built

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.proc import identify
 from jobtop.core.job_id import is_job_id
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store.database import open_to_write

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.collectors.cgroup import all_hierarchies
+from jobtop.core.measure.collectors.cgroup import all_hierarchies
 from support import Jobtop, require
 
 SA_NOCLDWAIT = """\

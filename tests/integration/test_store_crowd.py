@@ -25,7 +25,7 @@ from jobtop.core.errors import StoreBusy
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.paths import StatePaths
-from jobtop.core.sampler import Batch
+from jobtop.core.measure.sampler import Batch
 from jobtop.store.sink import StoreSink
 root, host, network, *jobs = sys.argv[1:]
 sink = StoreSink(StatePaths(Path(root), host), network == "yes")

@@ -404,7 +404,7 @@ from jobtop.core.errors import StoreError
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.paths import StatePaths
-from jobtop.core.sampler import Batch
+from jobtop.core.measure.sampler import Batch
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.sink import StoreSink

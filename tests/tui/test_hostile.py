@@ -23,10 +23,10 @@ from hostile import COUNT, MARK, clean_texts, hostile_texts, marked
 from jobtop.core.analysis.ending import ending
 from jobtop.core.checks import Finding, State
 from jobtop.core.config import Alert, load
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store import troubles
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs

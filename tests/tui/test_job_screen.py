@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from jobtop.core.collectors.proc import identify
+from jobtop.core.measure.collectors.proc import identify
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job, Kept, Limits, Queued, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.series.drawing import Curve
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Event, Jobs

@@ -20,10 +20,10 @@ from textual.widgets import Input, TextArea
 from hostile import hostile_texts
 from jobtop.core.checks import Finding, State
 from jobtop.core.config import Alert
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.series import SeriesStore

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from jobtop.core import revival
-from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import StoreUnavailable
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.store import agency

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from jobtop.core import attached
-from jobtop.core.collectors.jobs import fold
-from jobtop.core.collectors.proc import identify
 from jobtop.core.config import load
-from jobtop.core.encounter import meet, refusal
 from jobtop.core.errors import UsageError
+from jobtop.core.measure.attach import meet, refusal
+from jobtop.core.measure.collectors.jobs import fold
+from jobtop.core.measure.collectors.proc import identify
+from jobtop.core.measure.observation import Observation, seen_in
 from jobtop.core.model import ATTACHED, Job, Status, StopRequest, Usage
-from jobtop.core.observation import Observation, seen_in
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.attaching import attach, refuse_known

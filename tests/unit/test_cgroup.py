@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.cgroup import (
+from jobtop.core.measure.collectors.cgroup import (
     Hierarchy,
     JobCgroup,
     Reading,

@@ -8,8 +8,8 @@ import pytest
 
 from jobtop.core import checks
 from jobtop.core.checks import Finding, Machine, State
-from jobtop.core.collectors import cgroup
-from jobtop.core.collectors.cgroup import JobCgroup
+from jobtop.core.measure.collectors import cgroup
+from jobtop.core.measure.collectors.cgroup import JobCgroup
 from trees import capture
 
 MEBIBYTE = 1024 * 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.proc import identify
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity, Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.control import KILL_SECONDS, Control, is_gone, patience

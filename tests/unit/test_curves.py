@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.series import samples
-from jobtop.core.derive import derive
+from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status, Usage
 from jobtop.core.paths import StatePaths

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from jobtop.core.derive import derive, percents
+from jobtop.core.measure.derive import derive, percents
 from jobtop.core.metrics import JOB_COLUMNS, Scope, columns, metrics_of
 from jobtop.core.model import Sample
 

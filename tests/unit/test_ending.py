@@ -3,9 +3,9 @@
 import pytest
 
 from jobtop.core.analysis.ending import Kind, ending
-from jobtop.core.family import family
+from jobtop.core.measure.process_order import family
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Limits, Status, StopRequest, Usage
-from jobtop.core.snapshot import ProcessRow
 from jobtop.core.text.event_text import BAD, GOOD, PLAIN, WARNING, event_words, gravity
 from records import made_job, running_job
 

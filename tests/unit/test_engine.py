@@ -8,15 +8,15 @@ from functools import partial
 
 import pytest
 
-from jobtop.core import engine as engine_module
-from jobtop.core.collectors.proc import identify
-from jobtop.core.derive import Frame
-from jobtop.core.engine import Engine, Settings, Watched
 from jobtop.core.errors import StoreBusy, StoreUnavailable
 from jobtop.core.facts import Started
-from jobtop.core.sampler import Batch
+from jobtop.core.measure import engine as engine_module
+from jobtop.core.measure.collectors.proc import identify
+from jobtop.core.measure.derive import Frame
+from jobtop.core.measure.engine import Engine, Settings, Watched
+from jobtop.core.measure.sampler import Batch
+from jobtop.core.measure.tally import Tally
 from jobtop.core.shim import BOOTTIME
-from jobtop.core.tally import Tally
 from sampled import sample
 from support import wait_for
 

@@ -7,10 +7,10 @@ import signal
 import pytest
 
 from jobtop.core import evidence
-from jobtop.core.collectors.cgroup import Reading
 from jobtop.core.errors import ExitCode
 from jobtop.core.evidence import conclude
 from jobtop.core.facts import Facts, Started
+from jobtop.core.measure.collectors.cgroup import Reading
 from jobtop.core.model import Identity, Job, Limits, Status, StopRequest, Usage
 from jobtop.core.record import replace
 from jobtop.core.start_problems import TOO_MANY

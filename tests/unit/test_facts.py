@@ -12,9 +12,9 @@ import pytest
 from fuzzing import fuzz, fuzzed, mutated
 from jobtop.core import evidence
 from jobtop.core.checks import State, evidence_files
-from jobtop.core.collectors.cgroup import PREFIX, mounted
 from jobtop.core.facts import ENDED, MARKS, STARTED, damage_in, read_facts, read_marks, read_started
 from jobtop.core.job_id import JobId
+from jobtop.core.measure.collectors.cgroup import PREFIX, mounted
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.heaviest import KEPT, LONGEST_COMMAND, Heaviest, command_of
-from jobtop.core.collectors.members import Tree
-from jobtop.core.collectors.processes import ProcessTable
-from jobtop.core.snapshot import ProcessRow
+from jobtop.core.measure.collectors.heaviest import KEPT, LONGEST_COMMAND, Heaviest, command_of
+from jobtop.core.measure.collectors.members import Tree
+from jobtop.core.measure.collectors.processes import ProcessTable
+from jobtop.core.measure.snapshot import ProcessRow
 from processes import MIB, FakeProc
 
 SHIM = 50

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.hardware import Thermometer, physical_disks, physical_interfaces
-from jobtop.core.collectors.host import (
+from jobtop.core.measure.collectors.hardware import Thermometer, physical_disks, physical_interfaces
+from jobtop.core.measure.collectors.host import (
     SAMPLED_KEYS,
     CpuLoad,
     HostCollector,
@@ -18,9 +18,9 @@ from jobtop.core.collectors.host import (
     open_host,
     rates,
 )
-from jobtop.core.collectors.host_files import CoreTimes, parse_stat
-from jobtop.core.collectors.host_portable import PortableHostCollector
-from jobtop.core.collectors.kept import KeptFile
+from jobtop.core.measure.collectors.host_files import CoreTimes, parse_stat
+from jobtop.core.measure.collectors.host_portable import PortableHostCollector
+from jobtop.core.measure.collectors.open_file import KeptFile
 from support import ROOT
 
 MACHINES = ROOT / "tests/data/host"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.proc import identify
 from jobtop.core.errors import BadValue
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.metrics import Scope, metrics_of
 from jobtop.core.model import Identity, Job
 from jobtop.core.paths import StatePaths
@@ -29,7 +29,7 @@ ME = this_process()
 RIVAL = """
 import os, sys, time
 from pathlib import Path
-from jobtop.core.collectors.proc import identify
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.hosts import HostRecord

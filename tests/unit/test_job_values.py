@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.dear import DearFiles
-from jobtop.core.collectors.job_cgroup import JobCgroup
-from jobtop.core.collectors.jobs import fold, never_falling
-from jobtop.core.collectors.members import Member, Tree
+from jobtop.core.measure.collectors.expensive_files import DearFiles
+from jobtop.core.measure.collectors.job_cgroup import JobCgroup
+from jobtop.core.measure.collectors.jobs import fold, never_falling
+from jobtop.core.measure.collectors.members import Member, Tree
 from jobtop.core.metrics import BY_KEY
 from processes import MIB, FakeProc
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from jobtop.core.derive import derive
+from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.series import blocks

@@ -13,10 +13,10 @@ from support import PACKAGES, ROOT, Jobtop
 LAYERS = ("jobtop.core", "jobtop.store", "jobtop.tui", "jobtop.cli")
 OWNERS = {
     "click": "jobtop.cli",
-    "docker": "jobtop.core.collectors.docker",
+    "docker": "jobtop.core.measure.collectors.docker",
     "plotext": "jobtop.tui.plot",
     "psutil": "jobtop.core",
-    "pynvml": "jobtop.core.collectors.nvidia",
+    "pynvml": "jobtop.core.measure.collectors.nvidia",
     "rich": "jobtop.tui",
     "sqlite3": "jobtop.store",
     "sqlite_utils": "jobtop.store",
@@ -103,8 +103,8 @@ def test_a_module_imports_only_what_lies_below_it_and_what_it_owns(path: Path) -
         ("jobtop.core.units", "from sqlite3 import connect"),
         ("jobtop.cli.main", "from rich.table import Table"),
         ("jobtop.store.jobs", "import click"),
-        ("jobtop.core.collectors.docker_extra", "import docker"),
-        ("jobtop.core.collectors.amd", "import pynvml"),
+        ("jobtop.core.measure.collectors.docker_extra", "import docker"),
+        ("jobtop.core.measure.collectors.amd", "import pynvml"),
         ("jobtop.cli.app", "import plotext as plt"),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_wrong_import_is_noticed(module: str, source: str) -> None:
     [
         ("jobtop.cli.main", "from jobtop.core.units import size\nfrom jobtop.store import jobs\nimport click"),
         ("jobtop.store.jobs", "from . import schema\nfrom ..core import model\nimport sqlite3"),
-        ("jobtop.core.collectors.docker", "import docker"),
+        ("jobtop.core.measure.collectors.docker", "import docker"),
         ("jobtop.core.units", "from jobtop import __version__"),
         ("jobtop.__main__", "from jobtop.cli.main import main"),
     ],

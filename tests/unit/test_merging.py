@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity, Job, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.hosts import HostRecord
 from jobtop.store.jobs import Event, Jobs, Query

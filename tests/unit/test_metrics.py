@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.host import HostCollector, host_frame
-from jobtop.core.collectors.job_cgroup import JobCgroup
-from jobtop.core.collectors.jobs import fold
-from jobtop.core.derive import derive
 from jobtop.core.errors import BadValue
+from jobtop.core.measure.collectors.host import HostCollector, host_frame
+from jobtop.core.measure.collectors.job_cgroup import JobCgroup
+from jobtop.core.measure.collectors.jobs import fold
+from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import (
     BY_KEY,
     CATALOGUE,
@@ -54,7 +54,7 @@ AWAITED = {
     Scope.CONTAINER: JOB,
     Scope.HOST: "",
 }
-COLLECTORS = sorted((ROOT / "core/collectors").glob("*.py"))
+COLLECTORS = sorted((ROOT / "core/measure/collectors").glob("*.py"))
 CONTAINER_READERS = {"docker.py", "podman.py", "container.py"}
 
 

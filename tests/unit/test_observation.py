@@ -2,10 +2,10 @@
 
 import pytest
 
+from jobtop.core.measure.observation import Observation, seen_in
+from jobtop.core.measure.tally import Tally
 from jobtop.core.model import Job, Monitor, Sample, Status, Usage
-from jobtop.core.observation import Observation, seen_in
 from jobtop.core.record import replace
-from jobtop.core.tally import Tally
 from records import made_job
 from sampled import sample, steady
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.pressure import PressureCollector, Stall, stall
+from jobtop.core.measure.collectors.pressure import PressureCollector, Stall, stall
 from support import ROOT
 
 PRESSURE = ROOT / "tests/data/host/manycore/proc/pressure"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.jobs import fold
-from jobtop.core.collectors.members import Tree, pid_clock
-from jobtop.core.collectors.processes import LONGEST_UNREAD, ProcessTable
+from jobtop.core.measure.collectors.jobs import fold
+from jobtop.core.measure.collectors.members import Tree, pid_clock
+from jobtop.core.measure.collectors.processes import LONGEST_UNREAD, ProcessTable
 from processes import MIB, FakeProc
 from support import wait_for
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobtop.core import procfs
-from jobtop.core.collectors import proc
+from jobtop.core.measure.collectors import proc
 from jobtop.core.model import Identity
 from support import require, wait_for
 

@@ -12,7 +12,7 @@ import pytest
 
 from jobtop.cli.app import App
 from jobtop.cli.submission import wait_for
-from jobtop.core.collectors.proc import cpus_allowed
+from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Queued, Status
 from jobtop.core.record import replace
 from jobtop.store.agency import register

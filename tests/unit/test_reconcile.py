@@ -103,7 +103,7 @@ def test_a_job_whose_shim_vanished_without_a_word_is_lost(
 def test_what_its_cgroup_counted_is_kept_of_a_lost_job(
     jobs: Jobs, paths: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobtop.core.collectors.cgroup.mounted", tuple)
+    monkeypatch.setattr("jobtop.core.measure.collectors.cgroup.mounted", tuple)
     job = jobs.insert(running_job())
     cgroup = tmp_path / f"jobtop-{job.id}"
     cgroup.mkdir()

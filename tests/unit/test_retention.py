@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from jobtop.core.config import KeepRule, load
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Job, Kept, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.retention import Budget, Holding, Move, Policy, after, by_age, policy_of, protection
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store import sink as sink_module
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.head import HOSTS

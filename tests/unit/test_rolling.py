@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.derive import derive
+from jobtop.core.measure.derive import derive
+from jobtop.core.measure.observation import seen_in
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
-from jobtop.core.observation import seen_in
 from jobtop.core.paths import StatePaths
 from jobtop.core.series.blocks import open_block
 from jobtop.core.series.readings import Reader, to_json

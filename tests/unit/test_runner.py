@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from jobtop.core import pump, scope, shim
-from jobtop.core.collectors import cgroup
 from jobtop.core.facts import Facts
 from jobtop.core.foreground import open_terminal
+from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.core.runner import Supervisor

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.members import Tree
 from jobtop.core.enforcing import Guard
+from jobtop.core.measure.collectors.members import Tree
+from jobtop.core.measure.sampler import CLOSER_SHARE, LARGEST_STRETCH, Batch, Sampler, Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity
-from jobtop.core.sampler import CLOSER_SHARE, LARGEST_STRETCH, Batch, Sampler, Watch
 from jobtop.core.shim import BOOTTIME
 from processes import MIB, FakeProc
 from support import wait_for
@@ -246,7 +246,7 @@ def test_cpu_time_of_a_process_that_left_the_job_s_cgroup_counts_and_the_curve_n
     fake: FakeProc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The ticks of a test follow each other at once.
-    monkeypatch.setattr("jobtop.core.collectors.jobs.CORES", 1_000_000)
+    monkeypatch.setattr("jobtop.core.measure.collectors.jobs.CORES", 1_000_000)
     clock = Clock()
     sampler = sampler_of(fake, clock)
     folder = tmp_path / "own"

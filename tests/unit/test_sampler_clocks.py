@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.jobs import CORES, within_cores
-from jobtop.core.derive import derive
+from jobtop.core.measure.collectors.jobs import CORES, within_cores
+from jobtop.core.measure.derive import derive
+from jobtop.core.measure.sampler import Sampler, Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
-from jobtop.core.sampler import Sampler, Watch
 from jobtop.core.shim import BOOTTIME
 from processes import FakeProc
 

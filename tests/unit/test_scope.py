@@ -11,10 +11,10 @@ import pytest
 
 from jobtop.core import runner, scope, trial
 from jobtop.core.checks import Machine, State
-from jobtop.core.collectors import cgroup
-from jobtop.core.collectors.cgroup import Hierarchy, JobCgroup
 from jobtop.core.dbus import Connection, Refused, call, put
 from jobtop.core.enforcing import BY_SYSTEMD, enforce
+from jobtop.core.measure.collectors import cgroup
+from jobtop.core.measure.collectors.cgroup import Hierarchy, JobCgroup
 from jobtop.core.model import JobSpec
 from jobtop.core.trial import Holding
 from records import numbered_id

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.series import samples
-from jobtop.core.derive import derive
 from jobtop.core.errors import BadValue
+from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS, Scope, metrics_of, steps
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.paths import StatePaths

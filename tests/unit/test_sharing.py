@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobtop.core.sharing import SharedCost
+from jobtop.core.measure.cost_shares import SharedCost
 
 
 class Clock:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.collectors.host import open_host
 from jobtop.core.errors import StoreBusy
+from jobtop.core.measure.collectors.host import open_host
+from jobtop.core.measure.sampler import Batch
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
-from jobtop.core.sampler import Batch
 from jobtop.core.shim import BOOTTIME
-from jobtop.core.snapshot import ProcessRow
 from jobtop.store import sink as sink_module
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.head import HOSTS

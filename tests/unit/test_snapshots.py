@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.measure.snapshot import ProcessRow, Snapshot
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
-from jobtop.core.snapshot import ProcessRow, Snapshot
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.packed import pack, unpack

@@ -9,8 +9,8 @@ import pytest
 
 from jobtop.core import sources
 from jobtop.core.checks import Finding, Machine, State
-from jobtop.core.collectors.host import SAMPLED_KEYS
-from jobtop.core.collectors.pressure import RESOURCES
+from jobtop.core.measure.collectors.host import SAMPLED_KEYS
+from jobtop.core.measure.collectors.pressure import RESOURCES
 from jobtop.core.sources import MEMBER_FILES, PSI_ON
 from trees import DATA, capture
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
+from jobtop.core.measure.tally import BATCH, Spread, Tally
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.series.endpoints import FIRST
-from jobtop.core.tally import BATCH, Spread, Tally
 from sampled import sample, steady
 
 

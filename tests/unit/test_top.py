@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from jobtop.cli.processes import NO_ROW, Moment, ordered, page, rows, shape
-from jobtop.core.closeup import CloseUp, ProcessLine, Rates, ThreadLine
-from jobtop.core.collectors.members import TICK_SECONDS
-from jobtop.core.collectors.threads import read_arguments, read_task, read_threads
+from jobtop.core.measure.collectors.members import TICK_SECONDS
+from jobtop.core.measure.collectors.threads import read_arguments, read_task, read_threads
+from jobtop.core.measure.live_processes import CloseUp, ProcessLine, Rates, ThreadLine
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
-from jobtop.core.snapshot import ProcessRow
 from jobtop.core.units import cell_width
 from jobtop.store.database import open_to_write
 from jobtop.store.snapshots import Snapshots

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobtop.core import tree
-from jobtop.core.collectors.proc import identify
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.collectors.members import START, STATE, STIME, TICK_SECONDS, UTIME
+from jobtop.core.measure.collectors.members import START, STATE, STIME, TICK_SECONDS, UTIME
 from jobtop.core.procfs import read_text
 from jobtop.core.record import record
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from jobtop.core.collectors.job_cgroup import JobCgroup
-from jobtop.core.collectors.members import TICK_SECONDS
-from jobtop.core.collectors.processes import ProcessTable
-from jobtop.core.collectors.threads import read_arguments, read_task, read_threads
-from jobtop.core.derive import Frame, derive
+from jobtop.core.measure.collectors.job_cgroup import JobCgroup
+from jobtop.core.measure.collectors.members import TICK_SECONDS
+from jobtop.core.measure.collectors.processes import ProcessTable
+from jobtop.core.measure.collectors.threads import read_arguments, read_task, read_threads
+from jobtop.core.measure.derive import Frame, derive
+from jobtop.core.measure.sampler import Watch
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.record import record
 from jobtop.core.redact import redact_command
-from jobtop.core.sampler import Watch
-from jobtop.core.snapshot import ProcessRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jobtop.core.collectors.members import Member
-    from jobtop.core.collectors.threads import Task
+    from jobtop.core.measure.collectors.members import Member
+    from jobtop.core.measure.collectors.threads import Task
     from jobtop.core.model import Sample
 
 LOOK_SECONDS = 0.02  # of CPU time a second go to the dear files

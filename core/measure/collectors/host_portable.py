@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.collectors.hardware import VIRTUAL_INTERFACES
-from jobtop.core.collectors.host import SAMPLED_KEYS, HostSample, read_space
-from jobtop.core.collectors.host_files import DISK_KEYS, NET_KEYS, CoreTimes, Counters, total_of
+from jobtop.core.measure.collectors.hardware import VIRTUAL_INTERFACES
+from jobtop.core.measure.collectors.host import SAMPLED_KEYS, HostSample, read_space
+from jobtop.core.measure.collectors.host_files import DISK_KEYS, NET_KEYS, CoreTimes, Counters, total_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from jobtop.core.evidence import (
     watched,
     with_sampled_cpu_said,
 )
+from jobtop.core.measure.tally import Spread, Tally
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
 from jobtop.core.series.endpoints import last_after
-from jobtop.core.tally import Spread, Tally
 from jobtop.core.units import format_bytes, format_duration
 
 TYPE_CHECKING = False

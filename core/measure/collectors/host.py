@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.collectors.hardware import Thermometer, physical_disks, physical_interfaces
-from jobtop.core.collectors.host_files import (
+from jobtop.core.measure.collectors.hardware import Thermometer, physical_disks, physical_interfaces
+from jobtop.core.measure.collectors.host_files import (
     DISK_KEYS,
     NET_KEYS,
     CoreTimes,
@@ -22,9 +22,9 @@ from jobtop.core.collectors.host_files import (
     parse_uptime,
     total_of,
 )
-from jobtop.core.collectors.kept import KeptFile
-from jobtop.core.collectors.pressure import PressureCollector
-from jobtop.core.derive import rate
+from jobtop.core.measure.collectors.open_file import KeptFile
+from jobtop.core.measure.collectors.pressure import PressureCollector
+from jobtop.core.measure.derive import rate
 from jobtop.core.metrics import BY_KEY, Kind, Scope, metrics_of
 from jobtop.core.record import fresh, record
 
@@ -268,7 +268,7 @@ def open_host(disk_path: str = "/", proc: str = "/proc", sys: str = "/sys") -> H
     """The collector for this machine: its own files where it has /proc, else psutil."""
     if os.path.exists(f"{proc}/stat"):
         return HostCollector(proc, sys, disk_path)
-    from jobtop.core.collectors.host_portable import PortableHostCollector
+    from jobtop.core.measure.collectors.host_portable import PortableHostCollector
 
     return PortableHostCollector(disk_path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobtop.core.snapshot import ProcessRow
+from jobtop.core.measure.snapshot import ProcessRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.collectors.cgroup import cpu_quota
-from jobtop.core.collectors.members import START, TICK_SECONDS
-from jobtop.core.collectors.threads import read_arguments
 from jobtop.core.errors import UsageError
+from jobtop.core.measure.collectors.cgroup import cpu_quota
+from jobtop.core.measure.collectors.members import START, TICK_SECONDS
+from jobtop.core.measure.collectors.threads import read_arguments
 from jobtop.core.model import Identity
 from jobtop.core.procfs import HAS_PROC, SHIM_NAME, boot_id, name_of, read_text, start_ticks, stat_fields, value_in
 from jobtop.core.record import record

@@ -6,10 +6,10 @@ import threading
 import time
 
 from jobtop.core.clock import AUTO_SECONDS
-from jobtop.core.collectors import jobs as job_values
-from jobtop.core.collectors.heaviest import Heaviest
-from jobtop.core.collectors.job_cgroup import JobCgroup
-from jobtop.core.collectors.processes import ProcessTable
+from jobtop.core.measure.collectors import jobs as job_values
+from jobtop.core.measure.collectors.heaviest import Heaviest
+from jobtop.core.measure.collectors.job_cgroup import JobCgroup
+from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Kind
 from jobtop.core.model import Sample
 from jobtop.core.record import fresh, record
@@ -19,11 +19,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobtop.core.collectors.host import HostSample, HostSource
-    from jobtop.core.collectors.jobs import Number
-    from jobtop.core.collectors.members import Tree
     from jobtop.core.enforcing import Guard
-    from jobtop.core.snapshot import ProcessRow
+    from jobtop.core.measure.collectors.host import HostSample, HostSource
+    from jobtop.core.measure.collectors.jobs import Number
+    from jobtop.core.measure.collectors.members import Tree
+    from jobtop.core.measure.snapshot import ProcessRow
 
 COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
 SNAPSHOT_SECONDS = 10.0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.collectors.members import TICK_SECONDS
+from jobtop.core.measure.collectors.members import TICK_SECONDS
+from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.redact import redact_command
-from jobtop.core.snapshot import ProcessRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobtop.core.collectors.members import Member, Tree
+    from jobtop.core.measure.collectors.members import Member, Tree
 
 KEPT = 30
 LONGEST_COMMAND = 300

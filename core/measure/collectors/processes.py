@@ -11,9 +11,8 @@ import os
 import resource
 import time
 
-from jobtop.core.collectors.dear import DearFiles
-from jobtop.core.collectors.kept import KeptFile
-from jobtop.core.collectors.members import (
+from jobtop.core.measure.collectors.expensive_files import DearFiles
+from jobtop.core.measure.collectors.members import (
     CMAJFLT,
     CMINFLT,
     CSTIME,
@@ -27,6 +26,7 @@ from jobtop.core.collectors.members import (
     Member,
     Tree,
 )
+from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.procfs import read_text
 from jobtop.core.shim import BOOTTIME
 

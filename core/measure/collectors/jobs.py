@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from operator import add
 
-from jobtop.core.collectors.members import TICK_SECONDS
+from jobtop.core.measure.collectors.members import TICK_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from jobtop.core.collectors.members import Member, Tree
+    from jobtop.core.measure.collectors.members import Member, Tree
 
     Number = int | float
 

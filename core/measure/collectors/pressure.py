@@ -3,7 +3,7 @@
 Only `total` is kept: the kernel's averages hide spikes.
 """
 
-from jobtop.core.collectors.kept import KeptFile
+from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.record import record
 
 RESOURCES = {"cpu.pressure": "cpu", "mem.pressure": "memory", "io.pressure": "io"}

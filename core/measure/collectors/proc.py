@@ -3,7 +3,7 @@
 import os
 import signal
 
-from jobtop.core.collectors.cgroup import cpu_quota
+from jobtop.core.measure.collectors.cgroup import cpu_quota
 from jobtop.core.model import Identity
 from jobtop.core.procfs import HAS_PROC, boot_id, signal_descendants, start_ticks, stat_fields
 

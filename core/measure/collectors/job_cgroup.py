@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.collectors import cgroup
-from jobtop.core.collectors.kept import KeptFile
-from jobtop.core.collectors.members import LONGEST_READ_SECONDS
+from jobtop.core.measure.collectors import cgroup
+from jobtop.core.measure.collectors.members import LONGEST_READ_SECONDS
+from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.procfs import read_text, word_in
 from jobtop.core.shim import BOOTTIME
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jobtop.core.collectors.members import Member
+    from jobtop.core.measure.collectors.members import Member
 
     Number = int | float
 

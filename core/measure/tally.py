@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from operator import add, mul, sub, truediv
 
-from jobtop.core.derive import SHORTEST_SECONDS, is_too_short
+from jobtop.core.measure.derive import SHORTEST_SECONDS, is_too_short
 from jobtop.core.metrics import BY_KEY, DERIVED, JOB_COLUMNS, Kind, Scope
 from jobtop.core.record import record
 from jobtop.core.series.endpoints import FIRST

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.collectors.kept import KeptFile
+from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.procfs import read_text, value_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jobtop.core.collectors.members import Tree
+    from jobtop.core.measure.collectors.members import Tree
 
     File = tuple[int, int]  # device and inode
 

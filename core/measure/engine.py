@@ -7,14 +7,14 @@ import time
 from collections import deque
 from functools import partial
 
-from jobtop.core.derive import derive
 from jobtop.core.errors import JobtopError, StartError, StoreBusy, StoreError
-from jobtop.core.observation import Observation
+from jobtop.core.measure.derive import derive
+from jobtop.core.measure.observation import Observation
+from jobtop.core.measure.sampler import Batch, Sampler
+from jobtop.core.measure.tally import Tally
 from jobtop.core.record import record
-from jobtop.core.sampler import Batch, Sampler
 from jobtop.core.series.endpoints import FIRST
 from jobtop.core.start_problems import TOO_MANY
-from jobtop.core.tally import Tally
 from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from jobtop.core.config import Config
-    from jobtop.core.derive import Frame
     from jobtop.core.facts import Started
+    from jobtop.core.measure.derive import Frame
+    from jobtop.core.measure.sampler import Watch
     from jobtop.core.model import Sample
-    from jobtop.core.sampler import Watch
 
     class Sink(Protocol):
         """Where readings are kept; called from one thread. `pace_seconds` is how long they may wait for each other.
@@ -268,7 +268,7 @@ class Engine:
             self._host_checked = now
             ours = bool(self._guarded(self.sink.may_record_host))
             if ours and self.sampler.host is None:
-                from jobtop.core.collectors.host import open_host
+                from jobtop.core.measure.collectors.host import open_host
 
                 self.sampler.host = open_host()
             elif not ours:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.collectors.members import RSS, Share
-from jobtop.core.collectors.memfds import Memfds
+from jobtop.core.measure.collectors.members import RSS, Share
+from jobtop.core.measure.collectors.memfds import Memfds
 from jobtop.core.procfs import read_text, word_in
 from jobtop.core.shim import BOOTTIME
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from jobtop.core.collectors.members import Member, Tree
+    from jobtop.core.measure.collectors.members import Member, Tree
 
 FRESH_SWEEPS = 10  # after so many a job that has run is looked at closely again
 CREDIT_SECONDS = 0.06  # may be saved up: memory that changes after a fork is looked at a few times in a row
