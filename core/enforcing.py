@@ -8,7 +8,7 @@ import time
 from jobtop.core.measure.collectors.proc import send
 from jobtop.core.procfs import read_text, value_in
 from jobtop.core.record import replace
-from jobtop.core.shim import OVER_LIMIT
+from jobtop.core.shim.supervise import OVER_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ CODE: list[bytes] = []  # of the shim, once it is needed
 # What a shim is made of, in order.
 SHIM = (
     "jobtop.core.procfs",
-    "jobtop.core.pump",
-    "jobtop.core.revival",
-    "jobtop.core.birth",
-    "jobtop.core.ledger",
-    "jobtop.core.shim",
+    "jobtop.core.shim.output",
+    "jobtop.core.shim.revival",
+    "jobtop.core.shim.start",
+    "jobtop.core.shim.totals",
+    "jobtop.core.shim.supervise",
 )
 CORE = os.path.dirname(__file__)
 BOOTSTRAP = """\

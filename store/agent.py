@@ -21,7 +21,7 @@ from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
 from jobtop.core.runner import Keeper
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store import agency
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs, event

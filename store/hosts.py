@@ -11,7 +11,7 @@ from jobtop.core.measure.derive import derive
 from jobtop.core.model import Identity, Job, Sample
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record, replace
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store import head
 from jobtop.store.database import Database
 from jobtop.store.head import HOSTS

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from jobtop.core import runner, shim
+from jobtop.core import runner
 from jobtop.core.facts import Facts
 from jobtop.core.model import JobSpec
 from jobtop.core.runner import Supervisor, Terminal
+from jobtop.core.shim import supervise
 
 DEADLINE = 30.0
 
@@ -31,15 +32,15 @@ def fork_shim(arguments: list[str]) -> int:
     try:
         os.setsid()
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
-        for fd in shim.open_fds() - {0, 1, 2}:
+        for fd in supervise.open_fds() - {0, 1, 2}:
             if not os.get_inheritable(fd):
                 os.close(fd)
         for number in signal.valid_signals():
             if callable(signal.getsignal(number)):
                 signal.signal(number, signal.SIG_DFL)
         save_coverage_before_exec()
-        shim.read_exactly(int(arguments[-4]), int(arguments[-2]))
-        shim.main(arguments[-4:])
+        supervise.read_exactly(int(arguments[-4]), int(arguments[-2]))
+        supervise.main(arguments[-4:])
         code = 0
     except BaseException:  # noqa: BLE001 - a forked test must never go on as if it were pytest
         traceback.print_exc()

@@ -12,7 +12,7 @@ from jobtop.core.measure.collectors.threads import read_arguments
 from jobtop.core.model import Identity
 from jobtop.core.procfs import HAS_PROC, SHIM_NAME, boot_id, name_of, read_text, start_ticks, stat_fields, value_in
 from jobtop.core.record import record
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.core.units import printable
 
 FLAGS, KERNEL_THREAD = 6, 0x00200000  # PF_KTHREAD, in /proc/PID/stat

@@ -13,7 +13,7 @@ from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Kind
 from jobtop.core.model import Sample
 from jobtop.core.record import fresh, record
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.supervise import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import pytest
 from agents import DEADLINE, Line, Load, agents_of, kill, kill_with_spares, line
 from jobtop.core.model import Job
 from jobtop.core.request import Request
-from jobtop.core.revival import SETTLED_SECONDS
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.revival import SETTLED_SECONDS
+from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store.agent import GAP_SECONDS
 from jobtop.store.starting import start_and_stay
 from records import call

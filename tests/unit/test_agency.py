@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from jobtop.core import revival
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity, Queued, Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.shim import revival
 from jobtop.store import agency
 from jobtop.store.agent import WORK
 from jobtop.store.database import Database, open_to_write

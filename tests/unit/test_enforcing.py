@@ -8,7 +8,7 @@ from jobtop.core.enforcing import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guar
 from jobtop.core.measure.collectors.cgroup import JobCgroup
 from jobtop.core.measure.collectors.members import Member, Tree
 from jobtop.core.model import Identity, JobSpec
-from jobtop.core.shim import OVER_LIMIT, without_cgroup
+from jobtop.core.shim.supervise import OVER_LIMIT, without_cgroup
 from records import numbered_id
 
 ID = numbered_id(7)

@@ -16,7 +16,7 @@ from jobtop.core.measure.derive import Frame
 from jobtop.core.measure.engine import Engine, Settings, Watched
 from jobtop.core.measure.sampler import Batch
 from jobtop.core.measure.tally import Tally
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.supervise import BOOTTIME
 from sampled import sample
 from support import wait_for
 

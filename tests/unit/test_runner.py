@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from jobtop.core import pump, scope, shim
+from jobtop.core import scope
 from jobtop.core.facts import Facts
 from jobtop.core.foreground import open_terminal
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.core.runner import Supervisor
+from jobtop.core.shim import output, supervise
 from shims import Begin, Supervised
 from shims import begin as begin
 from support import wait_for
@@ -29,9 +30,9 @@ IGNORE_TERM = "trap '' TERM; echo ready; while :; do sleep 60 & wait; done"
 @pytest.fixture(autouse=True)
 def complaints() -> Iterator[None]:
     """Each test has its one complaint to make."""
-    pump.complaints.clear()
+    output.complaints.clear()
     yield
-    pump.complaints.clear()
+    output.complaints.clear()
 
 
 def status(told: Facts) -> int:
@@ -98,7 +99,7 @@ def test_a_detached_job_writes_to_its_logs_only_and_reads_nothing(
 
 
 def test_marks_say_how_long_the_logs_were_when(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shim, "MARK_SECONDS", ((float("inf"), 0.02),))
+    monkeypatch.setattr(supervise, "MARK_SECONDS", ((float("inf"), 0.02),))
     job = begin("sh", "-c", "echo one; sleep 0.3; echo two >&2")
     job.end()
     assert job.directory is not None

@@ -11,7 +11,7 @@ from jobtop.core.measure.derive import derive
 from jobtop.core.measure.sampler import Sampler, Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.supervise import BOOTTIME
 from processes import FakeProc
 
 SHIM, WORKER = 50, 51

@@ -13,9 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobtop.core import birth, ledger, pump, runner, shim
+from jobtop.core import runner
 from jobtop.core.facts import Facts
-from jobtop.core.ledger import Ledger
+from jobtop.core.shim import output, start, supervise, totals
+from jobtop.core.shim.totals import Ledger
 from records import numbered_id
 from shims import begin as begin
 from trees import Kernel
@@ -26,13 +27,13 @@ ID = numbered_id(7)
 @pytest.fixture(autouse=True)
 def complaints() -> Iterator[None]:
     """Each test has its one complaint to make."""
-    pump.complaints.clear()
+    output.complaints.clear()
     yield
-    pump.complaints.clear()
+    output.complaints.clear()
 
 
 def test_a_line_break_never_breaks_a_line() -> None:
-    text = shim.lines(("a", "1\n2\\n"), ("b", None), ("c", "caf\udce9"), ("d", 0))
+    text = supervise.lines(("a", "1\n2\\n"), ("b", None), ("c", "caf\udce9"), ("d", 0))
     assert text == b"a 1\\n2\\\\n\nc caf\xe9\nd 0\n"
     needed = "version 1\nboot b\nshim 1 1\nmain 1 1\nstart 1 1\nsubreaper 1\n"
     told = Facts(needed + text.decode("utf-8", "surrogateescape"))
@@ -40,11 +41,11 @@ def test_a_line_break_never_breaks_a_line() -> None:
 
 
 def test_a_file_is_kept_whole_or_not_at_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    shim.keep(str(tmp_path / "ended"), b"first")
-    shim.keep(str(tmp_path / "ended"), b"second")
+    supervise.keep(str(tmp_path / "ended"), b"first")
+    supervise.keep(str(tmp_path / "ended"), b"second")
     assert (tmp_path / "ended").read_bytes() == b"second"
     assert (tmp_path / "ended").stat().st_mode & 0o777 == 0o600
-    shim.keep(str(tmp_path / "none" / "ended"), b"lost")
+    supervise.keep(str(tmp_path / "none" / "ended"), b"lost")
     assert "cannot keep the end of this job" in capfd.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["ended"]
 
@@ -54,7 +55,7 @@ def test_a_draft_that_cannot_be_finished_does_not_stay(tmp_path: Path, monkeypat
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "fsync", full)
-    shim.keep(str(tmp_path / "ended"), b"text")
+    supervise.keep(str(tmp_path / "ended"), b"text")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -63,7 +64,7 @@ def test_cgroups_of_jobs_inside_are_removed_first(tmp_path: Path, monkeypatch: p
     outer, inner = tmp_path / "jobtop-1", tmp_path / "jobtop-1" / "jobtop-2"
     kernel.grow(outer)
     kernel.grow(inner)
-    shim.remove_cgroups([str(outer), str(tmp_path / "gone")])
+    supervise.remove_cgroups([str(outer), str(tmp_path / "gone")])
     assert not outer.exists()
 
 
@@ -79,15 +80,15 @@ def test_a_cgroup_that_a_dying_task_holds_is_tried_again(tmp_path: Path, monkeyp
 
     (tmp_path / "jobtop-1").mkdir()
     monkeypatch.setattr(os, "rmdir", busy_at_first)
-    shim.remove_cgroups([str(tmp_path / "jobtop-1")])
+    supervise.remove_cgroups([str(tmp_path / "jobtop-1")])
     assert not (tmp_path / "jobtop-1").exists()
 
 
 def test_a_process_is_moved_by_writing_to_cgroup_procs(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").touch()
-    assert birth.join_cgroup(str(tmp_path / "cgroup.procs"))
+    assert start.join_cgroup(str(tmp_path / "cgroup.procs"))
     assert (tmp_path / "cgroup.procs").read_text() == "0"
-    assert not birth.join_cgroup(str(tmp_path / "gone/cgroup.procs"))
+    assert not start.join_cgroup(str(tmp_path / "gone/cgroup.procs"))
 
 
 @pytest.mark.parametrize("order", [b"", marshal.dumps({"a": 1})[:-1]], ids=["nothing", "a part"])
@@ -95,12 +96,12 @@ def test_an_order_that_did_not_come_whole_is_none(order: bytes) -> None:
     reader, writer = os.pipe()
     os.write(writer, order)
     os.close(writer)
-    assert shim.read_spec(reader) is None
+    assert supervise.read_spec(reader) is None
 
 
 def dead(**changes: float) -> SimpleNamespace:
     """The rusage of a dead process."""
-    return SimpleNamespace(**{f"ru_{key}": 1 for key in ledger.RUSAGE_KEYS} | {"ru_maxrss": 100} | changes)
+    return SimpleNamespace(**{f"ru_{key}": 1 for key in totals.RUSAGE_KEYS} | {"ru_maxrss": 100} | changes)
 
 
 def test_a_ledger_adds_up_the_dead() -> None:
@@ -126,7 +127,7 @@ def test_a_dead_process_whose_characters_cannot_be_read_is_missed(monkeypatch: p
 
 
 def test_a_ledger_holds_a_bounded_number_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "MAX_HELD", 1)
+    monkeypatch.setattr(totals, "MAX_HELD", 1)
     account = Ledger(os.getpid())
     account.io_fds = {-1: -1, -2: -1}
     account.hold_io(os.getpid())
@@ -138,7 +139,7 @@ def test_a_shim_without_a_comm_file_keeps_its_name(monkeypatch: pytest.MonkeyPat
         raise FileNotFoundError(errno.ENOENT, "not Linux")
 
     monkeypatch.setattr(os, "open", refuse)
-    shim.rename("anything")
+    supervise.rename("anything")
 
 
 def test_a_new_id_is_a_uuid_and_new() -> None:
@@ -189,9 +190,9 @@ def test_a_locale_that_python_made_up_is_not_the_job_s(
 
 APART = """
 import os, sys, time
-from jobtop.core import revival
+from jobtop.core.shim import revival
 from jobtop.core.procfs import descendants
-from jobtop.core.pump import c_call
+from jobtop.core.shim.output import c_call
 c_call("prctl", revival.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 if sys.argv[1] == "without":
     revival.CLONE = {}

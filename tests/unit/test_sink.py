@@ -13,7 +13,7 @@ from jobtop.core.measure.sampler import Batch
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store import sink as sink_module
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.head import HOSTS

@@ -28,7 +28,7 @@ from jobtop.core.measure.collectors.members import (
 )
 from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.procfs import read_text
-from jobtop.core.shim import BOOTTIME
+from jobtop.core.shim.supervise import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ import os
 import select
 import time
 
-from jobtop.core.birth import become_job, join_cgroup
-from jobtop.core.ledger import Ledger
 from jobtop.core.procfs import (
     FORWARDED,
     SAME_REQUEST_SECONDS,
@@ -26,8 +24,10 @@ from jobtop.core.procfs import (
     start_ticks,
     status_value,
 )
-from jobtop.core.pump import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
-from jobtop.core.revival import PR_SET_CHILD_SUBREAPER, Revival, revive
+from jobtop.core.shim.output import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
+from jobtop.core.shim.revival import PR_SET_CHILD_SUBREAPER, Revival, revive
+from jobtop.core.shim.start import become_job, join_cgroup
+from jobtop.core.shim.totals import Ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

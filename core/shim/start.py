@@ -9,7 +9,7 @@ import os
 import sys
 
 from jobtop.core.procfs import signals, status_value
-from jobtop.core.pump import c_call, write_all
+from jobtop.core.shim.output import c_call, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

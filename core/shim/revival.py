@@ -9,7 +9,7 @@ import os
 import time
 
 from jobtop.core.procfs import CALL_FOR_AGENT, HAS_PROC, SHIM_NAME, read_text, signals, stat_fields
-from jobtop.core.pump import c_call, read_to_end, write_all
+from jobtop.core.shim.output import c_call, read_to_end, write_all
 
 PR_SET_CHILD_SUBREAPER = 36
 PF_EXITING = 4
