@@ -19,8 +19,8 @@ from jobtop.core.config import load
 from jobtop.core.measure.collectors.members import pid_clock
 from jobtop.core.model import Job, Limits, Queued
 from jobtop.core.paths import StatePaths, hostname
-from jobtop.core.request import Request, prepare
-from jobtop.core.runner import new_id
+from jobtop.core.run.request import Request, prepare
+from jobtop.core.run.supervisor import new_id
 from jobtop.store.agency import Registered, registered
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs

@@ -16,7 +16,7 @@ from jobtop.core.units import printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.model import Job
-    from jobtop.core.runner import Supervisor
+    from jobtop.core.run.supervisor import Supervisor
     from jobtop.store.database import Database
     from jobtop.store.fleet import Fleet
     from jobtop.store.jobs import Jobs

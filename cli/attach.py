@@ -5,7 +5,7 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.submission import opened
 from jobtop.core.errors import ExitCode
-from jobtop.core.request import pair
+from jobtop.core.run.request import pair
 from jobtop.store.attaching import attach as make_job
 from jobtop.store.attaching import call_agent
 from jobtop.store.waiting import await_ends

@@ -11,8 +11,8 @@ from jobtop.cli.app import App
 from jobtop.cli.console import console_options
 from jobtop.cli.control import end
 from jobtop.cli.launch import conclude, exit_code, say, tell
-from jobtop.core import evidence
 from jobtop.core.record import replace
+from jobtop.core.run import outcome
 from jobtop.store.control import Control
 from jobtop.store.logs import open_log
 from jobtop.store.starting import start_and_stay
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.model import Job
-    from jobtop.core.request import Request
-    from jobtop.core.runner import Supervisor
+    from jobtop.core.run.request import Request
+    from jobtop.core.run.supervisor import Supervisor
 
 
 def run_attended(app: App, supervisor: Supervisor, request: Request, options: dict[str, Any]) -> int:
@@ -50,7 +50,7 @@ def run_attended(app: App, supervisor: Supervisor, request: Request, options: di
         return code
     done = Control(app.jobs(), app.paths, app.warn).finished(job)
     tell(app, done, options["record"], options["quiet"])
-    return code or evidence.exit_code(done)
+    return code or outcome.exit_code(done)
 
 
 def has_ended(app: App, job: Job) -> bool:

@@ -11,7 +11,7 @@ from jobtop.cli.heard import is_own, is_stale, status_words
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job
-from jobtop.core.scheduling import will_be_retried
+from jobtop.core.run.scheduling import will_be_retried
 from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left
 from jobtop.store.jobs import Jobs
 from jobtop.store.lineup import Lineup

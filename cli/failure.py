@@ -38,7 +38,7 @@ def guarded(call: "Callable[[], int | None]") -> int | None:
     except OSError as error:
         remedy = REMEDIES.get(error.errno or 0)
         if remedy is None:
-            from jobtop.core.start_problems import missing_part
+            from jobtop.core.run.start_problems import missing_part
 
             part = missing_part()
             return _internal(error) if part is None else complain(part, ExitCode.FAILED)
@@ -46,7 +46,7 @@ def guarded(call: "Callable[[], int | None]") -> int | None:
         return complain(f"{os.strerror(error.errno or 0)}: {remedy}", ExitCode.FAILED)
     except Exception as error:  # noqa: BLE001 - a user never sees a traceback
         if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
-            from jobtop.core.start_problems import TOO_MANY
+            from jobtop.core.run.start_problems import TOO_MANY
 
             return complain(TOO_MANY, ExitCode.FAILED)
         return _internal(error)

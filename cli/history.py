@@ -133,7 +133,7 @@ def with_host(job: Job, cells: tuple[str, ...]) -> tuple[str, ...]:
 def row(app: App, store: Jobs, job: Job) -> tuple[str, ...]:
     ended = "" if job.exit_code is None and job.signal is None else str(job.exit_code)
     if job.signal is not None:
-        from jobtop.core.evidence import signal_name
+        from jobtop.core.run.outcome import signal_name
 
         ended = signal_name(job.signal)
     running = time.time() - job.start_time if job.start_time and not job.status.ended else None

@@ -14,7 +14,7 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.output import format_options, print_shapes
 from jobtop.core.model import SCHEMA_VERSION
-from jobtop.core.request import pair
+from jobtop.core.run.request import pair
 from jobtop.core.units import printable
 
 if TYPE_CHECKING:

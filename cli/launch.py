@@ -12,16 +12,16 @@ from contextlib import suppress
 from jobtop.cli.app import App, current_directory
 from jobtop.cli.monitoring import Monitoring
 from jobtop.cli.options import MONITOR_SETTINGS, read_run
-from jobtop.core import evidence
 from jobtop.core.errors import BadValue, ExitCode, StartError
-from jobtop.core.facts import Facts
-from jobtop.core.foreground import Foreground, in_background, open_terminal
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Job, Limits, Status
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
-from jobtop.core.request import Request, prepare, typed
-from jobtop.core.runner import Supervisor, Terminal
+from jobtop.core.run import outcome
+from jobtop.core.run.facts import Facts
+from jobtop.core.run.foreground import Foreground, in_background, open_terminal
+from jobtop.core.run.request import Request, prepare, typed
+from jobtop.core.run.supervisor import Supervisor, Terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def say(job_id: str) -> None:
 def exit_code(job: Job, ended: Facts | None) -> int:
     if ended is None or ("output_error" in ended and job.exit_code == 0):
         return ExitCode.FAILED
-    return evidence.exit_code(job)
+    return outcome.exit_code(job)
 
 
 def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:

@@ -12,7 +12,7 @@ from jobtop.cli.app import App
 from jobtop.cli.failure import complain, guarded
 from jobtop.cli.values import Duration
 from jobtop.core.errors import ExitCode, UsageError, did_you_mean, nearest_name
-from jobtop.core.runner import Supervisor
+from jobtop.core.run.supervisor import Supervisor
 
 VERBS = {
     "run": ("jobtop.cli.run:run", "Run a command and record exactly what it cost."),

@@ -5,18 +5,18 @@ from __future__ import annotations
 import gc
 import sys
 
-from jobtop.core import evidence
 from jobtop.core.errors import StartError
+from jobtop.core.run import outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobtop.cli.app import App
-    from jobtop.core.facts import Started
     from jobtop.core.measure.derive import Frame
     from jobtop.core.measure.engine import Engine
     from jobtop.core.model import Job
+    from jobtop.core.run.facts import Started
     from jobtop.store.recorder import Recorder
 
 FLUSH_SECONDS = 1.0
@@ -63,7 +63,7 @@ class Monitoring:
         if not self.enabled or self.begun is None:
             return None
         if self.engine is None:
-            return evidence.over_at_once
+            return outcome.over_at_once
         seen = self.engine.conclude(self.job_id, FLUSH_SECONDS)
         return seen.of if seen is not None else None
 

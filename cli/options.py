@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jobtop.core.errors import BadValue
 from jobtop.core.record import record
-from jobtop.core.request import cpus, pair
+from jobtop.core.run.request import cpus, pair
 from jobtop.core.units import parse_duration, parse_size, printable
 
 TYPE_CHECKING = False
@@ -33,14 +33,14 @@ def after_exit(text: str) -> str:
 
 def nice(text: str) -> int:
     """A niceness this user may set."""
-    from jobtop.core.priority import niceness
+    from jobtop.core.run.priority import niceness
 
     return niceness(text)
 
 
 def ionice(text: str) -> str:
     """A priority of I/O this user may set."""
-    from jobtop.core.priority import io_class
+    from jobtop.core.run.priority import io_class
 
     return io_class(text)
 

@@ -11,13 +11,13 @@ from jobtop.cli.control import references
 from jobtop.cli.history import HOST
 from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.cli.submission import call_agent, opened
-from jobtop.core.capacity import capacity
 from jobtop.core.errors import BadValue, ExitCode, UsageError
 from jobtop.core.job_id import NO_ID
 from jobtop.core.model import SCHEMA_VERSION, Job, Limits, Queued, Status
 from jobtop.core.paths import StatePaths
-from jobtop.core.request import group_name
-from jobtop.core.scheduling import amount_words, failure
+from jobtop.core.run.capacity import capacity
+from jobtop.core.run.request import group_name
+from jobtop.core.run.scheduling import amount_words, failure
 from jobtop.core.units import ABSENT, format_duration
 from jobtop.store.agency import is_attended, registered
 from jobtop.store.control import elsewhere

@@ -2,7 +2,7 @@
 
 import gc
 
-from jobtop.core.runner import Supervisor
+from jobtop.core.run.supervisor import Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

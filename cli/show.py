@@ -122,7 +122,7 @@ def when_words(job: Job, elapsed: float | None) -> str:
 
 def exit_words(job: Job) -> str | None:
     if job.signal is not None:
-        from jobtop.core.evidence import signal_name
+        from jobtop.core.run.outcome import signal_name
 
         return f"killed by {signal_name(job.signal)}"
     return None if job.exit_code is None else str(job.exit_code)

@@ -10,10 +10,10 @@ from jobtop.cli.app import App
 from jobtop.cli.failure import guarded
 from jobtop.cli.launch import asked, check, monitor_sets, say
 from jobtop.cli.options import RUN, Option, nothing_said, read_words
-from jobtop.core import evidence
 from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.model import Status
-from jobtop.core.request import count, group_name, whole_number
+from jobtop.core.run import outcome
+from jobtop.core.run.request import count, group_name, whole_number
 from jobtop.store.submitting import Wish, submit_to
 
 TYPE_CHECKING = False
@@ -106,4 +106,4 @@ def wait_for(app: App, queue: Queue, job: Job) -> int:
         app.warn(f"job {job.id[:8]} was not run: {job.reason}")
     elif job.reason and (job.signal is not None or job.status is not Status.FAILED):
         app.warn(f"job {job.id[:8]} {job.status}: {job.reason}")
-    return evidence.exit_code(job)
+    return outcome.exit_code(job)

@@ -19,11 +19,11 @@ from jobtop.cli.processes import NO_ROW, SORTS, Moment, page, rows, shape
 from jobtop.cli.screen import LONGEST_WAIT_SECONDS, Screen, is_screen
 from jobtop.cli.values import Duration
 from jobtop.core.errors import StoreError, UsageError
-from jobtop.core.facts import read_started
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.live_processes import CloseUp, ProcessLine
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC
+from jobtop.core.run.facts import read_started
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import current
 from jobtop.store.snapshots import Snapshots

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
-from jobtop.core.facts import damage_in
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.processes import MOST_DESCRIPTORS
 from jobtop.core.procfs import read_text
 from jobtop.core.record import fresh, record
+from jobtop.core.run.facts import damage_in
 from jobtop.core.units import format_bytes
 
 OLDEST_PYTHON = (3, 11)

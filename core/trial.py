@@ -6,19 +6,19 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from jobtop.core import scope
 from jobtop.core.checks import Finding, Machine, State, cgroup_kind
-from jobtop.core.enforcing import BY_SYSTEMD
-from jobtop.core.facts import Started
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.job_cgroup import JobCgroup
 from jobtop.core.model import JobSpec
 from jobtop.core.procfs import read_text, value_in
 from jobtop.core.record import record, replace
-from jobtop.core.runner import Supervisor, job_environment, new_id
+from jobtop.core.run import scope
+from jobtop.core.run.facts import Started
+from jobtop.core.run.limits import BY_SYSTEMD
+from jobtop.core.run.start_problems import explanation, missing_part
+from jobtop.core.run.supervisor import Supervisor, job_environment, new_id
 from jobtop.core.sources import member_problems
-from jobtop.core.start_problems import explanation, missing_part
 from jobtop.core.units import format_bytes, format_duration
 
 PATIENCE_SECONDS = 10.0

@@ -10,11 +10,11 @@ from _thread import allocate_lock, start_new_thread
 from contextlib import suppress
 from pathlib import Path
 
-from jobtop.core import runner
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.measure.collectors.proc import is_alive, send
 from jobtop.core.model import Identity
 from jobtop.core.record import record
+from jobtop.core.run import supervisor
 from jobtop.store.database import is_network
 
 TYPE_CHECKING = False
@@ -147,7 +147,7 @@ def ensure_agent(database: Database, paths: StatePaths) -> bool:
 
 def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
     """Start one, in a session of its own, with nothing of ours but the environment and these settings; its pid."""
-    from jobtop.core.runner import spawn
+    from jobtop.core.run.supervisor import spawn
 
     environment = agent_environment()
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
@@ -156,7 +156,7 @@ def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
         with SPAWNING:
             pid = spawn(arguments, environment, null)
     except OSError as error:
-        from jobtop.core.start_problems import cannot_start
+        from jobtop.core.run.start_problems import cannot_start
 
         raise cannot_start(AGENT, error) from error
     with suppress(RuntimeError):  # no thread may be started any more; our own end does the same
@@ -166,7 +166,7 @@ def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
 
 def agent_command(paths: StatePaths, sets: Iterable[str] = ()) -> list[str]:
     """The words that make a process the agent of a store, with these settings."""
-    return runner.agent_command(str(paths.root), sets)
+    return supervisor.agent_command(str(paths.root), sets)
 
 
 def bury(pid: int) -> None:

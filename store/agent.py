@@ -10,9 +10,8 @@ import time
 from contextlib import nullcontext, suppress
 from functools import partial
 
-from jobtop.core import evidence, journal
+from jobtop.core import journal
 from jobtop.core.errors import JobtopError, StoreBusy, StoreReplaced, UnknownJob
-from jobtop.core.facts import ENDED, read_facts, read_started
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.measure.cost_shares import SharedCost
@@ -20,7 +19,9 @@ from jobtop.core.measure.engine import Engine, chosen
 from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
-from jobtop.core.runner import Keeper
+from jobtop.core.run import outcome
+from jobtop.core.run.facts import ENDED, read_facts, read_started
+from jobtop.core.run.supervisor import Keeper
 from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store import agency
 from jobtop.store.database import open_to_write
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from jobtop.core.config import Config
-    from jobtop.core.facts import Facts, Started
     from jobtop.core.measure.observation import Observation
     from jobtop.core.paths import StatePaths
+    from jobtop.core.run.facts import Facts, Started
 
 LOOK_SECONDS = 0.2  # between two looks at a store that says nothing
 NEWS_SECONDS = 1.0  # of what we changed ourselves sqlite says nothing
@@ -297,7 +298,7 @@ class Agent:
     def _claimed(self, row: Job, begun: Started) -> tuple[Job, tuple[Event, ...]]:
         if row.status.ended or self._is_recorded(row):
             return row, ()
-        row = row if row.shim is not None else evidence.begin(row, begun)
+        row = row if row.shim is not None else outcome.begin(row, begun)
         return replace(row, recorder=self.me), ()
 
     def _hold(self, job: Job, begun: Started, fd: int | None, is_new: bool = False) -> None:

@@ -12,11 +12,11 @@ from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import ATTACHED, Job, Monitor, Status, Usage
 from jobtop.core.procfs import descendants
 from jobtop.core.redact import redact_command
-from jobtop.core.request import default_name, script_of
-from jobtop.core.runner import new_id
-from jobtop.core.start_problems import cannot_start
+from jobtop.core.run.process_tree import lineage
+from jobtop.core.run.request import default_name, script_of
+from jobtop.core.run.start_problems import cannot_start
+from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import make_state_dirs
-from jobtop.core.tree import lineage
 from jobtop.core.units import printable
 from jobtop.store.agency import AGENT, ensure_agent, registered, start_agent
 from jobtop.store.jobs import Event, event

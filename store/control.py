@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from jobtop.core import tree
 from jobtop.core.errors import StoreError
 from jobtop.core.measure.collectors.proc import is_alive, send, send_to_members
 from jobtop.core.model import Identity, Job, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import descendants, freeze_descendants
 from jobtop.core.record import replace
+from jobtop.core.run import process_tree
 from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.queue import Queue
 from jobtop.store.reconcile import RECORDER_SECONDS, START_SECONDS, current, paused_or_running, survivors, with_shim
@@ -46,7 +46,7 @@ class Control:
         owner = _owner(job.shim)
         if owner is not None and os.getuid() not in (0, owner):
             return f"job {job.id[:8]} belongs to {job.user}"
-        if job.is_attached and tree.is_inside(_shim(job)):
+        if job.is_attached and process_tree.is_inside(_shim(job)):
             return f"this jobtop is in job {job.id[:8]} itself: act on it from outside"
         return None
 
@@ -68,7 +68,7 @@ class Control:
             return
         self._ask(job, by)
         if job.is_attached:
-            tree.end(_shim(job), job.grace_seconds, patience(job, by_force=False))
+            process_tree.end(_shim(job), job.grace_seconds, patience(job, by_force=False))
         elif not send(_shim(job), signal.SIGTERM):
             self.warn(f"job {job.id[:8]} ended by itself just now")
 
@@ -84,7 +84,7 @@ class Control:
         if self._is_held(job, True) or (job := self._begun(job)).shim is None:
             return
         if job.is_attached:
-            tree.freeze(_shim(job))
+            process_tree.freeze(_shim(job))
         else:
             freeze_descendants(_shim(job).pid)
         self._tell(job, lambda row: paused_or_running(row, True))
@@ -97,7 +97,7 @@ class Control:
         if (job := self._begun(job)).shim is None:
             return
         if job.is_attached:
-            tree.thaw(_shim(job))
+            process_tree.thaw(_shim(job))
         else:
             send_to_members(_shim(job), signal.SIGCONT)
         self._tell(job, lambda row: paused_or_running(row, False))
@@ -176,14 +176,14 @@ def is_gone(job: Job) -> bool:
 def kill_again(job: Job) -> None:
     """KILL to whoever of the job is there by now."""
     if job.is_attached:
-        tree.kill(_shim(job))
+        process_tree.kill(_shim(job))
     else:
         send_to_members(_shim(job), signal.SIGKILL)
 
 
 def processes_left(job: Job) -> int:
     """How many processes of the job are still there."""
-    return len(tree.members(_shim(job)) if job.is_attached else descendants(_shim(job).pid))
+    return len(process_tree.members(_shim(job)) if job.is_attached else descendants(_shim(job).pid))
 
 
 def patience(job: Job, by_force: bool) -> float:

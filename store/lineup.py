@@ -6,7 +6,7 @@ from jobtop.core.clock import from_iso
 from jobtop.core.errors import UnknownJob, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import LIVE, Identity, Status
-from jobtop.core.scheduling import RETRIED, Running, Waiting, plan
+from jobtop.core.run.scheduling import RETRIED, Running, Waiting, plan
 from jobtop.store.rows import Layout, check_line, queue_in, status_in
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.model import Job
-    from jobtop.core.scheduling import Capacity, Plan
+    from jobtop.core.run.scheduling import Capacity, Plan
     from jobtop.store.queue import Queue
 
 COLUMNS = (

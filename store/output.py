@@ -11,8 +11,8 @@ from bisect import bisect_right
 from itertools import pairwise
 from operator import attrgetter
 
-from jobtop.core.facts import read_marks
 from jobtop.core.record import record
+from jobtop.core.run.facts import read_marks
 from jobtop.store.logs import STREAMS, Extent, extents, open_log
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from jobtop.core.facts import Mark
+    from jobtop.core.run.facts import Mark
 
 BLOCK_BYTES = 64 * 1024
 LONGEST_ROW = 8 * 1024  # a line may have any length; in longer ones a row ends at multiples of this

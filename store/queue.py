@@ -13,8 +13,8 @@ from jobtop.core.measure.collectors.proc import is_alive, send
 from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
-from jobtop.core.runner import new_id
-from jobtop.core.scheduling import retry_seconds, will_be_retried
+from jobtop.core.run.scheduling import retry_seconds, will_be_retried
+from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import make_state_dirs, remove_file
 from jobtop.store.agency import ensure_agent, registered
 from jobtop.store.jobs import NEXT_TOUCH, event

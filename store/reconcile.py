@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
-from jobtop.core import evidence
 from jobtop.core.errors import BadValue, RowDamaged, StoreError, StoreUnavailable
-from jobtop.core.facts import ENDED, STARTED, Facts, Started, reachable, read_facts, read_marks, read_started
 from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.proc import identify, is_alive
@@ -19,6 +17,8 @@ from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import descendants, read_text
 from jobtop.core.record import replace
+from jobtop.core.run import outcome
+from jobtop.core.run.facts import ENDED, STARTED, Facts, Started, reachable, read_facts, read_marks, read_started
 from jobtop.core.state_files import read_state_file, remove_directory, remove_file
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Event, Jobs, columns_of, event
@@ -90,7 +90,7 @@ def forget(paths: StatePaths, job: Job) -> None:
 def with_shim(paths: StatePaths, job: Job) -> Job:
     """The job with its shim, if that has begun and the row does not know it yet."""
     started = None if job.shim is not None else read_started(paths.job(job.id))
-    return job if started is None else evidence.begin(job, started)
+    return job if started is None else outcome.begin(job, started)
 
 
 def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
@@ -104,7 +104,7 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     ended, end_damage = read_facts(directory, ENDED)
     damage = end_damage or damage
     if started is not None and job.shim is None:
-        job = jobs.change(job.id, lambda row: (evidence.begin(row, started), ()))
+        job = jobs.change(job.id, lambda row: (outcome.begin(row, started), ()))
     if ended is not None:
         settled = ended.integer("final") == 1 or not alive
         if job.status.ended and not settled:
@@ -124,7 +124,7 @@ def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         return job
     cgroup.discard(cgroup.possible_directories(job.id))
     why = "jobtop was ended before it could start the command"
-    return jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
+    return jobs.change(job.id, lambda row: (outcome.never_started(row, why), (event("error", reason=why),)))
 
 
 def finish(
@@ -138,7 +138,7 @@ def finish(
     """Keep how a job ended, what it used, what was seen of it, and where its output was when."""
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
-        done = evidence.conclude(row, ended)
+        done = outcome.conclude(row, ended)
         done = done if seen is None or done.status is Status.ERROR else seen(done)
         if settled is not None:
             done = replace(done, settled=settled)
@@ -178,8 +178,8 @@ def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:
     seen = seen_by_others(jobs, job)
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
-        row = row if started is None else evidence.begin(row, started)
-        known = evidence.lost_with(row, why, cgroup.reading(texts))
+        row = row if started is None else outcome.begin(row, started)
+        known = outcome.lost_with(row, why, cgroup.reading(texts))
         known = known if seen is None or row.status is Status.LOST else seen(known)
         return replace(known, settled=over), () if row.status is Status.LOST else (event("lost", reason=why),)
 
@@ -194,7 +194,7 @@ def end_attached(
     cost_seconds: float | None = None,
 ) -> Job:
     """Keep the end of a process that jobtop did not start, and what was seen of it; None: nobody saw when it was."""
-    from jobtop.core import attached
+    from jobtop.core.run import attached
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         if row.status.ended:

@@ -6,14 +6,14 @@ import json
 import os
 import time
 
-from jobtop.core import evidence
 from jobtop.core.errors import JobtopError, StoreBusy, StoreDamaged, StoreError, StoreReplaced, StoreUnavailable
-from jobtop.core.facts import Facts, Started
 from jobtop.core.model import Job, JobSpec, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
-from jobtop.core.runner import Keeper, agent_command
+from jobtop.core.run import outcome
+from jobtop.core.run.facts import Facts, Started
+from jobtop.core.run.supervisor import Keeper, agent_command
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store import reconcile
 from jobtop.store.database import Database, is_network, open_repaired, open_to_write
@@ -82,9 +82,9 @@ class Recorder:
         return Keeper(str(seat), [] if self.job.parent_id is not None else agent_command(str(self.paths.root), sets))
 
     def started(self, started: Started) -> None:
-        self.job = evidence.begin(self.job, started)
+        self.job = outcome.begin(self.job, started)
         happened = Event(started.start_time, "started", {"pid": started.main.pid})
-        self._change(lambda row: (evidence.begin(row, started), (happened,)))
+        self._change(lambda row: (outcome.begin(row, started), (happened,)))
 
     def detached(self) -> None:
         """Nobody waits for this job: whoever opens the store next looks after it."""
@@ -124,10 +124,10 @@ class Recorder:
             except JobtopError as error:
                 self._give_up(error)
         if ended is not None:
-            self.job = evidence.conclude(self.job, ended)
+            self.job = outcome.conclude(self.job, ended)
             self.job = self.job if seen is None else seen(self.job)
         else:
-            self.job = evidence.lost(self.job, reconcile.VANISHED, None)
+            self.job = outcome.lost(self.job, reconcile.VANISHED, None)
         self.job = replace(self.job, seq=None)
         self._keep_beside()
         return self.job
@@ -151,7 +151,7 @@ class Recorder:
         if job.status.ended or job.shim is not None:
             return job
         why = "its supervisor was killed before it could start the command"
-        return jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
+        return jobs.change(job.id, lambda row: (outcome.never_started(row, why), (event("error", reason=why),)))
 
     def close(self) -> None:
         if self.jobs is not None:

@@ -9,15 +9,15 @@ import time
 from contextlib import contextmanager
 from functools import partial
 
-from jobtop.core import evidence
-from jobtop.core.capacity import capacity, gpu_environment
 from jobtop.core.errors import JobtopError, UsageError
-from jobtop.core.facts import STARTED, read_facts, read_started
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import HAS_PROC, children, signal_descendants, stat_fields
 from jobtop.core.record import replace
-from jobtop.core.runner import Keeper, Supervisor
-from jobtop.core.scheduling import retry_seconds
+from jobtop.core.run import outcome
+from jobtop.core.run.capacity import capacity, gpu_environment
+from jobtop.core.run.facts import STARTED, read_facts, read_started
+from jobtop.core.run.scheduling import retry_seconds
+from jobtop.core.run.supervisor import Keeper, Supervisor
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store.jobs import Event, event
 from jobtop.store.lineup import Lineup
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobtop.core.config import Config
-    from jobtop.core.facts import Facts, Started
     from jobtop.core.model import Identity, Job
     from jobtop.core.paths import StatePaths
-    from jobtop.core.scheduling import Start
+    from jobtop.core.run.facts import Facts, Started
+    from jobtop.core.run.scheduling import Start
     from jobtop.store.jobs import Jobs
 
 SPARES = 8
@@ -247,7 +247,7 @@ class Starter:
             return None
         begun = heard.started()
         happened = Event(begun.start_time, "started", {"pid": begun.main.pid})
-        return self.jobs.change(job.id, lambda row: (evidence.begin(row, begun), (happened,))), begun
+        return self.jobs.change(job.id, lambda row: (outcome.begin(row, begun), (happened,))), begun
 
     def log_mistake(self, job: Job, error: Exception) -> None:
         """Say in the log how it came to a mistake of ours with one job."""
@@ -256,7 +256,7 @@ class Starter:
         self.log("ERROR", f"job {job.id[:8]}: {''.join(traceback.format_exception(error)).rstrip()}")
 
     def _never(self, job: Job, why: str) -> None:
-        self.jobs.change(job.id, lambda row: (evidence.never_started(row, why), (event("error", reason=why),)))
+        self.jobs.change(job.id, lambda row: (outcome.never_started(row, why), (event("error", reason=why),)))
 
 
 def mistake(error: Exception) -> str:

@@ -10,8 +10,8 @@ from jobtop.core.errors import JobtopError, StartError, StoreUnavailable, UsageE
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import JobSpec, known
 from jobtop.core.record import replace
-from jobtop.core.request import Request, prepare
-from jobtop.core.runner import Supervisor
+from jobtop.core.run.request import Request, prepare
+from jobtop.core.run.supervisor import Supervisor
 from jobtop.core.state_files import read_state_file
 from jobtop.store.agency import SPAWNING, bury, ensure_agent
 from jobtop.store.recorder import Recorder
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobtop.core.config import Config
-    from jobtop.core.facts import Facts
     from jobtop.core.job_id import JobId
     from jobtop.core.model import Job
     from jobtop.core.paths import StatePaths
-    from jobtop.core.runner import Terminal
+    from jobtop.core.run.facts import Facts
+    from jobtop.core.run.supervisor import Terminal
 
 
 def new_supervisor(terminal: Terminal | None = None) -> Supervisor:
@@ -38,7 +38,7 @@ def new_supervisor(terminal: Terminal | None = None) -> Supervisor:
         with SPAWNING:
             return Supervisor(terminal)
     except OSError as error:
-        from jobtop.core.start_problems import cannot_start
+        from jobtop.core.run.start_problems import cannot_start
 
         raise cannot_start("a job", error) from error
 

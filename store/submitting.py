@@ -5,8 +5,8 @@ from __future__ import annotations
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Queued
 from jobtop.core.record import record, replace
-from jobtop.core.request import prepare
-from jobtop.core.runner import new_id
+from jobtop.core.run.request import prepare
+from jobtop.core.run.supervisor import new_id
 from jobtop.core.units import printable
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.config import Config
     from jobtop.core.model import Job, Limits
-    from jobtop.core.request import Request
+    from jobtop.core.run.request import Request
     from jobtop.store.queue import Queue
 
 
@@ -53,8 +53,8 @@ def refuse_impossible(limits: Limits) -> None:
     """Say what this host will never have."""
     if not (limits.cpus or limits.memory_bytes or limits.gpus):
         return
-    from jobtop.core.capacity import capacity
-    from jobtop.core.scheduling import impossible
+    from jobtop.core.run.capacity import capacity
+    from jobtop.core.run.scheduling import impossible
 
     why = impossible(limits, capacity(with_gpus=bool(limits.gpus)))
     if why is not None:
@@ -63,7 +63,7 @@ def refuse_impossible(limits: Limits) -> None:
 
 def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:
     """The ids of the jobs that have to succeed first; one that did not, and never will, is refused."""
-    from jobtop.core.scheduling import ENDED
+    from jobtop.core.run.scheduling import ENDED
 
     found = {job.id: reference for reference in references for job in (queue.jobs.find(reference),)}
     outcomes = queue.outcomes(found) if found else {}

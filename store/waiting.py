@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from jobtop.core.errors import StoreBusy
 from jobtop.core.model import Status
-from jobtop.core.scheduling import will_be_retried
+from jobtop.core.run.scheduling import will_be_retried
 from jobtop.store.agency import is_attended
 from jobtop.store.database import file_times, is_network
 from jobtop.store.reconcile import current

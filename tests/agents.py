@@ -13,8 +13,8 @@ from jobtop.core.config import load
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job, Limits, Queued
 from jobtop.core.paths import StatePaths
-from jobtop.core.request import Request, prepare
-from jobtop.core.runner import new_id
+from jobtop.core.run.request import Request, prepare
+from jobtop.core.run.supervisor import new_id
 from jobtop.store.agency import Registered, ensure_agent, registered
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs

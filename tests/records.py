@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jobtop.core.job_id import JobId
 from jobtop.core.model import Identity, Job, Status
 from jobtop.core.paths import StatePaths, hostname
-from jobtop.core.runner import new_id
+from jobtop.core.run.supervisor import new_id
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from jobtop.core import runner
-from jobtop.core.facts import Facts
 from jobtop.core.model import JobSpec
-from jobtop.core.runner import Supervisor, Terminal
+from jobtop.core.run import supervisor
+from jobtop.core.run.facts import Facts
+from jobtop.core.run.supervisor import Supervisor, Terminal
 from jobtop.core.shim import supervise
 
 DEADLINE = 30.0
 
 
 def fork_shim(arguments: list[str]) -> int:
-    """Instead of runner.spawn: become what an executed shim is, as far as a fork can."""
+    """Instead of supervisor.spawn: become what an executed shim is, as far as a fork can."""
     pid = os.fork()
     if pid:
         return pid
@@ -109,7 +109,7 @@ Begin = Callable[..., Supervised]
 def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     """Start a job in `tmp_path/job`: `begin("sh", "-c", "exit 7").end()["status"]`; options are those of JobSpec."""
     started: list[Supervised] = []
-    monkeypatch.setattr(runner, "spawn", fork_shim)
+    monkeypatch.setattr(supervisor, "spawn", fork_shim)
 
     def start(
         *command: str,
@@ -121,7 +121,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
         if directory is not None and not directory.exists():
             directory.mkdir()
         defaults: dict[str, Any] = {"cwd": str(tmp_path), "env": dict(os.environ), "grace_seconds": 5.0}
-        spec = JobSpec(runner.new_id(), command, **defaults | options)
+        spec = JobSpec(supervisor.new_id(), command, **defaults | options)
         started.append(Supervised(spec, directory, terminal, with_cgroup))
         return started[-1]
 

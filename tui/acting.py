@@ -15,7 +15,7 @@ from jobtop.core.errors import JobtopError, StoreUnavailable, UsageError
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record, replace
-from jobtop.core.request import Request
+from jobtop.core.run.request import Request
 from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from jobtop.core.evidence import signal_name
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.run.outcome import signal_name
 from jobtop.core.text.job_text import kept_words, memory_is_bound
 from jobtop.core.units import ABSENT, format_duration, format_percent
 from jobtop.tui.cells import Span, aligned, bounded, short_bytes, short_duration, short_rate, tamed, width_of

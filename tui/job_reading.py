@@ -10,7 +10,6 @@ from pathlib import Path
 
 from jobtop.core.analysis.ending import is_telling
 from jobtop.core.errors import UnknownJob
-from jobtop.core.facts import read_started
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.live_processes import CloseUp
@@ -20,6 +19,7 @@ from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.procfs import HAS_PROC
 from jobtop.core.record import fresh, record
+from jobtop.core.run.facts import read_started
 from jobtop.core.series.downsample import kept_positions
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.store.curves import Curves

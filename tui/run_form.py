@@ -21,7 +21,7 @@ from jobtop.core.errors import BadValue, JobtopError, StoreError
 from jobtop.core.model import Limits, Status
 from jobtop.core.query.moments import parse_moment
 from jobtop.core.redact import HIDDEN
-from jobtop.core.request import Request, count, cpus, group_name, pairs, typed, whole_number
+from jobtop.core.run.request import Request, count, cpus, group_name, pairs, typed, whole_number
 from jobtop.core.units import parse_duration, parse_size
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query

@@ -40,7 +40,7 @@ class Turns:
         self.reasons = self._read_reasons(database) if is_anybody_waiting else {}
 
     def _read_reasons(self, database: Database) -> dict[str, str]:
-        from jobtop.core.capacity import capacity
+        from jobtop.core.run.capacity import capacity
         from jobtop.store.lineup import Lineup
         from jobtop.store.queue import Queue
 

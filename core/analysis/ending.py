@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
-from jobtop.core.evidence import signal_name
 from jobtop.core.model import Job, Status
 from jobtop.core.record import record
+from jobtop.core.run.outcome import signal_name
 from jobtop.core.units import format_bytes, format_duration, format_percent
 
 TYPE_CHECKING = False

@@ -13,8 +13,8 @@ from jobtop.core.measure.observation import Observation
 from jobtop.core.measure.sampler import Batch, Sampler
 from jobtop.core.measure.tally import Tally
 from jobtop.core.record import record
+from jobtop.core.run.start_problems import TOO_MANY
 from jobtop.core.series.endpoints import FIRST
-from jobtop.core.start_problems import TOO_MANY
 from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from jobtop.core.config import Config
-    from jobtop.core.facts import Started
     from jobtop.core.measure.derive import Frame
     from jobtop.core.measure.sampler import Watch
     from jobtop.core.model import Sample
+    from jobtop.core.run.facts import Started
 
     class Sink(Protocol):
         """Where readings are kept; called from one thread. `pace_seconds` is how long they may wait for each other.
@@ -128,7 +128,7 @@ class Engine:
     def _sample(self, key: str, begun: Started, interval: float | None) -> None:
         guard = None
         if begun.memory_limit is not None:
-            from jobtop.core.enforcing import Guard
+            from jobtop.core.run.limits import Guard
 
             guard = Guard(begun.shim, begun.memory_limit)
         attached_start = begun.main.start if begun.is_attached else None

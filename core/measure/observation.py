@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from jobtop.core.clock import automatic_interval
-from jobtop.core.evidence import (
+from jobtop.core.measure.tally import Spread, Tally
+from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
+from jobtop.core.model import Job, Sample
+from jobtop.core.record import record, replace
+from jobtop.core.run.outcome import (
     BY_SAMPLES,
     IMPOSSIBLE,
     IMPOSSIBLE_RATE,
@@ -12,10 +16,6 @@ from jobtop.core.evidence import (
     watched,
     with_sampled_cpu_said,
 )
-from jobtop.core.measure.tally import Spread, Tally
-from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
-from jobtop.core.model import Job, Sample
-from jobtop.core.record import record, replace
 from jobtop.core.series.endpoints import last_after
 from jobtop.core.units import format_bytes, format_duration
 
@@ -52,7 +52,7 @@ class Observation:
         if last is not None:
             self.tally.add(last)
         if newest is not None and job.is_attached:
-            from jobtop.core.attached import counted
+            from jobtop.core.run.attached import counted
 
             job = counted(job, newest, self.high_bytes)
         elif newest is not None:

@@ -19,11 +19,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobtop.core.enforcing import Guard
     from jobtop.core.measure.collectors.host import HostSample, HostSource
     from jobtop.core.measure.collectors.jobs import Number
     from jobtop.core.measure.collectors.members import Tree
     from jobtop.core.measure.snapshot import ProcessRow
+    from jobtop.core.run.limits import Guard
 
 COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
 SNAPSHOT_SECONDS = 10.0

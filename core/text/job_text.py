@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
-from jobtop.core.scheduling import will_be_retried
+from jobtop.core.run.scheduling import will_be_retried
 from jobtop.core.units import printable
 
 ENDS = 2  # samples every job has

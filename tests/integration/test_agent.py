@@ -16,7 +16,7 @@ import pytest
 
 from agents import DEADLINE, Line, Load, agents_of, kill, kill_with_spares, line
 from jobtop.core.model import Job
-from jobtop.core.request import Request
+from jobtop.core.run.request import Request
 from jobtop.core.shim.revival import SETTLED_SECONDS
 from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store.agent import GAP_SECONDS

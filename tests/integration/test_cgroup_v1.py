@@ -14,7 +14,7 @@ import pytest
 
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths, hostname
-from jobtop.core.runner import new_id
+from jobtop.core.run.supervisor import new_id
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from running import CGROUPS, Run, descendants, ended, is_alive, kill_if_alive, running, show

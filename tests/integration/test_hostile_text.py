@@ -79,7 +79,7 @@ def test_a_bad_name_does_not_break_the_rows_of_others(jobtop: Jobtop, home: Path
     ],
 )
 def test_a_parameter_is_a_number_only_where_nothing_is_lost(given: str, kept: Any) -> None:
-    from jobtop.core.request import typed
+    from jobtop.core.run.request import typed
 
     value = typed(given)
     shown = json.loads(json.dumps(value), parse_constant=pytest.fail)

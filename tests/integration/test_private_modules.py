@@ -13,9 +13,10 @@ sys.modules["_ctypes"] = sys.modules["_signal"] = None
 """
 # Here and in the shim.
 WITHOUT_PRIVATE_MODULES = f"""{BLOCK}
-from jobtop.core import procfs, runner
+from jobtop.core import procfs
+from jobtop.core.run import supervisor
 assert procfs.signals is signal
-runner.BOOTSTRAP = {BLOCK!r} + runner.BOOTSTRAP
+supervisor.BOOTSTRAP = {BLOCK!r} + supervisor.BOOTSTRAP
 from jobtop.__main__ import main
 sys.exit(main())
 """

@@ -11,7 +11,7 @@ from jobtop.core.config import Config, load
 from jobtop.core.errors import StoreUnavailable, UsageError
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
-from jobtop.core.request import Request
+from jobtop.core.run.request import Request
 from jobtop.core.units import printable
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs

@@ -16,7 +16,7 @@ from textual.widgets import Input
 
 from jobtop.core.config import load
 from jobtop.core.paths import StatePaths
-from jobtop.core.request import Request
+from jobtop.core.run.request import Request
 from jobtop.store.examination import Topics
 from jobtop.store.starting import start_and_stay
 from jobtop.tui import settings_page

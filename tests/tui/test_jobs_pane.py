@@ -13,7 +13,7 @@ from jobtop.core.config import load
 from jobtop.core.model import Identity, Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.request import Request
+from jobtop.core.run.request import Request
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import current

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core import attached
 from jobtop.core.config import load
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.attach import meet, refusal
@@ -19,6 +18,7 @@ from jobtop.core.measure.observation import Observation, seen_in
 from jobtop.core.model import ATTACHED, Job, Status, StopRequest, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
+from jobtop.core.run import attached
 from jobtop.store.attaching import attach, refuse_known
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs

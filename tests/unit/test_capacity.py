@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.capacity import capacity, gpu_environment, gpus, memory_bytes
+from jobtop.core.run.capacity import capacity, gpu_environment, gpus, memory_bytes
 from nvml import three_gpus
 from trees import capture
 

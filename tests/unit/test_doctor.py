@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from jobtop.cli import doctor as verb
-from jobtop.core import checks, runner, trial
+from jobtop.core import checks, trial
 from jobtop.core.checks import Finding, Machine, State
 from jobtop.core.paths import StatePaths
-from jobtop.core.start_problems import TOO_MANY
+from jobtop.core.run import supervisor
+from jobtop.core.run.start_problems import TOO_MANY
 from jobtop.core.trial import Trial
 from jobtop.store import examination, inspection
 from jobtop.store.database import open_to_write
@@ -76,9 +77,9 @@ def test_a_job_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_shim_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job_id = runner.new_id()
-    monkeypatch.setattr(runner, "new_id", lambda: job_id)
-    monkeypatch.setattr(runner, "spawn", lambda _: os.posix_spawnp("true", ["true"], os.environ))
+    job_id = supervisor.new_id()
+    monkeypatch.setattr(supervisor, "new_id", lambda: job_id)
+    monkeypatch.setattr(supervisor, "spawn", lambda _: os.posix_spawnp("true", ["true"], os.environ))
     assert trial.start_and_stop(str(tmp_path)).problem == "it ended before it started the command"
     assert cgroups_named(job_id) == []
 
@@ -93,15 +94,15 @@ def test_a_shim_that_cannot_be_executed_is_told(
     def refuse(arguments: list[str]) -> int:
         raise OSError(number, "refused")
 
-    monkeypatch.setattr(runner, "spawn", refuse)
+    monkeypatch.setattr(supervisor, "spawn", refuse)
     tried = trial.start_and_stop(str(tmp_path))
     assert (tried.problem, trial.shim(tried).remedy is not None) == (problem, has_remedy)
 
 
 def test_a_shim_that_does_not_obey_is_told_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(runner, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
-    waiting = runner.Supervisor()
+    monkeypatch.setattr(supervisor, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
+    waiting = supervisor.Supervisor()
     assert trial.check_end(waiting, Trial()).problem == "it did not stop its job"
     trial.end(waiting)
     with pytest.raises(ProcessLookupError):
@@ -110,8 +111,8 @@ def test_a_shim_that_does_not_obey_is_told_and_ended(monkeypatch: pytest.MonkeyP
 
 
 def test_a_shim_that_is_killed_before_it_tells_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
-    waiting = runner.Supervisor()
+    monkeypatch.setattr(supervisor, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
+    waiting = supervisor.Supervisor()
     os.kill(waiting.pid, signal.SIGKILL)
     assert trial.check_end(waiting, Trial()).problem == "it did not tell how its job ended"
     trial.end(waiting)

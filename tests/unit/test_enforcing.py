@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.enforcing import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guard, enforce
 from jobtop.core.measure.collectors.cgroup import JobCgroup
 from jobtop.core.measure.collectors.members import Member, Tree
 from jobtop.core.model import Identity, JobSpec
+from jobtop.core.run.limits import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guard, enforce
 from jobtop.core.shim.supervise import OVER_LIMIT, without_cgroup
 from records import numbered_id
 

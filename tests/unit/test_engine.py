@@ -9,13 +9,13 @@ from functools import partial
 import pytest
 
 from jobtop.core.errors import StoreBusy, StoreUnavailable
-from jobtop.core.facts import Started
 from jobtop.core.measure import engine as engine_module
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.derive import Frame
 from jobtop.core.measure.engine import Engine, Settings, Watched
 from jobtop.core.measure.sampler import Batch
 from jobtop.core.measure.tally import Tally
+from jobtop.core.run.facts import Started
 from jobtop.core.shim.supervise import BOOTTIME
 from sampled import sample
 from support import wait_for

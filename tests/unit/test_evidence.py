@@ -6,14 +6,14 @@ import signal
 
 import pytest
 
-from jobtop.core import evidence
 from jobtop.core.errors import ExitCode
-from jobtop.core.evidence import conclude
-from jobtop.core.facts import Facts, Started
 from jobtop.core.measure.collectors.cgroup import Reading
 from jobtop.core.model import Identity, Job, Limits, Status, StopRequest, Usage
 from jobtop.core.record import replace
-from jobtop.core.start_problems import TOO_MANY
+from jobtop.core.run import outcome
+from jobtop.core.run.facts import Facts, Started
+from jobtop.core.run.outcome import conclude
+from jobtop.core.run.start_problems import TOO_MANY
 from records import numbered_id
 
 ID = numbered_id(7)
@@ -96,7 +96,7 @@ def test_what_started_tells_who_runs() -> None:
         f"version 1\nboot b\nshim 10 200\nmain 11 None\nstart {START} 1.0\nsubreaper 1\ncgroup /a/jobtop-7\n"
     ).started()
     assert begun == Started(Identity("b", 10, 200), Identity("b", 11, None), START, 1.0, ("/a/jobtop-7",))
-    job = evidence.begin(JOB, begun)
+    job = outcome.begin(JOB, begun)
     assert (job.pid, job.shim, job.start_time, job.start_boottime) == (11, Identity("b", 10, 200), START, 1.0)
 
 
@@ -187,7 +187,7 @@ def test_a_command_that_could_not_be_started_is_an_error_with_no_totals(told: st
     job = conclude(JOB, facts(exec_error=told, status=exited(127)))
     assert (job.status, job.error, job.reason, job.exit_code) == (Status.ERROR, error, error, code)
     assert job.usage == JOB.usage
-    assert evidence.exit_code(job) == code
+    assert outcome.exit_code(job) == code
 
 
 def test_a_shim_that_could_not_even_fork_has_no_status_to_tell() -> None:
@@ -201,7 +201,7 @@ def test_a_timeout_says_how_long_it_was_and_what_had_to_be_killed() -> None:
     assert done.status is Status.TIMEOUT
     assert done.reason == "stopped after its timeout of 01:30; had to be killed: python (11), ? (12)"
     assert done.flags == ("had_to_be_killed",)
-    assert evidence.exit_code(done) == ExitCode.TIMED_OUT
+    assert outcome.exit_code(done) == ExitCode.TIMED_OUT
 
 
 def test_of_many_killed_a_few_are_named() -> None:
@@ -305,14 +305,14 @@ def test_stopping_what_was_left_running_does_not_undo_a_success() -> None:
 
 
 def test_a_lost_job_whose_end_turns_up_is_judged_by_it() -> None:
-    lost = evidence.lost(JOB, "nobody knows", START + 3)
+    lost = outcome.lost(JOB, "nobody knows", START + 3)
     assert (lost.status, lost.reason, lost.end_time, lost.settled) == (Status.LOST, "nobody knows", START + 3, True)
     found = conclude(lost, facts(status=exited(3)))
     assert (found.status, found.reason, found.exit_code) == (Status.FAILED, "exit code 3", 3)
 
 
 def test_a_lost_job_keeps_what_its_cgroup_counted() -> None:
-    lost = evidence.lost_with(JOB, "gone", Reading(2.0, 1.0, 4096, 0))
+    lost = outcome.lost_with(JOB, "gone", Reading(2.0, 1.0, 4096, 0))
     assert (lost.status, lost.reason, lost.sources) == (Status.LOST, "gone", {"cpu": "cgroup"})
     assert lost.usage.cpu_total_seconds == 3.0
     assert (lost.usage.memory_cgroup_peak_bytes, lost.usage.oom_kills) == (4096, 0)
@@ -320,20 +320,20 @@ def test_a_lost_job_keeps_what_its_cgroup_counted() -> None:
 
 
 def test_a_lost_job_keeps_what_a_cgroup_without_cpu_time_counted() -> None:
-    lost = evidence.lost_with(JOB, "gone", Reading(None, None, 4096, 1))
+    lost = outcome.lost_with(JOB, "gone", Reading(None, None, 4096, 1))
     assert (lost.usage.memory_cgroup_peak_bytes, lost.usage.oom_kills) == (4096, 1)
     assert lost.usage.cpu_total_seconds is None
 
 
 def test_a_lost_job_without_a_cgroup_has_no_totals() -> None:
-    lost = evidence.lost_with(JOB, "gone", Reading())
+    lost = outcome.lost_with(JOB, "gone", Reading())
     assert (lost.usage, lost.sources) == (JOB.usage, {})
 
 
 def test_a_job_that_never_started_is_an_error() -> None:
-    job = evidence.never_started(JOB, "too late")
+    job = outcome.never_started(JOB, "too late")
     assert (job.status, job.error, job.reason, job.settled) == (Status.ERROR, "too late", "too late", True)
-    assert evidence.exit_code(job) == ExitCode.FAILED
+    assert outcome.exit_code(job) == ExitCode.FAILED
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_a_job_that_never_started_is_an_error() -> None:
     ],
 )
 def test_run_passes_on_what_a_shell_would(job: Job, code: int) -> None:
-    assert evidence.exit_code(job) == code
+    assert outcome.exit_code(job) == code
 
 
 @pytest.mark.parametrize(
@@ -490,8 +490,8 @@ def test_a_log_that_could_not_be_kept_is_told() -> None:
 
 
 def test_every_signal_has_a_name_or_a_number() -> None:
-    assert evidence.signal_name(signal.SIGUSR1) == "SIGUSR1"
-    assert evidence.signal_name(signal.SIGRTMIN + 3) == f"signal {signal.SIGRTMIN + 3}"
+    assert outcome.signal_name(signal.SIGUSR1) == "SIGUSR1"
+    assert outcome.signal_name(signal.SIGRTMIN + 3) == f"signal {signal.SIGRTMIN + 3}"
 
 
 LIMITED = replace(JOB, limits=Limits(memory_bytes=200 * MEBIBYTE, enforced=True))
@@ -534,21 +534,21 @@ def test_a_job_stopped_by_who_sampled_it_has_failed_and_says_how_much_it_held() 
     job = conclude(LIMITED, told)
     assert (job.status, job.signal, job.flags) == (Status.FAILED, signal.SIGKILL, ("over_limit",))
     assert job.reason == "stopped: over its memory limit of 200.0 MiB (enforced by sampling)"
-    assert evidence.exit_code(job) == 137
-    job = evidence.watched(job, over_bytes=253 * MEBIBYTE)
+    assert outcome.exit_code(job) == 137
+    job = outcome.watched(job, over_bytes=253 * MEBIBYTE)
     assert job.reason == "stopped: 253.0 MiB used, over its memory limit of 200.0 MiB (enforced by sampling)"
     assert (job.sources["limits"], job.incomplete) == ("sampling", ())
 
 
 def test_a_job_that_ended_by_itself_before_the_kill_is_judged_by_its_end() -> None:
     job = conclude(LIMITED, facts(stop="limit", limit="memory sampling"))
-    assert (evidence.watched(job).status, job.reason, job.flags) == (Status.SUCCESS, None, ())
+    assert (outcome.watched(job).status, job.reason, job.flags) == (Status.SUCCESS, None, ())
 
 
 def test_a_limit_that_nobody_looked_after_did_not_hold() -> None:
     job = conclude(LIMITED, facts(limit="memory sampling"))
     assert job.incomplete == ("limits: nobody sampled the job, so that its memory limit did not hold",)
-    assert evidence.over_at_once(job).incomplete == ()
+    assert outcome.over_at_once(job).incomplete == ()
     seen = replace(LIMITED, usage=replace(JOB.usage, samples=9), status=Status.SUCCESS)
     assert conclude(seen, facts(limit="memory sampling")).incomplete == ()
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from fuzzing import fuzz, fuzzed, mutated
-from jobtop.core import evidence
 from jobtop.core.checks import State, evidence_files
-from jobtop.core.facts import ENDED, MARKS, STARTED, damage_in, read_facts, read_marks, read_started
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors.cgroup import PREFIX, mounted
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.run import outcome
+from jobtop.core.run.facts import ENDED, MARKS, STARTED, damage_in, read_facts, read_marks, read_started
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, columns_of
 from jobtop.store.reconcile import forget, reconcile, survivors
@@ -263,7 +263,7 @@ def test_any_file_is_facts_or_a_reason_and_what_follows_fits_the_store(
         if facts is None:
             assert damage is None or name in damage
             return
-        job = evidence.begin(kept, facts.started()) if name == STARTED else evidence.conclude(kept, facts)
+        job = outcome.begin(kept, facts.started()) if name == STARTED else outcome.conclude(kept, facts)
         job.to_json()
         with database.alone() as connection:
             connection.execute(f"SELECT {', '.join('?' * len(columns_of(job)))}", tuple(columns_of(job).values()))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.runner import SHIM
+from jobtop.core.run.supervisor import SHIM
 from support import PACKAGES, ROOT, Jobtop
 
 LAYERS = ("jobtop.core", "jobtop.store", "jobtop.tui", "jobtop.cli")

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from jobtop.core import priority
 from jobtop.core.errors import BadValue
-from jobtop.core.priority import io_call, io_class, niceness
+from jobtop.core.run import priority
+from jobtop.core.run.priority import io_call, io_class, niceness
 
 ROOT, NOBODY = (lambda _: True), (lambda _: False)
 

@@ -12,7 +12,7 @@ from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.model import Identity, Job, JobSpec, Limits, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.scheduling import Capacity, Running, Waiting
+from jobtop.core.run.scheduling import Capacity, Running, Waiting
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.lineup import Lineup

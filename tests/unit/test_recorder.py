@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import jobtop.store.database as database_module
-from jobtop.core.facts import Facts
 from jobtop.core.model import Job, JobSpec, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
+from jobtop.core.run.facts import Facts
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import reconcile

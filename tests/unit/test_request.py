@@ -8,7 +8,7 @@ import pytest
 from jobtop.core.config import Config, load
 from jobtop.core.errors import BadValue
 from jobtop.core.model import Limits
-from jobtop.core.request import Request, cpus, pairs, prepare
+from jobtop.core.run.request import Request, cpus, pairs, prepare
 from records import numbered_id
 
 ID = numbered_id(7)

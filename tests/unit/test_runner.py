@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from jobtop.core import scope
-from jobtop.core.facts import Facts
-from jobtop.core.foreground import open_terminal
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
-from jobtop.core.runner import Supervisor
+from jobtop.core.run import scope
+from jobtop.core.run.facts import Facts
+from jobtop.core.run.foreground import open_terminal
+from jobtop.core.run.supervisor import Supervisor
 from jobtop.core.shim import output, supervise
 from shims import Begin, Supervised
 from shims import begin as begin

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobtop.core.model import Limits, Queued, Status
-from jobtop.core.scheduling import (
+from jobtop.core.run.scheduling import (
     Capacity,
     Plan,
     Running,

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core import runner, scope, trial
+from jobtop.core import trial
 from jobtop.core.checks import Machine, State
-from jobtop.core.dbus import Connection, Refused, call, put
-from jobtop.core.enforcing import BY_SYSTEMD, enforce
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.cgroup import Hierarchy, JobCgroup
 from jobtop.core.model import JobSpec
+from jobtop.core.run import scope, supervisor
+from jobtop.core.run.dbus import Connection, Refused, call, put
+from jobtop.core.run.limits import BY_SYSTEMD, enforce
 from jobtop.core.trial import Holding
 from records import numbered_id
 from support import ROOT
@@ -277,8 +278,8 @@ def test_the_doctor_says_who_holds_limits_and_what_would_make_the_kernel_do_it(m
 
 
 def test_the_doctor_has_limits_held_for_real_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    job_id = runner.new_id()
-    monkeypatch.setattr(runner, "new_id", lambda: job_id)
+    job_id = supervisor.new_id()
+    monkeypatch.setattr(supervisor, "new_id", lambda: job_id)
     holding = trial.hold_and_stop()
     assert holding.by is not None
     assert holding.by.keys() == {"memory", "cpus"}

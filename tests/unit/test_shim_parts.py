@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobtop.core import runner
-from jobtop.core.facts import Facts
+from jobtop.core.run import supervisor
+from jobtop.core.run.facts import Facts
 from jobtop.core.shim import output, start, supervise, totals
 from jobtop.core.shim.totals import Ledger
 from records import numbered_id
@@ -143,7 +143,7 @@ def test_a_shim_without_a_comm_file_keeps_its_name(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_new_id_is_a_uuid_and_new() -> None:
-    ids = [runner.new_id() for _ in range(100)]
+    ids = [supervisor.new_id() for _ in range(100)]
     assert len(set(ids)) == 100
     for text in ids:
         assert str(uuid.UUID(text)) == text
@@ -161,18 +161,18 @@ def test_where_no_session_can_be_asked_for_the_shim_makes_its_own(monkeypatch: p
         return 4711
 
     monkeypatch.setattr(os, "posix_spawn", spawn)
-    assert runner.spawn(["python"]) == 4711
+    assert supervisor.spawn(["python"]) == 4711
     assert asked == [{"setsid": True}, {}]
 
 
 def test_the_code_of_a_shim_needs_no_file(tmp_path: Path) -> None:
-    names = [name for name, _ in marshal.loads(runner.shim_code())]
-    assert (names[:2], names[-len(runner.SHIM) :]) == (["jobtop", "jobtop.core"], [*runner.SHIM])
+    names = [name for name, _ in marshal.loads(supervisor.shim_code())]
+    assert (names[:2], names[-len(supervisor.SHIM) :]) == (["jobtop", "jobtop.core"], [*supervisor.SHIM])
 
 
 def test_a_job_inherits_our_environment_and_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEPT", "1")
-    env = runner.job_environment({"EXTRA": "2"}, ID)
+    env = supervisor.job_environment({"EXTRA": "2"}, ID)
     assert (env["KEPT"], env["EXTRA"], env["JOBTOP_JOB_ID"]) == ("1", "2", ID)
 
 
@@ -184,8 +184,8 @@ def test_a_locale_that_python_made_up_is_not_the_job_s(
     monkeypatch: pytest.MonkeyPatch, original: str, is_kept: bool
 ) -> None:
     monkeypatch.setenv("LC_CTYPE", "C.UTF-8")
-    monkeypatch.setattr(runner, "read_text", lambda _: original)
-    assert ("LC_CTYPE" in runner.job_environment({}, ID)) is is_kept
+    monkeypatch.setattr(supervisor, "read_text", lambda _: original)
+    assert ("LC_CTYPE" in supervisor.job_environment({}, ID)) is is_kept
 
 
 APART = """

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobtop.core import tree
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity
 from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
+from jobtop.core.run import process_tree
 from running import is_alive, kill_if_alive, state
 from support import wait_for
 
@@ -50,10 +50,10 @@ def states(pids: list[int]) -> set[str]:
 
 
 def test_all_of_a_tree_stand_still_and_go_on(root: Identity, family: list[int]) -> None:
-    assert tree.members(root) == list(map(identify, family))
-    tree.freeze(root)
+    assert process_tree.members(root) == list(map(identify, family))
+    process_tree.freeze(root)
     assert states(family) == {"T"}
-    tree.thaw(root)
+    process_tree.thaw(root)
     wait_for(lambda: states(family) == {"S"})
 
 
@@ -66,13 +66,13 @@ def test_a_root_that_has_not_stopped_yet_is_waited_for(
         seen.append(pid)
         return ["R"] if len(seen) < 4 else stat_fields(pid)
 
-    monkeypatch.setattr(tree, "stat_fields", late)
-    tree.freeze(root)
+    monkeypatch.setattr(process_tree, "stat_fields", late)
+    process_tree.freeze(root)
     assert seen == [root.pid] * 4
 
 
 def test_a_kill_leaves_nobody(root: Identity, family: list[int]) -> None:
-    tree.kill(root)
+    process_tree.kill(root)
     wait_for(lambda: not any(map(is_alive, family)))
 
 
@@ -80,27 +80,27 @@ def test_who_does_not_end_when_told_is_killed_after_the_grace_though_its_parent_
     root: Identity, family: list[int]
 ) -> None:
     began = time.monotonic()
-    tree.end(root, grace_seconds=0.2, patience_seconds=10.0)
+    process_tree.end(root, grace_seconds=0.2, patience_seconds=10.0)
     assert 0.2 < time.monotonic() - began < 10.0
     assert not any(map(is_alive, family))
 
 
 def test_a_tree_that_stands_still_can_be_ended(root: Identity, family: list[int]) -> None:
-    tree.freeze(root)
-    tree.end(root, grace_seconds=0.1, patience_seconds=10.0)
+    process_tree.freeze(root)
+    process_tree.end(root, grace_seconds=0.1, patience_seconds=10.0)
     assert not any(map(is_alive, family))
 
 
 def test_another_process_with_the_number_of_a_root_is_let_be(root: Identity, family: list[int]) -> None:
     other = replace(root, start=(root.start or 0) + 1)
-    assert tree.members(other) == []
-    tree.freeze(other)
-    tree.kill(other)
-    tree.end(other, 0.0, 0.0)
+    assert process_tree.members(other) == []
+    process_tree.freeze(other)
+    process_tree.kill(other)
+    process_tree.end(other, 0.0, 0.0)
     assert not states(family) & {"T", "t", "Z", "X"}
 
 
 def test_a_process_is_in_the_trees_above_it(root: Identity) -> None:
-    assert tree.is_inside(identify(os.getpid()))
-    assert tree.is_inside(identify(os.getppid()))
-    assert not tree.is_inside(root)
+    assert process_tree.is_inside(identify(os.getpid()))
+    assert process_tree.is_inside(identify(os.getppid()))
+    assert not process_tree.is_inside(root)

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from jobtop.core.evidence import CTRL_C
-from jobtop.core.facts import Facts
 from jobtop.core.procfs import FORWARDED, SAME_REQUEST_SECONDS, freeze_descendants, signal_descendants
-from jobtop.core.runner import Supervisor, Terminal
+from jobtop.core.run.facts import Facts
+from jobtop.core.run.outcome import CTRL_C
+from jobtop.core.run.supervisor import Supervisor, Terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

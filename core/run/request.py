@@ -11,7 +11,7 @@ from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Monitor, Status, Usage
 from jobtop.core.record import fresh, record
 from jobtop.core.redact import redact_command, redact_mapping
-from jobtop.core.runner import job_environment
+from jobtop.core.run.supervisor import job_environment
 from jobtop.core.units import printable
 
 TYPE_CHECKING = False

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.dbus import ERROR, Connection, Refused, call, strings
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
+from jobtop.core.run.dbus import ERROR, Connection, Refused, call, strings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import signal as signals
 from collections.abc import Iterator
 
 from jobtop.core.errors import ExitCode
-from jobtop.core.facts import Facts, Started
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.model import ENDS, Job, Limits, Monitor, Status, StopRequest, Usage
 from jobtop.core.record import record, replace
+from jobtop.core.run.facts import Facts, Started
 from jobtop.core.units import format_bytes, format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
@@ -125,7 +125,7 @@ def _not_started(job: Job, facts: Facts) -> Job:
     elif stage == "priority":
         error, code = f"its --nice, --ionice or --cpus cannot be set: {why}", ExitCode.FAILED
     elif stage == "start":
-        from jobtop.core.start_problems import explanation
+        from jobtop.core.run.start_problems import explanation
 
         error, code = f"cannot start a process: {explanation(number) or why}", ExitCode.FAILED
     elif stage == "interpreter":

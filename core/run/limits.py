@@ -38,8 +38,8 @@ def enforce(spec: JobSpec, own: JobCgroup, come_up: Callable[[], int] | None) ->
     wanted = {CONTROLLERS[what] for what, _, _ in limits}
     held = {CONTROLLERS[what] for what, how, _ in limits if how.startswith("cgroup")}
     if come_up is not None and held != wanted:
-        from jobtop.core import scope
         from jobtop.core.measure.collectors.cgroup import discard
+        from jobtop.core.run import scope
 
         scoped = scope.make(spec.id, wanted, held, spec.detached, come_up)
         if scoped.directories:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from jobtop.core.facts import Facts
     from jobtop.core.model import JobSpec
+    from jobtop.core.run.facts import Facts
 
 ORDER_VERSION, ORDER_START = 2, b"{"  # of marshal: the last without references, where a dict begins in one way
 PATIENCE_SECONDS = 5.0
@@ -34,7 +34,7 @@ SHIM = (
     "jobtop.core.shim.totals",
     "jobtop.core.shim.supervise",
 )
-CORE = os.path.dirname(__file__)
+CORE = os.path.dirname(os.path.dirname(__file__))
 BOOTSTRAP = """\
 import marshal, os, sys
 data = b""
@@ -126,12 +126,12 @@ class Supervisor:
         own = cgroup.make(spec.id, with_cpu=spec.hold_cpus is not None) if with_cgroup else cgroup.JobCgroup()
         held: dict[str, object] = {}
         if spec.hold_memory_bytes is not None or spec.hold_cpus is not None:
-            from jobtop.core.enforcing import enforce
+            from jobtop.core.run.limits import enforce
 
             own, held = enforce(spec, own, self._come_up if with_cgroup else None)
         order = self._order(spec, directory, own) | held
         if spec.ionice is not None:
-            from jobtop.core.priority import io_call
+            from jobtop.core.run.priority import io_call
 
             order["ionice"] = io_call(spec.ionice)
         order["keeper"] = successor.words if successor is not None and spec.is_watched else None
@@ -153,7 +153,7 @@ class Supervisor:
 
     def hear(self) -> "Facts | None":
         """The next thing the shim tells; None when it has nothing more to tell."""
-        from jobtop.core.facts import Facts
+        from jobtop.core.run.facts import Facts
 
         while b"\0" not in self._heard:
             part = os.read(self.status_read, 65536)

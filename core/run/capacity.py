@@ -9,7 +9,7 @@ from jobtop.core.measure.collectors.cgroup import all_hierarchies
 from jobtop.core.measure.collectors.nvidia import device_count
 from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.procfs import read_text, value_in
-from jobtop.core.scheduling import Capacity
+from jobtop.core.run.scheduling import Capacity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
