@@ -10,7 +10,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.output import format_options, print_shapes
-from jobtop.core.checks import Finding, State
+from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import printable

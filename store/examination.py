@@ -6,8 +6,8 @@ import sys
 import tempfile
 from collections.abc import Iterable
 
-from jobtop.core import checks, sources, trial
-from jobtop.core.checks import Finding, Machine, State
+from jobtop.core.doctor import checks, probes, sources
+from jobtop.core.doctor.checks import Finding, Machine, State
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes
 from jobtop.store.database import is_network
@@ -19,16 +19,16 @@ Topics = dict[str, list[Finding]]
 def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
     """Look at all of it: starts and stops a job, which takes a fraction of a second; nothing stays behind."""
     with tempfile.TemporaryDirectory(prefix="jobtop-doctor-") as directory:
-        tried = trial.start_and_stop(directory)
+        tried = probes.start_and_stop(directory)
     machine = Machine(user=user_name())
     return {
         "Running jobs": [
             checks.python(sys.version_info[:3], sys.executable),
             checks.process_table(machine),
             checks.null_device(machine),
-            trial.shim(tried),
-            trial.subreaper(tried, machine),
-            trial.limits(trial.hold_and_stop(), machine),
+            probes.shim(tried),
+            probes.subreaper(tried, machine),
+            probes.limits(probes.hold_and_stop(), machine),
             checks.logout(machine),
         ],
         "Sampling their processes": [

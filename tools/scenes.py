@@ -6,8 +6,8 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from jobtop.core.checks import Finding, State
 from jobtop.core.config import Alert, Config, load
+from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.record import replace
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.app import Console

@@ -11,8 +11,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from jobtop.core.checks import Finding, State
 from jobtop.core.config import BY_DEFAULT, SETTINGS, Config
+from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record
 from jobtop.store.examination import Topics, examine, verdict

@@ -21,8 +21,8 @@ from textual.widgets._toast import Toast
 from benchmarks.display import Screen
 from hostile import COUNT, MARK, clean_texts, hostile_texts, marked
 from jobtop.core.analysis.ending import ending
-from jobtop.core.checks import Finding, State
 from jobtop.core.config import Alert, load
+from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths

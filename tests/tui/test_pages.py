@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.checks import Finding, State
 from jobtop.core.config import Config, load
+from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write

@@ -18,8 +18,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from hostile import hostile_texts
-from jobtop.core.checks import Finding, State
 from jobtop.core.config import Alert
+from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths

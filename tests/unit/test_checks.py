@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core import checks
-from jobtop.core.checks import Finding, Machine, State
+from jobtop.core.doctor import checks
+from jobtop.core.doctor.checks import Finding, Machine, State
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.cgroup import JobCgroup
 from trees import capture

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from jobtop.cli import doctor as verb
-from jobtop.core import checks, trial
-from jobtop.core.checks import Finding, Machine, State
+from jobtop.core.doctor import checks, probes
+from jobtop.core.doctor.checks import Finding, Machine, State
+from jobtop.core.doctor.probes import Trial
 from jobtop.core.paths import StatePaths
 from jobtop.core.run import supervisor
 from jobtop.core.run.start_problems import TOO_MANY
-from jobtop.core.trial import Trial
 from jobtop.store import examination, inspection
 from jobtop.store.database import open_to_write
 from jobtop.store.inspection import inspect
@@ -40,15 +40,15 @@ def states(findings: list[Finding]) -> dict[str, str]:
 
 def test_what_a_trial_showed_becomes_findings(machine: Machine) -> None:
     good = Trial(None, 0.03, 3 * MEBIBYTE, True)
-    assert trial.shim(good).meaning == "a command runs after 30 ms; its supervisor holds 3.0 MiB"
-    assert trial.shim(Trial(start_seconds=0.03)).meaning == "a command runs after 30 ms"
-    assert {trial.shim(good).state, trial.subreaper(good, machine).state} == {State.WORKS}
-    bad = trial.subreaper(Trial(None, 0.03, None, False), machine)
+    assert probes.shim(good).meaning == "a command runs after 30 ms; its supervisor holds 3.0 MiB"
+    assert probes.shim(Trial(start_seconds=0.03)).meaning == "a command runs after 30 ms"
+    assert {probes.shim(good).state, probes.subreaper(good, machine).state} == {State.WORKS}
+    bad = probes.subreaper(Trial(None, 0.03, None, False), machine)
     assert (bad.state, bad.essential, "ctypes" in str(bad.remedy)) == (State.FAILS, True, True)
-    assert trial.subreaper(Trial(), Machine(platform="darwin")).state is State.ABSENT
+    assert probes.subreaper(Trial(), Machine(platform="darwin")).state is State.ABSENT
     broken = Trial("it is broken")
-    assert (trial.shim(broken).state, trial.shim(broken).essential) == (State.FAILS, True)
-    assert trial.subreaper(broken, machine).state is State.ABSENT
+    assert (probes.shim(broken).state, probes.shim(broken).essential) == (State.FAILS, True)
+    assert probes.subreaper(broken, machine).state is State.ABSENT
 
 
 def cgroups_named(text: str) -> list[str]:
@@ -56,7 +56,7 @@ def cgroups_named(text: str) -> list[str]:
 
 
 def test_a_job_can_be_started_looked_at_and_stopped_here(tmp_path: Path) -> None:
-    tried = trial.start_and_stop(str(tmp_path))
+    tried = probes.start_and_stop(str(tmp_path))
     assert tried.problem is None
     assert tried.start_seconds is not None
     assert tried.private_bytes is not None
@@ -70,8 +70,8 @@ def test_a_job_can_be_started_looked_at_and_stopped_here(tmp_path: Path) -> None
 
 
 def test_a_job_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "COMMAND", ("/no/such/sleep",))
-    assert trial.start_and_stop(str(tmp_path)).problem == (
+    monkeypatch.setattr(probes, "COMMAND", ("/no/such/sleep",))
+    assert probes.start_and_stop(str(tmp_path)).problem == (
         "/no/such/sleep could not be started (exec: No such file or directory)"
     )
 
@@ -80,7 +80,7 @@ def test_a_shim_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     job_id = supervisor.new_id()
     monkeypatch.setattr(supervisor, "new_id", lambda: job_id)
     monkeypatch.setattr(supervisor, "spawn", lambda _: os.posix_spawnp("true", ["true"], os.environ))
-    assert trial.start_and_stop(str(tmp_path)).problem == "it ended before it started the command"
+    assert probes.start_and_stop(str(tmp_path)).problem == "it ended before it started the command"
     assert cgroups_named(job_id) == []
 
 
@@ -95,16 +95,16 @@ def test_a_shim_that_cannot_be_executed_is_told(
         raise OSError(number, "refused")
 
     monkeypatch.setattr(supervisor, "spawn", refuse)
-    tried = trial.start_and_stop(str(tmp_path))
-    assert (tried.problem, trial.shim(tried).remedy is not None) == (problem, has_remedy)
+    tried = probes.start_and_stop(str(tmp_path))
+    assert (tried.problem, probes.shim(tried).remedy is not None) == (problem, has_remedy)
 
 
 def test_a_shim_that_does_not_obey_is_told_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(probes, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(supervisor, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
     waiting = supervisor.Supervisor()
-    assert trial.check_end(waiting, Trial()).problem == "it did not stop its job"
-    trial.end(waiting)
+    assert probes.check_end(waiting, Trial()).problem == "it did not stop its job"
+    probes.end(waiting)
     with pytest.raises(ProcessLookupError):
         os.kill(waiting.pid, 0)
     waiting.close()
@@ -114,14 +114,14 @@ def test_a_shim_that_is_killed_before_it_tells_the_end_is_told(monkeypatch: pyte
     monkeypatch.setattr(supervisor, "spawn", lambda _: os.posix_spawnp("sleep", ["sleep", "60"], os.environ))
     waiting = supervisor.Supervisor()
     os.kill(waiting.pid, signal.SIGKILL)
-    assert trial.check_end(waiting, Trial()).problem == "it did not tell how its job ended"
-    trial.end(waiting)
+    assert probes.check_end(waiting, Trial()).problem == "it did not tell how its job ended"
+    probes.end(waiting)
     waiting.close()
 
 
 def test_the_clock_of_nobody_cannot_be_read() -> None:
-    assert trial.can_read_clock(os.getpid())
-    assert not trial.can_read_clock(2**22 + 1)
+    assert probes.can_read_clock(os.getpid())
+    assert not probes.can_read_clock(2**22 + 1)
 
 
 def test_a_sound_store_says_what_it_holds(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fuzzing import fuzz, fuzzed, mutated
-from jobtop.core.checks import State, evidence_files
+from jobtop.core.doctor.checks import State, evidence_files
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors.cgroup import PREFIX, mounted
 from jobtop.core.model import Status

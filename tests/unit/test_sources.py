@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core import sources
-from jobtop.core.checks import Finding, Machine, State
+from jobtop.core.doctor import sources
+from jobtop.core.doctor.checks import Finding, Machine, State
+from jobtop.core.doctor.sources import MEMBER_FILES, PSI_ON
 from jobtop.core.measure.collectors.host import SAMPLED_KEYS
 from jobtop.core.measure.collectors.pressure import RESOURCES
-from jobtop.core.sources import MEMBER_FILES, PSI_ON
 from trees import DATA, capture
 
 STALLED = "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"

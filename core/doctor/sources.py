@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 
-from jobtop.core.checks import Finding, Machine, State, cgroup_kind, mounts
+from jobtop.core.doctor.checks import Finding, Machine, State, cgroup_kind, mounts
 from jobtop.core.measure.collectors.host import HostCollector, open_host
 from jobtop.core.measure.collectors.host_files import NET_KEYS
 from jobtop.core.measure.collectors.pressure import RESOURCES

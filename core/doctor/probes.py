@@ -6,7 +6,8 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from jobtop.core.checks import Finding, Machine, State, cgroup_kind
+from jobtop.core.doctor.checks import Finding, Machine, State, cgroup_kind
+from jobtop.core.doctor.sources import member_problems
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.job_cgroup import JobCgroup
@@ -18,7 +19,6 @@ from jobtop.core.run.facts import Started
 from jobtop.core.run.limits import BY_SYSTEMD
 from jobtop.core.run.start_problems import explanation, missing_part
 from jobtop.core.run.supervisor import Supervisor, job_environment, new_id
-from jobtop.core.sources import member_problems
 from jobtop.core.units import format_bytes, format_duration
 
 PATIENCE_SECONDS = 10.0
