@@ -15,9 +15,9 @@ from jobtop.cli.output import Column, format_options, print_shapes, table
 from jobtop.core.errors import BadValue, ExitCode, did_you_mean
 from jobtop.core.model import SCHEMA_VERSION, Job, Sample
 from jobtop.core.paths import StatePaths
-from jobtop.core.truth.cases import CASES, Case
-from jobtop.core.truth.judge import Finding, Verdict
-from jobtop.core.truth.suite import Result, Suite, temporary_home
+from jobtop.core.selftest.cases import CASES, Case
+from jobtop.core.selftest.judge import Finding, Verdict
+from jobtop.core.selftest.suite import Result, Suite, temporary_home
 from jobtop.core.units import ABSENT, format_bytes, format_duration
 from jobtop.store.curves import Curves
 from jobtop.store.database import open_to_read

@@ -14,7 +14,7 @@ import click
 from jobtop.cli.main import VERBS, jobtop
 from jobtop.core.config import SETTINGS, Setting
 from jobtop.core.metrics import Metric, Scope, metrics_of
-from jobtop.core.truth.cases import CASES
+from jobtop.core.selftest.cases import CASES
 from jobtop.tui.actions import ACTIONS
 from jobtop.tui.keymap import shown_key
 

@@ -19,11 +19,11 @@ from jobtop.cli.main import main
 from jobtop.core.job_id import NO_ID
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.record import fields, replace
-from jobtop.core.truth import judge
-from jobtop.core.truth.cases import CASES, LOADS, Case
-from jobtop.core.truth.judge import Check, Outcome, Reference, Verdict, dies_by, exits
-from jobtop.core.truth.suite import Measurement, memory_devices
-from jobtop.core.truth.suite import judge as judge_case
+from jobtop.core.selftest import judge
+from jobtop.core.selftest.cases import CASES, LOADS, Case
+from jobtop.core.selftest.judge import Check, Outcome, Reference, Verdict, dies_by, exits
+from jobtop.core.selftest.suite import Measurement, memory_devices
+from jobtop.core.selftest.suite import judge as judge_case
 from support import Jobtop, clean_environment, require, wait_for
 
 MIB = 1024 * 1024

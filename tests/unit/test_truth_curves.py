@@ -8,9 +8,9 @@ import pytest
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Monitor, Sample, Usage
 from jobtop.core.record import replace
-from jobtop.core.truth import curves
-from jobtop.core.truth.curves import CurveCheck, judge_curve, value_at
-from jobtop.core.truth.judge import Finding, Reference, Verdict
+from jobtop.core.selftest import curves
+from jobtop.core.selftest.curves import CurveCheck, judge_curve, value_at
+from jobtop.core.selftest.judge import Finding, Reference, Verdict
 from records import made_job
 
 START = 1_700_000_000.5

@@ -18,9 +18,9 @@ from typing import Any
 from jobtop.core.model import Job, Sample
 from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
-from jobtop.core.truth.cases import LOADS, Case, Place
-from jobtop.core.truth.curves import judge_curve
-from jobtop.core.truth.judge import Finding, Reference, Verdict, judge_outcome, read_reference
+from jobtop.core.selftest.cases import LOADS, Case, Place
+from jobtop.core.selftest.curves import judge_curve
+from jobtop.core.selftest.judge import Finding, Reference, Verdict, judge_outcome, read_reference
 
 DEADLINE_SECONDS = 120.0
 POLL_SECONDS = 0.1

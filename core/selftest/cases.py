@@ -6,8 +6,8 @@ from enum import Enum
 from pathlib import Path
 from signal import SIGKILL, SIGSEGV
 
-from jobtop.core.truth.curves import CurveCheck, adds_up, follows, mean, peak, within_cores
-from jobtop.core.truth.judge import (
+from jobtop.core.selftest.curves import CurveCheck, adds_up, follows, mean, peak, within_cores
+from jobtop.core.selftest.judge import (
     Check,
     Outcome,
     cpu,

@@ -12,7 +12,7 @@ from itertools import pairwise
 from jobtop.core.measure.derive import is_too_short, percents
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
-from jobtop.core.truth.judge import Finding, Reference, Verdict, compare, cpu_tolerance, judged, not_built
+from jobtop.core.selftest.judge import Finding, Reference, Verdict, compare, cpu_tolerance, judged, not_built
 
 PERCENT_RATIO = 0.02
 CORES = os.cpu_count() or 1
