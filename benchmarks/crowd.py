@@ -15,7 +15,7 @@ from jobtop.core.model import Job, Limits, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
 
 PAST_SECONDS, AGE_SECONDS = 70, 300
 GIB = 2**30

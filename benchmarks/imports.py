@@ -17,8 +17,8 @@ from benchmarks.report import MeasurementError, Result
 from benchmarks.stopwatch import in_turns
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
-from jobtop.store.import_values import Intake
-from jobtop.store.imports import Kept, batches, find_sources, keep_batch, make_roomy
+from jobtop.store.transfer.imports import Kept, batches, find_sources, keep_batch, make_roomy
+from jobtop.store.transfer.values import Intake
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.sealed import BLOCK_SAMPLES
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.sealed import BLOCK_SAMPLES
+from jobtop.store.samples.series import SeriesStore
 
 JOBS, SAMPLES = 50, 20_000
 INTERVAL, DAY = 0.1, 86_400.0
@@ -30,7 +30,7 @@ LATEST, LARGEST = 0.05, 1.15
 # An engine that begins at once with what it does a minute after its start.
 AT_ONCE = """
 import sys
-from jobtop.store import sink
+from jobtop.store.samples import sink
 sink.RETENTION_SECONDS = 0.0
 from jobtop.__main__ import main
 sys.exit(main())

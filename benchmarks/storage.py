@@ -20,8 +20,8 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.series.blocks import encode, merge
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.sealed import BLOCK_SAMPLES, MERGED_BLOCKS
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.sealed import BLOCK_SAMPLES, MERGED_BLOCKS
+from jobtop.store.samples.series import SeriesStore
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from jobtop.cli.launch import conclude, exit_code, say, tell
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.store.control import Control
-from jobtop.store.logs import open_log
+from jobtop.store.output.logs import open_log
 from jobtop.store.starting import start_and_stay
 
 TYPE_CHECKING = False

@@ -14,8 +14,8 @@ from jobtop.core.model import Job
 from jobtop.core.run.scheduling import will_be_retried
 from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left
 from jobtop.store.jobs import Jobs
-from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue
+from jobtop.store.queue_plan import Lineup
 from jobtop.store.reconcile import START_SECONDS, forget, survivors, with_shim
 from jobtop.store.waiting import await_ends
 

@@ -17,8 +17,8 @@ from jobtop.core.model import Job
 from jobtop.core.series.readings import KEYS, Reader, Reading, row, to_json
 from jobtop.core.series.trace_formats import NEXTFLOW, SNAKEMAKE, MemoryPeaks, nextflow_row, snakemake_row
 from jobtop.core.text.job_text import is_thinned, was_let_go
-from jobtop.store.curves import Curves
 from jobtop.store.jobs import Jobs, Query
+from jobtop.store.samples.curves import Curves
 
 FORMATS = ("csv", "jsonl", "sqlite", "snakemake", "nextflow")
 SHOWN_FROM = 20  # so many jobs may take longer than a second
@@ -48,7 +48,7 @@ def export(app: App, references: tuple[str, ...], style: str, output: Path, forc
         chosen = app.fleet.select(Query(reverse=True, limit=None))
     source = Source(app, list({job.id: (jobs, job) for jobs, job in chosen}.values()))
     if style == "sqlite":
-        from jobtop.store.exports import write_resource_metrics
+        from jobtop.store.transfer.exports import write_resource_metrics
 
         with new_path("--output", output, force) as path:
             write_resource_metrics(path, source.samples())

@@ -18,8 +18,8 @@ from jobtop.core.run.request import pair
 from jobtop.core.units import printable
 
 if TYPE_CHECKING:
-    from jobtop.store.import_values import Intake
-    from jobtop.store.imports import Found, Kept, Source
+    from jobtop.store.transfer.imports import Found, Kept, Source
+    from jobtop.store.transfer.values import Intake
 
 SHOWN_AFTER_SECONDS = 1.0
 NAMED_PLACES = 10
@@ -48,8 +48,8 @@ def import_(
 
     What was imported before is known, and left as it is. Jobs whose outcome is not written down are unknown.
     """
-    from jobtop.store.import_values import Intake
-    from jobtop.store.imports import Kept, batches, find_sources
+    from jobtop.store.transfer.imports import Kept, batches, find_sources
+    from jobtop.store.transfer.values import Intake
 
     intake = Intake(dict(map(pair, tags)), host, app.config.texts("run.redact"))
     found = find_sources(paths)
@@ -73,7 +73,7 @@ def import_(
 def keeping(app: App, dry_run: bool) -> Iterator[Callable[[Any], Kept]]:
     """What takes the batches: the store of this host, or, to look only, nobody."""
     from jobtop.store.database import open_to_read, open_to_write
-    from jobtop.store.imports import keep_batch, look_at_batch, make_roomy
+    from jobtop.store.transfer.imports import keep_batch, look_at_batch, make_roomy
 
     if not dry_run:
         with closing(open_to_write(app.paths, app.config.switch("store.network"))) as database:

@@ -17,7 +17,7 @@ from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.jobs import Jobs
-from jobtop.store.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, open_log, tail_start
+from jobtop.store.output.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, open_log, tail_start
 from jobtop.store.queue import Queue
 from jobtop.store.reconcile import current
 from jobtop.store.waiting import Looks, unattended

@@ -18,10 +18,10 @@ from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample
 from jobtop.core.series.downsample import kept_positions
 from jobtop.core.series.readings import KEYS, Reader, Reading, job_metrics
-from jobtop.store.curves import Curves
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import current
-from jobtop.store.series import News
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.series import News
 from jobtop.store.waiting import Looks
 
 POLL_SECONDS = 0.25

@@ -39,7 +39,7 @@ class Monitoring:
             return
         from jobtop.core.measure.collectors.processes import raise_descriptor_limit
         from jobtop.core.measure.engine import Engine, chosen
-        from jobtop.store.sink import StoreSink
+        from jobtop.store.samples.sink import StoreSink
 
         raise_descriptor_limit()
         config = self.app.config

@@ -6,7 +6,7 @@ from jobtop.cli.app import App
 from jobtop.cli.control import references
 from jobtop.core.model import Kept
 from jobtop.core.text.job_text import kept_words
-from jobtop.store.retention import set_pinned
+from jobtop.store.upkeep.retention import set_pinned
 
 
 @click.command()

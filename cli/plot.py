@@ -16,7 +16,7 @@ from jobtop.core.model import Job
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.core.series.readings import job_metrics
 from jobtop.core.units import format_duration, printable
-from jobtop.store.curves import Curves
+from jobtop.store.samples.curves import Curves
 
 DEFAULT = ("cpu.percent", "mem.used")
 NARROWEST = 30

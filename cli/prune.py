@@ -17,13 +17,13 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import SCHEMA_VERSION, Kept
 from jobtop.core.retention import LONG, MACHINE, Policy, Report, policy_of, skipped_minutes
 from jobtop.core.units import ABSENT, format_bytes
-from jobtop.store import upkeep
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import reconcile
-from jobtop.store.retaining import HELD, release, rest, shortage, take
-from jobtop.store.retention import Retention
-from jobtop.store.upkeep import KEPT_SINCE
+from jobtop.store.upkeep import maintenance
+from jobtop.store.upkeep.background import HELD, release, rest, shortage, take
+from jobtop.store.upkeep.maintenance import KEPT_SINCE
+from jobtop.store.upkeep.retention import Retention
 
 PAUSE_SECONDS = 0.002
 JOURNAL_PAGES = 100
@@ -54,7 +54,7 @@ def prune(app: App, dry_run: bool, style: str) -> int:
     if warning := skipped_minutes(policy):
         app.warn(warning)
     with opened(app, dry_run) as database:
-        before = upkeep.file_bytes(database.path)
+        before = maintenance.file_bytes(database.path)
         report = passed(Retention(database, app.paths, policy, is_dry=True), None, "looking")
         after = before
         if not dry_run:
@@ -120,10 +120,10 @@ def given_back(app: App, database: Database) -> int:
     """What the file takes then."""
     try:
         with bar("giving back") as tell:
-            done = upkeep.vacuum(database, progress=tell)
+            done = maintenance.vacuum(database, progress=tell)
     except StoreBusy as error:
         app.warn(f"free space could not be given back (jobtop store vacuum does that later): {error}")
-        return upkeep.file_bytes(database.path)
+        return maintenance.file_bytes(database.path)
     if done.readers:
         app.warn(f"{', '.join(done.readers)} reads it: the file shrinks when that has ended")
     return done.after_bytes

@@ -22,8 +22,8 @@ from jobtop.core.units import ABSENT, format_duration
 from jobtop.store.agency import is_attended, registered
 from jobtop.store.control import elsewhere
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue, check_retry
+from jobtop.store.queue_plan import Lineup
 from jobtop.store.waiting import was_called
 
 QUEUE_COLUMNS = (

@@ -9,7 +9,7 @@ from jobtop.core.series.drawing import make_curve, sparkline
 from jobtop.core.text.job_text import ENDS, is_thinned, was_let_go
 from jobtop.core.text.metric_text import Number, format_value
 from jobtop.core.units import format_bytes, format_duration
-from jobtop.store.curves import Curves
+from jobtop.store.samples.curves import Curves
 
 # What is said of now: a metric, and what it is called for one and for more.
 NOW = {

@@ -19,8 +19,8 @@ from jobtop.core.selftest.cases import CASES, Case
 from jobtop.core.selftest.judge import Finding, Verdict
 from jobtop.core.selftest.suite import Result, Suite, temporary_home
 from jobtop.core.units import ABSENT, format_bytes, format_duration
-from jobtop.store.curves import Curves
 from jobtop.store.database import open_to_read
+from jobtop.store.samples.curves import Curves
 
 COLUMNS = (
     Column("LOAD", widest=60),

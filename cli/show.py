@@ -18,7 +18,7 @@ from jobtop.core.model import Job, Kept, Status
 from jobtop.core.text.event_text import event_words
 from jobtop.core.text.job_text import kept_words, queued_words
 from jobtop.core.units import format_bytes, format_duration, printable
-from jobtop.store.curves import Curves
+from jobtop.store.samples.curves import Curves
 
 
 @click.command()

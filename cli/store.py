@@ -18,10 +18,10 @@ from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import as_dict
 from jobtop.core.units import ABSENT, format_bytes, format_duration
-from jobtop.store import upkeep
 from jobtop.store.database import Database, open_to_read, open_to_write
-from jobtop.store.merging import Merged, merge
-from jobtop.store.upkeep import Description, Files, Problem
+from jobtop.store.upkeep import maintenance
+from jobtop.store.upkeep.maintenance import Description, Files, Problem
+from jobtop.store.upkeep.merging import Merged, merge
 
 SUFFIX = ".db"
 KEPT_WORDS = {"whole": "whole", "minutes": "as minutes", "record": "as records"}
@@ -46,7 +46,7 @@ def store(ctx: click.Context) -> int:
 def info(app: App, path: str | None, style: str) -> int:
     """Say what is in the store, and what it takes."""
     file = chosen_file(app, path)
-    found = upkeep.describe(file)
+    found = maintenance.describe(file)
     if found.notice:
         app.warn(found.notice)
     if found.problem:
@@ -111,7 +111,7 @@ def check(app: App, path: str | None, style: str) -> int:
     """Look at every page, reference and block; exit code 1 if something is wrong."""
     file = chosen_file(app, path)
     with bar("checking") as progress:
-        problems = list(upkeep.check(file, progress))
+        problems = list(maintenance.check(file, progress))
     if style != "table":
         print_shapes(style, [{"schema_version": SCHEMA_VERSION} | as_dict(problem) for problem in problems])
     elif problems:
@@ -139,7 +139,7 @@ def vacuum(app: App, full: bool) -> int:
     """Give space that is not used any more back to the file system."""
     chosen_file(app, None)
     with closing(open_to_write(app.paths, app.config.switch("store.network"))) as database, bar("giving back") as tell:
-        done = upkeep.vacuum(database, full, tell)
+        done = maintenance.vacuum(database, full, tell)
     freed = done.before_bytes - done.after_bytes
     print(f"{app.paths.store}: {format_bytes(max(0, freed))} given back, {format_bytes(done.after_bytes)} left")
     if done.readers:
@@ -162,7 +162,7 @@ def backup(app: App, path: str, force: bool) -> int:
     with closing(open_to_read(source)) as database, new_path("backup", target, force) as part:
         part.chmod(0o600)
         with bar("copying") as progress:
-            upkeep.backup(database, part, progress)
+            maintenance.backup(database, part, progress)
     print(f"{target}: {format_bytes(target.stat().st_size)}, checked")
     return 0
 

@@ -26,7 +26,7 @@ from jobtop.core.procfs import HAS_PROC
 from jobtop.core.run.facts import read_started
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import current
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.snapshots import Snapshots
 
 FIRST_SECONDS = 0.5  # between the two readings that the first percentages are made of
 SHORTEST_SECONDS = 0.1

@@ -26,7 +26,7 @@ from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store import agency
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs, event
-from jobtop.store.lineup import TO_RETRY
+from jobtop.store.queue_plan import TO_RETRY
 from jobtop.store.reconcile import (
     end_attached,
     finish,
@@ -36,8 +36,8 @@ from jobtop.store.reconcile import (
     take_in_unrecorded,
     with_shim,
 )
-from jobtop.store.series import SeriesStore
-from jobtop.store.sink import StoreSink
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.sink import StoreSink
 from jobtop.store.starter import Starter, contained, mistake
 from jobtop.store.starting import kept_spec
 

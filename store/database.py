@@ -496,7 +496,7 @@ def _check_origin(path: Path, connection: sqlite3.Connection, version: int) -> N
 
 def _prepare(path: Path, connection: sqlite3.Connection, network: bool | None) -> None:
     """Bring the file to today's version, step by step, all or nothing."""
-    from jobtop.store.head import add_columns
+    from jobtop.store.samples.head import add_columns
 
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     _check_origin(path, connection, version)

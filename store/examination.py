@@ -11,7 +11,7 @@ from jobtop.core.doctor.checks import Finding, Machine, State
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes
 from jobtop.store.database import is_network
-from jobtop.store.inspection import inspect
+from jobtop.store.upkeep.inspection import inspect
 
 Topics = dict[str, list[Finding]]
 

@@ -15,9 +15,9 @@ from jobtop.core.model import AT_WORK, LIVE, Status, is_silent
 from jobtop.core.query.conditions import as_text
 from jobtop.core.record import fields, fresh, record
 from jobtop.store.jobs import Query, asking
-from jobtop.store.live import TOUCHED_SINCE_VERSION
 from jobtop.store.ordering import SORT_KEYS, order_of
 from jobtop.store.rows import Layout, are_numbers, check_line, mapping_in, sound_figures, status_in, texts_in, words_in
+from jobtop.store.samples.live import TOUCHED_SINCE_VERSION
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False

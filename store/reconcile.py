@@ -162,7 +162,7 @@ def sampled(jobs: Jobs, job: Job) -> Observation | None:
     if row is None or job.seq is None:
         return None
     from jobtop.core.measure.observation import seen_in
-    from jobtop.store.series import SeriesStore
+    from jobtop.store.samples.series import SeriesStore
 
     return seen_in(SeriesStore(jobs.database).samples(job.seq))
 

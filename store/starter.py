@@ -20,8 +20,8 @@ from jobtop.core.run.scheduling import retry_seconds
 from jobtop.core.run.supervisor import Keeper, Supervisor
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store.jobs import Event, event
-from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue
+from jobtop.store.queue_plan import Lineup
 from jobtop.store.reconcile import START_SECONDS, finish, reconcile_one
 from jobtop.store.starting import NOT_KEPT, kept_spec
 

@@ -15,10 +15,10 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.series import blocks
 from jobtop.core.series.blocks import COLUMN, COUNTS, HEAD, TABLE_SIZE, WHOLE
 from jobtop.store.database import open_to_write
-from jobtop.store.hosts import HostRecord
 from jobtop.store.jobs import Jobs, event
-from jobtop.store.series import SeriesStore
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.hosts import HostRecord
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
 from records import made_job, this_process
 
 APART = 2

@@ -8,7 +8,7 @@ from jobtop.core.model import Job, Sample
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
 from records import HERE
 
 

@@ -13,11 +13,11 @@ from jobtop.core.measure.snapshot import Snapshot
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
 from jobtop.core.paths import StatePaths
-from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_read
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
 from records import HERE
 from support import Jobtop
 

@@ -20,9 +20,9 @@ from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.queue import NOBODY, Queue
-from jobtop.store.retention import set_pinned
 from jobtop.store.starting import request_again, start_and_stay
 from jobtop.store.submitting import Wish, submit_to
+from jobtop.store.upkeep.retention import set_pinned
 from jobtop.tui.view import JobRow
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from jobtop.core.config import Alert, Config
 from jobtop.core.metrics import find_metric
 from jobtop.core.text.metric_text import format_shown
-from jobtop.store.troubles import Trouble
+from jobtop.store.problems import Trouble
 from jobtop.tui.actions import ALERTS, APP, bindings
 from jobtop.tui.axes import ago_words
 from jobtop.tui.cells import Align, Cell, Span, Words, short_duration

@@ -19,7 +19,7 @@ from jobtop.tui.prose import wrapped
 from jobtop.tui.troubles import Troubles, clock_words, sign_of, what_happened
 
 if TYPE_CHECKING:
-    from jobtop.store.troubles import Trouble
+    from jobtop.store.problems import Trouble
 
 LINES = 2  # of each
 EMPTY = "Nothing went wrong in the last 24 hours."

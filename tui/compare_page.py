@@ -17,10 +17,10 @@ from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.metrics import Metric, find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import record
-from jobtop.store.curves import Curves
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
-from jobtop.store.joined import Series as Samples
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.joined import Series as Samples
 from jobtop.tui.actions import APP, COMPARE, bindings
 from jobtop.tui.cells import Span
 from jobtop.tui.chart import Chart

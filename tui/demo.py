@@ -21,10 +21,10 @@ from jobtop.core.record import replace
 from jobtop.core.record import replace as replaced
 from jobtop.store.agency import register
 from jobtop.store.database import open_to_write
-from jobtop.store.head import HOSTS
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.series import SeriesStore
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.head import HOSTS
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
 from jobtop.tui.demo_data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
 from jobtop.tui.demo_load import HOST, UPTIME_SECONDS, Surroundings

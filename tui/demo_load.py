@@ -10,7 +10,7 @@ from random import Random
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
-from jobtop.store.live import KEPT_SAMPLES
+from jobtop.store.samples.live import KEPT_SAMPLES
 from jobtop.tui.demo_part import GIB, MIB, Part
 from jobtop.tui.machine_past import MachinePast
 from jobtop.tui.view import Machine

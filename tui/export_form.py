@@ -17,9 +17,9 @@ from textual.binding import BindingType
 from jobtop.core.errors import BadValue, JobtopError
 from jobtop.core.series.readings import KEYS, Reader
 from jobtop.core.series.readings import row as values_of
-from jobtop.store.curves import Curves
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Jobs
+from jobtop.store.samples.curves import Curves
 from jobtop.tui.actions import FORM, bindings
 from jobtop.tui.cells import tamed
 from jobtop.tui.dialog import Dialog, KeyButton

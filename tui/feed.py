@@ -17,7 +17,7 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
 from jobtop.store.database import Database, file_times, is_network, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, newest, still_there
+from jobtop.store.samples.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, newest, still_there
 from jobtop.tui.machine_past import MachinePast
 from jobtop.tui.reading import StoreFile
 from jobtop.tui.turns import Turns
@@ -25,7 +25,7 @@ from jobtop.tui.view import JobRow, Machine, StoreState, View
 
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.host import HostSample, HostSource
-    from jobtop.store.hosts import HostNow, HostTail
+    from jobtop.store.samples.hosts import HostNow, HostTail
 
 RECENT, RECENT_OF_ALL, FEWEST_RECENT = 30, 300, 2  # jobs that have ended: of one store, of many together, of each
 RECONCILE_SECONDS = 5.0
@@ -135,7 +135,7 @@ class Source:
 
     def _read_around(self, database: Database) -> None:
         """The machine as somebody records it, and who waits for what."""
-        from jobtop.store.hosts import HostTail
+        from jobtop.store.samples.hosts import HostTail
 
         self.host = self.host or HostTail(database)
         self.host.poll()

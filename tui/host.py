@@ -9,7 +9,7 @@ from textual.strip import Strip
 
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
-from jobtop.store.live import KEPT_SAMPLES
+from jobtop.store.samples.live import KEPT_SAMPLES
 from jobtop.tui.cells import (
     PERCENT_WIDTH,
     Align,

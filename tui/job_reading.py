@@ -22,11 +22,11 @@ from jobtop.core.record import fresh, record
 from jobtop.core.run.facts import read_started
 from jobtop.core.series.downsample import kept_positions
 from jobtop.core.series.drawing import Curve, make_curve
-from jobtop.store.curves import Curves
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.output import Output
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.output.text import Output
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.window import Bounds, TimeWindow
 
 Number = float | int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from jobtop.core.record import replace
-from jobtop.store.live import KEPT_SECONDS
+from jobtop.store.samples.live import KEPT_SECONDS
 from jobtop.tui.view import Machine, Moment
 
 

@@ -15,7 +15,7 @@ from jobtop.core.text.job_text import not_begun_words, was_let_go
 from jobtop.core.units import format_bytes, printable
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
-from jobtop.store.output import Output, Row
+from jobtop.store.output.text import Output, Row
 from jobtop.tui.cells import Span, tamed
 from jobtop.tui.palette import Tone
 from jobtop.tui.reading import Reader

@@ -16,8 +16,8 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from jobtop.core.errors import JobtopError
-from jobtop.store.logs import STREAMS
-from jobtop.store.output import Found, Output, Row
+from jobtop.store.output.logs import STREAMS
+from jobtop.store.output.text import Found, Output, Row
 from jobtop.tui.actions import LOG, SEARCH, bindings
 from jobtop.tui.cells import Span, aligned, fitted, short_bytes, short_duration, tamed
 from jobtop.tui.output_page import Follow, Go, Logs, Scroll, Shown, Until, Wish, dropped, page, row_spans

@@ -17,7 +17,7 @@ from jobtop.tui.view import StoreState, View
 
 if TYPE_CHECKING:
     from jobtop.store.database import Database
-    from jobtop.store.troubles import Trouble
+    from jobtop.store.problems import Trouble
     from jobtop.tui.reading import Reader
 
 LOOKED_BACK_SECONDS = 86400.0
@@ -152,7 +152,7 @@ class TimedLook:
 
 
 def timed_look(database: Database, since: float) -> TimedLook:
-    from jobtop.store.troubles import MOST, read_troubles
+    from jobtop.store.problems import MOST, read_troubles
 
     began = time.thread_time()
     found = read_troubles(database, since)

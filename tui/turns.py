@@ -13,7 +13,7 @@ from jobtop.store.jobs import Jobs
 from jobtop.store.schema import has_tables_of
 
 if TYPE_CHECKING:
-    from jobtop.store.lineup import Lineup
+    from jobtop.store.queue_plan import Lineup
 
 QUEUE_SINCE_VERSION = 4
 
@@ -41,8 +41,8 @@ class Turns:
 
     def _read_reasons(self, database: Database) -> dict[str, str]:
         from jobtop.core.run.capacity import capacity
-        from jobtop.store.lineup import Lineup
         from jobtop.store.queue import Queue
+        from jobtop.store.queue_plan import Lineup
 
         lineup = self._lineup
         if lineup is None or lineup.queue.jobs.database is not database:

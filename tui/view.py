@@ -7,7 +7,7 @@ from typing import Any
 
 from jobtop.core.model import Job
 from jobtop.core.record import fresh, record
-from jobtop.store.live import Now, Tail
+from jobtop.store.samples.live import Now, Tail
 
 Number = float | int
 

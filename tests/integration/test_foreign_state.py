@@ -15,7 +15,7 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.merging import merge
+from jobtop.store.upkeep.merging import merge
 from records import HERE, made_job, numbered_id, running_job
 from support import Jobtop
 

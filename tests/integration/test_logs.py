@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.store.logs import CHUNK_BYTES
+from jobtop.store.output.logs import CHUNK_BYTES
 from records import call, kept_jobs, made_job
 from running import nothing_is_left, running
 from support import Jobtop, wait_for

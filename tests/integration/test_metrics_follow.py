@@ -10,7 +10,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
 from records import HERE, running_job, this_process
 from running import nothing_is_left, running
 from sampled import steady

@@ -14,10 +14,10 @@ from jobtop.core.errors import UnknownJob
 from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store import upkeep
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.upkeep import maintenance
 from records import HERE, made_job
 from running import nothing_is_left, running
 from sampled import kept_sampled, sample
@@ -30,7 +30,7 @@ SAMPLES = 8_000
 PEAK = 1 << 34
 # A run that does at once what others do after a minute.
 AT_ONCE = """
-from jobtop.store import sink
+from jobtop.store.samples import sink
 sink.RETENTION_SECONDS = 0.0
 from jobtop.__main__ import main
 raise SystemExit(main())
@@ -106,7 +106,7 @@ def test_who_is_killed_while_pruning_loses_nothing_and_the_next_one_goes_on(jobt
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        assert list(upkeep.check(StatePaths(jobtop.state, HERE).store)) == []
+        assert list(maintenance.check(StatePaths(jobtop.state, HERE).store)) == []
         found, _, peak = as_kept(jobtop.state, thinned)
         assert (replace(found, kept=Kept.WHOLE), peak) == (thinned, PEAK)
         assert as_kept(jobtop.state, young) == (young, 1000, PEAK)

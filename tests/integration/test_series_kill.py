@@ -17,7 +17,7 @@ from jobtop.core.model import Sample
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
 from records import HERE, running_job
 from support import wait_for
 
@@ -31,7 +31,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
 root, host, jobs = Path(sys.argv[1]), sys.argv[2], [int(job) for job in sys.argv[3].split(",")]
 store = SeriesStore(open_to_write(StatePaths(root, host)))
 news = store.follow(jobs[0])

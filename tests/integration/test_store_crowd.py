@@ -10,8 +10,8 @@ import pytest
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
-from jobtop.store.upkeep import check
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.upkeep.maintenance import check
 from records import HERE, running_job
 from support import Jobtop
 
@@ -26,7 +26,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.paths import StatePaths
 from jobtop.core.measure.sampler import Batch
-from jobtop.store.sink import StoreSink
+from jobtop.store.samples.sink import StoreSink
 root, host, network, *jobs = sys.argv[1:]
 sink = StoreSink(StatePaths(Path(root), host), network == "yes")
 def patiently(call, *values):

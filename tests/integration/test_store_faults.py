@@ -18,9 +18,9 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
+from jobtop.store.samples.series import SeriesStore
 from jobtop.store.schema import VERSION
-from jobtop.store.series import SeriesStore
-from jobtop.store.upkeep import check, vacuum
+from jobtop.store.upkeep.maintenance import check, vacuum
 from records import HERE, call, damage_pages, made_job
 from running import nothing_is_left
 from sampled import kept_sampled, sample
@@ -407,7 +407,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.measure.sampler import Batch
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.sink import StoreSink
+from jobtop.store.samples.sink import StoreSink
 paths, jobs = StatePaths(Path(sys.argv[1]), sys.argv[2]), sys.argv[3:]
 for job in jobs:
     Jobs(open_to_write(paths)).insert(Job(job, "kept", ("true",), paths.host, "ada", "/", Status.RUNNING))

@@ -14,8 +14,8 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
-from jobtop.store.joined import Series as Samples
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.joined import Series as Samples
+from jobtop.store.samples.series import SeriesStore
 from jobtop.tui.app import Console, Options
 from jobtop.tui.chart import Chart
 from jobtop.tui.compare_page import Alignment, Compare, Run, known_part, offsets

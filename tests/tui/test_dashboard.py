@@ -9,9 +9,9 @@ import pytest
 from textual.geometry import Region
 
 from jobtop.core.model import Job, Limits, Status
-from jobtop.store import troubles
-from jobtop.store.live import Now, Tail
-from jobtop.store.troubles import Trouble
+from jobtop.store import problems
+from jobtop.store.problems import Trouble
+from jobtop.store.samples.live import Now, Tail
 from jobtop.tui.alerts_panel import AlertsPanel, trouble_lines
 from jobtop.tui.cells import Align, width_of
 from jobtop.tui.chart import Chart, Glance
@@ -341,7 +341,7 @@ def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
 
 
 def test_more_troubles_than_are_read_are_said_to_be_more(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(troubles, "MOST", 2)
+    monkeypatch.setattr(problems, "MOST", 2)
     kept_jobs(home, *(made_job(status=Status.FAILED, end_time=time.time() - number) for number in range(3)))
 
     async def scene(visitor: Visitor) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from jobtop.core.model import Status
 from jobtop.store.database import Database, open_to_read, open_to_write
-from jobtop.store.hosts import HostRecord
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.reconcile import reconcile
-from jobtop.store.series import SeriesStore
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.hosts import HostRecord
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Options
 from jobtop.tui.demo import REFUSAL, SHORT_EVERY, SHORT_SECONDS, Books, Demo, demo, demo_console
 from jobtop.tui.demo_data import SHORT

@@ -14,9 +14,9 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_write
-from jobtop.store.hosts import HostRecord, now_since_boot
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.hosts import HostRecord, now_since_boot
+from jobtop.store.samples.series import SeriesStore
 from jobtop.tui import feed, reading
 from jobtop.tui.feed import Feed
 from jobtop.tui.view import Machine, View

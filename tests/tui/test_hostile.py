@@ -27,10 +27,10 @@ from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store import troubles
+from jobtop.store import problems
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui import jobs_pane, run_form, settings_page
 from jobtop.tui.acting import STOP
 from jobtop.tui.alerts_page import rule_lines
@@ -502,7 +502,7 @@ async def rules(console: Watched, texts: list[str]) -> None:
 
 
 def test_no_table_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(troubles, "MOST", COUNT)
+    monkeypatch.setattr(problems, "MOST", COUNT)
     endure(in_turn(("", tables), ("palette", palette)), furnish_live, tmp_path, WIDE)
 
 

@@ -17,11 +17,11 @@ from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job, Kept, Limits, Queued, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.series.drawing import Curve
-from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.series import SeriesStore
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.chart import Chart
 from jobtop.tui.job_charts import BOTH, chart_view
 from jobtop.tui.job_header import HeaderView, fitting, header_lines

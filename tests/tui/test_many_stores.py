@@ -16,7 +16,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
 from jobtop.tui import feed as feed_module
 from jobtop.tui.app import Options
 from jobtop.tui.cells import Words

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.paths import StatePaths
-from jobtop.store.output import LONGEST_ROW, Output, Row
+from jobtop.store.output.text import LONGEST_ROW, Output, Row
 from jobtop.tui.cells import width_of
 from jobtop.tui.output_page import Follow, Go, Logs, Scroll, Until, dropped, page, row_spans
 from jobtop.tui.output_view import OutputPane, OutputView, SearchLine

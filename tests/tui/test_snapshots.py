@@ -26,8 +26,8 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.series import SeriesStore
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.acting import STOP
 from jobtop.tui.app import Console, Options
 from jobtop.tui.demo import Demo, demo, of_demo

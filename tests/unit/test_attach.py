@@ -23,7 +23,7 @@ from jobtop.store.attaching import attach, refuse_known
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import reconcile
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
 from jobtop.store.starting import request_again
 from processes import MIB, FakeProc
 from records import HERE, running_job, this_process

@@ -14,10 +14,10 @@ from jobtop.core.series import blocks
 from jobtop.core.series.blocks import HEAD, TABLE_SIZE, WHOLE, decode, merge
 from jobtop.core.series.readings import Reader, to_json
 from jobtop.core.series.rollup import roll
-from jobtop.store.head import JOBS
-from jobtop.store.joined import Joined
-from jobtop.store.packed import pack, unpack
-from jobtop.store.snapshots import _unpacked
+from jobtop.store.samples.head import JOBS
+from jobtop.store.samples.joined import Joined
+from jobtop.store.samples.packed import pack, unpack
+from jobtop.store.samples.snapshots import _unpacked
 from records import made_job
 
 APART = 2

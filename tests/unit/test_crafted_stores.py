@@ -15,16 +15,16 @@ from fuzzing import ODD_VALUES, fuzz, fuzzed
 from jobtop.core.errors import RowDamaged, StoreError, StoreForeign
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
-from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_read, open_to_write
-from jobtop.store.hosts import HostRecord
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import UNREADABLE, grouped, read_lines, read_order, read_runs, vocabulary
-from jobtop.store.live import LiveTails
-from jobtop.store.merging import merge
-from jobtop.store.snapshots import Snapshots
-from jobtop.store.troubles import read_troubles
-from jobtop.store.upkeep import check
+from jobtop.store.problems import read_troubles
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.hosts import HostRecord
+from jobtop.store.samples.live import LiveTails
+from jobtop.store.samples.snapshots import Snapshots
+from jobtop.store.upkeep.maintenance import check
+from jobtop.store.upkeep.merging import merge
 from records import HERE, call
 
 VERBS: tuple[tuple[str, ...], ...] = (

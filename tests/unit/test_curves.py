@@ -13,10 +13,10 @@ from jobtop.core.model import Job, Sample, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.series.endpoints import FIRST, TOTALS, last_sample
-from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.series import SeriesStore
 from records import running_job
 
 USAGE = Usage(cpu_user_seconds=1000.0, cpu_system_seconds=100.0, io_read_bytes=10**12, faults_minor=10**9)

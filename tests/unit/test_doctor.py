@@ -18,9 +18,10 @@ from jobtop.core.doctor.probes import Trial
 from jobtop.core.paths import StatePaths
 from jobtop.core.run import supervisor
 from jobtop.core.run.start_problems import TOO_MANY
-from jobtop.store import examination, inspection
+from jobtop.store import examination
 from jobtop.store.database import open_to_write
-from jobtop.store.inspection import inspect
+from jobtop.store.upkeep import inspection
+from jobtop.store.upkeep.inspection import inspect
 from records import HERE, call, kept_jobs, made_job
 from support import Jobtop
 

@@ -7,10 +7,10 @@ import pytest
 
 from jobtop.core.model import Sample
 from jobtop.core.paths import StatePaths
-from jobtop.store import head
 from jobtop.store.database import Database, open_to_write
-from jobtop.store.head import JOBS, ROWS_AT_ONCE
 from jobtop.store.jobs import Jobs
+from jobtop.store.samples import head
+from jobtop.store.samples.head import JOBS, ROWS_AT_ONCE
 from records import running_job
 from sampled import sample
 

@@ -18,9 +18,9 @@ from jobtop.core.model import Identity, Job
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
-from jobtop.store import hosts
 from jobtop.store.database import Database, open_to_read, open_to_write
-from jobtop.store.hosts import HostRecord, now_since_boot
+from jobtop.store.samples import hosts
+from jobtop.store.samples.hosts import HostRecord, now_since_boot
 from records import HERE, NO_PROCESS, made_job, this_process
 from support import ROOT, wait_for
 
@@ -32,7 +32,7 @@ from pathlib import Path
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
-from jobtop.store.hosts import HostRecord
+from jobtop.store.samples.hosts import HostRecord
 host, me, before = HostRecord(open_to_write(StatePaths(Path(sys.argv[1]), sys.argv[2]))), identify(os.getpid()), None
 while True:
     held = host.lease(me, 60.0)

@@ -11,11 +11,11 @@ from importing import KEYSTONE, SAMPLES, imported, stored, torc_file
 
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
-from jobtop.store import imports
-from jobtop.store.curves import Curves
 from jobtop.store.database import open_to_read
-from jobtop.store.import_workflows import duration, moment_of, size
-from jobtop.store.imports import recognise
+from jobtop.store.samples.curves import Curves
+from jobtop.store.transfer import imports
+from jobtop.store.transfer.imports import recognise
+from jobtop.store.transfer.workflows import duration, moment_of, size
 from records import HERE, call, kept_jobs, made_job
 from sampled import kept_sampled, steady
 

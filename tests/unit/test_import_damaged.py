@@ -14,11 +14,11 @@ from importing import KEYSTONE, SAMPLES, imported, stored, torc_file
 
 from fuzzing import ODD_VALUES, fuzz, fuzzed, mutated
 from jobtop.core.paths import StatePaths
-from jobtop.store import import_values
 from jobtop.store.database import open_to_write
-from jobtop.store.import_values import LONGEST_LINE, Intake
-from jobtop.store.imports import batches, find_sources, keep_batch
 from jobtop.store.jobs import Jobs, Query
+from jobtop.store.transfer import values
+from jobtop.store.transfer.imports import batches, find_sources, keep_batch
+from jobtop.store.transfer.values import LONGEST_LINE, Intake
 from records import HERE, call
 from support import Jobtop
 
@@ -102,7 +102,7 @@ def test_a_small_packed_file_does_not_fill_the_memory(jobtop: Jobtop) -> None:
 def test_what_is_too_much_is_left_out_and_said(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(import_values, limit, value)
+    monkeypatch.setattr(values, limit, value)
     summary = imported(packed(tmp_path / "job", SAMPLE * 10_000))
     assert (summary["jobs"], summary["samples"] < 2000) == (2, True)
     assert ["left out" in place["why"] for place in summary["unreadable"]] == [True]
@@ -111,7 +111,7 @@ def test_what_is_too_much_is_left_out_and_said(
 def test_many_bad_lines_are_counted_and_not_all_named(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_values, "MOST_NAMED", 10)
+    monkeypatch.setattr(values, "MOST_NAMED", 10)
     path = tmp_path / "jobs_history.jsonl"
     path.write_bytes(KEYSTONE.read_bytes() + b"x\n" * 50)
     summary = imported(path)

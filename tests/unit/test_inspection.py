@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.paths import StatePaths
-from jobtop.store import inspection
-from jobtop.store.inspection import Inspection, inspect
 from jobtop.store.schema import VERSION
+from jobtop.store.upkeep import inspection
+from jobtop.store.upkeep.inspection import Inspection, inspect
 from records import HERE, damage_pages, kept_jobs, made_job
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.store.output import LONGEST_ROW, SEARCHED_BYTES, Output, Row
+from jobtop.store.output.text import LONGEST_ROW, SEARCHED_BYTES, Output, Row
 
 
 def written(directory: Path, stdout: bytes = b"", stderr: bytes | None = b"", marks: str = "") -> Output:

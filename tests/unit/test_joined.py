@@ -8,8 +8,8 @@ from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.series import blocks
-from jobtop.store.head import JOBS
-from jobtop.store.joined import Joined
+from jobtop.store.samples.head import JOBS
+from jobtop.store.samples.joined import Joined
 
 USER, SYSTEM, USED = (JOB_COLUMNS.index(key) for key in ("cpu.user", "cpu.system", "mem.used"))
 Made = list[tuple[float, float | None, float | None, int | None]]  # elapsed, cpu.user, cpu.system, mem.used

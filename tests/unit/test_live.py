@@ -10,8 +10,8 @@ from jobtop.core.model import Sample
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.live import FEW, KEPT_SAMPLES, LiveTails
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.live import FEW, KEPT_SAMPLES, LiveTails
+from jobtop.store.samples.series import SeriesStore
 from records import HERE, running_job
 
 

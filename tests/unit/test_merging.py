@@ -15,11 +15,11 @@ from jobtop.core.model import Identity, Job, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_write
-from jobtop.store.hosts import HostRecord
 from jobtop.store.jobs import Event, Jobs, Query
-from jobtop.store.merging import Merged, merge
-from jobtop.store.series import SeriesStore
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.hosts import HostRecord
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
+from jobtop.store.upkeep.merging import Merged, merge
 from records import HERE, NO_PROCESS, call, damage_pages, kept_jobs, made_job, running_job
 from sampled import steady
 
@@ -142,7 +142,7 @@ def test_the_machine_around_a_job_comes_along_and_ours_stays_the_last(
     ours, theirs = stores
     me = Identity("their boot", NO_PROCESS, 1)
     for database, boot in ((theirs, "their boot"), (ours, "our boot")):
-        monkeypatch.setattr("jobtop.store.hosts.boot_id", lambda boot=boot: boot)
+        monkeypatch.setattr("jobtop.store.samples.hosts.boot_id", lambda boot=boot: boot)
         host = HostRecord(database)
         assert host.lease(replace(me, boot=boot))
         assert host.append([(1000.0 + number, {"cpu.percent": float(number)}) for number in range(150)])

@@ -15,8 +15,8 @@ from jobtop.core.record import replace
 from jobtop.core.run.scheduling import Capacity, Running, Waiting
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.lineup import Lineup
 from jobtop.store.queue import Queue
+from jobtop.store.queue_plan import Lineup
 from jobtop.store.reconcile import reconcile
 from jobtop.store.starting import kept_spec
 from records import HERE, NO_PROCESS, leave_started, made_job, running_job, this_process

@@ -17,14 +17,14 @@ from jobtop.core.model import Job, Kept, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.retention import Budget, Holding, Move, Policy, after, by_age, policy_of, protection
-from jobtop.store import sink as sink_module
 from jobtop.store.database import Database, open_to_write
-from jobtop.store.head import HOSTS
 from jobtop.store.jobs import Event, Jobs, event
-from jobtop.store.retention import Retention, set_pinned
-from jobtop.store.series import SeriesStore
-from jobtop.store.sink import StoreSink
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples import sink as sink_module
+from jobtop.store.samples.head import HOSTS
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.sink import StoreSink
+from jobtop.store.samples.snapshots import Snapshots
+from jobtop.store.upkeep.retention import Retention, set_pinned
 from records import HERE, call, kept_jobs, made_job, numbered_id, running_job
 from sampled import steady
 
@@ -443,7 +443,7 @@ def test_an_engine_lets_old_jobs_go_a_minute_after_its_start_and_then_rests(
 def test_what_cannot_be_met_is_said_once_in_the_log(
     database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jobtop.store.retaining import Shift
+    from jobtop.store.upkeep.background import Shift
 
     set_pinned(database, [kept(database, paths, 1.0)], True)
     shift = Shift(database, paths, load(["store.max_size=1"], {"HOME": str(paths.root)}, paths.root, paths.root))
@@ -458,7 +458,7 @@ def test_what_cannot_be_met_is_said_once_in_the_log(
 
 
 def test_who_only_samples_imports_nothing_of_it() -> None:
-    code = "import sys, jobtop.store.sink; print([m for m in sys.modules if 'upkeep' in m or 'reten' in m])"
+    code = "import sys, jobtop.store.samples.sink; print([m for m in sys.modules if 'upkeep' in m or 'reten' in m])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
 
 

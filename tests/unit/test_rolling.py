@@ -14,11 +14,11 @@ from jobtop.core.model import Job, Sample
 from jobtop.core.paths import StatePaths
 from jobtop.core.series.blocks import open_block
 from jobtop.core.series.readings import Reader, to_json
-from jobtop.store.curves import Curves
 from jobtop.store.database import Database, open_to_write
-from jobtop.store.head import JOBS
-from jobtop.store.rolling import drop_some, roll_some
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.head import JOBS
+from jobtop.store.samples.rollup import drop_some, roll_some
+from jobtop.store.samples.series import SeriesStore
 from records import HERE, made_job
 from sampled import damage_samples, kept_sampled, sample
 

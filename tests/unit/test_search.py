@@ -13,8 +13,8 @@ from jobtop.store import search
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.filtering import filtering
 from jobtop.store.jobs import KNOWN_JOBS, Jobs, Query
-from jobtop.store.merging import merge
-from jobtop.store.upkeep import backup, check, describe, vacuum
+from jobtop.store.upkeep.maintenance import backup, check, describe, vacuum
+from jobtop.store.upkeep.merging import merge
 from records import HERE, HOSTILE_TEXTS, made_job
 
 NOW = 1_700_100_000.0

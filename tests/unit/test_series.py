@@ -15,12 +15,12 @@ from jobtop.core.metrics import JOB_COLUMNS, Scope, metrics_of, steps
 from jobtop.core.model import Job, Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store import head, sealed
 from jobtop.store.database import Database, open_to_read, open_to_write
-from jobtop.store.head import HOSTS, JOBS, Layout
 from jobtop.store.jobs import Jobs
-from jobtop.store.sealed import BLOCK_SAMPLES, MERGED_BLOCKS, SMALL_BLOCKS
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples import head, sealed
+from jobtop.store.samples.head import HOSTS, JOBS, Layout
+from jobtop.store.samples.sealed import BLOCK_SAMPLES, MERGED_BLOCKS, SMALL_BLOCKS
+from jobtop.store.samples.series import SeriesStore
 from records import running_job
 from support import ROOT
 

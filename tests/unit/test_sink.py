@@ -14,13 +14,13 @@ from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
 from jobtop.core.shim.supervise import BOOTTIME
-from jobtop.store import sink as sink_module
 from jobtop.store.database import open_to_read, open_to_write
-from jobtop.store.head import HOSTS
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
-from jobtop.store.sink import StoreSink
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples import sink as sink_module
+from jobtop.store.samples.head import HOSTS
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.sink import StoreSink
+from jobtop.store.samples.snapshots import Snapshots
 from records import HERE, kept_jobs, running_job
 from sampled import steady
 

@@ -10,8 +10,8 @@ from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.packed import pack, unpack
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.packed import pack, unpack
+from jobtop.store.samples.snapshots import Snapshots
 from records import HOSTILE_TEXTS, running_job
 from support import ROOT
 

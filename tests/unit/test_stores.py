@@ -17,7 +17,7 @@ from jobtop.core.model import Job, Queued, Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.series import SeriesStore
+from jobtop.store.samples.series import SeriesStore
 from records import HERE, call, made_job, running_job
 from support import open_files
 

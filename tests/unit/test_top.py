@@ -17,7 +17,7 @@ from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import cell_width
 from jobtop.store.database import open_to_write
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.snapshots import Snapshots
 from processes import MIB, FakeProc
 from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
 

@@ -6,7 +6,7 @@ from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.troubles import MOST, read_troubles
+from jobtop.store.problems import MOST, read_troubles
 from records import HERE, kept_jobs, made_job, running_job
 
 SINCE = 1_700_000_000.0

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from jobtop.core.record import record
 from jobtop.core.run.facts import read_marks
-from jobtop.store.logs import STREAMS, Extent, extents, open_log
+from jobtop.store.output.logs import STREAMS, Extent, extents, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.core.series.blocks import ELAPSED, MOST_SECONDS, Opened, are_within, open_block
 from jobtop.core.series.downsample import kept_positions
-from jobtop.store.head import Layout
+from jobtop.store.samples.head import Layout
 
 Number = float | int
 Columns = dict[str, list[Number | None]]

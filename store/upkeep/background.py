@@ -12,9 +12,9 @@ from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.model import Identity
 from jobtop.core.retention import PINNED, RULE, RUNNING, SETTLING, Report, policy_of
 from jobtop.core.units import format_bytes
-from jobtop.store.hosts import now_since_boot
-from jobtop.store.retention import Retention
-from jobtop.store.upkeep import free_pages, give_back_some
+from jobtop.store.samples.hosts import now_since_boot
+from jobtop.store.upkeep.maintenance import free_pages, give_back_some
+from jobtop.store.upkeep.retention import Retention
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from jobtop.core.measure.snapshot import ProcessRow, Snapshot
 from jobtop.core.model import Job
 from jobtop.core.record import fields
 from jobtop.store.database import Database
-from jobtop.store.packed import pack, unpack
 from jobtop.store.rows import are_numbers, is_number
+from jobtop.store.samples.packed import pack, unpack
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False

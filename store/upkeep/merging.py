@@ -17,13 +17,13 @@ from jobtop.core.model import LIVE, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record
-from jobtop.store import head, sealed
 from jobtop.store.database import DAMAGED, Database, open_to_read, store_uri
-from jobtop.store.head import HOSTS, JOBS, Layout
-from jobtop.store.inspection import quick_check
 from jobtop.store.jobs import NEXT_TOUCH
 from jobtop.store.rows import EARLIEST, LATEST, job_of
-from jobtop.store.sealed import Unsealed
+from jobtop.store.samples import head, sealed
+from jobtop.store.samples.head import HOSTS, JOBS, Layout
+from jobtop.store.samples.sealed import Unsealed
+from jobtop.store.upkeep.inspection import quick_check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.record import replace
 from jobtop.core.run.request import default_name, script_of
-from jobtop.store.import_samples import Point, observed, sampled, samples_from
-from jobtop.store.import_values import Intake, Taken, amount, moment, number, row_of, seconds, text
+from jobtop.store.transfer.samples import Point, observed, sampled, samples_from
+from jobtop.store.transfer.values import Intake, Taken, amount, moment, number, row_of, seconds, text
 
 KIND = "con-duct"
 INFO = "info.json"

@@ -14,7 +14,7 @@ from jobtop.core.series import blocks
 from jobtop.core.series.blocks import SAMPLES, Block, open_block
 from jobtop.core.series.rollup import Before, roll
 from jobtop.store.database import Database
-from jobtop.store.head import Layout
+from jobtop.store.samples.head import Layout
 
 SAMPLES_AT_ONCE = 1000
 BLOCKS_AT_ONCE = 20

@@ -13,7 +13,7 @@ from pathlib import Path
 from jobtop.core.errors import BadValue
 from jobtop.core.model import Limits, Status, Usage
 from jobtop.core.units import parse_size
-from jobtop.store.import_values import MIB, Intake, Taken, amount, moment, number, row_of, seconds, text
+from jobtop.store.transfer.values import MIB, Intake, Taken, amount, moment, number, row_of, seconds, text
 
 SNAKEMAKE, NEXTFLOW = "snakemake", "nextflow"
 SNAKEMAKE_KNOWN = frozenset(

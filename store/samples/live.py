@@ -8,11 +8,11 @@ from collections import deque
 from jobtop.core.measure.derive import rate
 from jobtop.core.model import Sample
 from jobtop.core.record import record
-from jobtop.store import head
-from jobtop.store.head import JOBS
 from jobtop.store.rows import is_sample
+from jobtop.store.samples import head
+from jobtop.store.samples.head import JOBS
+from jobtop.store.samples.series import SeriesStore
 from jobtop.store.schema import has_tables_of
-from jobtop.store.series import SeriesStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jobtop.store.import_samples import sampled
-from jobtop.store.import_values import MIB, Intake, Taken, amount, moment, number
+from jobtop.store.transfer.samples import sampled
+from jobtop.store.transfer.values import MIB, Intake, Taken, amount, moment, number
 
 KIND = "epochs"
 FIRST_COLUMNS = ("step", "timestamp")

@@ -10,10 +10,10 @@ from jobtop.core.errors import StoreBusy, StoreReplaced
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.record import replace
 from jobtop.store.database import is_network, open_to_write
-from jobtop.store.hosts import HostRecord
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.series import SeriesStore
-from jobtop.store.snapshots import Snapshots
+from jobtop.store.samples.hosts import HostRecord
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jobtop.core.model import Job, Sample
     from jobtop.core.paths import StatePaths
     from jobtop.store.database import Database
-    from jobtop.store.retaining import Shift
+    from jobtop.store.upkeep.background import Shift
 
     T = TypeVar("T")
 
@@ -158,7 +158,7 @@ class StoreSink:
     def _retain(self, config: Config) -> None:
         """Let go of a little that is old, if it is our turn."""
         if self._shift is None:
-            from jobtop.store.retaining import Shift
+            from jobtop.store.upkeep.background import Shift
 
             self._shift = Shift(self._open(), self.paths, config)
         self._retains_at = time.monotonic() + self._shift.work()

@@ -12,14 +12,14 @@ from jobtop.core.model import Identity, Job, Sample
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record, replace
 from jobtop.core.shim.supervise import BOOTTIME
-from jobtop.store import head
 from jobtop.store.database import Database
-from jobtop.store.head import HOSTS
-from jobtop.store.joined import Joined, Number, Series
-from jobtop.store.packed import pack, unpack
 from jobtop.store.rows import is_number
+from jobtop.store.samples import head
+from jobtop.store.samples.head import HOSTS
+from jobtop.store.samples.joined import Joined, Number, Series
+from jobtop.store.samples.packed import pack, unpack
+from jobtop.store.samples.series import SeriesStore
 from jobtop.store.schema import has_tables_of
-from jobtop.store.series import SeriesStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from jobtop.core.errors import BlockDamaged
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.core.series import blocks
-from jobtop.store.head import Layout
+from jobtop.store.samples.head import Layout
 from jobtop.store.schema import has_tables_of
 
 BLOCK_SAMPLES = 120

@@ -13,11 +13,11 @@ from jobtop.core.measure.derive import Frame, derive
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.core.series import blocks
-from jobtop.store import head, sealed
 from jobtop.store.database import Database
-from jobtop.store.head import JOBS, Layout
-from jobtop.store.joined import Joined, Series
-from jobtop.store.sealed import BLOCK_SAMPLES, Unsealed
+from jobtop.store.samples import head, sealed
+from jobtop.store.samples.head import JOBS, Layout
+from jobtop.store.samples.joined import Joined, Series
+from jobtop.store.samples.sealed import BLOCK_SAMPLES, Unsealed
 
 TRIMMED_ROWS = 2000
 LOOKED_AT_PER_SEALED = 3  # rows of the head: those of a sealed block lie between those of all others

@@ -13,11 +13,11 @@ from jobtop.core.errors import BlockDamaged, StoreBusy, StoreDamaged, StoreUnava
 from jobtop.core.record import fresh, record
 from jobtop.core.series.blocks import open_block
 from jobtop.store.database import REMEDIES, SETTING_ASIDE, Database, open_to_read
-from jobtop.store.head import HOSTS, JOBS, Layout
-from jobtop.store.inspection import quick_check
-from jobtop.store.packed import unpack
 from jobtop.store.rows import event_of, job_of, mark_of
+from jobtop.store.samples.head import HOSTS, JOBS, Layout
+from jobtop.store.samples.packed import unpack
 from jobtop.store.schema import has_tables_of
+from jobtop.store.upkeep.inspection import quick_check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

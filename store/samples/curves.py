@@ -10,9 +10,9 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job
 from jobtop.core.series.endpoints import FIRST, held, last_after, last_sample
 from jobtop.store.database import Database
-from jobtop.store.head import JOBS
-from jobtop.store.joined import Joined, Series
-from jobtop.store.series import News, SeriesStore
+from jobtop.store.samples.head import JOBS
+from jobtop.store.samples.joined import Joined, Series
+from jobtop.store.samples.series import News, SeriesStore
 
 NOTHING = dict(zip(JOB_COLUMNS, FIRST.values, strict=True))
 OVER = -1  # the cursor of a follower that has seen the end

@@ -27,12 +27,12 @@ from jobtop.core.retention import (
     thinnable,
 )
 from jobtop.core.state_files import remove_directory, remove_file
-from jobtop.store import head
-from jobtop.store.head import HOSTS, JOBS
-from jobtop.store.holdings import Places, files_of, holding_of, numbers, rows_of, used_bytes
 from jobtop.store.jobs import NEXT_TOUCH
-from jobtop.store.rolling import drop_some, roll_some
-from jobtop.store.series import TRIMMED_ROWS, SeriesStore
+from jobtop.store.samples import head
+from jobtop.store.samples.head import HOSTS, JOBS
+from jobtop.store.samples.rollup import drop_some, roll_some
+from jobtop.store.samples.series import TRIMMED_ROWS, SeriesStore
+from jobtop.store.upkeep.holdings import Places, files_of, holding_of, numbers, rows_of, used_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jobtop.store.import_values import (
+from jobtop.store.transfer.values import (
     LATEST,
     MIB,
     Intake,

@@ -11,8 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from jobtop.core.units import printable
-from jobtop.store.import_samples import Point, sampled
-from jobtop.store.import_values import LONGEST_LINE, Intake, Taken, amount, moment, number, text
+from jobtop.store.transfer.samples import Point, sampled
+from jobtop.store.transfer.values import LONGEST_LINE, Intake, Taken, amount, moment, number, text
 
 KIND = "torc"
 UNREADABLE = (sqlite3.Error, UnicodeError)  # the latter where a message of SQLite quotes what is damaged

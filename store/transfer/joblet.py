@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jobtop.core.model import Limits, Monitor
-from jobtop.store.import_samples import Point, sampled
-from jobtop.store.import_values import Intake, Taken, amount, moment, number, seconds, text
+from jobtop.store.transfer.samples import Point, sampled
+from jobtop.store.transfer.values import Intake, Taken, amount, moment, number, seconds, text
 
 KIND = "joblet"
 MICROSECOND, NANOSECOND = 1e-6, 1e-9

@@ -9,7 +9,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import replace
 from jobtop.core.series.endpoints import TOTALS
-from jobtop.store.import_values import Taken, row_of
+from jobtop.store.transfer.values import Taken, row_of
 
 Number = float | int
 Point = tuple[float, dict[str, Number | None]]  # a moment, and values by key

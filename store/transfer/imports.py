@@ -17,12 +17,12 @@ from pathlib import Path
 from jobtop.core.errors import BadValue
 from jobtop.core.model import Sample
 from jobtop.core.record import record
-from jobtop.store import import_duct, import_epochs, import_joblet, import_keystone, import_torc, import_workflows
 from jobtop.store.database import APPLICATION_ID, Database
-from jobtop.store.head import JOBS, last_id
-from jobtop.store.import_values import IMPORTED, Intake, Taken, Unpacked
 from jobtop.store.jobs import NEXT_TOUCH
-from jobtop.store.sealed import Unsealed, keep
+from jobtop.store.samples.head import JOBS, last_id
+from jobtop.store.samples.sealed import Unsealed, keep
+from jobtop.store.transfer import duct, epochs, joblet, keystone, torc, workflows
+from jobtop.store.transfer.values import IMPORTED, Intake, Taken, Unpacked
 
 HEAD_BYTES = 1024 * 1024  # enough of a file to know it by
 TRIED_LINES = 20  # the first of them may be torn
@@ -33,13 +33,13 @@ CACHE_KIB = 64 * 1024  # the indexes of a hundred thousand jobs: what is inserte
 FREE_TEXTS = frozenset("external_id name tool script note host user cwd error".split())
 SQLITE, GZIP = b"SQLite format 3\0", b"\x1f\x8b"
 READERS: dict[str, Callable[[Sequence[Path], Intake], Iterator[Taken]]] = {
-    "torc": import_torc.read,
-    "keystone": import_keystone.read,
-    "epochs": import_epochs.read,
-    "joblet": import_joblet.read,
-    "con-duct": import_duct.read,
-    "snakemake": import_workflows.read_snakemake,
-    "nextflow": import_workflows.read_nextflow,
+    "torc": torc.read,
+    "keystone": keystone.read,
+    "epochs": epochs.read,
+    "joblet": joblet.read,
+    "con-duct": duct.read,
+    "snakemake": workflows.read_snakemake,
+    "nextflow": workflows.read_nextflow,
 }
 TOGETHER = ("epochs", "joblet")  # what lies in one directory belongs together
 PROGRAMS = "Torc, Keystone, the OCR callback, Joblet, con-duct, Snakemake or Nextflow"
@@ -91,7 +91,7 @@ def find_sources(paths: Iterable[Path]) -> Found:
                 passed_over += 1
                 continue
             found += 1
-            files = import_duct.files_of_run(path) if kind == "con-duct" else (path,)
+            files = duct.files_of_run(path) if kind == "con-duct" else (path,)
             group = str(path.absolute().parent) if kind in TOGETHER else str(files[0].absolute())
             by_group.setdefault((kind, group), {}).update(dict.fromkeys(files))
         if not found:
@@ -117,7 +117,7 @@ def recognise(path: Path) -> str | None:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
         if head.startswith(SQLITE):
-            return "torc" if import_torc.fits(path) else None
+            return "torc" if torc.fits(path) else None
         if head.startswith(GZIP):
             head = Unpacked(io.BytesIO(head), HEAD_BYTES).read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error):
@@ -125,7 +125,7 @@ def recognise(path: Path) -> str | None:
     lines = head.decode("utf-8", "replace").splitlines()[:TRIED_LINES]
     if not lines:
         # What con-duct leaves when it is killed; its samples may be beside it.
-        return "con-duct" if path.name.endswith(f"_{import_duct.INFO}") else None
+        return "con-duct" if path.name.endswith(f"_{duct.INFO}") else None
     return _of_json(lines) if lines[0].lstrip().startswith("{") else _of_table(lines[0])
 
 
@@ -251,9 +251,9 @@ def _of_json(lines: Sequence[str]) -> str | None:
             continue
         if not isinstance(shape, dict):
             return None
-        tests = {"keystone": import_keystone.fits, "joblet": import_joblet.fits, "con-duct": import_duct.fits}
+        tests = {"keystone": keystone.fits, "joblet": joblet.fits, "con-duct": duct.fits}
         fitting = [kind for kind, fits in tests.items() if fits(shape)]
-        return fitting[0] if fitting else "snakemake" if import_workflows.is_snakemake(list(shape)) else None
+        return fitting[0] if fitting else "snakemake" if workflows.is_snakemake(list(shape)) else None
     return _of_whole_json(lines)
 
 
@@ -264,15 +264,15 @@ def _of_whole_json(lines: Sequence[str]) -> str | None:
 
 def _of_table(header: str) -> str | None:
     names = [name.strip() for name in header.split("\t")]
-    if import_workflows.is_snakemake(names):
+    if workflows.is_snakemake(names):
         return "snakemake"
-    if import_workflows.is_nextflow(names) and len(names) > 1:
+    if workflows.is_nextflow(names) and len(names) > 1:
         return "nextflow"
     try:
         columns = next(csv.reader([header]), [])
     except csv.Error:
         return None
-    return "epochs" if import_epochs.fits(columns) else None
+    return "epochs" if epochs.fits(columns) else None
 
 
 def _is_store(path: Path) -> bool:

@@ -1,0 +1,1 @@
+"""What jobs wrote: their logs as one text, read in parts."""

@@ -1,0 +1,1 @@
+"""Samples in the store: the head, sealed blocks, the live tail, curves, hosts, snapshots."""

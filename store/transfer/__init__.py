@@ -1,0 +1,1 @@
+"""Jobs in from other programs and out to them, one format per file."""

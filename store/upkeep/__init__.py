@@ -1,0 +1,1 @@
+"""Care of the file: retention, merging, checking, copying."""
