@@ -20,9 +20,9 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.fleet import Fleet
 from jobtop.store.jobs import Jobs, Query
-from jobtop.tui.feed import Feed
-from jobtop.tui.history_rows import PastJobs
-from jobtop.tui.reading import Reader
+from jobtop.tui.data.feed import Feed
+from jobtop.tui.data.history_rows import PastJobs
+from jobtop.tui.data.reader import Reader
 
 HOSTS, JOBS, ROWS = 200, 50, 50
 NOW = 1_750_000_000.0

@@ -33,7 +33,7 @@ def run_attended(app: App, supervisor: Supervisor, request: Request, options: di
         conclude(app, job, options["record"], options["quiet"])
         return exit_code(job, heard)
     from jobtop.tui.app import Console
-    from jobtop.tui.leaving import STOP
+    from jobtop.tui.dialogs.leaving import STOP
     from jobtop.tui.opening import fitted, run_console
 
     code, wish = 0, None

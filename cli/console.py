@@ -39,7 +39,7 @@ def open_console(
     options = fitted(options)
     if not demo:
         return run_console(Console(options))
-    from jobtop.tui.demo import demo_console
+    from jobtop.tui.demo.demo import demo_console
 
     with demo_console(options) as console:
         return run_console(console)

@@ -73,7 +73,7 @@ def subtitle(job: Job, end: float) -> str:
 
 def in_terminal(app: App, curves: list[Curve], end: float, width: int | None, height: int | None) -> str:
     """The charts, of a size that fits the screen if it can."""
-    from jobtop.tui.plot import charts
+    from jobtop.tui.chart.terminal_plot import charts
 
     columns, lines = shutil.get_terminal_size()
     fitting = (lines - 2) // len(curves) - 1

@@ -10,8 +10,8 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from jobtop.tui.painting import Painted
 from jobtop.tui.palette import DARK, THEMES
+from jobtop.tui.widgets.painting import Painted
 
 Said = TypeVar("Said", bound=Message)
 

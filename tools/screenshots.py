@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widgets import Input, TextArea
 
 from jobtop.tui.app import Console, Options
-from jobtop.tui.demo import demo, of_demo
+from jobtop.tui.demo.demo import demo, of_demo
 from tools.picture import drawing
 from tools.scenes import DOCTOR, HOME, SCENES, config
 
@@ -76,7 +76,7 @@ def standing_still() -> Iterator[None]:
             patch.dict(os.environ, environment, clear=True),
             patch("time.time", return_value=MOMENT),
             patch("os.getcwd", return_value=str(HOME / "vision")),
-            patch("jobtop.tui.settings_page.examine", return_value=DOCTOR),
+            patch("jobtop.tui.screens.settings.examine", return_value=DOCTOR),
         ):
             time.tzset()
             yield

@@ -16,23 +16,23 @@ from textual.screen import ModalScreen
 from jobtop.core.config import Config
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import fresh, record
-from jobtop.tui.cells import tamed
-from jobtop.tui.feed import Feed, MachineSource
+from jobtop.tui.data.feed import Feed, MachineSource
+from jobtop.tui.data.reader import Reader
+from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import Page, TopLine
-from jobtop.tui.painting import ASCII_CLASS
 from jobtop.tui.palette import THEMES
 from jobtop.tui.preferences import Preferences
-from jobtop.tui.reading import Reader
-from jobtop.tui.view import JobRow, View
+from jobtop.tui.widgets.cells import tamed
+from jobtop.tui.widgets.painting import ASCII_CLASS
 
 # Imported when they are first wanted: a console that shows jobs need not wait for the rest.
 PAGES = {
-    "dashboard": "jobtop.tui.dashboard:Dashboard",
-    "history": "jobtop.tui.history_page:History",
-    "compare": "jobtop.tui.compare_page:Compare",
-    "containers": "jobtop.tui.containers_page:Containers",
-    "alerts": "jobtop.tui.alerts_page:Alerts",
-    "settings": "jobtop.tui.settings_page:Settings",
+    "dashboard": "jobtop.tui.screens.dashboard:Dashboard",
+    "history": "jobtop.tui.screens.history:History",
+    "compare": "jobtop.tui.screens.compare:Compare",
+    "containers": "jobtop.tui.screens.containers:Containers",
+    "alerts": "jobtop.tui.screens.alerts:Alerts",
+    "settings": "jobtop.tui.screens.settings:Settings",
 }
 
 
@@ -176,8 +176,8 @@ class Console(App[int]):
         row = self.row(attended) if attended is not None else None
         if row is None or row.job.status.ended:
             self.exit()
-        elif not isinstance(self.screen, imported("jobtop.tui.leaving:Leaving")):
-            await self.push_screen(imported("jobtop.tui.leaving:Leaving")(row.job.name), self._leave)
+        elif not isinstance(self.screen, imported("jobtop.tui.dialogs.leaving:Leaving")):
+            await self.push_screen(imported("jobtop.tui.dialogs.leaving:Leaving")(row.job.name), self._leave)
 
     def _leave(self, wish: str | None) -> None:
         if wish is not None:
@@ -193,13 +193,13 @@ class Console(App[int]):
         self.call_later(self.action_quit)
 
     async def action_help(self) -> None:
-        await self.push_screen(imported("jobtop.tui.help_screen:HelpScreen")(self.screen))
+        await self.push_screen(imported("jobtop.tui.screens.help:HelpScreen")(self.screen))
 
     async def action_run_form(self) -> None:
         if self.options.is_readonly:
             self.notify(self.options.readonly_words, markup=False)
             return
-        await self.push_screen(imported("jobtop.tui.run_form:RunForm")())
+        await self.push_screen(imported("jobtop.tui.dialogs.run_form:RunForm")())
 
     async def action_palette(self) -> None:
         await self.push_screen(imported("jobtop.tui.commands:Palette")(id="--command-palette"))
@@ -211,7 +211,7 @@ class Console(App[int]):
 
     async def open_job(self, job_id: str) -> None:
         """The screen of one job."""
-        await self.push_screen(imported("jobtop.tui.job_screen:JobScreen")(job_id))
+        await self.push_screen(imported("jobtop.tui.screens.job.screen:JobScreen")(job_id))
 
     async def open_compare(self, job_ids: Sequence[str]) -> None:
         """Two to six jobs beside each other."""

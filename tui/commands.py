@@ -13,10 +13,10 @@ from textual.style import Style
 
 from jobtop.core.record import record
 from jobtop.tui.actions import ACTIONS, APP, Action
-from jobtop.tui.cells import tamed
 from jobtop.tui.keymap import PANES, shown_keys, working
-from jobtop.tui.painting import ASCII_CLASS
 from jobtop.tui.palette import PALETTES, ascii_only
+from jobtop.tui.widgets.cells import tamed
+from jobtop.tui.widgets.painting import ASCII_CLASS
 
 if TYPE_CHECKING:
     from jobtop.tui.app import Console

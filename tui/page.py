@@ -16,13 +16,13 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from jobtop.tui.actions import ACTIONS, APP, Action, bindings, key_words
-from jobtop.tui.cells import Span, aligned, width_of
+from jobtop.tui.data.problems import Troubles, TroubleWatch, counter
+from jobtop.tui.data.view import View
 from jobtop.tui.keymap import shown_key, working_keys
-from jobtop.tui.painting import ASCII_CLASS, Inks, Painted
 from jobtop.tui.palette import Tone
-from jobtop.tui.problem_line import ProblemLine
-from jobtop.tui.troubles import Troubles, TroubleWatch, counter
-from jobtop.tui.view import View
+from jobtop.tui.widgets.cells import Span, aligned, width_of
+from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
+from jobtop.tui.widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from jobtop.tui.app import Console

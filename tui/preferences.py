@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jobtop.core.paths import make_private_dir
-from jobtop.tui.columns import Sort
+from jobtop.tui.widgets.columns import Sort
 
 NAME = "console.json"
 

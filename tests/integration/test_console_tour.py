@@ -28,7 +28,7 @@ COLOUR = re.compile(rb"\x1b\[[\d;]*\b(?:[34]\d|9[0-7]|10[0-7])\b[\d;]*m")
 # Modes that a terminal has from the start: lines are wrapped, and the cursor is seen.
 USUAL = {b"7", b"25"}
 MISTAKE = """
-import jobtop.tui.dashboard as broken
+import jobtop.tui.screens.dashboard as broken
 broken.Dashboard.show = 0
 from jobtop.__main__ import main
 main()

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from jobtop.core.metrics import BY_KEY
-from jobtop.tui.axes import ago_words, label_line, moments, scale_of
-from jobtop.tui.canvas import SINGLE, Extent, Layer, Sheet, extents
-from jobtop.tui.window import SPANS, TimeWindow
+from jobtop.tui.chart.axes import ago_words, label_line, moments, scale_of
+from jobtop.tui.chart.canvas import SINGLE, Extent, Layer, Sheet, extents
+from jobtop.tui.chart.window import SPANS, TimeWindow
 
 CPU, MEMORY, READ = BY_KEY["cpu.percent"], BY_KEY["mem.used"], BY_KEY["io.read_bytes"]
 

@@ -6,23 +6,6 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from jobtop.core.model import Status
-from jobtop.tui.cells import (
-    Align,
-    Bar,
-    Cell,
-    Pieces,
-    Span,
-    Sparkline,
-    Words,
-    aligned,
-    area,
-    bar,
-    fitted,
-    short_bytes,
-    short_duration,
-    short_rate,
-    spark,
-)
 from jobtop.tui.palette import (
     ASCII,
     DARK,
@@ -38,6 +21,23 @@ from jobtop.tui.palette import (
     load_tone,
     palette_of,
     theme_of,
+)
+from jobtop.tui.widgets.cells import (
+    Align,
+    Bar,
+    Cell,
+    Pieces,
+    Span,
+    Sparkline,
+    Words,
+    aligned,
+    area,
+    bar,
+    fitted,
+    short_bytes,
+    short_duration,
+    short_rate,
+    spark,
 )
 
 HOSTILE = [

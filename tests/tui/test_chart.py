@@ -10,12 +10,12 @@ from textual.geometry import Region
 
 from jobtop.core.metrics import BY_KEY
 from jobtop.core.record import replace
-from jobtop.tui.axes import moments, scale_of
-from jobtop.tui.cells import Span, width_of
-from jobtop.tui.chart import Chart
+from jobtop.tui.chart.axes import moments, scale_of
+from jobtop.tui.chart.chart import Chart
+from jobtop.tui.chart.plotting import Axis, ChartView, Event, Plot, Series, Side, legend
+from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.palette import DARK, LIGHT, Tone
-from jobtop.tui.plotting import Axis, ChartView, Event, Plot, Series, Side, legend
-from jobtop.tui.window import TimeWindow
+from jobtop.tui.widgets.cells import Span, width_of
 from stage import Performance, painted_lines, play
 
 CPU, MEMORY = BY_KEY["cpu.percent"], BY_KEY["mem.used"]

@@ -17,9 +17,9 @@ from jobtop.store.database import open_to_write
 from jobtop.store.samples.joined import Series as Samples
 from jobtop.store.samples.series import SeriesStore
 from jobtop.tui.app import Console, Options
-from jobtop.tui.chart import Chart
-from jobtop.tui.compare_page import Alignment, Compare, Run, known_part, offsets
-from jobtop.tui.history_page import History
+from jobtop.tui.chart.chart import Chart
+from jobtop.tui.screens.compare import Alignment, Compare, Run, known_part, offsets
+from jobtop.tui.screens.history import History
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 
 DEADLINE_SECONDS = 10.0

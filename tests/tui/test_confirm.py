@@ -7,10 +7,10 @@ import pytest
 from textual.app import App
 from textual.pilot import Pilot
 
-from jobtop.tui.confirm import Confirm
-from jobtop.tui.dialog import KeyButton
+from jobtop.tui.dialogs.confirm import Confirm
+from jobtop.tui.dialogs.dialog import KeyButton
 from jobtop.tui.palette import THEMES
-from jobtop.tui.prose import Paragraph
+from jobtop.tui.widgets.prose import Paragraph
 from records import HOSTILE_TEXTS, holds_controls
 
 

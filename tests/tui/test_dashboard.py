@@ -12,21 +12,21 @@ from jobtop.core.model import Job, Limits, Status
 from jobtop.store import problems
 from jobtop.store.problems import Trouble
 from jobtop.store.samples.live import Now, Tail
-from jobtop.tui.alerts_panel import AlertsPanel, trouble_lines
-from jobtop.tui.cells import Align, width_of
-from jobtop.tui.chart import Chart, Glance
-from jobtop.tui.columns import placed
-from jobtop.tui.dashboard import preview_of
-from jobtop.tui.job_columns import Minute, live_columns, with_alerts, with_wait
-from jobtop.tui.job_screen import JobScreen
-from jobtop.tui.machine_chart import machine_chart
-from jobtop.tui.machine_past import MachinePast
+from jobtop.tui.chart.chart import Chart, Glance
+from jobtop.tui.chart.host_chart import machine_chart
+from jobtop.tui.chart.plotting import ChartView, legend
+from jobtop.tui.chart.window import TimeWindow
+from jobtop.tui.data.host_minute import MachinePast
+from jobtop.tui.data.problems import Troubles, what_happened
+from jobtop.tui.data.view import JobRow, Machine, View
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
-from jobtop.tui.plotting import ChartView, legend
-from jobtop.tui.troubles import Troubles, what_happened
-from jobtop.tui.view import JobRow, Machine, View
-from jobtop.tui.window import TimeWindow
+from jobtop.tui.screens.dashboard import preview_of
+from jobtop.tui.screens.job.screen import JobScreen
+from jobtop.tui.widgets.alerts_panel import AlertsPanel, trouble_lines
+from jobtop.tui.widgets.cells import Align, width_of
+from jobtop.tui.widgets.columns import placed
+from jobtop.tui.widgets.job_columns import Minute, live_columns, with_alerts, with_wait
 from records import HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 from sampled import kept_sampled, steady
 from stage import Performance, play

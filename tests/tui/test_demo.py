@@ -17,10 +17,10 @@ from jobtop.store.samples.hosts import HostRecord
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Options
-from jobtop.tui.demo import REFUSAL, SHORT_EVERY, SHORT_SECONDS, Books, Demo, demo, demo_console
-from jobtop.tui.demo_data import SHORT
-from jobtop.tui.demo_load import OTHERS_CORES
-from jobtop.tui.demo_part import Curve
+from jobtop.tui.demo.data import SHORT
+from jobtop.tui.demo.demo import REFUSAL, SHORT_EVERY, SHORT_SECONDS, Books, Demo, demo, demo_console
+from jobtop.tui.demo.load import OTHERS_CORES
+from jobtop.tui.demo.part import Curve
 from jobtop.tui.page import KeyLine
 
 MOMENT = 1_773_319_269.0

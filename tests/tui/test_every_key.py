@@ -19,29 +19,29 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.run.request import Request
 from jobtop.store.examination import Topics
 from jobtop.store.starting import start_and_stay
-from jobtop.tui import settings_page
 from jobtop.tui.actions import ACTIONS, BY_ID, Action
 from jobtop.tui.app import PAGES, Options
-from jobtop.tui.chart import Chart
-from jobtop.tui.choose_columns import ChooseColumns
+from jobtop.tui.chart.chart import Chart
+from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.commands import Palette
-from jobtop.tui.compare_page import Compare
-from jobtop.tui.confirm import Confirm
-from jobtop.tui.dashboard import Dashboard
-from jobtop.tui.export_form import ExportForm
-from jobtop.tui.fields import Tick
-from jobtop.tui.filter_line import Field
-from jobtop.tui.help_screen import HelpScreen
-from jobtop.tui.history_page import History
-from jobtop.tui.job_screen import JobScreen
-from jobtop.tui.leaving import Leaving
-from jobtop.tui.output_page import Go
-from jobtop.tui.output_view import OutputView, SearchLine
-from jobtop.tui.prose import Prose
-from jobtop.tui.run_form import CommandLine, RunForm
-from jobtop.tui.settings_page import Settings
-from jobtop.tui.table import Table
-from jobtop.tui.window import TimeWindow
+from jobtop.tui.dialogs.choose_columns import ChooseColumns
+from jobtop.tui.dialogs.confirm import Confirm
+from jobtop.tui.dialogs.export_form import ExportForm
+from jobtop.tui.dialogs.fields import Tick
+from jobtop.tui.dialogs.leaving import Leaving
+from jobtop.tui.dialogs.run_form import CommandLine, RunForm
+from jobtop.tui.screens import settings
+from jobtop.tui.screens.compare import Compare
+from jobtop.tui.screens.dashboard import Dashboard
+from jobtop.tui.screens.help import HelpScreen
+from jobtop.tui.screens.history import History
+from jobtop.tui.screens.job.screen import JobScreen
+from jobtop.tui.screens.settings import Settings
+from jobtop.tui.widgets.filter_line import Field
+from jobtop.tui.widgets.output_rows import Go
+from jobtop.tui.widgets.output_view import OutputView, SearchLine
+from jobtop.tui.widgets.prose import Prose
+from jobtop.tui.widgets.table import Table
 from records import HERE, kept_jobs, made_job, running_job, this_process
 from running import nothing_is_left
 from sampled import kept_sampled, steady
@@ -503,7 +503,7 @@ def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opti
     paths, us = StatePaths(home, HERE), this_process()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.006)  # seconds, of which a picture waits one
-    monkeypatch.setattr(settings_page, "examine", examined)
+    monkeypatch.setattr(settings, "examine", examined)
     kept_jobs(home, *(running_job(name=f"job-{number}", shim=us, recorder=us) for number in range(JOBS)))
     job = kept_sampled(home, made_job(id=JOB_ID, duration_seconds=600.0, end_time=1_700_000_600.5), steady(599))
     directory = paths.job(job.id)

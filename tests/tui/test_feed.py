@@ -17,9 +17,9 @@ from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.hosts import HostRecord, now_since_boot
 from jobtop.store.samples.series import SeriesStore
-from jobtop.tui import feed, reading
-from jobtop.tui.feed import Feed
-from jobtop.tui.view import Machine, View
+from jobtop.tui.data import feed, reader
+from jobtop.tui.data.feed import Feed
+from jobtop.tui.data.view import Machine, View
 from records import HERE, NO_PROCESS, made_job, running_job, this_process
 from support import ROOT, open_files, wait_for
 
@@ -28,7 +28,7 @@ from support import ROOT, open_files, wait_for
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StatePaths:
     monkeypatch.setattr(feed, "LOCAL_POLL_SECONDS", 0.0)
     monkeypatch.setattr(feed, "NETWORK_POLL_SECONDS", 0.0)
-    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(reader, "PATIENCE_SECONDS", 0.01)
     return StatePaths(tmp_path / "state", HERE)
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from jobtop.core.model import Status
 from jobtop.tui.actions import BY_ID
 from jobtop.tui.app import Options
-from jobtop.tui.help_screen import FLAGS, STATUSES, HelpScreen
+from jobtop.tui.dialogs.leaving import Leaving
 from jobtop.tui.keymap import read_keys
-from jobtop.tui.leaving import Leaving
-from jobtop.tui.output_view import OutputView
 from jobtop.tui.palette import FLAG_GLYPHS
-from jobtop.tui.prose import Prose
-from jobtop.tui.settings_page import key_rows
+from jobtop.tui.screens.help import FLAGS, STATUSES, HelpScreen
+from jobtop.tui.screens.settings import key_rows
+from jobtop.tui.widgets.output_view import OutputView
+from jobtop.tui.widgets.prose import Prose
 from records import kept_jobs, made_job
 from visiting import Visitor, visit
 

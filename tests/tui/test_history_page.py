@@ -17,11 +17,11 @@ from jobtop.core.query.filter import parse
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.tui.app import Console, Options
-from jobtop.tui.filter_line import Field, FilterLine, Hint
-from jobtop.tui.groups_table import name_word
-from jobtop.tui.history_page import History
 from jobtop.tui.page import KeyLine
-from jobtop.tui.painting import Painted
+from jobtop.tui.screens.history import History
+from jobtop.tui.widgets.filter_line import Field, FilterLine, Hint
+from jobtop.tui.widgets.groups_table import name_word
+from jobtop.tui.widgets.painting import Painted
 from records import HERE, HOSTILE_TEXTS, damage_pages, holds_controls, kept_jobs, made_job, running_job
 
 DEADLINE_SECONDS = 10.0

@@ -3,9 +3,18 @@
 import pytest
 
 from jobtop.core.record import replace
-from jobtop.tui.cells import width_of
-from jobtop.tui.host import GpuView, HostStrip, HostView, heat_lines, host_lines, host_title, lines_wanted, uptime_words
 from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import width_of
+from jobtop.tui.widgets.host_strip import (
+    GpuView,
+    HostStrip,
+    HostView,
+    heat_lines,
+    host_lines,
+    host_title,
+    lines_wanted,
+    uptime_words,
+)
 from stage import Performance, play
 
 GIB = 2**30

@@ -31,27 +31,29 @@ from jobtop.store import problems
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.snapshots import Snapshots
-from jobtop.tui import jobs_pane, run_form, settings_page
-from jobtop.tui.acting import STOP
-from jobtop.tui.alerts_page import rule_lines
 from jobtop.tui.app import Console, Options
-from jobtop.tui.cells import tamed
-from jobtop.tui.dialog import Text
-from jobtop.tui.export_form import ExportForm, default_path
-from jobtop.tui.fields import FormField
-from jobtop.tui.filter_line import Field, FilterLine
-from jobtop.tui.job_header import HeaderView, JobHeader
-from jobtop.tui.job_screen import JobScreen
-from jobtop.tui.jobs_pane import JobActions, question
-from jobtop.tui.output_view import OutputView
-from jobtop.tui.painting import Painted
-from jobtop.tui.prose import Prose
-from jobtop.tui.rows import ListRows
-from jobtop.tui.run_form import CommandLine
-from jobtop.tui.settings_page import SettingRow, report
-from jobtop.tui.table import Table
-from jobtop.tui.view import JobRow
-from jobtop.tui.why import Why
+from jobtop.tui.data.acting import STOP
+from jobtop.tui.data.rows import ListRows
+from jobtop.tui.data.view import JobRow
+from jobtop.tui.dialogs import run_form
+from jobtop.tui.dialogs.dialog import Text
+from jobtop.tui.dialogs.export_form import ExportForm, default_path
+from jobtop.tui.dialogs.fields import FormField
+from jobtop.tui.dialogs.run_form import CommandLine
+from jobtop.tui.screens import settings
+from jobtop.tui.screens.alerts import rule_lines
+from jobtop.tui.screens.job.header import HeaderView, JobHeader
+from jobtop.tui.screens.job.screen import JobScreen
+from jobtop.tui.screens.job.why import Why
+from jobtop.tui.screens.settings import SettingRow, report
+from jobtop.tui.widgets import jobs_pane
+from jobtop.tui.widgets.cells import tamed
+from jobtop.tui.widgets.filter_line import Field, FilterLine
+from jobtop.tui.widgets.jobs_pane import JobActions, question
+from jobtop.tui.widgets.output_view import OutputView
+from jobtop.tui.widgets.painting import Painted
+from jobtop.tui.widgets.prose import Prose
+from jobtop.tui.widgets.table import Table
 from records import HERE, kept_jobs, made_job, running_job
 from support import Jobtop, clean_environment
 from terminal import recorded
@@ -515,7 +517,7 @@ def test_no_comparison_obeys_hostile_text(tmp_path: Path) -> None:
 
 
 def test_no_pane_of_words_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_page, "examine", lambda *_: {})
+    monkeypatch.setattr(settings, "examine", lambda *_: {})
     monkeypatch.setattr(jobs_pane, "NAMED", 100)
     scenes = [("doctor", doctor), ("settings", values), ("rules", rules), ("questions", questions)]
     endure(in_turn(("", filtering), ("", corner), *scenes), furnish_little, tmp_path, LOW)

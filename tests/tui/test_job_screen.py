@@ -22,17 +22,17 @@ from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
-from jobtop.tui.chart import Chart
-from jobtop.tui.job_charts import BOTH, chart_view
-from jobtop.tui.job_header import HeaderView, fitting, header_lines
-from jobtop.tui.job_reading import Book, JobReading, Look, Nearby, Wish
-from jobtop.tui.job_screen import JobScreen
-from jobtop.tui.output_view import OutputView
+from jobtop.tui.chart.chart import Chart
+from jobtop.tui.chart.plotting import Plot
+from jobtop.tui.chart.window import TimeWindow
+from jobtop.tui.data.job_reading import Book, JobReading, Look, Nearby, Wish
 from jobtop.tui.palette import Tone
-from jobtop.tui.plotting import Plot
-from jobtop.tui.process_tree import ProcessTree
-from jobtop.tui.timeline import Timeline
-from jobtop.tui.window import TimeWindow
+from jobtop.tui.screens.job.charts import BOTH, chart_view
+from jobtop.tui.screens.job.header import HeaderView, fitting, header_lines
+from jobtop.tui.screens.job.screen import JobScreen
+from jobtop.tui.widgets.output_view import OutputView
+from jobtop.tui.widgets.process_tree import ProcessTree
+from jobtop.tui.widgets.timeline import Timeline
 from records import HERE, HOSTILE_TEXTS, holds_controls, made_job, running_job
 from sampled import damage_samples, steady
 from support import wait_for

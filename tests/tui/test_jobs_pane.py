@@ -19,13 +19,13 @@ from jobtop.store.jobs import Jobs
 from jobtop.store.reconcile import current
 from jobtop.store.starting import start_and_stay
 from jobtop.tui.app import Console, Options
-from jobtop.tui.confirm import Confirm
-from jobtop.tui.dashboard import Dashboard
-from jobtop.tui.export_form import default_path
-from jobtop.tui.fields import FormField
+from jobtop.tui.data.view import JobRow
+from jobtop.tui.dialogs.confirm import Confirm
+from jobtop.tui.dialogs.export_form import default_path
+from jobtop.tui.dialogs.fields import FormField
 from jobtop.tui.preferences import Preferences
-from jobtop.tui.table import Table
-from jobtop.tui.view import JobRow
+from jobtop.tui.screens.dashboard import Dashboard
+from jobtop.tui.widgets.table import Table
 from records import (
     HERE,
     HOSTILE_TEXTS,

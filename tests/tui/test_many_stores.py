@@ -17,17 +17,17 @@ from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.samples.series import SeriesStore
-from jobtop.tui import feed as feed_module
 from jobtop.tui.app import Options
-from jobtop.tui.cells import Words
-from jobtop.tui.compare_page import Compare
-from jobtop.tui.feed import Feed
-from jobtop.tui.filter_line import Field, FilterLine
-from jobtop.tui.history_page import History
-from jobtop.tui.history_rows import PastJobs, status
-from jobtop.tui.job_screen import JobScreen
+from jobtop.tui.data import feed as feed_module
+from jobtop.tui.data.feed import Feed
+from jobtop.tui.data.history_rows import PastJobs, status
+from jobtop.tui.data.reader import Reader
 from jobtop.tui.palette import Tone
-from jobtop.tui.reading import Reader
+from jobtop.tui.screens.compare import Compare
+from jobtop.tui.screens.history import History
+from jobtop.tui.screens.job.screen import JobScreen
+from jobtop.tui.widgets.cells import Words
+from jobtop.tui.widgets.filter_line import Field, FilterLine
 from records import made_job, running_job
 from support import open_files, wait_for
 from visiting import Visitor, visit

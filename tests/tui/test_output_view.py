@@ -10,11 +10,11 @@ import pytest
 
 from jobtop.core.paths import StatePaths
 from jobtop.store.output.text import LONGEST_ROW, Output, Row
-from jobtop.tui.cells import width_of
-from jobtop.tui.output_page import Follow, Go, Logs, Scroll, Until, dropped, page, row_spans
-from jobtop.tui.output_view import OutputPane, OutputView, SearchLine
+from jobtop.tui.data.reader import Reader
 from jobtop.tui.palette import Tone
-from jobtop.tui.reading import Reader
+from jobtop.tui.widgets.cells import width_of
+from jobtop.tui.widgets.output_rows import Follow, Go, Logs, Scroll, Until, dropped, page, row_spans
+from jobtop.tui.widgets.output_view import OutputPane, OutputView, SearchLine
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 from stage import Performance, Stage
 

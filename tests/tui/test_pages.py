@@ -15,13 +15,13 @@ from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
-from jobtop.tui import settings_page
-from jobtop.tui.alerts_page import Alerts
 from jobtop.tui.app import Options
+from jobtop.tui.data.view import StoreState
 from jobtop.tui.keymap import read_keys
-from jobtop.tui.problem_line import ProblemLine
-from jobtop.tui.settings_page import Settings
-from jobtop.tui.view import StoreState
+from jobtop.tui.screens import settings
+from jobtop.tui.screens.alerts import Alerts
+from jobtop.tui.screens.settings import Settings
+from jobtop.tui.widgets.problem_line import ProblemLine
 from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
 from stage import Performance, play
 from visiting import Visitor, visit
@@ -80,7 +80,7 @@ def test_the_doctor_shows_what_fails_with_its_remedy_and_looks_again(
         looks.append(paths)
         return FOUND
 
-    monkeypatch.setattr(settings_page, "examine", examined)
+    monkeypatch.setattr(settings, "examine", examined)
     kept_jobs(home)
 
     async def scene(visitor: Visitor) -> None:
@@ -100,7 +100,7 @@ def test_the_doctor_shows_what_fails_with_its_remedy_and_looks_again(
 def test_every_setting_is_there_with_its_value_its_origin_and_what_it_is_for(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings_page, "examine", lambda *_: FOUND)
+    monkeypatch.setattr(settings, "examine", lambda *_: FOUND)
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("6")
@@ -119,7 +119,7 @@ def test_every_setting_is_there_with_its_value_its_origin_and_what_it_is_for(
 
 
 def test_keys_are_shown_as_remapped_and_a_clash_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_page, "examine", lambda *_: FOUND)
+    monkeypatch.setattr(settings, "examine", lambda *_: FOUND)
     config = configured(text='[keys]\n"jobs.kill" = "K"\n"app.quit" = "s"\n')
 
     async def scene(visitor: Visitor) -> None:
@@ -134,7 +134,7 @@ def test_keys_are_shown_as_remapped_and_a_clash_is_said(home: Path, monkeypatch:
 
 
 def test_on_a_narrow_screen_the_pane_with_the_focus_is_open(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_page, "examine", lambda *_: FOUND)
+    monkeypatch.setattr(settings, "examine", lambda *_: FOUND)
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("6")
@@ -225,7 +225,7 @@ def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
 
 
 def test_without_a_rule_one_is_shown_how_to_write_it_and_it_would_be_taken(home: Path) -> None:
-    from jobtop.tui.alerts_page import EXAMPLE
+    from jobtop.tui.screens.alerts import EXAMPLE
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")

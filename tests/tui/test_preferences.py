@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.tui.columns import Sort
 from jobtop.tui.preferences import Preferences
+from jobtop.tui.widgets.columns import Sort
 
 
 def test_theme_sort_and_hidden_columns_are_there_the_next_time(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.queue import Queue
 from jobtop.tui.app import Options
-from jobtop.tui.dashboard import Dashboard
-from jobtop.tui.fields import FormField, Tick
-from jobtop.tui.run_form import CommandLine, RunForm, past_commands, read_form
-from jobtop.tui.table import Table
+from jobtop.tui.dialogs.fields import FormField, Tick
+from jobtop.tui.dialogs.run_form import CommandLine, RunForm, past_commands, read_form
+from jobtop.tui.screens.dashboard import Dashboard
+from jobtop.tui.widgets.table import Table
 from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
 from running import nothing_is_left
 from support import wait_for

@@ -28,15 +28,15 @@ from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
-from jobtop.tui.acting import STOP
 from jobtop.tui.app import Console, Options
-from jobtop.tui.demo import Demo, demo, of_demo
-from jobtop.tui.demo_load import HOST, UPTIME_SECONDS, Surroundings
-from jobtop.tui.filter_line import Field
-from jobtop.tui.history_page import History
-from jobtop.tui.jobs_pane import question
-from jobtop.tui.leaving import Leaving
+from jobtop.tui.data.acting import STOP
+from jobtop.tui.demo.demo import Demo, demo, of_demo
+from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, Surroundings
+from jobtop.tui.dialogs.leaving import Leaving
 from jobtop.tui.page import Page
+from jobtop.tui.screens.history import History
+from jobtop.tui.widgets.filter_line import Field
+from jobtop.tui.widgets.jobs_pane import question
 from records import made_job, running_job
 from sampled import steady
 from tools.scenes import CONFIG_FILE, SCENES, Scene, compared, config, job, keys
@@ -127,7 +127,7 @@ def evil(root: Path) -> Iterator[Options]:
     database.close()
     rules = tuple(Alert(text, {"metric": "mem.used", "above": 1.0}, CONFIG_FILE) for text in texts[:9])
     findings = {texts[0]: [Finding(text, State.FAILS, text, text) for text in texts]}
-    with patch("jobtop.tui.settings_page.examine", return_value=findings):
+    with patch("jobtop.tui.screens.settings.examine", return_value=findings):
         yield Options([paths.store], machine=idle(), config=replace(config(), alerts=rules))
 
 

@@ -16,9 +16,9 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.tui.app import Options
-from jobtop.tui.compare_page import Compare
-from jobtop.tui.job_screen import JobScreen
-from jobtop.tui.troubles import is_unwritten
+from jobtop.tui.data.problems import is_unwritten
+from jobtop.tui.screens.compare import Compare
+from jobtop.tui.screens.job.screen import JobScreen
 from records import HERE, damage_pages, kept_jobs, made_job, running_job
 from visiting import Visitor, visit
 

@@ -9,12 +9,12 @@ from rich.cells import cell_len
 from textual.binding import Binding
 from textual.geometry import Region
 
-from jobtop.tui.cells import Align, Cell, Words
-from jobtop.tui.chart import Chart
-from jobtop.tui.columns import Column, Sort, placed
+from jobtop.tui.chart.chart import Chart
+from jobtop.tui.data.rows import ListRows, held_order
 from jobtop.tui.palette import DARK, LIGHT, TERMINAL, Ground, Tone
-from jobtop.tui.rows import ListRows, held_order
-from jobtop.tui.table import Table
+from jobtop.tui.widgets.cells import Align, Cell, Words
+from jobtop.tui.widgets.columns import Column, Sort, placed
+from jobtop.tui.widgets.table import Table
 from stage import Performance, painted_lines, play
 
 

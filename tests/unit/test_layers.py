@@ -14,7 +14,7 @@ LAYERS = ("jobtop.core", "jobtop.store", "jobtop.tui", "jobtop.cli")
 OWNERS = {
     "click": "jobtop.cli",
     "docker": "jobtop.core.measure.collectors.docker",
-    "plotext": "jobtop.tui.plot",
+    "plotext": "jobtop.tui.chart.terminal_plot",
     "psutil": "jobtop.core",
     "pynvml": "jobtop.core.measure.collectors.nvidia",
     "rich": "jobtop.tui",

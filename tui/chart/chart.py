@@ -1,0 +1,188 @@
+"""The chart of the console: curves over time, with a window that moves and a cursor that reads values out."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from jobtop.core.units import format_duration
+from jobtop.tui.actions import CHART, bindings
+from jobtop.tui.chart.axes import ago_words
+from jobtop.tui.chart.plotting import ChartView, Plot, empty_lines, legend
+from jobtop.tui.chart.window import PAN_SHARE, ZOOM, Bounds, TimeWindow
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Span
+from jobtop.tui.widgets.painting import FRAME, Inks, Painted
+
+
+class Chart(Painted, can_focus=True):
+    """Curves of one view; its border carries the legend, and the moment under the cursor."""
+
+    DEFAULT_CSS = f"Chart {{ width: 1fr; {FRAME} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(CHART)]
+
+    view: reactive[ChartView] = reactive(ChartView, repaint=False, always_update=True)
+    window: reactive[TimeWindow] = reactive(TimeWindow, repaint=False, init=False)
+    cursor: reactive[float | None] = reactive(None, repaint=False, init=False)
+
+    class CursorMoved(Message):
+        """The value cursor is at another moment, or gone."""
+
+        def __init__(self, chart: "Chart", moment: float | None) -> None:
+            super().__init__()
+            self.chart = chart
+            self.moment = moment
+
+        @property
+        def control(self) -> "Chart":
+            return self.chart
+
+    class WindowChanged(Message):
+        """Another part of the time is shown: whoever thins the samples may want to read finer ones."""
+
+        def __init__(self, chart: "Chart", window: TimeWindow) -> None:
+            super().__init__()
+            self.chart = chart
+            self.window = window
+
+        @property
+        def control(self) -> "Chart":
+            return self.chart
+
+    def watch_view(self) -> None:
+        self.repaint()
+
+    def watch_window(self, window: TimeWindow) -> None:
+        self.post_message(self.WindowChanged(self, window))
+        self.repaint()
+
+    def watch_cursor(self, moment: float | None) -> None:
+        self.post_message(self.CursorMoved(self, moment))
+        self.repaint()
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        """The plot of what is in the window; the border says what it is."""
+        self._label_border()
+        plot = self._plot()
+        if plot is None:
+            lines = empty_lines(self.view.empty, width, height)
+        else:
+            lines = plot.lines(self.cursor) if plot.fits else []
+        return [inks.strip(line, width) for line in lines]
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """From when to when the chart shows."""
+        known = self.view.known()
+        return self.window.bounds(known, self.view.is_live) if known else None
+
+    def _plot(self) -> Plot | None:
+        bounds, size = self.bounds, self.drawn_size
+        if bounds is None or not size:
+            return None
+        return Plot(self.view, bounds, size.width, size.height, self.inks.ascii, self.is_live)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the right edge is now: a window that was moved into the past ends at its own moment."""
+        return self.view.is_live and self.window.end is None
+
+    def _label_border(self) -> None:
+        self.set_title(legend(self.view, self.cursor, self.drawn_size.width - 4))
+        if self.cursor is None:
+            self.set_subtitle([Span(self.view.note, Tone.GREY)])
+        else:
+            self.set_subtitle([Span(self._cursor_words, Tone.ORANGE)])
+
+    @property
+    def _cursor_words(self) -> str:
+        known, moment = self.view.known(), self.cursor
+        if known is None or moment is None:
+            return ""
+        return f"{ago_words(round(known[1] - moment))} ago" if self.view.is_live else f"at {format_duration(moment)}"
+
+    def action_shorter(self) -> None:
+        self.window = self.window.shorter()
+
+    def action_longer(self) -> None:
+        self.window = self.window.longer()
+
+    def action_zoom_in(self) -> None:
+        self._zoom(1 / ZOOM)
+
+    def action_zoom_out(self) -> None:
+        self._zoom(ZOOM)
+
+    def action_left(self) -> None:
+        self._step(-1)
+
+    def action_right(self) -> None:
+        self._step(1)
+
+    def action_toggle_cursor(self) -> None:
+        """Show the values at the last moment in sight, or no longer at any."""
+        bounds = self.bounds
+        self.cursor = bounds[1] if self.cursor is None and bounds else None
+
+    def _zoom(self, factor: float) -> None:
+        if known := self.view.known():
+            self.window = self.window.zoomed(factor, known, self.cursor)
+
+    def _step(self, direction: int) -> None:
+        """Move the cursor by a column, and the window with it; without a cursor, the window."""
+        plot, known = self._plot(), self.view.known()
+        if plot is None or known is None:
+            return
+        if self.cursor is None:
+            self.window = self.window.panned(direction * PAN_SHARE, known)
+            return
+        start, end = plot.bounds
+        moment = self.cursor + direction * (end - start) / plot.columns
+        self.cursor = max(known[0], min(moment, known[1]))
+        if not start <= self.cursor <= end:
+            self.window = self.window.panned(direction * PAN_SHARE, known)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click puts the cursor there."""
+        offset, plot, known = event.get_content_offset(self), self._plot(), self.view.known()
+        if offset is not None and plot is not None and known is not None:
+            column = offset.x - plot.left
+            if 0 <= column < plot.columns:
+                self.cursor = max(known[0], min(plot.moment(column), known[1]))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.action_zoom_in()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.action_zoom_out()
+
+
+class Glance(Chart, can_focus=False, inherit_bindings=False):
+    """A chart to be glanced at: nothing moves in it, and a click says that somebody wants to see more."""
+
+    class Pressed(Message):
+        """Somebody clicked."""
+
+        def __init__(self, chart: "Glance") -> None:
+            super().__init__()
+            self.chart = chart
+
+        @property
+        def control(self) -> "Glance":
+            return self.chart
+
+    def on_click(self, event: events.Click) -> None:
+        event.prevent_default()
+        self.post_message(self.Pressed(self))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.prevent_default()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.prevent_default()

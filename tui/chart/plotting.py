@@ -1,0 +1,337 @@
+"""A chart as lines of text: what is shown, on which scales, and how it is put together. Pure."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from jobtop.core.metrics import Kind, Metric, Unit
+from jobtop.core.record import fresh, record
+from jobtop.core.series.drawing import gaps
+from jobtop.core.text.metric_text import format_shown
+from jobtop.tui.chart.axes import Scale, column_of, label_line, moments, scale_of
+from jobtop.tui.chart.canvas import BRAILLE, SINGLE, Layer, Sheet, extents
+from jobtop.tui.chart.window import Bounds
+from jobtop.tui.palette import MARKERS, SERIES, STROKES, Tone
+from jobtop.tui.widgets.cells import Span, fitted, short_bytes, short_rate, tamed, width_of
+
+GRID_EVERY = 6
+LEAST_ROWS_WITH_AXIS = 4
+LEAST_COLUMNS = 4
+MARKER_EVERY = 28
+LEAST_TITLE, LONGEST = 8, 500
+TONES = tuple(Tone)  # the owners of cells; nobody's cells are blank
+NEAR_LIMIT = 0.4  # of a limit: below, it would only press the curve flat
+
+
+class Side(Enum):
+    """Whose axis a series is read on."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+
+class Brevity(IntEnum):
+    """How short a legend is."""
+
+    FULL = 0
+    MARKERS = 1  # without strokes beside them
+    UNITS = 2  # and `4.3G` for `4.3 GiB`
+    VALUES = 3  # and without labels
+
+
+class Whole(NamedTuple):
+    """What a curve is a part of, and in words of what, unless its limit says it."""
+
+    size: float
+    words: str = ""
+
+
+@record
+class Series:
+    """A curve: moments in seconds, values with None where nothing is known; one of them may be filled down to 0."""
+
+    label: str
+    metric: Metric
+    times: Sequence[float]
+    values: Sequence[float | None]
+    side: Side = Side.LEFT
+    is_filled: bool = False
+    whole: Whole | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to draw."""
+        return any(value is not None for value in self.values)
+
+    def at(self, moment: float) -> float | None:
+        """The value that was known at a moment: the last one before it."""
+        position = bisect_right(self.times, moment) - 1
+        return self.values[position] if position >= 0 else None
+
+    def shown(self, moment: float | None) -> float | None:
+        """The value at a moment; without one the last."""
+        if moment is not None:
+            return self.at(moment)
+        return self.values[-1] if self.values else None
+
+
+@record
+class Axis:
+    """How a side is scaled: up to a fixed top, or as high as it needs to be; and the line that must not be crossed.
+
+    Below `least` a curve is not blown up to fill the room.
+    """
+
+    top: float | None = None
+    limit: float | None = None
+    least: float = 0.0
+
+
+@record
+class Event:
+    """Something that happened, as a mark on the time axis."""
+
+    moment: float
+    tone: Tone = Tone.VERMILION
+    glyph: str = "▲"
+
+
+@record
+class ChartView:
+    """Everything a chart shows; `is_live` counts the time back from now, else it runs from the start."""
+
+    title: str = ""
+    series: Sequence[Series] = ()
+    left: Axis = fresh(default_factory=Axis)
+    right: Axis = fresh(default_factory=Axis)
+    events: Sequence[Event] = ()
+    is_live: bool = False
+    note: str = ""
+    empty: str = "no samples yet"
+
+    def axis(self, side: Side) -> Axis:
+        return self.left if side is Side.LEFT else self.right
+
+    def known(self) -> Bounds | None:
+        """From the first moment of any series of which something is known to the last; None if there is none."""
+        times = [series.times for series in self.series if series.is_known]
+        return (min(part[0] for part in times), max(part[-1] for part in times)) if times else None
+
+
+def tone_of(number: int) -> Tone:
+    """The tone of the first, second, … series."""
+    return SERIES[number % len(SERIES)]
+
+
+def legend(view: ChartView, moment: float | None, width: int) -> list[Span]:
+    """The title, and each series with its marker and its value at the moment, or its last; shorter if it has to be."""
+    values: list[Span] = []
+    title, room = tamed(view.title[:LONGEST]), 0
+    for brevity in Brevity:
+        numbered = range(len(view.series))
+        values = [piece for number in numbered for piece in _legend_of(view, number, moment, brevity)]
+        values += _limit_words(view)
+        room = width - width_of(values)
+        if room >= (cell_len(title) if brevity < Brevity.UNITS else min(LEAST_TITLE, cell_len(title))):
+            break
+    shown = fitted(title, min(cell_len(title), max(room, LEAST_TITLE)))
+    return [Span(shown, Tone.TEXT, True), *values] if title else values
+
+
+def _legend_of(view: ChartView, number: int, moment: float | None, brevity: Brevity) -> list[Span]:
+    series = view.series[number]
+    stroke = "" if brevity else STROKES[number % len(STROKES)]
+    label = "" if brevity is Brevity.VALUES else series.label
+    return [
+        Span("  " if number or view.title else ""),
+        Span(f"{stroke}{MARKERS[number % len(MARKERS)]}{stroke}", tone_of(number)),
+        Span(f" {label} " if label else " ", Tone.GREY),
+        *_share(series, moment),
+        Span(value_words(series, moment, brevity >= Brevity.UNITS)),
+    ]
+
+
+def _share(series: Series, moment: float | None) -> list[Span]:
+    """`36 % of host · `, where it is known of what."""
+    value = series.shown(moment)
+    if series.whole is None or value is None:
+        return []
+    percent = 100 * value / series.whole.size
+    words = "<1 %" if 0 < percent < 0.5 else f"{percent:.0f} %"
+    return [Span(words), Span(f"{series.whole.words} · ", Tone.GREY)]
+
+
+def value_words(series: Series, moment: float | None, is_short: bool) -> str:
+    """The value; the last percentage is whole, because it changes before its decimals are read."""
+    value, metric = series.shown(moment), series.metric
+    if value is not None and moment is None and metric.unit is Unit.PERCENT:
+        return f"{value:.0f} %"
+    if is_short and metric.unit is Unit.BYTES:
+        return short_rate(value) if metric.kind is Kind.COUNTER else short_bytes(value)
+    return format_shown(metric, value)
+
+
+def _limit_words(view: ChartView) -> list[Span]:
+    line: list[Span] = []
+    for side in Side:
+        limit, shown = view.axis(side).limit, [series for series in view.series if series.side is side]
+        if limit is not None and shown:
+            line += [
+                Span("  ╌╌ ", Tone.VERMILION),
+                Span("limit ", Tone.GREY),
+                Span(format_shown(shown[0].metric, limit)),
+            ]
+    return line
+
+
+class Plot:
+    """One drawing of a view in so many columns and rows."""
+
+    def __init__(
+        self,
+        view: ChartView,
+        bounds: Bounds,
+        width: int,
+        height: int,
+        is_ascii: bool = False,
+        is_live: bool | None = None,
+    ) -> None:
+        self.view, self.bounds, self.height = view, bounds, height
+        self.is_live = view.is_live if is_live is None else is_live
+        self.dots = SINGLE if is_ascii else BRAILLE
+        self.has_axis = height >= LEAST_ROWS_WITH_AXIS
+        self.rows = height - 2 if self.has_axis else height
+        self.scales = {side: scale for side in Side if (scale := self._scale(side)) is not None}
+        self.labels = {side: self._labels(side) for side in Side}
+        self.left = self.scales[Side.LEFT].width + 1 if Side.LEFT in self.scales else 1
+        self.right = self.scales[Side.RIGHT].width + 1 if Side.RIGHT in self.scales else 0
+        self.columns = width - self.left - self.right
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for more than the axes."""
+        return self.columns >= LEAST_COLUMNS and self.rows > 0
+
+    def column(self, moment: float) -> int:
+        """The column of the plot a moment is drawn in."""
+        return column_of(moment, self.bounds, self.columns)
+
+    def moment(self, column: int) -> float:
+        """The moment in the middle of a column of the plot."""
+        start, end = self.bounds
+        return start + (end - start) * (column + 0.5) / self.columns
+
+    def lines(self, cursor: float | None = None) -> list[list[Span]]:
+        """The rows of the plot with their marks, and the time axis below."""
+        sheet = Sheet(self.columns, self.rows)
+        self._draw_grid(sheet)
+        self._draw_limits(sheet)
+        column = self.column(cursor) if cursor is not None and self.bounds[0] <= cursor <= self.bounds[1] else None
+        if column is not None:
+            for row in range(self.rows):
+                sheet.put(column, row, "│", Tone.ORANGE)
+        for number, series in enumerate(self.view.series):
+            if series.is_known:
+                self._draw_series(sheet, number, series)
+        lines = [[*self._left_mark(row), *_spans(sheet.runs(row)), *self._right_mark(row)] for row in range(self.rows)]
+        return [*lines, self._time_axis(column), self._time_labels()] if self.has_axis else lines
+
+    def _scale(self, side: Side) -> Scale | None:
+        shown = [series for series in self.view.series if series.side is side and series.is_known]
+        if not shown:
+            return None
+        axis = self.view.axis(side)
+        peak = max(axis.least, *(_peak(series, self.bounds) for series in shown))
+        if axis.limit is not None and NEAR_LIMIT * axis.limit <= peak:
+            peak = max(peak, axis.limit)
+        return scale_of(shown[0].metric, peak, self.rows, axis.top)
+
+    def _labels(self, side: Side) -> dict[int, str]:
+        """The labels of a side by the rows they belong to."""
+        scale = self.scales.get(side)
+        marks = zip(scale.marks, scale.labels, strict=True) if scale else ()
+        return {self._row(side, mark): label for mark, label in marks}
+
+    def _row(self, side: Side, value: float) -> int:
+        return self.scales[side].row(value, self.rows, len(self.dots[0]))
+
+    def _draw_grid(self, sheet: Sheet) -> None:
+        for row in self.labels[Side.LEFT] or self.labels[Side.RIGHT]:
+            for column in range(GRID_EVERY // 2, self.columns, GRID_EVERY):
+                sheet.put(column, row, "·", Tone.FAINT)
+
+    def _draw_limits(self, sheet: Sheet) -> None:
+        for side, scale in self.scales.items():
+            limit = self.view.axis(side).limit
+            if limit is not None and limit <= scale.top:
+                row = self._row(side, limit)
+                for column in range(self.columns):
+                    sheet.put(column, row, "╌", Tone.VERMILION)
+
+    def _draw_series(self, sheet: Sheet, number: int, series: Series) -> None:
+        layer = Layer(self.columns, self.rows, self.dots)
+        shown = extents(series.times, series.values, self.bounds, layer.width, set(gaps(series.times)))
+        marker, tone = MARKERS[number % len(MARKERS)], tone_of(number)
+        layer.trace(shown, self.scales[series.side].top)
+        if series.is_filled and len(self.dots) > 1:
+            sheet.fill(layer, Tone.FAINT)
+        sheet.lay(layer, tone, marker)
+        if len(self.view.series) > 1:
+            across = len(self.dots)
+            for column in range(MARKER_EVERY // 4 * (number + 1), self.columns, MARKER_EVERY):
+                extent = shown[column * across]
+                if extent is not None:
+                    sheet.put(column, self._row(series.side, extent[1]), marker, tone)
+
+    def _left_mark(self, row: int) -> list[Span]:
+        label = self.labels[Side.LEFT].get(row)
+        if label is None:
+            return [Span(" " * (self.left - 1)), Span("│", Tone.FAINT)]
+        return [Span(label.rjust(self.left - 1), Tone.GREY), Span("┤", Tone.FAINT)]
+
+    def _right_mark(self, row: int) -> list[Span]:
+        if not self.right:
+            return []
+        label = self.labels[Side.RIGHT].get(row)
+        if label is None:
+            return [Span("│", Tone.FAINT), Span(" " * (self.right - 1))]
+        return [Span("├", Tone.FAINT), Span(label.ljust(self.right - 1), Tone.GREY)]
+
+    def _time_axis(self, cursor: int | None) -> list[Span]:
+        axis = Sheet(self.columns, 1)
+        for column in range(self.columns):
+            axis.put(column, 0, "─", Tone.FAINT)
+        for column, _ in moments(self.bounds, self.is_live, self.columns):
+            axis.put(column, 0, "┴", Tone.FAINT)
+        for event in self.view.events:
+            if self.bounds[0] <= event.moment <= self.bounds[1]:
+                axis.put(self.column(event.moment), 0, event.glyph, event.tone)
+        if cursor is not None:
+            axis.put(cursor, 0, "┴", Tone.ORANGE)
+        corner = [Span(" " * (self.left - 1)), Span("└", Tone.FAINT)]
+        end = [Span("┘", Tone.FAINT), Span(" " * (self.right - 1))] if self.right else []
+        return [*corner, *_spans(axis.runs(0)), *end]
+
+    def _time_labels(self) -> list[Span]:
+        words = label_line(moments(self.bounds, self.is_live, self.columns), self.columns)
+        return [Span(" " * self.left), Span(words, Tone.GREY), Span(" " * self.right)]
+
+
+def empty_lines(words: str, width: int, height: int) -> list[list[Span]]:
+    """Words in the middle of nothing."""
+    blank = [Span(" " * width)]
+    return [*[blank] * (height // 2), [Span(fitted(words.center(width), width), Tone.GREY)]]
+
+
+def _spans(runs: Iterable[tuple[str, int]]) -> list[Span]:
+    return [Span(text, TONES[owner]) for text, owner in runs]
+
+
+def _peak(series: Series, bounds: Bounds) -> float:
+    """The highest value in sight, lines that come from outside it included."""
+    first = max(0, bisect_right(series.times, bounds[0]) - 1)
+    last = bisect_right(series.times, bounds[1]) + 1
+    return max((value for value in series.values[first:last] if value is not None), default=0.0)

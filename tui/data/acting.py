@@ -1,0 +1,224 @@
+"""What the console does to jobs. It runs in threads, each with the store open for itself, so that no key waits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobtop.core.config import Config, load
+from jobtop.core.errors import JobtopError, StoreUnavailable, UsageError
+from jobtop.core.model import Job
+from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.record import record, replace
+from jobtop.core.run.request import Request
+from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.queue import NOBODY, Queue
+from jobtop.store.starting import request_again, start_and_stay
+from jobtop.store.submitting import Wish, submit_to
+from jobtop.store.upkeep.retention import set_pinned
+from jobtop.tui.data.view import JobRow
+
+if TYPE_CHECKING:
+    from jobtop.tui.app import Options
+
+BY = "jobtop console"
+STORE_SECONDS = 5.0
+
+
+@record
+class Deed:
+    """One thing to do to jobs: its name, its name when it is done, what it means, and what does it."""
+
+    title: str
+    done: str
+    meaning: str
+    do: Callable[[Control, Job], None]
+    ends: bool = False
+    by_force: bool = False
+
+
+STOP = Deed(
+    "Stop",
+    "stopped",
+    "TERM to all processes; what is left of them after the grace is killed.",
+    lambda control, job: control.stop(job, BY),
+    ends=True,
+)
+KILL = Deed(
+    "Kill",
+    "killed",
+    "KILL to all processes, at once: nothing of the work can be saved.",
+    lambda control, job: control.kill(job, BY),
+    ends=True,
+    by_force=True,
+)
+PAUSE = Deed("Pause", "paused", "STOP to all processes, which stand still until they are resumed.", Control.pause)
+RESUME = Deed("Resume", "resumed", "CONT to all processes, which go on.", Control.resume)
+
+
+@record
+class Outcome:
+    """What came of a deed: the job it was done to, or why it was not; what else there is to say."""
+
+    job: Job | None = None
+    refusal: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def refusal(row: JobRow, deed: Deed) -> str | None:
+    """Why it cannot be done to this job; None if it can."""
+    try:
+        with controlling(row, []) as (control, job):
+            return _refusal(control, job, deed)
+    except (JobtopError, OSError) as error:
+        return str(error)
+
+
+def carry_out(row: JobRow, deed: Deed) -> Outcome:
+    """Do it, if it can still be done."""
+    warnings: list[str] = []
+    try:
+        with controlling(row, warnings) as (control, job):
+            if (why := _refusal(control, job, deed)) is not None:
+                return Outcome(refusal=why)
+            if deed.ends and control.has_survivors(job):
+                control.end_survivors(job)
+            else:
+                deed.do(control, job)
+            return Outcome(job, warnings=tuple(warnings))
+    except (JobtopError, OSError) as error:
+        return Outcome(refusal=str(error), warnings=tuple(warnings))
+
+
+async def end_of(row: JobRow, job: Job, deed: Deed) -> Job | None:
+    """The job once nothing of it is left; None if it will not go."""
+    deadline = time.monotonic() + patience(job, deed.by_force)
+    while not is_gone(job):
+        if time.monotonic() > deadline:
+            return None
+        if deed.by_force:
+            kill_again(job)
+        await asyncio.sleep(POLL_SECONDS)
+    return await asyncio.to_thread(_settled, row, job)
+
+
+Begin = Callable[["Options", JobRow], tuple[Job, list[str]]]
+
+
+@record
+class Asked:
+    """A job to start, or with a wish how to wait, to queue; without an interval the settings have it."""
+
+    request: Request
+    interval: float | None = None
+    wish: Wish | None = None
+
+
+def start(options: Options, asked: Asked) -> tuple[Job, list[str]]:
+    """Start or queue a job in this host's store; it outlives the console."""
+    if options.own is None:
+        raise UsageError("this console has no store of its own to run jobs in")
+    config = settings(options)
+    if asked.interval is not None:
+        config = replace(config, values={**config.values, "monitor.interval": asked.interval})
+    warnings: list[str] = []
+    if asked.wish is not None:
+        with queueing(options.own, warnings) as queue:
+            return submit_to(queue, config, asked.request, asked.wish), warnings
+    request = replace(asked.request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
+    return start_and_stay(options.own, config, request, warnings.append)[0], warnings
+
+
+def start_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
+    """Start what a job ran, as it ran."""
+    return start(options, Asked(request_again(StatePaths(row.store.parent, row.job.host), row.job)))
+
+
+def queue_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
+    """Queue what a job ran, as another attempt at it."""
+    if options.own is None or row.store != options.own.store:
+        raise UsageError(only_looked_at(row))
+    warnings: list[str] = []
+    with queueing(options.own, warnings) as queue:
+        return queue.retry(queue.jobs.find(row.job.id), time.time(), by_hand=True), warnings
+
+
+def pin(row: JobRow, pinned: bool) -> str | None:
+    """Let a job stay whole, or grow old like all others; why not, if not."""
+    paths = StatePaths(row.store.parent, hostname())
+    if row.store != paths.store:
+        return only_looked_at(row)
+    try:
+        database = open_to_write(paths, patience=STORE_SECONDS)
+        try:
+            set_pinned(database, [Jobs(database).find(row.job.id)], pinned)
+        finally:
+            database.close()
+    except (JobtopError, OSError) as error:
+        return str(error)
+    return None
+
+
+def only_looked_at(row: JobRow) -> str:
+    return f"job {row.job.id[:8]} is in {row.store}, which is only looked at here"
+
+
+@contextmanager
+def queueing(paths: StatePaths, warnings: list[str]) -> Iterator[Queue]:
+    """The queue of a store; for what is put into it there is an agent afterwards."""
+    database = open_to_write(paths, patience=STORE_SECONDS)
+    try:
+        queue = Queue(Jobs(database), paths)
+        yield queue
+        if not queue.call_agent(os.environ):
+            warnings.append(NOBODY)
+    finally:
+        database.close()
+
+
+def settings(options: Options) -> Config:
+    return options.config or load((), os.environ, Path.cwd())
+
+
+@contextmanager
+def controlling(row: JobRow, warnings: list[str]) -> Iterator[tuple[Control, Job]]:
+    """What acts on the job of a row, in the store the row is from, and the job as it is now."""
+    paths = StatePaths(row.store.parent, hostname())
+    why = elsewhere(row.job, paths.host)
+    if why is None and row.store.name != paths.store.name:
+        why = only_looked_at(row)
+    if why is not None:
+        raise UsageError(why)
+    database = _opened(paths)
+    try:
+        control = Control(Jobs(database), paths, warnings.append)
+        yield control, control.find(row.job.id)
+    finally:
+        database.close()
+
+
+def _opened(paths: StatePaths) -> Database:
+    """The store, if need be only to be read: what is done to a job never depends on it."""
+    try:
+        return open_to_write(paths, patience=STORE_SECONDS)
+    except StoreUnavailable:
+        return open_to_read(paths.store)
+
+
+def _refusal(control: Control, job: Job, deed: Deed) -> str | None:
+    return None if deed.ends and control.has_survivors(job) else control.refusal(job)
+
+
+def _settled(row: JobRow, job: Job) -> Job:
+    try:
+        with controlling(row, []) as (control, _):
+            return control.finished(job)
+    except (JobtopError, OSError):
+        return job

@@ -1,0 +1,308 @@
+"""Past jobs as a table shows them: read from any number of stores where somebody looks, in an order of any length."""
+
+from __future__ import annotations
+
+import signal
+import time
+from array import array
+from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from jobtop.core.errors import StoreBusy, StoreError, UnknownJob
+from jobtop.core.model import Job, Status
+from jobtop.core.paths import hostname
+from jobtop.core.query.conditions import Filter
+from jobtop.core.record import record
+from jobtop.core.units import ABSENT
+from jobtop.store.database import Database
+from jobtop.store.jobs import Jobs, Query
+from jobtop.store.listing import (
+    Group,
+    JobLine,
+    Order,
+    grouped,
+    merged,
+    place_and_seq,
+    read_lines,
+    read_order,
+    read_runs,
+    together,
+    vocabulary,
+)
+from jobtop.tui.data.reader import Reader, StoreFile
+from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone
+from jobtop.tui.widgets.cells import Align, Cell, Words, bounded, short_bytes, short_duration
+from jobtop.tui.widgets.columns import Column
+
+Answer = TypeVar("Answer")
+UNREADABLE = "(cannot be read)"
+MOST_KNOWN = 1000
+KEY_PATIENCE_SECONDS = 0.05  # somebody waits for the lines in sight
+
+
+@record
+class PastRow:
+    """A line of the history, its number among the jobs of all stores, and for how long its job has run so far."""
+
+    number: int
+    line: JobLine
+    elapsed: float | None
+    is_stale: bool = False
+
+
+class PastRows:
+    """The jobs of an order at a moment."""
+
+    def __init__(self, past: PastJobs, now: float) -> None:
+        self.past, self.numbers, self.now = past, past.numbers, now
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def window(self, start: int, stop: int) -> Sequence[PastRow]:
+        numbers = self.numbers[max(0, start) : max(0, stop)]
+        lines = self.past.lines(numbers)
+        return [self._row(number, line) for number, line in zip(numbers, lines, strict=True)]
+
+    def _row(self, number: int, line: JobLine) -> PastRow:
+        return PastRow(number, line, _elapsed(line, self.now), line.is_stale(self.now, self.past.host))
+
+    def key(self, row: PastRow) -> int:
+        return row.number
+
+    def index(self, key: Hashable) -> int | None:
+        try:
+            return self.numbers.index(key)  # type: ignore[arg-type]
+        except (ValueError, TypeError):
+            return None
+
+
+class PastStore:
+    """The jobs of one store in their order. That is read in the reader's thread, the few lines in sight in ours."""
+
+    def __init__(self, reader: Reader, path: Path) -> None:
+        self.path = path
+        self.order: Order | None = None
+        self.problem: str | None = None
+        self.is_behind = False
+        self._reader = reader
+        self._file = StoreFile(path, KEY_PATIENCE_SECONDS)
+        self._known: dict[int, JobLine] = {}
+        self._seen: tuple[object, ...] = ()  # the connection that the order was read with, and the last commit then
+
+    def ordered(self, database: Database, query: Query, with_keys: bool) -> tuple[Order, tuple[object, ...]]:
+        """The order, asked of the store only if somebody has written to it; and what was seen of that before."""
+        before, seen = self.order, database.version_seen()
+        if before is not None and seen == self._seen and before.query == query:
+            return before, seen
+        is_same_file = seen[:1] == self._seen[:1]
+        return read_order(database, query, before if is_same_file else None, with_keys), seen
+
+    def take(self, found: tuple[Order, tuple[object, ...]] | StoreError) -> bool:
+        """Keep an order, or note the problem; whether its numbers may be those of other jobs than before."""
+        if isinstance(found, StoreBusy):
+            self.is_behind = True
+            return False
+        before, seen = self.order, self._seen
+        if isinstance(found, StoreError):
+            self.close()
+            self.problem, self.is_behind = str(found), True
+            return before is not None
+        self.order, self._seen = found
+        self.problem, self.is_behind = None, False
+        is_other = before is not None and self._seen[:1] != seen[:1]
+        if is_other:
+            self._file.close()
+        return is_other
+
+    async def answer(self, question: Callable[[Database], Answer]) -> Answer | None:
+        """None from a store that cannot be read."""
+        try:
+            return await self._reader.read(self.path, question) if self.order is not None else None
+        except StoreError:
+            return None
+
+    def lines(self, seqs: Sequence[int]) -> list[JobLine]:
+        """The lines in sight as they are now; while the store is busy, as they were."""
+        try:
+            if self._file.database is None:
+                self._file.look()
+            with self._file.asked() as database:
+                found = read_lines(database, seqs)
+        except StoreError as error:  # which the feed meets too, and every screen then says
+            known = self._known if isinstance(error, StoreBusy) else {}
+            return [known.get(seq) or JobLine(seq, "", UNREADABLE, Status.UNKNOWN) for seq in seqs]
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        self._known.update((line.seq, line) for line in found)
+        return found
+
+    def job(self, seq: int) -> Job | None:
+        """A whole record."""
+        (line,) = self.lines([seq])
+        try:
+            with self._file.asked() as database:
+                return Jobs(database).find(line.id) if line.id else None
+        except (StoreError, UnknownJob):
+            return None
+
+    def close(self) -> None:
+        self._file.close()
+        self.order = None
+        self._known.clear()
+
+
+class PastJobs:
+    """The jobs of all stores in one order; a store that cannot be read is left out, and has a problem."""
+
+    def __init__(self, reader: Reader, paths: Sequence[Path]) -> None:
+        self._reader, self.host = reader, hostname()
+        self.stores = [PastStore(reader, path) for path in paths]
+        self.numbers: array[int] = array("q")
+        self._merged_of: list[Order | None] = [None] * len(paths)
+
+    @property
+    def problems(self) -> list[str]:
+        return [store.problem for store in self.stores if store.problem is not None]
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a store could not be read the last time."""
+        return any(store.is_behind for store in self.stores)
+
+    async def read(self, query: Query) -> set[int]:
+        """Read the order; the places of stores whose numbers may be those of other jobs than before."""
+        with_keys = len(self.stores) > 1
+        found = await self._reader.read_each(
+            [(store.path, partial(store.ordered, query=query, with_keys=with_keys)) for store in self.stores]
+        )
+        others = {place for place, store in enumerate(self.stores) if store.take(found[place])}
+        orders = [store.order for store in self.stores]
+        if any(order is not before for order, before in zip(orders, self._merged_of, strict=True)):
+            self.numbers, self._merged_of = merged(orders), orders
+        return others
+
+    async def groups(self, wanted: Filter | None) -> list[Group]:
+        """The jobs that are wanted by their names."""
+        runs = [await store.answer(lambda database: read_runs(database, wanted)) for store in self.stores]
+        return grouped([found for found in runs if found is not None])
+
+    async def vocabulary(self) -> dict[str, list[str]]:
+        """What the words of a filter can be completed to."""
+        known = [await store.answer(vocabulary) for store in self.stores]
+        return together(words for words in known if words is not None)
+
+    def rows(self, now: float) -> PastRows:
+        return PastRows(self, now)
+
+    def lines(self, numbers: Sequence[int]) -> list[JobLine]:
+        """The lines of some jobs, of each store at once."""
+        wanted: dict[int, list[int]] = {}
+        for number in numbers:
+            place, seq = place_and_seq(number)
+            wanted.setdefault(place, []).append(seq)
+        found = {place: iter(self.stores[place].lines(seqs)) for place, seqs in wanted.items()}
+        return [next(found[place_and_seq(number)[0]]) for number in numbers]
+
+    def jobs(self, numbers: Collection[int]) -> list[tuple[Path, Job]]:
+        """Whole records and where they are, the oldest first; those that are gone are left out."""
+        found = []
+        for place, seq in map(place_and_seq, sorted(numbers)):
+            if (job := self.stores[place].job(seq)) is not None:
+                found.append((self.stores[place].path, job))
+        return sorted(found, key=lambda pair: pair[1].submitted_at or pair[1].start_time or 0.0)
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+
+def past_columns(has_hosts: bool = False) -> tuple[Column[PastRow], ...]:
+    """Of the history; their keys are those that the store sorts by. Of several hosts, each job's stands by its name."""
+    right = Align.RIGHT
+    host: Column[PastRow] = Column(
+        "host", "HOST", lambda row: text(row.line.host), 8, flex=1, most=16, priority=1 if has_hosts else 8
+    )
+    return (
+        Column("glyph", "", glyph, 1, sortable=False),
+        Column("begun", "ID", lambda row: Words(row.line.id[:8], Tone.GREY), 8),
+        Column("name", "NAME", lambda row: Words(row.line.name), 14, flex=3, most=48),
+        *([host] if has_hosts else []),
+        Column("tool", "TOOL", lambda row: text(row.line.tool), 8, flex=1, most=14, priority=9),
+        Column("status", "STATUS", status, 9, priority=4),
+        Column("start", "STARTED", started, 11, priority=2),
+        Column("duration", "TIME", lambda row: number(short_duration(row.elapsed)), 8, align=right),
+        Column("cpu", "CPU TIME", cpu_time, 8, align=right, priority=5),
+        Column("efficiency", "EFF", efficiency, 5, align=right, priority=7),
+        Column("memory", "MEM PK", memory, 6, align=right),
+        Column("io", "I/O", lambda row: number(short_bytes(row.line.io_bytes)), 6, align=right, priority=6),
+        Column("exit", "EXIT", ended, 5, align=right, priority=3),
+        *([] if has_hosts else [host]),
+    )
+
+
+def glyph(row: PastRow) -> Cell:
+    for flag, (sign, tone) in FLAG_GLYPHS.items():
+        if flag in row.line.flags:
+            return Words(sign, tone)
+    sign, tone = STATUS_GLYPHS[str(row.line.status)]
+    return Words("?" if row.is_stale else sign, tone)
+
+
+def status(row: PastRow) -> Cell:
+    return Words("stale" if row.is_stale else str(row.line.status), STATUS_GLYPHS[str(row.line.status)][1])
+
+
+def started(row: PastRow) -> Cell:
+    """The day and minute; of other years the day; nothing of one that never began."""
+    moment = row.line.start_time
+    if moment is None:
+        return number(ABSENT)
+    then = time.localtime(moment)
+    this_year = then.tm_year == time.localtime().tm_year
+    return Words(time.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d", then), Tone.GREY)
+
+
+def cpu_time(row: PastRow) -> Cell:
+    return number(short_duration(row.line.cpu_total_seconds))
+
+
+def efficiency(row: PastRow) -> Cell:
+    share = row.line.cpu_efficiency
+    return number(ABSENT if share is None else f"{100 * share:.0f}%")
+
+
+def memory(row: PastRow) -> Cell:
+    """The peak; `≤` where no more is known than a bound."""
+    peak = row.line.memory_peak_bytes
+    return number(bounded(short_bytes(peak), row.line.memory_is_bound and peak is not None))
+
+
+def ended(row: PastRow) -> Cell:
+    """The exit code, or the signal."""
+    line = row.line
+    if line.signal is not None:
+        try:
+            name = signal.Signals(line.signal).name.removeprefix("SIG")
+        except ValueError:
+            name = f"#{line.signal}"
+        return Words(name, Tone.PURPLE)
+    if line.exit_code is None:
+        return number(ABSENT)
+    return Words(str(line.exit_code), Tone.VERMILION if line.exit_code else Tone.GREY)
+
+
+def text(words: str | None) -> Cell:
+    return Words(words, Tone.GREY) if words else number(ABSENT)
+
+
+def number(words: str) -> Cell:
+    return Words(words, Tone.GREY if words == ABSENT else Tone.TEXT)
+
+
+def _elapsed(line: JobLine, now: float) -> float | None:
+    if line.duration_seconds is None and line.start_time is not None and not line.status.ended:
+        return max(0.0, now - line.start_time)
+    return line.duration_seconds

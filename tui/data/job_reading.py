@@ -1,0 +1,313 @@
+"""What the screen of a job asks of the store and of /proc, all of it in the reader's thread."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from jobtop.core.analysis.ending import is_telling
+from jobtop.core.errors import UnknownJob
+from jobtop.core.job_id import JobId
+from jobtop.core.measure.collectors.proc import is_alive
+from jobtop.core.measure.live_processes import CloseUp
+from jobtop.core.measure.snapshot import ProcessRow
+from jobtop.core.metrics import JOB_COLUMNS, find_metric
+from jobtop.core.model import Job
+from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.procfs import HAS_PROC
+from jobtop.core.record import fresh, record
+from jobtop.core.run.facts import read_started
+from jobtop.core.series.downsample import kept_positions
+from jobtop.core.series.drawing import Curve, make_curve
+from jobtop.store.database import Database
+from jobtop.store.jobs import Event, Jobs
+from jobtop.store.output.text import Output
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.snapshots import Snapshots
+from jobtop.tui.chart.window import Bounds, TimeWindow
+
+Number = float | int
+GROUPS: dict[str, tuple[str, ...]] = {
+    "use": ("cpu.percent", "mem.used"),
+    "io": ("io.read_bytes", "io.write_bytes"),
+    "gpu": ("gpu.util", "gpu.mem_used"),
+    "net": ("net.rx_bytes", "net.tx_bytes"),
+    "pressure": ("cpu.pressure", "mem.pressure", "io.pressure"),
+}
+KEYS = tuple(key for keys in GROUPS.values() for key in keys)
+MOST_KEYS = max(map(len, GROUPS.values()))
+MARGIN = 0.1  # of a window, read on either side of it
+ALL = TimeWindow()
+LAST_WORDS = 6
+MOST_SHARE = 0.05  # of a core, for looking at processes
+
+
+@record
+class Wish:
+    """What the screen shows: a part of the time, so many columns wide, and perhaps a moment of the past."""
+
+    window: TimeWindow = ALL
+    columns: int = 100
+    moment: float | None = None
+
+
+@record
+class Numbers:
+    """A job at a moment, or at its end; None is not known."""
+
+    elapsed: float | None = None
+    cpu_percent: Number | None = None
+    cpu_seconds: Number | None = None
+    memory_bytes: Number | None = None
+    memory_peak: Number | None = None
+    read_bytes: Number | None = None
+    write_bytes: Number | None = None
+    read_rate: Number | None = None
+    write_rate: Number | None = None
+    processes: Number | None = None
+    threads: Number | None = None
+
+
+@record
+class Processes:
+    """Who was in the job; `at` is when, in seconds since its start, None: now."""
+
+    rows: tuple[ProcessRow, ...] = ()
+    at: float | None = None
+
+
+@record
+class Look:
+    """A job as its screen shows it."""
+
+    job: Job
+    events: tuple[Event, ...] = ()
+    curves: Mapping[str, Curve] = fresh(default_factory=dict)
+    whole: Bounds = (0.0, 0.0)  # from the first moment of the job to the last that is known
+    numbers: Numbers = Numbers()
+    processes: Processes = Processes()
+    last_words: tuple[str, ...] = ()
+    is_sampled: bool = False
+    damaged: int = 0
+
+
+class JobReading:
+    """Looks at one job again and again; what it has seen it does not read again."""
+
+    def __init__(self, job_id: str, store: Path, secret: Sequence[str] = ()) -> None:
+        self.job_id, self.store = job_id, store
+        self.directory = StatePaths(store.parent, hostname()).job(JobId(job_id))
+        self.book = Book()
+        self.nearby = Nearby(self.directory, secret)
+        self.peak: Number | None = None
+        self._last_words: tuple[str, ...] | None = None
+
+    def look(self, database: Database, wish: Wish) -> Look | None:
+        """The job now, or as it was; None if it is not in the store any more."""
+        jobs, curves = Jobs(database), Curves(database)
+        try:
+            job = jobs.find(self.job_id)
+        except UnknownJob:
+            return None
+        self.book.read(curves, job, wish)
+        return Look(
+            job,
+            tuple(jobs.events(job)),
+            dict(self.book.curves),
+            self.book.whole,
+            self._numbers(curves, job, wish.moment),
+            self._processes(Snapshots(database), job, wish.moment),
+            self._words(job),
+            job.seq is not None and curves.store.count(job.seq) > 0,
+            self.book.damaged,
+        )
+
+    def close(self) -> None:
+        self.nearby.close()
+
+    def _numbers(self, curves: Curves, job: Job, moment: float | None) -> Numbers:
+        usage = job.usage
+        self.peak = usage.memory_peak_bytes or _greatest(self.peak, self.book.curves.get("mem.used"))
+        if job.status.ended and moment is None:
+            return Numbers(
+                job.duration_seconds,
+                usage.cpu_percent_mean,
+                usage.cpu_total_seconds,
+                memory_peak=self.peak,
+                read_bytes=usage.io_read_bytes,
+                write_bytes=usage.io_write_bytes,
+                processes=usage.processes_peak,
+                threads=usage.threads_peak,
+            )
+        until = float("inf") if moment is None else moment
+        samples = curves.store.newest(job.seq, 1, until) if job.seq is not None else []
+        held = dict(zip(JOB_COLUMNS, samples[-1].values, strict=True)) if samples else {}
+        user, system = held.get("cpu.user"), held.get("cpu.system")
+        drawn = {key: value_at(curve, until) for key, curve in self.book.curves.items()}
+        return Numbers(
+            moment,
+            drawn.get("cpu.percent"),
+            None if user is None or system is None else user + system,
+            held.get("mem.used"),
+            self.peak,
+            held.get("io.read_bytes"),
+            held.get("io.write_bytes"),
+            drawn.get("io.read_bytes"),
+            drawn.get("io.write_bytes"),
+            held.get("proc.count"),
+            held.get("proc.threads"),
+        )
+
+    def _processes(self, snapshots: Snapshots, job: Job, moment: float | None) -> Processes:
+        if moment is None and (rows := self.nearby.read(job)) is not None:
+            return Processes(rows)
+        snapshot = snapshots.latest(job) if moment is None else snapshots.at(job, moment)
+        if snapshot is None and moment is not None and (moments := snapshots.moments(job)):
+            snapshot = snapshots.at(job, moments[0])
+        return Processes() if snapshot is None else Processes(snapshot.members, snapshot.elapsed)
+
+    def _words(self, job: Job) -> tuple[str, ...]:
+        """The last lines of its errors, or of its output if there are none, of a job that ended badly."""
+        if not is_telling(job):
+            return ()
+        if self._last_words is None:
+            self._last_words = ()
+            for stream in (1, 0):
+                output = Output(self.directory, [stream])
+                output.refresh()
+                lines = [row.text for row in output.rows_before(output.size, LAST_WORDS) if row.text.strip()]
+                if lines:
+                    self._last_words = tuple(lines)
+                    break
+        return self._last_words
+
+
+class Book:
+    """The curves of a job in a part of the time; of a job that runs, only what is new is read again."""
+
+    def __init__(self) -> None:
+        self.curves: dict[str, Curve] = {}
+        self.whole: Bounds = (0.0, 0.0)
+        self.damaged = 0
+        self._read: tuple[TimeWindow, int, bool] | None = None
+        self._points = 0
+        self._absent: set[str] = set()
+
+    def read(self, curves: Curves, job: Job, wish: Wish) -> None:
+        """Take in a part of the time: fresh samples if it is the same part, all of it otherwise."""
+        wanted = wish.window, wish.columns, job.status.ended
+        if wanted == self._read and (job.status.ended or self._extend(curves, job, wish)):
+            return
+        self._read, self._points, self.damaged = wanted, 0, 0
+        self.whole = (0.0, _last_moment(curves, job))
+        start, end = part_of(wish.window, self.whole[1])
+        keys = [key for key in KEYS if key not in self._absent]
+        series = curves.series(job, keys, start, end)
+        self.damaged = series.damaged
+        for group in GROUPS.values():
+            self._take(series.times, {key: series.values[key] for key in group if key in series.values}, wish.columns)
+        if job.status.ended and start is None:
+            self._absent |= {key for key in keys if not self.curves[key].known()}
+
+    def _extend(self, curves: Curves, job: Job, wish: Wish) -> bool:
+        """Whether what is new could be put behind what there is: not if nothing was there, or too much by now."""
+        if wish.window.end is not None:
+            self.whole = (0.0, _last_moment(curves, job))
+            return True
+        if not self._points or self._points > 4 * MOST_KEYS * wish.columns:
+            return False
+        last = min(curve.times[-1] for curve in self.curves.values() if curve.times)
+        series = curves.series(job, KEYS, last)
+        if series.times and series.times[-1] > last:
+            self.whole = (0.0, series.times[-1])
+            self._points += len(series.times) - 1
+            for key, values in series.values.items():
+                self._go_on(key, series.times, values)
+        return True
+
+    def _take(self, times: list[float], values: Mapping[str, list[Number | None]], columns: int) -> None:
+        """Curves that are drawn together, with the least and the greatest of each in every column."""
+        most = 2 * len(values) * columns
+        kept = kept_positions(times, list(values.values()), most) if len(times) > most else range(len(times))
+        moments = [times[place] for place in kept]
+        for key, column in values.items():
+            self.curves[key] = make_curve(find_metric(key), moments, [column[place] for place in kept])
+        self._points = max(self._points, len(moments))
+
+    def _go_on(self, key: str, times: list[float], column: list[Number | None]) -> None:
+        """The curve with what came behind its last moment; a rate needs that moment too."""
+        before = self.curves[key]
+        first = bisect_right(times, before.times[-1]) if before.times else 0
+        if first < len(times):
+            begin = max(0, first - 1)
+            after = make_curve(before.metric, times[begin:], column[begin:])
+            values = before.values + after.values[first - begin :]
+            self.curves[key] = Curve(before.metric, before.times + times[first:], values)
+
+
+class Nearby:
+    """The processes of a job that runs on this machine, seen with our own eyes, as often as that is cheap."""
+
+    def __init__(self, directory: Path, secret: Sequence[str] = ()) -> None:
+        self.directory, self.secret = directory, secret
+        self._closeup: CloseUp | None = None
+        self._rows: tuple[ProcessRow, ...] = ()
+        self._due = 0.0
+
+    def read(self, job: Job) -> tuple[ProcessRow, ...] | None:
+        """Who is in it now; None if it is not here, or over."""
+        if not HAS_PROC or job.shim is None or job.host != hostname() or not is_alive(job.shim):
+            self.close()
+            return None
+        began = time.monotonic()
+        if began < self._due:
+            return self._rows
+        if self._closeup is None:
+            self._closeup = self._opened(job)
+        reading = self._closeup.read()
+        self._rows = tuple(line.row for line in reading.processes)
+        self._due = began + (time.monotonic() - began) / MOST_SHARE
+        return self._rows
+
+    def close(self) -> None:
+        if self._closeup is not None:
+            with suppress(OSError):
+                self._closeup.close()
+        self._closeup = None
+
+    def _opened(self, job: Job) -> CloseUp:
+        assert job.shim is not None
+        started = read_started(self.directory)
+        start = started.start_boottime if started else job.start_boottime or 0.0
+        cgroups = started.cgroups if started else ()
+        return CloseUp(job.shim.pid, start, cgroups, self.secret, attached_start=job.attached_start)
+
+
+def part_of(window: TimeWindow, last: float) -> tuple[float | None, float | None]:
+    """From when to when has to be read for a window, of a job whose last moment that is."""
+    if window.span is None:
+        return None, None
+    margin = MARGIN * window.span
+    if window.end is None:
+        return max(0.0, last - window.span - margin), None
+    return max(0.0, window.end - window.span - margin), window.end + margin
+
+
+def _last_moment(curves: Curves, job: Job) -> float:
+    samples = curves.store.newest(job.seq, 1) if job.seq is not None else []
+    ended = (job.duration_seconds or 0.0) if job.status.ended else 0.0
+    return max(ended, samples[-1].elapsed if samples else 0.0)
+
+
+def value_at(curve: Curve, moment: float) -> Number | None:
+    """What a curve shows at a moment: the last value before it."""
+    place = bisect_right(curve.times, moment) - 1
+    return curve.values[place] if place >= 0 else None
+
+
+def _greatest(known: Number | None, curve: Curve | None) -> Number | None:
+    values = [] if curve is None else curve.known()
+    return max([*values, *([] if known is None else [known])], default=None)

@@ -1,0 +1,168 @@
+"""What went wrong lately, as every screen shows it: one list, read again when a job has changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from operator import is_
+from typing import TYPE_CHECKING
+
+from jobtop.core.errors import StoreError
+from jobtop.core.model import Job
+from jobtop.core.record import record
+from jobtop.tui.data.reader import ABSENT, EMPTY
+from jobtop.tui.data.view import StoreState, View
+from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
+from jobtop.tui.widgets.cells import Span, short_duration
+
+if TYPE_CHECKING:
+    from jobtop.store.database import Database
+    from jobtop.store.problems import Trouble
+    from jobtop.tui.data.reader import Reader
+
+LOOKED_BACK_SECONDS = 86400.0
+LONGEST_SECONDS = 30.0  # between two looks, since what is a day old goes
+MOST_SHARE = 0.01  # of a core, for looking: a long history takes long
+SEVERITIES = tuple(SEVERITY_GLYPHS)
+
+
+@record
+class Troubles:
+    """Of the last day, the newest first; before the first look it is not known whether there are any."""
+
+    found: tuple[Trouble, ...] = ()
+    is_known: bool = False
+    is_unreadable: bool = False
+    has_more: bool = False  # than a store is asked for
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def count(self) -> str:
+        """`9`, or `500+`."""
+        return f"{len(self)}{'+' if self.has_more else ''}"
+
+    @property
+    def words(self) -> str:
+        """`2 alerts · 3 failed`, and whether there are more; nothing if there are none."""
+        alerts = sum(trouble.severity is not None for trouble in self.found)
+        failed = len(self) - alerts
+        parts = [f"{alerts} alert{'' if alerts == 1 else 's'}" if alerts else "", f"{failed} failed" if failed else ""]
+        return " · ".join(filter(None, [*parts, "and more" if self.has_more else ""]))
+
+    def worst(self) -> str:
+        """How grave the gravest is; a job that failed is as bad as a critical alert."""
+        ranks = [SEVERITIES.index(severity_of(trouble)) for trouble in self.found]
+        return SEVERITIES[min(ranks, default=len(SEVERITIES) - 1)]
+
+    def alerts_by_job(self) -> dict[str, tuple[str, int]]:
+        """Of each job that an alert was raised for, how grave the gravest is, and how many there are."""
+        counted: dict[str, tuple[str, int]] = {}
+        for trouble in self.found:
+            if trouble.severity is not None:
+                worst, count = counted.get(trouble.job_id, (SEVERITIES[-1], 0))
+                counted[trouble.job_id] = min(worst, severity_of(trouble), key=SEVERITIES.index), count + 1
+        return counted
+
+
+def severity_of(trouble: Trouble) -> str:
+    """One of ours, whatever the event says."""
+    if trouble.severity is None:
+        return SEVERITIES[0]
+    return trouble.severity if trouble.severity in SEVERITIES else "warning"
+
+
+def sign_of(trouble: Trouble) -> tuple[str, Tone]:
+    """Its glyph and colour: the severity of an alert, else how the job ended."""
+    if trouble.severity is not None:
+        return SEVERITY_GLYPHS[severity_of(trouble)]
+    flags = [FLAG_GLYPHS[flag] for flag in FLAG_GLYPHS if flag in trouble.flags]
+    return (flags or [STATUS_GLYPHS[str(trouble.status)]])[0]
+
+
+def clock_words(trouble: Trouble) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(trouble.at))
+
+
+def what_happened(trouble: Trouble) -> str:
+    """`exit code 1 after 03:12`, `memory 92 % of its limit`."""
+    has_run = trouble.severity is None and (trouble.duration_seconds or 0.0) >= 1.0
+    if not has_run or " after " in trouble.words:
+        return trouble.words
+    return f"{trouble.words} after {short_duration(trouble.duration_seconds)}"
+
+
+def counter(troubles: Troubles) -> list[Span]:
+    """`▲3`, `▲500+`: the glyph and colour of the gravest, and how many there are."""
+    glyph, tone = SEVERITY_GLYPHS[troubles.worst()]
+    return [Span(f"{glyph}{troubles.count}", tone, True)] if len(troubles) else []
+
+
+class TroubleWatch:
+    """Knows when to ask the stores again, and asks."""
+
+    def __init__(self) -> None:
+        self.troubles = Troubles()
+        self._jobs: Sequence[Job] = ()
+        self._stores: Sequence[StoreState] = ()
+        self._read_at, self._not_before = -float("inf"), -float("inf")
+        self._is_reading = False
+
+    def is_due(self, view: View) -> bool:
+        """Whether a job has changed, as one does that an event was added to; but not while asking costs too much."""
+        if self._is_reading or time.monotonic() < self._not_before:
+            return False
+        if not self.troubles.is_known or view.at - self._read_at > LONGEST_SECONDS or view.stores != self._stores:
+            return True
+        # A thousand times the same object costs 40 µs, a thousand equal ones cost more than the question.
+        return len(view.rows) != len(self._jobs) or not all(map(is_, jobs_of(view), self._jobs))
+
+    async def read(self, view: View, reader: Reader) -> Troubles:
+        """What the stores have of it; one that cannot be read has its line at the top of the screen."""
+        self._is_reading = True
+        self._jobs, self._stores, self._read_at = list(jobs_of(view)), view.stores, view.at
+        found: list[Trouble] = []
+        is_unreadable = has_more = False
+        spent = 0.0
+        since = view.at - LOOKED_BACK_SECONDS
+        try:
+            for state in view.stores:
+                try:
+                    look = await reader.read(state.path, lambda database: timed_look(database, since))
+                    found, spent = found + look.found, spent + look.seconds
+                    has_more = has_more or look.has_more
+                except (StoreError, OSError) as error:
+                    is_unreadable = is_unreadable or not is_unwritten(str(error))
+        finally:
+            self._is_reading = False
+            self._not_before = time.monotonic() + spent / MOST_SHARE
+        found.sort(key=lambda trouble: trouble.at, reverse=True)
+        self.troubles = Troubles(tuple(found), True, is_unreadable, has_more)
+        return self.troubles
+
+
+@record
+class TimedLook:
+    """What a store has of it, perhaps not all, and the CPU time that took."""
+
+    found: list[Trouble]
+    has_more: bool
+    seconds: float
+
+
+def timed_look(database: Database, since: float) -> TimedLook:
+    from jobtop.store.problems import MOST, read_troubles
+
+    began = time.thread_time()
+    found = read_troubles(database, since)
+    return TimedLook(found, len(found) >= MOST, time.thread_time() - began)
+
+
+def is_unwritten(problem: str) -> bool:
+    """Whether all that is wrong with a store is that nobody has used it yet."""
+    return problem.endswith((ABSENT, EMPTY))
+
+
+def jobs_of(view: View) -> Iterator[Job]:
+    return (row.job for row in view.rows)

@@ -1,0 +1,1 @@
+"""`jobtop --demo`: a simulated machine."""

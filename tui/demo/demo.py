@@ -1,0 +1,257 @@
+"""`jobtop --demo`: a store of a lively machine that never was, and which goes on while one looks.
+
+Everything is made up and the same each time; it lies in a directory that is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count, zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from jobtop.core.measure.collectors.proc import identify
+from jobtop.core.model import Sample, Status
+from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
+from jobtop.core.record import replace as replaced
+from jobtop.store.agency import register
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Event, Jobs
+from jobtop.store.samples.head import HOSTS
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.samples.snapshots import Snapshots
+from jobtop.tui.app import Console, Options
+from jobtop.tui.demo.data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
+from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, Surroundings
+from jobtop.tui.demo.part import End, Part
+from jobtop.tui.demo.record import BOOT, Run, begun, concluded, past_runs
+
+FINE_SECONDS = 300  # of the past of what runs now, second by second
+REFUSAL = "this is a demo: nothing can be run or stopped in it"
+COARSE_SECONDS, MOST_COARSE = 15.0, 120
+SNAPSHOT_SECONDS = 10
+SHORT_EVERY, SHORT_SECONDS = 17, 11
+SHORT_ENDS = "ssfs"
+OUTPUTS_AT_ONCE, SEALED_AT_ONCE = 40, 8
+
+
+class Books:
+    """Where the demo is written down."""
+
+    def __init__(self, paths: StatePaths, boot_time: float) -> None:
+        self.database = open_to_write(paths)
+        self.jobs, self.snapshots = Jobs(self.database), Snapshots(self.database)
+        self.series, self.host = SeriesStore(self.database), SeriesStore(self.database, HOSTS)
+        self._host_seq = self._boot(boot_time)
+
+    def keep(self, runs: Sequence[Run], host: Sequence[Sample] = ()) -> None:
+        """What has happened since the last time, in one transaction."""
+        with self.database.writing():
+            for run in runs:
+                self._keep_record(run)
+            columns = [[(run.number, sample) for sample in run.samples] for run in runs]
+            # The first of each, the second of each …: so they go in many at a time.
+            self.series.append([row for rows in zip_longest(*columns) for row in rows if row is not None])
+            self.snapshots.keep_all((run.number, *taken) for run in runs for taken in run.snapshots)
+            self.host.append([(self._host_seq, sample) for sample in host])
+            for run in runs:
+                if run.job.status.ended:
+                    self.jobs.keep_marks(run.job, run.marks)
+
+    def tidy(self) -> None:
+        """As an engine does between two samples."""
+        self.series.seal_ended(SEALED_AT_ONCE)
+        while self.series.step() or self.host.step():
+            pass
+
+    def close(self) -> None:
+        self.database.close()
+
+    def _keep_record(self, run: Run) -> None:
+        events = sorted(run.events, key=lambda event: event.at)
+        if run.job.seq is None:
+            run.job = self.jobs.insert(run.job, *events)
+        elif events:
+            run.job = self.jobs.change(run.job.id, lambda _: (run.job, events))
+
+    def _boot(self, boot_time: float) -> int:
+        """The number of a boot that never was: `HostRecord` keeps only the one that is."""
+        with self.database.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO hosts (boot, boot_time) VALUES (?, ?)", (BOOT, boot_time))
+            return int(connection.execute("SELECT seq FROM hosts WHERE boot = ?", (BOOT,)).fetchone()[0])
+
+
+class Demo:
+    """The jobs and the machine around them; `go_on` is another second of both."""
+
+    def __init__(self, root: Path, now: float) -> None:
+        self.paths, self.now = StatePaths(root, HOST), now
+        self.boot_time = now - UPTIME_SECONDS
+        self.machine = Surroundings()
+        self.live: list[Run] = []
+        self._numbers = count(1)
+        self._seconds = 0
+        books = Books(self.paths, self.boot_time)
+        try:
+            self._silent = past_runs(now)
+            books.keep(self._silent)
+            self._begin_all(books)
+            register(books.database, identify(os.getpid()))  # what waits has somebody who could start it
+        finally:
+            books.close()
+
+    def go_on(self, books: Books, now: float) -> None:
+        """What happens until a moment, and keep it."""
+        if self._seconds % SHORT_EVERY == 0:
+            number = next(self._numbers)
+            self.live.append(begun(SHORT[number % len(SHORT)], number, now - 1, self.boot_time, now - 1))
+        host = self._advance(now)
+        for run in self.live:
+            if run.job.name in SHORT_NAMES and run.load.elapsed >= SHORT_SECONDS:
+                end = End(SHORT_ENDS[run.load.pid % len(SHORT_ENDS)])
+                run.job = concluded(run.job, run.samples, now, run.load.elapsed, end)
+                run.events.append(Event(now, "exited", {"status": str(run.job.status), "reason": run.job.reason}))
+        books.keep(self.live, [host])
+        keep_output(self.paths, self.live)
+        self.live = [run for run in self.live if not run.job.status.ended]
+
+    def give_voices(self, most: int) -> bool:
+        """Keep the output of some that ran before, the newest first; whether there are more. Files are slow to make."""
+        keep_output(self.paths, self._silent[-most:])
+        del self._silent[-most:]
+        return bool(self._silent)
+
+    def _begin_all(self, books: Books) -> None:
+        """What runs, stands still or waits now: its past in large steps, then the last minutes second by second."""
+        rows = [*((part, age, False) for part, age in RUNNING), *((part, age, True) for part, age in PAUSED)]
+        self.live = [self._begin(*row) for row in sorted(rows, key=lambda row: -row[1])]
+        ids = {run.job.name: run.job.id for run in self.live}
+        for run in self.live:
+            run.job = replace(run.job, parent_id=ids.get(CHILDREN.get(run.job.name, "")))
+            live_through(run, self.now - FINE_SECONDS)
+        now = self.now
+        host = [self._advance(now + second) for second in range(1 - FINE_SECONDS, 1)]
+        waiting = [begun(part, next(self._numbers), now - age, self.boot_time, None) for part, age in QUEUED]
+        books.keep([*self.live, *waiting], host)
+        keep_output(self.paths, self.live)
+        while books.series.seal_due(len(self.live)):
+            pass
+
+    def _begin(self, part: Part, age: float, is_paused: bool) -> Run:
+        started = self.now - age
+        run = begun(part, next(self._numbers), started - 0.1, self.boot_time, started)
+        run.events += [
+            Event(started + after, "alert", {"severity": severity, "text": text})
+            for after, severity, text in part.alerts
+        ]
+        if is_paused:
+            run.job = replace(run.job, status=Status.PAUSED)
+            run.events.append(Event(self.now - FINE_SECONDS, "paused", {}))
+        return run
+
+    def _advance(self, now: float) -> Sample:
+        """All that lives, until a moment; the machine then."""
+        self.now = now
+        alive = [run for run in self.live if run.age(now) > 0]
+        for run in alive:
+            step_to(run, now)
+            if self._seconds % SNAPSHOT_SECONDS == 0:
+                run.look()
+        self._seconds += 1
+        self.machine.advance(now, now - self.boot_time, [run.load for run in alive])
+        return Sample(round(now - self.boot_time, 3), tuple(map(self.machine.counted().get, HOSTS.keys)))
+
+
+SHORT_NAMES = frozenset(part.name for part in SHORT)
+
+
+def keep_output(paths: StatePaths, runs: Iterable[Run]) -> None:
+    """Where shims would have put it."""
+    for run in runs:
+        directory = paths.job(run.job.id)
+        directory.mkdir(parents=True, exist_ok=True)
+        marks = [f"{elapsed:.3f} {stdout} {stderr}" for elapsed, stdout, stderr in run.marks]
+        for name, lines in (("stdout.log", run.output), ("stderr.log", run.errors), ("marks", marks)):
+            if lines:
+                with (directory / name).open("a", encoding="utf-8") as file:
+                    file.writelines(f"{line}\n" for line in lines)
+        run.forget()
+
+
+def live_through(run: Run, until: float) -> None:
+    """The beginning of a job that has run for long."""
+    seconds = run.age(until)
+    steps = min(MOST_COARSE, int(seconds / COARSE_SECONDS))
+    for place in range(steps):
+        run.take(run.load.advance(seconds / steps), 1)
+        if place % SNAPSHOT_SECONDS == 0:
+            run.look()
+
+
+def step_to(run: Run, now: float) -> None:
+    """One sample, at this moment."""
+    seconds = run.age(now) - run.load.elapsed
+    if run.job.status is Status.PAUSED:
+        run.take(run.load.rest(seconds), 0)
+        return
+    before = run.load.elapsed // run.load.part.seconds_per_line
+    sample = run.load.advance(seconds)
+    run.take(sample, int(run.load.elapsed // run.load.part.seconds_per_line - before))
+
+
+class Life(threading.Thread):
+    """Lets the demo go on, second by second."""
+
+    def __init__(self, demo: Demo) -> None:
+        super().__init__(name="jobtop-demo", daemon=True)
+        self.demo = demo
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        books = Books(self.demo.paths, self.demo.boot_time)
+        due = time.monotonic() + 1.0
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            due += 1.0
+            self.demo.go_on(books, time.time())
+            self.demo.give_voices(OUTPUTS_AT_ONCE)
+            books.tidy()
+        books.close()
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join(5.0)
+
+
+@contextmanager
+def demo(now: float | None = None) -> Iterator[Demo]:
+    """The demo until the end of the block; at a given moment it stands still."""
+    with TemporaryDirectory(prefix="jobtop-demo-", ignore_cleanup_errors=True) as root:
+        if now is not None:
+            made = Demo(Path(root), now)
+            made.give_voices(OUTPUTS_AT_ONCE)
+            yield made
+            return
+        made = Demo(Path(root), time.time())
+        life = Life(made)
+        life.start()
+        try:
+            yield made
+        finally:
+            life.stop()
+
+
+@contextmanager
+def demo_console(options: Options) -> Iterator[Console]:
+    """The console on a demo that goes on; nothing can be run or stopped in it."""
+    with demo() as made:
+        yield Console(replaced(of_demo(made, options), is_readonly=True, readonly_words=REFUSAL))
+
+
+def of_demo(made: Demo, options: Options) -> Options:
+    """The options with which a console shows a demo."""
+    return replaced(options, stores=(made.paths.store,), own=made.paths, machine=made.machine)

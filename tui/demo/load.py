@@ -1,0 +1,231 @@
+"""What the jobs of the demo do with the machine, second by second: made up, the same each time, and it adds up."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import exp
+from random import Random
+
+from jobtop.core.measure.snapshot import ProcessRow
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Sample
+from jobtop.store.samples.live import KEPT_SAMPLES
+from jobtop.tui.data.host_minute import MachinePast
+from jobtop.tui.data.view import Machine
+from jobtop.tui.demo.part import GIB, MIB, Part
+
+Number = float | int
+HOST = "atlas"
+CORES = 16
+MEMORY_BYTES, SWAP_BYTES, DISK_BYTES = 64 * GIB, 8 * GIB, 1843 * GIB
+OTHERS_BYTES, OTHERS_CORES = 4.6 * GIB, 0.5
+DISK_BYTES_A_SECOND = 1100 * MIB
+GPU_BYTES = 24 * GIB
+UPTIME_SECONDS = 12.4 * 86400
+SYSTEM_SHARE = 0.08
+WEIGHTS = (0.1, 0.6, 0.8, 1.0, 1.1, 1.3)  # how much of the work a core gets, for a while
+
+
+class Load:
+    """One run of a part: what it uses now, and its counters since it began."""
+
+    def __init__(self, part: Part, seed: str, pid: int, seconds: float | None = None, size: float = 1.0) -> None:
+        self.part, self.pid, self.size = part, pid, size
+        self._random = Random(seed)
+        self._stretch = 1.0 if seconds is None or part.holds.repeats else seconds / part.holds.seconds
+        self._drift = 0.0
+        self.elapsed = 0.0
+        self.lines = 0
+        self.cores = self.memory = self.read_rate = self.write_rate = 0.0
+        self.gpu_percent: float | None = None
+        self._user = self._system = self._throttled = self._stalled = 0.0
+        self._read = self._written = 0.0
+        self._processes = sum(member.count for member in part.tree)
+        self._threads = sum(member.count * member.threads for member in part.tree)
+
+    def advance(self, seconds: float) -> Sample:
+        """Go on for some time; the sample at its end."""
+        part, chance = self.part, self._random
+        self.elapsed += seconds
+        self._drift = 0.75 * self._drift + chance.gauss(0, part.restless)
+        level = max(0.0, part.busy.at(self.elapsed) + self._drift)
+        most = part.limits.cpus or CORES
+        self.cores = min(part.cores * level, most)
+        held = part.holds.at(self.elapsed / self._stretch)
+        self.memory = part.memory * self.size * (held * 0.98 + 0.01 + 0.01 * chance.random())
+        self.read_rate = part.reads * (0.4 + 1.2 * chance.random()) * min(1.0, level)
+        self.write_rate = part.writes * (0.3 + 1.4 * chance.random()) * min(1.0, level)
+        if part.gpu is not None:
+            self.gpu_percent = min(100.0, part.gpu_percent * min(1.0, level + 0.12) + chance.gauss(0, 1.5))
+        self._user += self.cores * seconds * (1 - SYSTEM_SHARE)
+        self._system += self.cores * seconds * SYSTEM_SHARE
+        self._throttled += 0.31 * seconds if "throttled" in part.flags else 0.0
+        self._stalled += 0.03 * seconds * level
+        self._read += self.read_rate * seconds
+        self._written += self.write_rate * seconds
+        return Sample(round(self.elapsed, 3), tuple(map(self._values().get, JOB_COLUMNS)))
+
+    def rest(self, seconds: float) -> Sample:
+        """Stand still for some time, as a paused job does."""
+        self.elapsed += seconds
+        self.cores = self.read_rate = self.write_rate = 0.0
+        return Sample(round(self.elapsed, 3), tuple(map(self._values().get, JOB_COLUMNS)))
+
+    def _values(self) -> dict[str, Number | None]:
+        part, held = self.part, int(self.memory)
+        return {
+            "cpu.user": round(self._user, 6),
+            "cpu.system": round(self._system, 6),
+            "cpu.throttled": round(self._throttled, 6) if part.limits.enforced else None,
+            "cpu.pressure": round(self._stalled, 6),
+            "mem.used": held,
+            "mem.rss": int(held * 1.06),
+            "io.read_bytes": int(self._read),
+            "io.write_bytes": int(self._written),
+            "proc.count": self._processes,
+            "proc.threads": self._threads,
+            "proc.fds": 12 * self._processes + 7,
+            "gpu.util": None if self.gpu_percent is None else round(self.gpu_percent, 1),
+            "gpu.mem_used": int(part.gpu_memory) if part.gpu is not None else None,
+            "energy.cpu": round(11.0 * self._user, 3),
+            "limit.cpus": part.limits.cpus if part.limits.enforced else None,
+            "limit.memory": part.limits.memory_bytes if part.limits.enforced else None,
+        }
+
+    def processes(self) -> list[ProcessRow]:
+        """The members of the job as they are now."""
+        rows: list[ProcessRow] = []
+        above = [self.pid - 1]
+        for member in self.part.tree:
+            del above[member.depth + 1 :]
+            for _ in range(member.count):
+                pid = self.pid + 3 * len(rows)
+                share = member.cpu if member.count == 1 else member.cpu * (0.6 + 0.8 * self._random.random())
+                percent = 100 * self.cores * share
+                age = self.elapsed if member.depth < 2 else min(self.elapsed, 1 + 9 * self._random.random())
+                rows.append(
+                    ProcessRow(
+                        pid,
+                        above[-1],
+                        member.command,
+                        round((self._user + self._system) * member.cpu * age / (self.elapsed or 1.0), 2),
+                        round(percent, 2),
+                        int(self.memory * member.memory),
+                        member.threads,
+                        round(age, 3),
+                        "T" if not self.cores else "R" if percent > 20 else "S",
+                    )
+                )
+            above.append(rows[-1].pid)
+        return rows
+
+    def line(self) -> str:
+        """The next line of its output."""
+        self.lines += 1
+        template = self.part.says[self.lines % len(self.part.says)]
+        chance = self._random.random()
+        return template.format(
+            n=self.lines,
+            x=400 + 900 * chance,
+            y=0.4 + chance,
+            small=int(10 * chance),
+            falling=0.62 + 2.1 * exp(-self.lines / 180) + 0.05 * chance,
+            rising=76 * (1 - exp(-self.lines / 90)) + chance,
+        )
+
+
+class Surroundings:
+    """The machine around the jobs: its cores share their load, its disks their traffic."""
+
+    def __init__(self) -> None:
+        self._random = Random("surroundings")
+        self._aims = [self._random.choice(WEIGHTS) for _ in range(CORES)]
+        self._weights = self._aims
+        self._loads: list[float] | None = None
+        self._line: deque[float | None] = deque(maxlen=KEPT_SAMPLES)
+        self._past = MachinePast()
+        self._totals = dict.fromkeys(("disk.read_bytes", "disk.write_bytes", "net.rx_bytes", "net.tx_bytes"), 0.0)
+        self.machine: Machine | None = None
+
+    def read(self) -> Machine | None:
+        """The machine as it is now; what the console's feed asks for."""
+        return self.machine
+
+    def advance(self, at: float, uptime: float, loads: Sequence[Load]) -> None:
+        """Another second of all jobs together."""
+        chance = self._random
+        cores = self._shared(sum(load.cores for load in loads) + OTHERS_CORES)
+        total = sum(cores)
+        self._line.append(total / CORES)
+        self._loads = averaged(self._loads, total / 100 + 0.6 + 0.4 * chance.random())
+        read, write = sum(load.read_rate for load in loads), sum(load.write_rate for load in loads)
+        held = sum(load.memory for load in loads) + OTHERS_BYTES
+        values: dict[str, Number | None] = {
+            "cpu.percent": total,
+            "cpu.iowait": 0.02 + 0.03 * chance.random(),
+            "cpu.steal": 0.0,
+            **{f"load.{minutes}": load for minutes, load in zip((1, 5, 15), self._loads, strict=True)},
+            "mem.used": held,
+            "mem.total": MEMORY_BYTES,
+            "mem.available": MEMORY_BYTES - held,
+            "mem.cached": 9.1 * GIB,
+            "swap.used": 0.31 * GIB,
+            "swap.total": SWAP_BYTES,
+            "disk.read_bytes": read,
+            "disk.write_bytes": write,
+            "disk.busy": min(1.0, (read + 1.6 * write) / DISK_BYTES_A_SECOND + 0.04 * chance.random()),
+            "disk.used": 0.58 * DISK_BYTES,
+            "disk.total": DISK_BYTES,
+            "net.rx_bytes": (8 + 3 * chance.random()) * MIB,
+            "net.tx_bytes": 0.9 * read * 0.4 + 2 * MIB,
+            "cpu.pressure": 0.05 + 0.04 * chance.random(),
+            "mem.pressure": 0.004 * chance.random(),
+            "io.pressure": 0.03 + 0.04 * chance.random(),
+            "temp": 61 + 6 * total / (100 * CORES),
+        }
+        detail = {
+            "uptime_seconds": uptime,
+            "cores": {str(core): [round(percent, 3), 0.4, 0.0] for core, percent in enumerate(cores)},
+            "disks": {"nvme0n1": {key: values[key] for key in ("disk.read_bytes", "disk.write_bytes", "disk.busy")}},
+            "interfaces": {"eth0": {key: values[key] for key in ("net.rx_bytes", "net.tx_bytes")}},
+            "gpus": gpus(loads),
+        }
+        self.machine = self._past.with_past(Machine(HOST, at, values, detail, tuple(self._line)))
+
+    def counted(self) -> dict[str, Number | None]:
+        """The machine now as it is recorded: what is shown as a rate counts on."""
+        assert self.machine is not None
+        for key in self._totals:
+            self._totals[key] += self.machine.values[key] or 0.0
+        return self.machine.values | {key: int(total) for key, total in self._totals.items()}
+
+    def _shared(self, busy: float) -> list[float]:
+        """So many cores' worth of work, spread as a scheduler would; percent of each core."""
+        chance = self._random
+        self._aims = [chance.choice(WEIGHTS) if chance.random() < 0.06 else aim for aim in self._aims]
+        self._weights = [0.7 * weight + 0.3 * aim for weight, aim in zip(self._weights, self._aims, strict=True)]
+        share = busy / sum(self._weights)
+        return [100 * min(1.0, share * weight * (0.8 + 0.4 * chance.random())) for weight in self._weights]
+
+
+def gpus(loads: Sequence[Load]) -> dict[str, dict[str, Number | None]]:
+    """Each GPU by its number, in the words of the catalogue."""
+    found: dict[str, dict[str, Number | None]] = {}
+    for load in sorted(loads, key=lambda load: load.part.gpu or 0):
+        percent = load.gpu_percent
+        if load.part.gpu is not None and percent is not None:
+            found[str(load.part.gpu)] = {
+                "gpu.util": round(percent, 1),
+                "gpu.mem_used": int(load.part.gpu_memory),
+                "gpu.mem_total": GPU_BYTES,
+                "gpu.temp": round(48 + 0.3 * percent),
+            }
+    return found
+
+
+def averaged(before: list[float] | None, now: float) -> list[float]:
+    """The three load averages after another second."""
+    if before is None:
+        return [now, now * 0.93, now * 0.84]
+    return [load + (now - load) * (1 - exp(-1 / seconds)) for load, seconds in zip(before, (60, 300, 900), strict=True)]

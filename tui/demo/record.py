@@ -1,0 +1,250 @@
+"""The records of the demo's jobs: as they begin, as they ended weeks ago, and what is kept beside them."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+
+from jobtop.core.job_id import JobId
+from jobtop.core.measure.snapshot import ProcessRow
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Identity, Job, Monitor, Sample, Status, StopRequest, Usage
+from jobtop.core.record import replace
+from jobtop.core.units import format_duration
+from jobtop.store.jobs import Event
+from jobtop.store.reconcile import VANISHED
+from jobtop.tui.demo.data import FAMILIES
+from jobtop.tui.demo.load import CORES, HOST, UPTIME_SECONDS, Load
+from jobtop.tui.demo.part import End, Family, Part
+
+BOOT = "de300000-0000-4000-8000-000000000000"
+FIRST_PID, PIDS_APART = 214_006, 61
+USERS = ("ada", "grace", "linus")
+SOURCES = {"cpu": "cgroup", "memory_peak": "cgroup", "io": "rusage", "processes": "census"}
+FEWEST_SAMPLES, MOST_SAMPLES = 6, 24
+SAMPLES_PER_SNAPSHOT = 8
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a part with everything that is kept of it."""
+
+    job: Job
+    load: Load
+    events: list[Event]
+    samples: list[Sample] = field(default_factory=list)
+    snapshots: list[tuple[float, list[ProcessRow]]] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    marks: list[tuple[float, int, int]] = field(default_factory=list)
+    written: int = 0
+
+    @property
+    def number(self) -> int:
+        """By which the store knows it."""
+        assert self.job.seq is not None
+        return self.job.seq
+
+    def age(self, now: float) -> float:
+        """Seconds since it began; negative before, and while it waits."""
+        return -1.0 if self.job.start_time is None else now - self.job.start_time
+
+    def forget(self) -> None:
+        """All that was taken, once it is kept."""
+        for taken in (self.events, self.samples, self.snapshots, self.output, self.errors, self.marks):
+            taken.clear()
+
+    def take(self, sample: Sample, lines: int) -> None:
+        """The next sample, and what was written meanwhile."""
+        self.samples.append(sample)
+        for _ in range(lines):
+            self.output.append(line := self.load.line())
+            self.written += len(line.encode()) + 1
+        if lines:
+            self.marks.append((sample.elapsed, self.written, 0))
+
+    def wail(self, sample: Sample) -> None:
+        """Its last words on standard error."""
+        self.errors += self.load.part.wails
+        self.marks.append((sample.elapsed + 0.001, self.written, sum(len(line.encode()) + 1 for line in self.errors)))
+
+    def look(self) -> None:
+        """The processes as they are now."""
+        self.snapshots.append((self.load.elapsed, self.load.processes()))
+
+
+def begun(part: Part, number: int, submitted: float, boot_time: float, started: float | None) -> Run:
+    """A job of which the beginning is known; one that has not started waits."""
+    chance = Random(f"{part.name} {number}")
+    job_id = JobId(str(uuid.UUID(int=chance.getrandbits(128), version=4)))
+    pid = FIRST_PID + PIDS_APART * number
+    job = Job(
+        job_id,
+        part.name,
+        words(part.command),
+        HOST,
+        USERS[len(part.name) % len(USERS)],
+        f"/home/{USERS[len(part.name) % len(USERS)]}/{part.tags.get('project', 'work')}",
+        Status.QUEUED if started is None else Status.RUNNING,
+        tool=part.tool,
+        params=part.params,
+        tags=part.tags,
+        flags=part.flags,
+        pid=None if started is None else pid,
+        submitted_at=submitted,
+        start_time=started,
+        start_boottime=None if started is None else max(0.0, started - boot_time),
+        limits=part.limits,
+        usage=Usage(cpus_allowed=float(CORES)),
+        monitor=Monitor(interval_seconds=1.0),
+        shim=None if started is None else Identity(BOOT, pid - 1, 100 * number),
+        settled=True,  # or the next verb would look for its processes
+    )
+    events = [Event(submitted, "submitted", {})]
+    if started is not None:
+        events.append(Event(started, "started", {"pid": pid}))
+    return Run(job, Load(part, f"{part.name} {number}", pid), events)
+
+
+@lru_cache
+def words(command: str) -> tuple[str, ...]:
+    return tuple(shlex.split(command))
+
+
+def past_runs(now: float) -> list[Run]:
+    """All that ran before, the oldest first."""
+    runs = [run for family in FAMILIES for run in family_runs(family, now)]
+    return sorted(runs, key=lambda run: run.job.start_time or run.job.submitted_at or 0.0)
+
+
+def family_runs(family: Family, now: float) -> Iterator[Run]:
+    """The newest first."""
+    chance = Random(f"runs of {family.part.name}")
+    for place in range(family.runs):
+        end = End(family.ends[place % len(family.ends)])
+        age = 1 - family.trend * place / family.runs  # earlier runs were shorter
+        seconds = family.seconds * age * (1 + family.spread * (2 * chance.random() - 1))
+        seconds *= {End.SUCCESS: 1.0, End.OOM: 1.0}.get(end, 0.2 + 0.6 * chance.random())
+        if end is End.ERROR:
+            seconds = 0.004
+        elif end is End.TIMEOUT:
+            seconds = family.part.limits.timeout_seconds or seconds
+        ended = now - family.newest - place * family.every * (0.96 + 0.08 * chance.random())
+        size = 1.0 if end is End.OOM else age * (0.78 + 0.22 * chance.random())
+        number = 1000 + len(family.part.command) * 31 + place * 997
+        yield past_run(family.part_of(place), number, ended, seconds, end, now - UPTIME_SECONDS, size)
+
+
+def past_run(part: Part, number: int, ended: float, seconds: float, end: End, boot_time: float, size: float) -> Run:
+    """One that is over."""
+    started = ended - seconds
+    run = begun(part, number, started - 0.12, boot_time, started)
+    run.load = Load(part, f"{part.name} {number}", run.load.pid, seconds, size)
+    if end is End.ERROR:
+        run.job = replace(run.job, pid=None, shim=None)
+        del run.events[1:]
+    else:
+        count = max(FEWEST_SAMPLES, min(MOST_SAMPLES, int(seconds / 40)))
+        for place in range(1, count + 1):
+            run.take(run.load.advance(seconds / count), 1)
+            if place % SAMPLES_PER_SNAPSHOT == 0 or place == count:
+                run.look()
+        if end in (End.FAILED, End.CRASHED):
+            run.wail(run.samples[-1])
+    run.job = concluded(run.job, run.samples, ended, seconds, end)
+    if run.job.stop_request is not None:
+        run.events.append(Event(run.job.stop_request.at, "stop_requested", {"by": run.job.stop_request.by}))
+    kind = {End.LOST: "lost", End.ERROR: "error"}.get(end, "exited")
+    detail = {"reason": run.job.reason} | ({"status": str(run.job.status)} if kind == "exited" else {})
+    run.events.append(Event(ended, kind, detail))
+    return run
+
+
+def concluded(job: Job, samples: list[Sample], ended: float, seconds: float, end: End) -> Job:
+    """The finished record: how it ended, and what it used by its last sample."""
+    job = replace(job, **how_it_ended(job, ended, end))
+    if end is End.ERROR:
+        return replace(job, end_time=ended, duration_seconds=round(seconds, 6))
+    if end is not End.LOST:
+        job = replace(job, end_time=ended, duration_seconds=round(seconds, 6), sources=SOURCES)
+    last = dict(zip(JOB_COLUMNS, samples[-1].values, strict=True))
+    user, system = last["cpu.user"] or 0.0, last["cpu.system"] or 0.0
+    memory = [sample.values[MEMORY] or 0 for sample in samples]
+    spreads = {"cpu.percent": spread(cpu_percents(samples)), "mem.used": spread(memory)}
+    usage = replace(
+        job.usage,
+        cpu_user_seconds=user,
+        cpu_system_seconds=system,
+        cpu_total_seconds=user + system,
+        cpu_efficiency=(user + system) / (seconds * (job.limits.cpus or CORES)),
+        cpu_percent_mean=100 * (user + system) / seconds,
+        cpu_percent_min=spreads["cpu.percent"]["min"],
+        cpu_percent_peak=spreads["cpu.percent"]["peak"],
+        memory_peak_bytes=max(memory),
+        memory_mean_bytes=round(sum(memory) / len(memory)),
+        memory_min_bytes=min(memory),
+        io_read_bytes=last["io.read_bytes"],
+        io_write_bytes=last["io.write_bytes"],
+        faults_minor=int(40 * seconds),
+        faults_major=0,
+        switches_voluntary=int(210 * seconds),
+        switches_involuntary=int(14 * seconds),
+        processes_seen=last["proc.count"],
+        processes_peak=last["proc.count"],
+        threads_peak=last["proc.threads"],
+        oom_kills=int(end is End.OOM),
+        samples=len(samples),
+    )
+    return replace(job, usage=usage, metrics=spreads)
+
+
+MEMORY = JOB_COLUMNS.index("mem.used")
+USER, SYSTEM = JOB_COLUMNS.index("cpu.user"), JOB_COLUMNS.index("cpu.system")
+
+
+def cpu_percents(samples: Sequence[Sample]) -> list[float]:
+    """Between one sample and the next, the start being the first."""
+    moments = [0.0, *(sample.elapsed for sample in samples)]
+    used = [0.0, *((sample.values[USER] or 0.0) + (sample.values[SYSTEM] or 0.0) for sample in samples)]
+    return [
+        100 * (used[place] - used[place - 1]) / (moments[place] - moments[place - 1]) for place in range(1, len(used))
+    ]
+
+
+def spread(numbers: Sequence[float]) -> dict[str, float | None]:
+    return {"min": min(numbers), "mean": sum(numbers) / len(numbers), "peak": max(numbers)}
+
+
+def how_it_ended(job: Job, ended: float, end: End) -> dict[str, object]:
+    """Status, exit code, signal and the reason in the words that real ends get."""
+    match end:
+        case End.SUCCESS:
+            return {"status": Status.SUCCESS, "exit_code": 0}
+        case End.FAILED:
+            return {"status": Status.FAILED, "exit_code": 1, "reason": "exit code 1"}
+        case End.CRASHED:
+            return {"status": Status.FAILED, "signal": int(signal.SIGSEGV), "reason": "killed by SIGSEGV"}
+        case End.OOM:
+            why = "killed by SIGKILL: the kernel's OOM killer, oom_kill +1"
+            flags = (*job.flags, "oom_killed")
+            return {"status": Status.FAILED, "signal": int(signal.SIGKILL), "reason": why, "flags": flags}
+        case End.TIMEOUT:
+            limit = format_duration(job.limits.timeout_seconds)
+            why = f"stopped after its timeout of {limit}"
+            return {"status": Status.TIMEOUT, "signal": int(signal.SIGTERM), "reason": why}
+        case End.CANCELLED:
+            asked = StopRequest("jobtop stop", ended - 0.4)
+            why = "stopped by jobtop stop: killed by SIGTERM"
+            number = int(signal.SIGTERM)
+            return {"status": Status.CANCELLED, "signal": number, "reason": why, "stop_request": asked}
+        case End.LOST:
+            incomplete = ("all: its supervisor vanished",)
+            return {"status": Status.LOST, "reason": VANISHED, "incomplete": incomplete, "end_time": None}
+        case End.ERROR:
+            why = f"{job.command[0]}: command not found"
+            return {"status": Status.ERROR, "error": why, "reason": why, "exit_code": 127}

@@ -1,0 +1,1 @@
+"""Boxes and forms over a screen."""

@@ -1,0 +1,130 @@
+"""What dialogs share: a box over the screen, text in it, and keys that can be clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.strip import Strip
+
+from jobtop.tui.actions import BY_ID
+from jobtop.tui.keymap import shown_keys, working_keys
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Span, width_of
+from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
+from jobtop.tui.widgets.prose import Paragraph
+
+Answer = TypeVar("Answer")
+FRAME = 5  # rows around the parts: the border, the keys, a line above each
+
+
+class KeyButton(Painted):
+    """The keys of an action of the screen and what it does; a click does it too."""
+
+    DEFAULT_CSS = """
+    KeyButton { height: 1; width: auto; margin-right: 3; background: $panel; &:hover { background: $background; } }
+    """
+
+    def __init__(self, action_id: str, title: str | None = None, tone: Tone = Tone.TEXT) -> None:
+        super().__init__()
+        self.action = BY_ID[action_id]
+        self.title, self.tone = title or self.action.title, tone
+
+    def words(self) -> list[Span]:
+        keys = shown_keys(working_keys(self.screen).get(self.action.id, ()), self.app.has_class(ASCII_CLASS))
+        return [Span(keys, Tone.ORANGE, True), Span(f" {self.title}", self.tone)]
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return width_of(self.words())
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        return [inks.strip(self.words(), width)]
+
+    async def on_click(self, event: events.Click) -> None:
+        event.stop()
+        await self.screen.run_action(self.action.call)
+
+
+class Text(Painted):
+    """Paragraphs, as high as they are."""
+
+    DEFAULT_CSS = "Text { height: auto; background: $panel; }"
+
+    def __init__(self, paragraphs: Sequence[Paragraph]) -> None:
+        super().__init__()
+        self.paragraphs = paragraphs
+
+    def lines(self, width: int) -> list[list[Span]]:
+        return [line for paragraph in self.paragraphs for line in paragraph.lines(max(1, width))]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.lines(width))
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        return [inks.strip(line, width) for line in self.lines(width)] if width else []
+
+
+class Parts(VerticalScroll, inherit_bindings=False, can_focus=False):
+    """Scrolls to what has the focus; its keys are the dialog's."""
+
+
+class Dialog(ModalScreen[Answer]):
+    """A box with a title of ours, never from outside, and the keys that close it; a click beside it leaves it too."""
+
+    title_words: str
+    DEFAULT_CSS = """
+    Dialog {
+        align: center middle;
+        #dialog {
+            width: 64;
+            max-width: 100%;
+            max-height: 100%;
+            height: auto;
+            padding: 1 2 0 2;
+            background: $panel;
+            border: round $border;
+            border-title-color: $foreground;
+            border-title-style: bold;
+            &.-ascii { border: ascii $border; }
+        }
+        #parts { height: auto; scrollbar-size-vertical: 1; }
+        #keys { height: 1; margin-top: 1; }
+    }
+    """
+
+    def parts(self) -> ComposeResult:
+        """What is in the box."""
+        raise NotImplementedError
+
+    def keys(self) -> Iterable[KeyButton]:
+        """What can be done with it."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="dialog"):
+            with Parts(id="parts"):
+                yield from self.parts()
+            with Horizontal(id="keys"):
+                yield from self.keys()
+
+    def on_mount(self) -> None:
+        box = self.query_one("#dialog")
+        box.border_title = self.title_words
+        box.set_class(self.app.has_class(ASCII_CLASS), ASCII_CLASS)
+
+    def on_resize(self) -> None:
+        """What is too high for the screen scrolls; the keys stay in sight."""
+        self.query_one("#parts").styles.max_height = max(1, self.size.height - FRAME)
+
+    def on_click(self, event: events.Click) -> None:
+        if event.widget is self:
+            self.action_leave()
+
+    def action_leave(self) -> None:
+        """Nothing is done."""
+        _ = self.dismiss(None)

@@ -1,0 +1,123 @@
+"""Alerts and rules: what went wrong in the last day, and what is to be watched for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from jobtop.core.config import Alert, Config
+from jobtop.core.metrics import find_metric
+from jobtop.core.text.metric_text import format_shown
+from jobtop.store.problems import Trouble
+from jobtop.tui.actions import ALERTS, APP, bindings
+from jobtop.tui.chart.axes import ago_words
+from jobtop.tui.data.problems import Troubles, clock_words, sign_of
+from jobtop.tui.data.rows import ListRows
+from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
+from jobtop.tui.widgets.cells import Align, Cell, Span, Words, short_duration
+from jobtop.tui.widgets.columns import Column
+from jobtop.tui.widgets.panes import PANE, PanedPage, PlainTable
+from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, entitle, heading
+from jobtop.tui.widgets.table import Table
+
+EMPTY = (
+    "Nothing failed in the last 24 hours, and no alert was raised.\n"
+    "A job that fails, times out or is lost appears here:  jobtop run -- false"
+)
+UNREADABLE = "What failed is not known while a store cannot be read."
+EXAMPLE = ("[[alert]]", 'name = "nearly full"', 'metric = "mem.used"', "above = 4e9", 'for = "30s"')
+
+
+def when(trouble: Trouble) -> Cell:
+    return Words(clock_words(trouble), Tone.GREY)
+
+
+def ran(trouble: Trouble) -> Cell:
+    return Words(short_duration(trouble.duration_seconds), Tone.GREY)
+
+
+COLUMNS: tuple[Column[Trouble], ...] = (
+    Column("sign", "", lambda trouble: Words(*sign_of(trouble)), 1, sortable=False),
+    Column("when", "WHEN", when, 8, sortable=False),
+    Column("id", "JOB", lambda trouble: Words(trouble.job_id[:8], Tone.GREY), 8, priority=2, sortable=False),
+    Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 12, flex=1, most=30, sortable=False),
+    Column("words", "WHAT HAPPENED", lambda trouble: Words(trouble.words), 18, flex=9, sortable=False),
+    Column("ran", "RAN", ran, 8, align=Align.RIGHT, priority=1, sortable=False),
+)
+
+
+class Alerts(PanedPage):
+    """What wants somebody's attention."""
+
+    name_in_tabs = "alerts"
+    first_pane = "troubles"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, ALERTS)]
+    DEFAULT_CSS = "Alerts #panes { grid-size: 2 1; grid-columns: 2fr 1fr; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.troubles: Sequence[Trouble] = ()
+
+    def parts(self) -> ComposeResult:
+        yield PlainTable(COLUMNS, empty="", id="troubles", opens=True)
+        yield Prose(id="rules", classes=PANE)
+
+    def on_mount(self) -> None:
+        table, rules = self.query_one("#troubles", PlainTable), self.query_one("#rules", Prose)
+        entitle(table, "Alerts and failures of the last 24 hours")
+        entitle(rules, "Rules")
+        rules.text = tuple(rule_lines(self.console.options.config))
+
+    def show_troubles(self, troubles: Troubles) -> None:
+        self.troubles = troubles.found
+        table: PlainTable[Trouble] = self.query_one("#troubles", PlainTable)
+        table.empty = UNREADABLE if troubles.is_unreadable else EMPTY
+        table.source = ListRows(self.troubles, lambda trouble: trouble.key)
+        entitle(table, subtitle=troubles.words)
+
+    async def on_table_activated(self, message: Table.Activated) -> None:
+        """The job it happened to."""
+        await self.console.open_job(str(message.key).partition("/")[0])
+
+
+def rule_lines(config: Config | None) -> Iterator[Paragraph]:
+    """Each rule of the configuration, and that nothing watches them yet."""
+    yield BLANK
+    rules = () if config is None else config.alerts
+    for rule in rules:
+        severity = str(rule.fields.get("severity", "warning"))
+        yield Paragraph(
+            rule.name, bold=True, label=[Span(f"{SEVERITY_GLYPHS[severity][0]} ", SEVERITY_GLYPHS[severity][1])]
+        )
+        yield Paragraph(rule_words(rule), Tone.TEXT, [Span("  ")])
+        yield Paragraph(rule.origin, Tone.GREY, [Span("  ")])
+        yield BLANK
+    if rules:
+        yield Paragraph("They are read and checked; this version does not watch them yet.", Tone.GREY)
+        return
+    yield heading("There is no rule yet.")
+    yield BLANK
+    yield Paragraph("A rule in config.toml is listed here:", Tone.GREY)
+    yield BLANK
+    yield from (Paragraph(line, Tone.BLUE, [Span("    ")]) for line in EXAMPLE)
+    yield BLANK
+    yield Paragraph(
+        "Rules are read and checked; this version does not watch them yet, so no alert is raised.", Tone.GREY
+    )
+
+
+def rule_words(rule: Alert) -> str:
+    """`mem.used of a job above 3.7 GiB for 30s until 2.8 GiB`."""
+    fields = rule.fields
+    metric = find_metric(str(fields["metric"]))
+    words = [f"{metric.key} of a {fields.get('scope', 'job')}"]
+    levels = {side: level for side in ("above", "below") if isinstance(level := fields.get(side), float)}
+    words += [f"{side} {format_shown(metric, level)}" for side, level in levels.items()]
+    if isinstance(held := fields.get("for"), float):
+        words.append(f"for {ago_words(held)}")
+    if isinstance(clear := fields.get("clear"), float):
+        words.append(f"until {format_shown(metric, clear)}")
+    return " ".join(words)

@@ -1,0 +1,271 @@
+"""The third screen: two to six jobs over each other, and what they used and were asked beside each other."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal
+
+from jobtop.core.analysis.comparison import Total
+from jobtop.core.errors import StoreError, UsageError
+from jobtop.core.metrics import Metric, find_metric
+from jobtop.core.model import Job
+from jobtop.core.record import record
+from jobtop.store.database import Database
+from jobtop.store.jobs import Jobs
+from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.joined import Series as Samples
+from jobtop.tui.actions import APP, COMPARE, bindings
+from jobtop.tui.chart.chart import Chart
+from jobtop.tui.chart.plotting import ChartView, Series
+from jobtop.tui.data.rows import ListRows
+from jobtop.tui.data.view import View
+from jobtop.tui.page import Page, TopLine
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Span
+from jobtop.tui.widgets.columns import placed
+from jobtop.tui.widgets.comparison_table import BETTER, WORSE, Row, columns, rows
+from jobtop.tui.widgets.table import GUTTER, Table
+from jobtop.tui.workers import start_work
+
+FEWEST, MOST = 2, 6
+LONGEST = 60  # characters of a name
+POINTS = 600
+READ_SECONDS = 2.0
+HOW = "Mark two to six jobs with Space, on screen 1 or 2, and press c."
+CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
+
+
+class Alignment(Enum):
+    """Which moments of the jobs are drawn at the same place."""
+
+    START = "aligned on start"
+    END = "aligned on end"
+    CLOCK = "wall clock"
+
+    @property
+    def next(self) -> Alignment:
+        every = list(Alignment)
+        return every[(every.index(self) + 1) % len(every)]
+
+
+@record
+class Run:
+    """A job with its samples."""
+
+    job: Job
+    samples: Samples
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, or has taken so far."""
+        last = self.samples.times[-1] if self.samples.times else 0.0
+        return max(last, self.job.duration_seconds or 0.0)
+
+
+class ComparedTable(Table[Row]):
+    """Rows to read: there is nothing to open, mark or sort."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in ("activate", "mark", "sort", "reverse")
+
+
+class Compare(Page):
+    """Charts above, a table below."""
+
+    name_in_tabs = "compare"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, COMPARE)]
+    DEFAULT_CSS = """
+    Compare {
+        #charts { height: 2fr; min-height: 6; }
+        #compared { height: 3fr; }
+        &.-empty #charts { display: none; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: tuple[str, ...] = ()
+        self.runs: tuple[Run, ...] = ()
+        self.problems: list[str] = []
+        self.alignment = Alignment.START
+        self._is_asked = self._is_reading = False
+        self._version, self._read_at = -1, -float("inf")
+
+    def panes(self) -> ComposeResult:
+        with Horizontal(id="charts"):
+            yield Chart(id="cpu")
+            yield Chart(id="memory")
+        yield ComparedTable((), id="compared")
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self.paint()
+
+    @property
+    def table(self) -> Table[Row]:
+        return self.query_one("#compared", Table)
+
+    def show(self, view: View) -> None:
+        if not self.query(TopLine):
+            return  # a picture that comes while the console closes
+        super().show(view)
+        is_behind = bool(self.problems) or any(not run.job.status.ended for run in self.runs)
+        is_due = time.monotonic() - self._read_at >= READ_SECONDS
+        if is_behind and is_due and (view.version != self._version or self.problems):
+            self._version = view.version
+            self.ask()
+
+    def compare(self, job_ids: Sequence[str]) -> None:
+        """Show these, the first of which the others are compared with."""
+        if len(job_ids) > MOST:
+            self.notify(f"the first {MOST} of {len(job_ids)} marked jobs", markup=False)
+        self.ids, self.runs, self.problems = tuple(job_ids[:MOST]), (), []
+        self.ask()
+
+    def ask(self) -> None:
+        """Read the jobs anew; what is asked for during a read is read after it."""
+        self._is_asked = True
+        if not self._is_reading:
+            self._is_reading = True
+            start_work(self, self._read_all, group="compare")
+
+    async def _read_all(self) -> None:
+        try:
+            while self._is_asked:
+                self._is_asked = False
+                ids, known = self.ids, {str(run.job.id): run for run in self.runs}
+                found = [await self._read(job_id, known) for job_id in ids]
+                self.problems = [problem for _, problem in found if problem]
+                self.runs = tuple(run for run, _ in found if run is not None)
+                self._read_at = time.monotonic()
+                self.paint()
+        finally:
+            self._is_reading = False
+
+    async def _read(self, job_id: str, known: Mapping[str, Run]) -> tuple[Run | None, str]:
+        """A job from the store that has it, and what is wrong; what was read stays while its store cannot be."""
+        stores, reader = self.console.options.stores, self.console.reader
+        try:
+            _, run = await reader.read_first(stores, lambda database: read_run(database, job_id))
+        except StoreError as error:
+            return known.get(job_id), str(error)
+        except UsageError as error:
+            return None, str(error)
+        return run, ""
+
+    def paint(self) -> None:
+        """The charts and the table of what was read."""
+        is_enough = len(self.runs) >= FEWEST
+        self.set_class(not is_enough, "-empty")
+        self.update_keys()
+        table, jobs = self.table, [run.job for run in self.runs]
+        table.empty = "\n".join(self.missing())
+        if [column.key for column in table.columns[1:]] != [job.id for job in jobs]:
+            table.source = None  # rows have as many values as there were columns
+            table.columns = columns(jobs) if is_enough else ()
+        table.source = ListRows(rows(jobs) if is_enough else [], row_key)
+        names = {job.name for job in jobs}  # what differs is in the table
+        table.set_title(
+            [
+                Span(f"Compare {len(jobs)} jobs" if is_enough else "Compare"),
+                Span(f"  {names.pop()[:LONGEST]}" if is_enough and len(names) == 1 else "", Tone.GREY),
+            ]
+        )
+        table.set_subtitle([Span(self.words() if is_enough else "", Tone.GREY)])
+        for name, title, metric in (("cpu", "CPU", CPU), ("memory", "Memory", MEMORY)):
+            chart = self.query_one(f"#{name}", Chart)
+            chart.view = ChartView(
+                title,
+                overlaid(self.runs, metric, self.alignment),
+                note=alignment_words(self.runs, self.alignment) if metric is CPU else "a aligns otherwise",
+                empty="no samples",
+            )
+
+    def missing(self) -> list[str]:
+        """Why nothing is compared."""
+        if not self.problems:
+            return [missing_words(len(self.runs), len(self.ids)), HOW]
+        width = max(20, self.table.drawn_size.width - 4)
+        return [*(textwrap.fill(problem, width) for problem in dict.fromkeys(self.problems)), HOW]
+
+    def words(self) -> str:
+        """What the signs mean, and which jobs there is no room for."""
+        table = self.table
+        hidden = len(table.columns) - len(placed(table.columns, table.drawn_size.width - GUTTER))
+        narrow = f" · {hidden} more need a wider screen" if hidden and table.drawn_size.width > GUTTER else ""
+        gone = f" · {len(self.problems)} missing" if self.problems else ""
+        return f"against the first: {BETTER} better {WORSE} worse{narrow}{gone}"
+
+    def on_resize(self) -> None:
+        if self.runs:
+            self.call_after_refresh(self.paint)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One alone is over nothing else."""
+        return action != "align" or len(self.runs) >= FEWEST
+
+    def action_align(self) -> None:
+        """Put the jobs over each other by the next of start, end and wall clock."""
+        self.alignment = self.alignment.next
+        self.paint()
+
+
+def read_run(database: Database, job_id: str) -> Run:
+    """A job and what is drawn of it; raises UnknownJob, StoreError."""
+    job = Jobs(database).find(job_id)
+    return Run(job, Curves(database).series(job, [CPU.key, MEMORY.key], max_points=POINTS))
+
+
+def missing_words(found: int, wanted: int) -> str:
+    """What there is to wait for, or to do."""
+    if found == 0:
+        return "reading …" if wanted else "Nothing to compare yet."
+    return "One job alone has nothing to be compared with."
+
+
+def overlaid(runs: Sequence[Run], metric: Metric, alignment: Alignment) -> list[Series]:
+    """One curve for each job."""
+    return [
+        Series(run.job.id[:8], metric, *known_part(run.samples, metric.key, shift))
+        for run, shift in zip(runs, offsets(runs, alignment), strict=True)
+    ]
+
+
+def alignment_words(runs: Sequence[Run], alignment: Alignment) -> str:
+    """How the jobs lie over each other; by the clock, since when."""
+    starts = [run.job.start_time for run in runs if run.job.start_time is not None]
+    if alignment is not Alignment.CLOCK or not starts:
+        return alignment.value
+    return f"{alignment.value} from {time.strftime('%m-%d %H:%M', time.localtime(min(starts)))}"
+
+
+def known_part(samples: Samples, key: str, shift: float) -> tuple[list[float], list[float | None]]:
+    """Moments and values up to the last that is known: the end of a job has no memory, and a legend shows the last."""
+    values = list(samples.values[key])
+    while values and values[-1] is None:
+        values.pop()
+    return [moment + shift for moment in samples.times[: len(values)]], values
+
+
+def offsets(runs: Sequence[Run], alignment: Alignment) -> list[float]:
+    """How many seconds after the left of the chart each job begins; one that never began, at the left."""
+    match alignment:
+        case Alignment.START:
+            return [0.0] * len(runs)
+        case Alignment.END:
+            longest = max((run.seconds for run in runs), default=0.0)
+            return [longest - run.seconds for run in runs]
+        case Alignment.CLOCK:
+            first = min((run.job.start_time for run in runs if run.job.start_time is not None), default=0.0)
+            return [0.0 if run.job.start_time is None else run.job.start_time - first for run in runs]
+
+
+def row_key(row: Row) -> str:
+    return f"total {row.measure.label}" if isinstance(row, Total) else f"asked {row.label}"

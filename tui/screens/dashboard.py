@@ -1,0 +1,324 @@
+"""The first screen: the machine, the jobs that run now, what went wrong, and a preview of the selected job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+
+from jobtop.core.errors import StoreError
+from jobtop.core.metrics import find_metric
+from jobtop.core.model import Job
+from jobtop.core.record import replace
+from jobtop.tui.actions import APP, JOBS, bindings
+from jobtop.tui.chart.chart import Glance
+from jobtop.tui.chart.host_chart import machine_chart
+from jobtop.tui.chart.plotting import Axis, ChartView, Series, Side, Whole
+from jobtop.tui.chart.window import TimeWindow
+from jobtop.tui.data.problems import Troubles, is_unwritten
+from jobtop.tui.data.rows import ListRows, held_order
+from jobtop.tui.data.view import JobRow, Machine, Moment, View
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.alerts_panel import AlertsPanel
+from jobtop.tui.widgets.cells import Span
+from jobtop.tui.widgets.columns import Sort
+from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
+from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_wait
+from jobtop.tui.widgets.jobs_pane import JobActions
+from jobtop.tui.widgets.table import Table
+
+EMPTY = "No job runs and none has been recorded yet.\nPress n to run one, or type:  jobtop run -- COMMAND"
+CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
+WIDE, TALL, VERY_TALL = 110, 36, 50  # from so many columns and rows on there are panels, charts, and higher charts
+STILL_SECONDS = 3.5  # between two looks at the machine's last minute while nothing runs
+NO_PREVIEW = ChartView(empty="the job under the cursor is shown here")
+OPENS = "preview · Enter opens"
+LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
+
+
+class Dashboard(JobActions):
+    """What a person sees first."""
+
+    name_in_tabs = "dashboard"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, JOBS)]
+    DEFAULT_CSS = """
+    Dashboard {
+        #strip { height: auto; }
+        #jobs { height: 1fr; }
+        #side { width: 27%; min-width: 32; max-width: 62; }
+        Glance { height: 11; }
+        &.-very-tall Glance { height: 17; }
+        &.-low Glance { display: none; }
+        &.-narrow #side { display: none; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sort = Sort("cpu", descending=True)
+        self.shown: list[JobRow] = []
+        self.wanted: str | None = None
+        self.previewed: JobRow | None = None
+        self.past: tuple[Moment, ...] = ()
+        self.past_shown_at = 0.0
+        self.version: int | None = None
+
+    def panes(self) -> ComposeResult:
+        yield HostStrip(id="strip")
+        with Horizontal():
+            with Vertical():
+                yield Table(live_columns(len(self.console.options.stores) > 1), empty=EMPTY, id="jobs")
+                yield Glance(id="preview")
+            with Vertical(id="side"):
+                yield AlertsPanel(id="alerts")
+                yield Glance(id="machine")
+
+    @property
+    def table(self) -> Table[JobRow]:
+        return self.query_one("#jobs", Table)
+
+    def on_mount(self) -> None:
+        self.sort = self.console.preferences.sort("dashboard") or self.sort
+        self.table.set_title([Span("Jobs")])
+        self.table.sort = self.sort
+        self.table.focus()
+        self.query_one("#preview", Glance).view = NO_PREVIEW
+        self.query_one("#machine", Glance).view = machine_chart(self.past)
+        self.query_one("#machine", Glance).window = LAST_MINUTE
+
+    def on_resize(self) -> None:
+        width, height = self.size
+        self.set_class(width < WIDE, "-narrow")
+        self.set_class(height < TALL, "-low")
+        self.set_class(height >= VERY_TALL, "-very-tall")
+        self.previewed = None
+        self.preview()
+        self.show_past()
+
+    def on_screen_resume(self) -> None:
+        """Who comes back sees at once what has been meanwhile."""
+        self.past_shown_at = 0.0
+
+    def show(self, view: View) -> None:
+        super().show(view)
+        is_first, is_still = self.version is None, self.is_still(view)
+        if not is_still:
+            self.show_rows(view)
+        if is_first:  # who opens the console waits for the jobs
+            self.call_after_refresh(self.show_rest, view, is_still)
+        else:
+            self.show_rest(view, is_still)
+
+    def show_rest(self, view: View, is_still: bool) -> None:
+        """What is around the jobs."""
+        self.preview()
+        if view.machine is not None:
+            self.query_one(HostStrip).view = host_view(view.machine)
+            is_new, self.past = view.machine.past[-1:] != self.past[-1:], view.machine.past
+            if is_new and (not is_still or view.at - self.past_shown_at > STILL_SECONDS):
+                self.past_shown_at = view.at
+                self.show_past()
+
+    def is_still(self, view: View) -> bool:
+        """Whether the table has to show what it shows already: nothing has changed, and no time runs."""
+        before, self.version = self.version, view.version
+        return before == view.version and not self.table.is_holding and all(row.job.status.ended for row in view.rows)
+
+    def show_rows(self, view: View) -> None:
+        table = self.table
+        rows = sorted_rows([with_wait(row, view.at) for row in view.rows], self.sort)
+        if table.is_holding and self.shown:
+            rows = held_order(rows, lambda row: row.key, [row.key for row in self.shown])
+            self.version = None  # they are not in their order yet
+        self.shown = rows
+        problems = [state.problem for state in view.stores if state.problem and not is_unwritten(state.problem)]
+        table.empty = "\n".join(problems) if problems else EMPTY
+        table.source = ListRows(rows, lambda row: row.key)
+        if self.wanted is not None and table.select(self.wanted):
+            self.wanted = None
+        self.label_table()
+        self.refresh_keys()
+
+    def label_table(self) -> None:
+        marks = len(self.table.marks)
+        words = f"{counted(len(self.shown))} · sort {self.sort.key}{self.sort.arrow}"
+        self.table.set_subtitle([Span(words + (f" · {marks} marked" if marks else ""), Tone.GREY)])
+
+    def on_table_marks_changed(self) -> None:
+        self.label_table()
+        self.refresh_keys()
+
+    def show_past(self) -> None:
+        """The last minute of the machine, where there is room for it."""
+        if not self.has_class("-narrow") and not self.has_class("-low"):
+            self.query_one("#machine", Glance).view = machine_chart(self.past)
+
+    def show_troubles(self, troubles: Troubles) -> None:
+        self.query_one(AlertsPanel).troubles = troubles
+        table = self.table
+        alerts = troubles.alerts_by_job()
+        table.columns = with_alerts(table.columns, alerts)
+        self.every_column[table.id] = with_alerts(self.every_column[table.id], alerts)
+
+    def preview(self) -> None:
+        """The job under the cursor: its last minute, or all of one that is over."""
+        row = self.table.cursor_row
+        if self.has_class("-low") or row is self.previewed:
+            return
+        before, self.previewed = self.previewed, row
+        chart = self.query_one("#preview", Glance)
+        if row is None:
+            chart.view = NO_PREVIEW
+        elif not row.job.status.ended:
+            chart.window = LAST_MINUTE
+            chart.view = preview_of(row, self.memory_total(row.job))
+        elif before is None or before.job is not row.job:
+            self.preview_past(row)
+
+    @work(group="preview", exclusive=True)
+    async def preview_past(self, row: JobRow) -> None:
+        """How it went, as the store has it."""
+        from jobtop.tui.data.job_reading import JobReading, Wish
+        from jobtop.tui.screens.job.charts import PREVIEW, chart_view
+
+        chart = self.query_one("#preview", Glance)
+        reading, wish = JobReading(row.key, row.store), Wish(columns=max(20, self.size.width))
+        try:
+            look = await self.console.reader.read(row.store, lambda database: reading.look(database, wish))
+        except (StoreError, OSError):
+            look = None
+        if chart.is_attached and self.previewed is not None and self.previewed.key == row.key:
+            view = ChartView(empty="not known")
+            if look is not None:
+                view = chart_view(look, PREVIEW, whole=whole_memory(row.job, self.memory_total(row.job)))
+            chart.window = WHOLE_RUN
+            chart.view = replace(view, title=row.job.name, note=OPENS)
+
+    def memory_total(self, job: Job) -> float | None:
+        """Of the machine the job is on, if that is the one we see."""
+        machine = self.console.view.machine if self.console.view is not None else None
+        if machine is None or machine.name != job.host.split(".")[0]:
+            return None
+        return machine.values.get("mem.total")
+
+    def on_table_selected(self) -> None:
+        self.preview()
+        self.refresh_keys()
+
+    async def on_glance_pressed(self, message: Glance.Pressed) -> None:
+        if message.chart.id == "preview" and self.previewed is not None:
+            await self.console.open_job(self.previewed.key)
+
+    async def on_alerts_panel_opened(self, message: AlertsPanel.Opened) -> None:
+        await self.console.open_job(message.job_id)
+
+    def on_table_sort_requested(self, message: Table.SortRequested) -> None:
+        self.sort = message.sort
+        self.console.preferences.keep_sort("dashboard", self.sort)
+        self.table.sort = self.sort
+        if self.console.view is not None:
+            self.show_rows(self.console.view)
+
+    async def action_filter(self) -> None:
+        """Where there are few jobs to see there is nothing to filter: the history has all of them."""
+        await self.console.action_go("history")
+        await self.console.pages["history"].action_filter()  # type: ignore[attr-defined]
+
+    async def on_table_activated(self, message: Table.Activated) -> None:
+        await self.console.open_job(str(message.key))
+
+    def select(self, job_id: str) -> None:
+        """Put the cursor on a job; one that is not shown yet, when it is."""
+        if not self.table.select(job_id):
+            self.wanted = job_id
+
+    @property
+    def chosen_rows(self) -> Sequence[JobRow]:
+        """The marked jobs, or the one under the cursor."""
+        marked = [row for row in self.shown if row.key in self.table.marks]
+        under = self.table.cursor_row
+        return marked or ([under] if under is not None else [])
+
+
+def counted(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"
+
+
+def sorted_rows(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
+    """Live ones first; in each part by the column, what has no value last."""
+    live = [row for row in rows if not row.job.status.ended]
+    ended = [row for row in rows if row.job.status.ended]
+    return by_value(live, sort) + by_value(ended, sort)
+
+
+def by_value(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
+    value = SORTS.get(sort.key, SORTS["cpu"])
+    valued = [(value(row), row) for row in sorted(rows, key=lambda row: row.job.start_time or 0.0, reverse=True)]
+    known = [pair for pair in valued if pair[0] is not None]
+    known.sort(key=itemgetter(0), reverse=sort.descending)
+    return [row for _, row in known] + [row for asked, row in valued if asked is None]
+
+
+def whole_memory(job: Job, total: float | None) -> Whole | None:
+    """What its memory is a part of: its limit, or else the machine's."""
+    if job.limits.memory_bytes:
+        return Whole(job.limits.memory_bytes)
+    return Whole(total, " of host") if total else None
+
+
+def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
+    """The last minute of a job that lives; of one that is not heard of any more, its last minute then."""
+    tail = row.tail
+    times, cpu, memory = (tuple(tail.times), tuple(tail.cpu), tuple(tail.memory)) if tail else ((), (), ())
+    length = min(len(times), len(cpu), len(memory))  # another thread adds to them
+    return ChartView(
+        title=row.job.name,
+        series=(
+            Series("cpu", CPU, times[:length], cpu[:length], is_filled=True),
+            Series(
+                "mem", MEMORY, times[:length], memory[:length], Side.RIGHT, False, whole_memory(row.job, memory_total)
+            ),
+        ),
+        left=Axis(least=100.0),
+        right=Axis(limit=row.job.limits.memory_bytes),
+        is_live=not row.is_stale,
+        note=OPENS,
+        empty=row.why or "it waits for its turn" if row.job.start_time is None else "no samples yet",
+    )
+
+
+def host_view(machine: Machine) -> HostView:
+    """The machine as the strip wants it."""
+    values, detail = machine.values, machine.detail
+    loads = tuple(values.get(f"load.{minutes}") for minutes in (1, 5, 15))
+    share = {key: None if (value := values.get(key)) is None else 100 * value for key in values if "pressure" in key}
+    busy = values.get("disk.busy")
+    return HostView(
+        name=machine.name,
+        cores=tuple(core[0] for core in detail.get("cores", {}).values()),
+        load=loads if None not in loads else None,  # type: ignore[arg-type]
+        uptime_seconds=detail.get("uptime_seconds"),
+        memory_used=values.get("mem.used"),
+        memory_total=values.get("mem.total"),
+        swap_used=values.get("swap.used"),
+        swap_total=values.get("swap.total"),
+        disk_read=values.get("disk.read_bytes"),
+        disk_write=values.get("disk.write_bytes"),
+        disk_busy=None if busy is None else 100 * busy,
+        net_rx=values.get("net.rx_bytes"),
+        net_tx=values.get("net.tx_bytes"),
+        cpu_pressure=share.get("cpu.pressure"),
+        memory_pressure=share.get("mem.pressure"),
+        io_pressure=share.get("io.pressure"),
+        temperature=values.get("temp"),
+        gpus=tuple(
+            GpuView(gpu.get("gpu.util"), gpu.get("gpu.mem_used"), gpu.get("gpu.mem_total"), gpu.get("gpu.temp"))
+            for gpu in detail.get("gpus", {}).values()
+        ),
+        history=machine.cpu_line,
+    )

@@ -1,0 +1,122 @@
+"""Help: the keys of the place that has the focus, what the signs mean, and why a number may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import ModalScreen, Screen
+
+from jobtop.tui.actions import ACTIONS, APP, HELP, Action, bindings
+from jobtop.tui.keymap import shown_keys, working_keys
+from jobtop.tui.page import Page
+from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
+from jobtop.tui.widgets.cells import Span
+from jobtop.tui.widgets.painting import ASCII_CLASS
+from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, cell, entitle, heading
+
+PLACES = {
+    "table": "In the table",
+    "chart": "In the chart",
+    "text": "In this text",
+    "log": "In the output",
+    "jobs": "With the job under the cursor, or the marked ones",
+    "job": "On this screen",
+    APP: "Everywhere",
+}
+STATUSES = {
+    "running": "runs",
+    "queued": "waits to be run",
+    "paused": "was made to stand still",
+    "success": "ended with exit code 0",
+    "failed": "ended with another code, or by a signal",
+    "cancelled": "was stopped by somebody",
+    "timeout": "was stopped when its time was over",
+    "error": "could not be started",
+    "lost": "vanished: nobody knows how it ended",
+    "unknown": "came from elsewhere, without an outcome",
+}
+FLAGS = {
+    "oom_killed": "the kernel's OOM killer was at work",
+    "over_limit": "was stopped over its memory limit",
+    "throttled": "was held back at its CPU limit",
+    "left_running": "ended, but processes of it live on",
+}
+ABSENT = (
+    "A number that is not known is –, never 0: the kernel does not tell it here, it is not measured (monitor.without, "
+    "--no-monitor), there was no second sample yet, or the job does not run. 6 Settings says what works on this "
+    "machine and what would make the rest work."
+)
+
+
+class HelpScreen(ModalScreen[None]):
+    """Over the screen it is about; Esc leaves."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(HELP)]
+    DEFAULT_CSS = """
+    HelpScreen {
+        align: center middle;
+        Prose { width: 84; max-width: 100%; height: 90%; }
+    }
+    """
+
+    def __init__(self, about: Screen[Any]) -> None:
+        super().__init__()
+        keys, in_words = working_keys(about), about.app.has_class(ASCII_CLASS)
+        known = [action for action in ACTIONS if action.id in keys]
+        if isinstance(about, Page) and about.console.options.is_readonly:
+            known = [action for action in known if not action.changes_jobs]
+        self.keys = [(action, shown_keys(keys[action.id], in_words)) for action in known]
+
+    def compose(self) -> ComposeResult:
+        yield Prose()
+
+    def on_mount(self) -> None:
+        pane = self.query_one(Prose)
+        pane.text = (*key_lines(self.keys), *legend())
+        entitle(pane, "Help", "esc closes · docs/console.md")
+        pane.focus()
+
+
+def key_lines(active: Iterable[tuple[Action, str]]) -> Iterator[Paragraph]:
+    """The keys by place, the nearest first."""
+    places: dict[str, list[tuple[Action, str]]] = {}
+    for action, keys in active:
+        places.setdefault(action.place, []).append((action, keys))
+    for place in sorted(places, key=nearness):
+        yield heading(PLACES.get(place, "On this screen"))
+        for action, keys in places[place]:
+            label = [cell(f"  {keys}  ", 14, Tone.ORANGE, True), cell(f"{action.title}  ", 15)]
+            yield Paragraph(action.help, Tone.GREY, label)
+        yield BLANK
+
+
+def nearness(place: str) -> int:
+    """Panes before screens, and what works everywhere last."""
+    known = list(PLACES)
+    return known.index(place) if place in known else known.index("job")
+
+
+def legend() -> Iterator[Paragraph]:
+    """The signs of jobs and alerts, the colours, and what is missing."""
+    yield heading("Signs of jobs")
+    yield from (sign_line(STATUS_GLYPHS[status], status, words) for status, words in STATUSES.items())
+    yield from (sign_line(FLAG_GLYPHS[flag], flag.replace("_", " "), words) for flag, words in FLAGS.items())
+    yield BLANK
+    yield heading("Signs of alerts")
+    yield from (sign_line(glyph, severity, "") for severity, glyph in SEVERITY_GLYPHS.items())
+    yield BLANK
+    yield heading("Colours of bars and percentages")
+    yield sign_line(("━", Tone.BLUE), "below 80 %", "")
+    yield sign_line(("━", Tone.YELLOW), "from 80 %", "nearly full")
+    yield sign_line(("━", Tone.VERMILION), "from 92 %", "full; 100 % CPU is one core, unless it says of how many")
+    yield BLANK
+    yield heading("Missing numbers")
+    yield Paragraph(ABSENT, Tone.GREY, [Span("  –  ", Tone.TEXT, True)])
+
+
+def sign_line(glyph: tuple[str, Tone], name: str, words: str) -> Paragraph:
+    sign, tone = glyph
+    return Paragraph(words, Tone.GREY, [Span(f"  {sign}  ", tone, True), cell(f"{name}  ", 15)])

@@ -1,0 +1,245 @@
+"""The second screen: all jobs there ever were, those that fit a filter, in some order or by name."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from array import array
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from jobtop.core.query.conditions import Filter
+from jobtop.core.query.filter import parse
+from jobtop.store.jobs import Query
+from jobtop.store.listing import Group, place_and_seq
+from jobtop.store.ordering import SORT_KEYS
+from jobtop.tui.actions import ACTIONS, APP, HISTORY, JOBS, bindings
+from jobtop.tui.data.history_rows import PastJobs, PastRow, past_columns
+from jobtop.tui.data.problems import is_unwritten
+from jobtop.tui.data.rows import ListRows
+from jobtop.tui.data.view import JobRow, View
+from jobtop.tui.page import TopLine
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Span
+from jobtop.tui.widgets.columns import Sort
+from jobtop.tui.widgets.filter_line import Field, FilterLine
+from jobtop.tui.widgets.groups_table import NEWEST, GroupsTable, group_columns, name_word, sorted_groups
+from jobtop.tui.widgets.jobs_pane import JobActions
+from jobtop.tui.widgets.table import Table
+from jobtop.tui.workers import start_work
+
+NO_JOBS = "No job has been recorded yet.\nPress n to run one, or type: jobtop run -- COMMAND"
+NONE_FITS = "No job fits the filter.\nPress / to change it; an empty one shows all."
+NO_STORE = "No store is open: jobtop run -- COMMAND makes one"
+READING = "reading …"
+READ_SECONDS = 0.5  # between two looks for jobs that are new
+DEEDS = {action.call for action in ACTIONS if action.place == JOBS} - {"filter", "choose_columns"}
+FILTER_SECONDS = 60.0  # until `since:7d` is meant from a later now
+
+
+class History(JobActions):
+    """A filter, and the table of what fits."""
+
+    name_in_tabs = "history"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, JOBS, HISTORY)]
+    DEFAULT_CSS = "History Table.-hidden { display: none; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sort, self.group_sort = Sort("begun", descending=True), NEWEST
+        self.is_grouped = False
+        self.text = ""
+        self.filter: Filter | None = None
+        self.groups: Sequence[Group] = ()
+        self._grouped_of: array[int] | None = None
+        self._is_asked = self._is_reading = False
+        self._read_version, self._read_at = -1, -float("inf")
+
+    def panes(self) -> ComposeResult:
+        stores = self.console.options.stores
+        self.past = PastJobs(self.console.reader, stores)
+        yield FilterLine(id="filter")
+        yield Table(past_columns(len(stores) > 1), empty=READING, id="past")
+        yield GroupsTable(group_columns(), empty=READING, id="groups", classes="-hidden")
+
+    def on_mount(self) -> None:
+        kept = self.console.preferences.sort("history")
+        self.sort = kept if kept is not None and kept.key in SORT_KEYS else self.sort
+        self.lines.set_title([Span("History")])
+        self.lines.sort = self.sort
+        self.group_table.set_title([Span("History by name")])
+        self.group_table.sort = self.group_sort
+        self.lines.focus()
+        self.ask()
+
+    def on_unmount(self) -> None:
+        self.past.close()
+
+    @property
+    def lines(self) -> Table[PastRow]:
+        return self.query_one("#past", Table)
+
+    @property
+    def group_table(self) -> Table[Group]:
+        return self.query_one("#groups", Table)
+
+    @property
+    def table(self) -> Table[PastRow] | Table[Group]:
+        """The one that is seen."""
+        return self.group_table if self.is_grouped else self.lines
+
+    def show(self, view: View) -> None:
+        if not self.query(TopLine):
+            return  # a picture that comes while the console closes
+        super().show(view)
+        is_due = time.monotonic() - self._read_at >= READ_SECONDS
+        is_behind = view.version != self._read_version or self.past.is_behind
+        if is_behind and is_due and not self.table.is_holding:
+            self._read_version = view.version
+            self.ask()
+        self.paint()
+
+    def ask(self) -> None:
+        """Read the store anew; what is asked for during a read is read after it."""
+        self._is_asked = True
+        if not self._is_reading:
+            self._is_reading = True
+            start_work(self, self._read_all, group="history")
+
+    async def _read_all(self) -> None:
+        try:
+            while self._is_asked:
+                self._is_asked = False
+                await self._read()
+                self._read_at = time.monotonic()
+                self.paint()
+        finally:
+            self._is_reading = False
+
+    async def _read(self) -> None:
+        if self.filter is not None and time.time() - self.filter.now > FILTER_SECONDS:
+            self.filter = parse(self.text, time.time())
+        wanted, past = self.filter, self.past
+        query = Query(filter=wanted, sort=self.sort.key, reverse=not self.sort.descending, limit=None)
+        if others := await past.read(query):
+            self.lines.marks = [number for number in self.marked if place_and_seq(number)[0] not in others]
+        if self.is_grouped and self._grouped_of is not past.numbers:
+            self.groups, self._grouped_of = await past.groups(wanted), past.numbers
+
+    def no_rows(self) -> str:
+        """Why there are none: what is wrong with the stores, or that nothing fits."""
+        if not all(map(is_unwritten, self.past.problems)):
+            width = max(20, self.table.drawn_size.width - 4)
+            return "\n".join(textwrap.fill(problem, width) for problem in self.past.problems)
+        if not self.past.stores:
+            return NO_STORE
+        return NONE_FITS if self.filter is not None else NO_JOBS
+
+    def paint(self) -> None:
+        """What was read last, with the times of jobs that run as they are now."""
+        table = self.table
+        table.empty = self.no_rows()
+        if self.is_grouped:
+            self.group_table.source = ListRows(sorted_groups(self.groups, self.group_sort), lambda group: group.name)
+        else:
+            self.lines.source = self.past.rows(time.time())
+        table.set_subtitle([Span(self.words(), Tone.GREY)])
+        self.refresh_keys()
+
+    def words(self) -> str:
+        """`1 204 jobs · sort name▲ · 2 marked`, and what is left out."""
+        sort = self.group_sort if self.is_grouped else self.sort
+        shown = len(self.table.source or ())
+        count, noun = f"{shown:,}".replace(",", " "), "name" if self.is_grouped else "job"
+        by = "newest" if sort.key in ("begun", NEWEST.key) else sort.key
+        parts = [f"{count} {noun}{'' if shown == 1 else 's'}", f"sort {by}{sort.arrow}"]
+        parts += [f"{len(self.lines.marks)} marked, c compares"] if self.lines.marks else []
+        stores, unread = len(self.past.stores), len(self.past.problems)
+        parts += [f"{stores} stores"] if stores > 1 else []
+        parts += [f"{unread} of them cannot be read"] if unread and stores > 1 else []
+        return " · ".join(parts)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whoever types a filter need not be told how to begin, and nothing is done to names."""
+        if self.is_grouped and action in DEEDS:
+            return False
+        return action != "filter" or not isinstance(self.focused, Field)
+
+    async def action_filter(self) -> None:
+        line = self.query_one(FilterLine)
+        line.edit()
+        line.values = await self.past.vocabulary()
+
+    def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
+        self.apply(message.text)
+
+    def on_filter_line_left(self) -> None:
+        self.table.focus()
+
+    def apply(self, text: str) -> None:
+        """Show what fits a filter that makes sense."""
+        self.text, self.filter = text, parse(text, time.time()) if text else None
+        self.table.focus()
+        self.ask()
+
+    def action_group(self) -> None:
+        """By name, and back to single jobs."""
+        self.is_grouped = not self.is_grouped
+        self.lines.set_class(self.is_grouped, "-hidden")
+        self.group_table.set_class(not self.is_grouped, "-hidden")
+        self.table.focus()
+        self.ask()
+
+    def on_table_sort_requested(self, message: Table.SortRequested) -> None:
+        if self.is_grouped:
+            self.group_sort = self.group_table.sort = message.sort
+            self.paint()
+        else:
+            self.sort = self.lines.sort = message.sort
+            self.console.preferences.keep_sort("history", self.sort)
+            self.ask()
+
+    async def on_table_activated(self, message: Table.Activated) -> None:
+        if self.is_grouped:
+            text = f"{self.text} {name_word(str(message.key))}".strip()
+            self.query_one(FilterLine).put(text)
+            self.action_group()
+            self.apply(text)
+        elif (row := self.lines.cursor_row) is not None and row.line.id:
+            await self.console.open_job(row.line.id)
+
+    def on_table_marks_changed(self) -> None:
+        self.table.set_subtitle([Span(self.words(), Tone.GREY)])
+        self.refresh_keys()
+
+    def on_table_selected(self) -> None:
+        self.refresh_keys()
+
+    @property
+    def has_live_choice(self) -> bool:
+        """Of jobs that are marked that is not asked: it would take as long as reading them."""
+        row = self.lines.cursor_row
+        return bool(self.marked) or (row is not None and not row.line.status.ended)
+
+    @property
+    def marked(self) -> list[int]:
+        return [number for number in self.lines.marks if isinstance(number, int)]
+
+    @property
+    def chosen(self) -> list[int]:
+        """The numbers of the marked jobs, or of the one under the cursor."""
+        if self.is_grouped:
+            return []
+        row = self.lines.cursor_row
+        return self.marked or ([row.number] if row else [])
+
+    @property
+    def chosen_rows(self) -> Sequence[JobRow]:
+        """The marked jobs, or the one under the cursor, the oldest first."""
+        return [
+            self.console.row(job.id) or JobRow(job, store, elapsed=job.duration_seconds)
+            for store, job in self.past.jobs(self.chosen)
+        ]

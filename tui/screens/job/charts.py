@@ -1,0 +1,168 @@
+"""The charts of a job: which curves each shows, its limits, and what happened on its time axis. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jobtop.core.metrics import find_metric
+from jobtop.core.model import Job
+from jobtop.core.record import record
+from jobtop.core.series.drawing import Curve
+from jobtop.core.text.event_text import BAD, WARNING, gravity
+from jobtop.core.text.job_text import memory_is_bound, not_begun_words, was_let_go
+from jobtop.core.units import format_bytes
+from jobtop.tui.chart.plotting import Axis, ChartView, Event, Series, Side, Whole
+from jobtop.tui.chart.window import TimeWindow
+from jobtop.tui.data.job_reading import ALL, Look
+from jobtop.tui.palette import Tone
+
+MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
+STALLED = 0.01  # of the time: less pressure is none
+VERY_END = 0.03  # of the time
+NO_SAMPLES = "no samples yet"
+NEVER_SAMPLED = "never sampled: only its totals are known"
+LET_GO = "let go: only its totals are left"
+
+
+@record
+class Plotted:
+    """One chart: what it is called, its curves by key with their labels, and whether it is shown only with news."""
+
+    name: str
+    title: str
+    curves: tuple[tuple[str, str, Side], ...]
+    least: float | None = None  # no value above this: no chart
+    note: Callable[[Look], str] | None = None
+
+
+def allowed_cores(job: Job) -> float | None:
+    """How many cores it asked for, or may use."""
+    return job.limits.cpus or job.usage.cpus_allowed
+
+
+def cpu_note(look: Look) -> str:
+    cores, job = allowed_cores(look.job), look.job
+    noun = "core" if cores == 1 else "cores"
+    return f"{cores:g} {noun} {'declared' if job.limits.cpus else 'allowed'}" if cores else ""
+
+
+def memory_note(look: Look) -> str:
+    peak, bound = look.numbers.memory_peak, "≤ " if memory_is_bound(look.job) else ""
+    return f"peak {bound}{format_bytes(peak)}" if peak is not None else ""
+
+
+def io_note(look: Look) -> str:
+    read, written = look.numbers.read_bytes, look.numbers.write_bytes
+    return f"{format_bytes(read)} read, {format_bytes(written)} written" if read is not None else ""
+
+
+CPU, MEMORY = ("cpu.percent", "CPU", Side.LEFT), ("mem.used", "memory", Side.LEFT)
+BOTH = Plotted("both", "", (CPU, ("mem.used", "memory", Side.RIGHT)), note=memory_note)
+PREVIEW = Plotted("preview", "", (("cpu.percent", "cpu", Side.LEFT), ("mem.used", "mem", Side.RIGHT)))
+CHARTS = (
+    Plotted("cpu", "", (CPU,), note=cpu_note),
+    Plotted("memory", "", (MEMORY,), note=memory_note),
+    Plotted(
+        "io",
+        "I/O",
+        (("io.read_bytes", "read", Side.LEFT), ("io.write_bytes", "written", Side.LEFT)),
+        note=io_note,
+    ),
+    Plotted("gpu", "GPU", (("gpu.util", "busy", Side.LEFT), ("gpu.mem_used", "memory", Side.RIGHT)), least=0.0),
+    Plotted(
+        "net", "network", (("net.rx_bytes", "received", Side.LEFT), ("net.tx_bytes", "sent", Side.LEFT)), least=0.0
+    ),
+    Plotted(
+        "pressure",
+        "stalled for",
+        (
+            ("cpu.pressure", "CPU", Side.LEFT),
+            ("mem.pressure", "memory", Side.LEFT),
+            ("io.pressure", "I/O", Side.LEFT),
+        ),
+        least=STALLED,
+    ),
+)
+
+
+def shown_charts(look: Look) -> list[Plotted]:
+    """Those that have something to say of this job; the first three always."""
+    return [chart for chart in CHARTS if chart.least is None or _peak(look, chart) > chart.least]
+
+
+def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL, whole: Whole | None = None) -> ChartView:
+    """What the chart shows of the job; its border says which part of the time that is, and of what memory a part is."""
+    job = look.job
+    part = "" if window.span is None else window.words
+    note = chart.note(look) if chart.note is not None else ""
+    series = [
+        Series(
+            label,
+            find_metric(key),
+            *_spread(look.curves[key], look.whole),
+            side,
+            key == chart.curves[0][0],  # a second would be painted over the first curve
+            whole if key == "mem.used" else None,
+        )
+        for key, label, side in chart.curves
+        if key in look.curves and (look.curves[key].known() or len(chart.curves) < 3)
+    ]
+    return ChartView(
+        title=chart.title,
+        series=series,
+        left=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.LEFT])),
+        right=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.RIGHT])),
+        events=event_marks(look),
+        is_live=not job.status.ended and window.end is None,
+        note=" · ".join(filter(None, (part, note))),
+        empty=no_samples(look),
+    )
+
+
+def no_samples(look: Look) -> str:
+    """Why there is no curve."""
+    job = look.job
+    if (words := not_begun_words(job)) is not None:
+        return words
+    if not job.status.ended:
+        return NO_SAMPLES
+    if look.is_sampled:
+        return "not known of this job"
+    return LET_GO if was_let_go(job) else NEVER_SAMPLED
+
+
+def event_marks(look: Look) -> list[Event]:
+    """What went wrong, on the time axis."""
+    start = look.job.start_time
+    if start is None:
+        return []
+    found = [(event, MARKS.get(gravity(event.kind, event.detail))) for event in look.events]
+    return [Event(max(0.0, event.at - start), *mark) for event, mark in found if mark is not None]
+
+
+def _limit(job: Job, keys: Sequence[str]) -> float | None:
+    if "cpu.percent" in keys:
+        cores = allowed_cores(job)
+        return 100 * cores if cores else None
+    return job.limits.memory_bytes if "mem.used" in keys else None
+
+
+def _spread(curve: Curve, whole: tuple[float, float]) -> tuple[list[float], list[float | None]]:
+    """The curve over all of the job's time, of which a part was read: nothing is known of the rest.
+
+    What is not known at the very end, as the memory of a job that is over, is not waited for.
+    """
+    length = len(curve.values)
+    while length and curve.values[length - 1] is None:
+        length -= 1
+    times, values = curve.times[:length], list(curve.values[:length])
+    if times and times[0] > whole[0]:
+        times, values = [whole[0], *times], [None, *values]
+    if times and times[-1] < whole[1] - VERY_END * (whole[1] - whole[0]):
+        times, values = [*times, whole[1]], [*values, None]
+    return times, values
+
+
+def _peak(look: Look, chart: Plotted) -> float:
+    values = [value for key, _, _ in chart.curves if key in look.curves for value in look.curves[key].known()]
+    return max(values, default=-1.0)

@@ -1,0 +1,209 @@
+"""The lines above the panes of a job: who it is, what it uses, what it runs. Each is cut by priority to the width."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from jobtop.core.model import Job
+from jobtop.core.record import record
+from jobtop.core.run.outcome import signal_name
+from jobtop.core.text.job_text import kept_words, memory_is_bound
+from jobtop.core.units import ABSENT, format_duration, format_percent
+from jobtop.tui.data.job_reading import Look
+from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
+from jobtop.tui.screens.job.charts import allowed_cores
+from jobtop.tui.widgets.cells import Span, aligned, bounded, short_bytes, short_duration, short_rate, tamed, width_of
+from jobtop.tui.widgets.painting import Inks, Painted
+
+GAP = Span("   ")
+LONGEST = 500  # characters of anything from outside; no line has room for more
+FLAG_WORDS = {
+    "oom_killed": "killed for memory",
+    "over_limit": "over its memory limit",
+    "throttled": "throttled",
+    "left_running": "left descendants running",
+    "impossible_cpu": "CPU total in doubt",
+}
+
+
+@record
+class HeaderView:
+    """What the header shows; `problem` is why there is nothing new, `moment` the one that is looked at."""
+
+    look: Look | None = None
+    elapsed: float | None = None
+    moment: float | None = None
+    problem: str | None = None
+    is_stale: bool = False
+
+
+class Piece(NamedTuple):
+    """A part of a line; that with the highest number is left out first, 0 never."""
+
+    rank: int
+    spans: Sequence[Span]
+
+
+class JobHeader(Painted):
+    """Three lines, or fewer if there is no room for more."""
+
+    DEFAULT_CSS = "JobHeader { height: 3; padding: 0 1; background: $background; }"
+    view: reactive[HeaderView] = reactive(HeaderView, repaint=False, always_update=True)
+
+    def watch_view(self) -> None:
+        self.repaint()
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        return [inks.strip(aligned(fitting(line, width), width), width) for line in header_lines(self.view)]
+
+
+def header_lines(view: HeaderView) -> list[list[Piece]]:
+    """The lines, the most important first."""
+    if view.look is None:
+        return [[Piece(0, [Span(view.problem or "reading …", Tone.GREY)])]]
+    job = view.look.job
+    return [identity(view, job), usage(view, view.look), command(job)]
+
+
+def fitting(line: Sequence[Piece], width: int) -> list[Span]:
+    """The pieces that fit beside each other, in their order."""
+    kept = [piece for piece in line if piece.spans]
+    while len(kept) > 1 and _width(kept) > width and any(piece.rank for piece in kept):
+        kept.remove(max(kept, key=lambda piece: piece.rank))
+    joined: list[Span] = []
+    for piece in kept:
+        joined += [GAP, *piece.spans] if joined else piece.spans
+    return joined
+
+
+def identity(view: HeaderView, job: Job) -> list[Piece]:
+    glyph, tone = STATUS_GLYPHS[str(job.status)]
+    is_stale = view.is_stale and not job.status.ended
+    glyph, state = ("?", f"{job.status}, not seen for a while") if is_stale else (glyph, str(job.status))
+    flags = "  ".join(
+        f"{FLAG_GLYPHS.get(flag, ('!', Tone.YELLOW))[0]} {FLAG_WORDS[flag]}" for flag in job.flags if flag in FLAG_WORDS
+    )
+    return [
+        Piece(0, [Span(f"{glyph} {state}", tone, True)]),
+        Piece(0, [Span(outside(job.name), Tone.TEXT, True)]),
+        Piece(1, [Span(job.id[:8], Tone.GREY)]),
+        Piece(2, [Span(view.problem, Tone.YELLOW)] if view.problem else []),
+        Piece(3, [Span(flags, Tone.YELLOW)] if flags else []),
+        Piece(4, [Span("pinned", Tone.BLUE)] if job.pinned else []),
+        Piece(6, labelled("pid", str(job.pid)) if job.pid is not None else []),
+        Piece(5, grey("@".join(filter(None, (job.user, job.host))))),
+        Piece(7, grey(job.cwd)),
+    ]
+
+
+def usage(view: HeaderView, look: Look) -> list[Piece]:
+    """What it uses now, used in all, or used at the moment that is looked at."""
+    job, numbers = look.job, look.numbers
+    if job.start_time is None and not job.status.ended:
+        return [Piece(0, labelled("waits for", short_duration(view.elapsed))), Piece(1, limits(job, True))]
+    is_over = job.status.ended and view.moment is None
+    time = Span(format_duration(view.elapsed) if is_over else short_duration(view.elapsed), bold=True)
+    if view.moment is not None:
+        time = Span(f"◂ {format_duration(view.moment)} ▸", Tone.ORANGE, True)
+    cores = allowed_cores(job)
+    share = numbers.cpu_percent / cores if numbers.cpu_percent is not None and cores else None
+    cpu = labelled("CPU", percent(numbers.cpu_percent), Tone.TEXT if is_over else load_tone(share))
+    cpu += [Span(" mean" if is_over else "", Tone.GREY)]
+    return [
+        Piece(0, [time]),
+        Piece(1, exit_spans(job) if is_over else cpu),
+        Piece(4 if is_over else 3, cpu if is_over else []),
+        Piece(3, labelled("CPU time", format_duration(numbers.cpu_seconds))),
+        Piece(2, memory(look, is_over)),
+        Piece(5, traffic(look, is_over)),
+        Piece(6, limits(job)),
+        Piece(7, labelled("processes", number(numbers.processes)) if numbers.processes is not None else []),
+        Piece(4, labelled("samples", kept.partition(",")[0]) if (kept := kept_words(job)) is not None else []),
+    ]
+
+
+def memory(look: Look, is_over: bool) -> list[Span]:
+    numbers, limit = look.numbers, look.job.limits.memory_bytes
+    peak = numbers.memory_peak
+    share = 100 * peak / limit if peak is not None and limit else None
+    of_limit = [Span(f" of {short_bytes(limit)}", Tone.GREY)] if limit else []
+    words = bounded(short_bytes(peak), peak is not None and memory_is_bound(look.job))
+    peaked = [Span(words, Tone.TEXT if share is None else load_tone(share)), Span(" peak", Tone.GREY)]
+    if is_over:
+        return [*labelled("memory"), *peaked, *of_limit]
+    now = labelled("memory", short_bytes(numbers.memory_bytes))
+    return [*now, Span(" · ", Tone.GREY), *peaked, *of_limit]
+
+
+def traffic(look: Look, is_over: bool) -> list[Span]:
+    numbers = look.numbers
+    if is_over:
+        read, written = short_bytes(numbers.read_bytes), short_bytes(numbers.write_bytes)
+    else:
+        read, written = short_rate(numbers.read_rate), short_rate(numbers.write_rate)
+    return [*labelled("I/O"), Span("↓", Tone.GREY), Span(f"{read} "), Span("↑", Tone.GREY), Span(written)]
+
+
+def limits(job: Job, with_memory: bool = False) -> list[Span]:
+    """What was declared; memory stands beside what was used, if any was."""
+    asked = job.limits
+    words = [
+        counted(asked.cpus, "CPU"),
+        f"{short_bytes(asked.memory_bytes)} memory" if with_memory and asked.memory_bytes is not None else "",
+        counted(asked.gpus, "GPU"),
+        f"runtime {format_duration(asked.runtime_seconds)}" if asked.runtime_seconds is not None else "",
+        f"timeout {format_duration(asked.timeout_seconds)}" if asked.timeout_seconds is not None else "",
+        "enforced" if asked.enforced else "",
+    ]
+    told = " · ".join(filter(None, words))
+    return labelled("asked", told) if told else []
+
+
+def exit_spans(job: Job) -> list[Span]:
+    tone = STATUS_GLYPHS[str(job.status)][1]
+    if job.signal is not None:
+        return labelled("killed by", signal_name(job.signal), tone)
+    return (
+        labelled("exit", str(job.exit_code), tone if job.exit_code else Tone.TEXT) if job.exit_code is not None else []
+    )
+
+
+def command(job: Job) -> list[Piece]:
+    if not job.command:
+        return [Piece(0, grey("its command is not known"))]
+    return [Piece(0, [Span("$ ", Tone.GREY), Span(outside(shlex.join(job.command)))])]
+
+
+def outside(text: str) -> str:
+    """Text from anywhere, harmless and not endless."""
+    return tamed(text[:LONGEST])
+
+
+def grey(text: str) -> list[Span]:
+    return [Span(outside(text), Tone.GREY)] if text else []
+
+
+def labelled(label: str, value: str = "", tone: Tone = Tone.TEXT) -> list[Span]:
+    """A grey word and what it is about."""
+    return [Span(f"{label} ", Tone.GREY), Span(value, tone)] if value else [Span(f"{label} ", Tone.GREY)]
+
+
+def counted(number: float | None, noun: str) -> str:
+    return "" if number is None else f"{number:g} {noun}{'' if number == 1 else 's'}"
+
+
+def percent(value: float | None) -> str:
+    return format_percent(None if value is None else value / 100)
+
+
+def number(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.0f}"
+
+
+def _width(pieces: Sequence[Piece]) -> int:
+    return sum(width_of(piece.spans) for piece in pieces) + len(GAP.text) * (len(pieces) - 1)

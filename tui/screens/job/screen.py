@@ -1,0 +1,406 @@
+"""One job: what it is, why it ended, its charts, processes, output and timeline, now or at a moment of its past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.css.query import QueryType
+from textual.widget import Widget
+
+from jobtop.core.analysis.ending import ending
+from jobtop.core.errors import JobtopError, UnknownJob
+from jobtop.core.model import Job, Status
+from jobtop.core.text.job_text import not_begun_words, was_let_go
+from jobtop.store.jobs import Jobs
+from jobtop.tui.actions import APP, JOB, JOBS, bindings
+from jobtop.tui.chart.chart import Chart
+from jobtop.tui.data.job_reading import JobReading, Look, Wish
+from jobtop.tui.data.view import JobRow, View
+from jobtop.tui.page import Page, TopLine
+from jobtop.tui.screens.job.charts import BOTH, CHARTS, chart_view, shown_charts
+from jobtop.tui.screens.job.header import HeaderView, JobHeader
+from jobtop.tui.screens.job.why import Why, waiting
+from jobtop.tui.widgets.job_columns import with_wait
+from jobtop.tui.widgets.jobs_pane import JobActions
+from jobtop.tui.widgets.output_rows import Logs, why_no_output
+from jobtop.tui.widgets.output_view import OutputPane, OutputView
+from jobtop.tui.widgets.process_tree import ProcessTree
+from jobtop.tui.widgets.tab_line import Tab, TabLine
+from jobtop.tui.widgets.table import Table
+from jobtop.tui.widgets.timeline import Timeline
+from jobtop.tui.workers import start_work
+
+WIDE, TALL = 110, 22
+LEAST_CHART = 6  # rows, with its border
+LOOK_SECONDS = 0.95  # between two looks at a job that runs
+SILENT_SECONDS = 3.0
+ACTIONS = (
+    *("jobs.stop", "jobs.kill", "jobs.pause", "jobs.again", "jobs.retry", "jobs.pin"),
+    *("jobs.export", "jobs.copy"),
+)
+UPPER = tuple(chart.name for chart in CHARTS)
+SIDE = UPPER[2:]
+LOWER = ("tree", "output", "timeline")
+TITLES = {
+    "cpu": "CPU+mem",
+    "memory": "Memory",
+    "io": "I/O",
+    "gpu": "GPU",
+    "net": "Network",
+    "pressure": "Stalls",
+    "why": "Why",
+    "tree": "Processes",
+    "output": "Output",
+    "timeline": "Timeline",
+}
+GONE = "this job is not in the store any more: somebody has deleted it"
+
+
+class Panes(Vertical):
+    """Everything below the header; Escape in it comes back from the past before it leaves the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(JOB)]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "live" or (isinstance(self.screen, JobScreen) and self.screen.moment is not None)
+
+    def action_live(self) -> None:
+        assert isinstance(self.screen, JobScreen)
+        self.screen.go_to(None)
+
+
+class JobScreen(JobActions):
+    """The screen that opens with Enter on a job."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(APP),
+        *(binding for binding in bindings(JOBS) if binding.id in ACTIONS),
+    ]
+    DEFAULT_CSS = """
+    JobScreen {
+        #upper { height: 2fr; min-height: 5; }
+        #side { width: 3fr; }
+        #cpu, #memory { width: 4fr; }
+        #lower { height: 3fr; }
+        #tree { width: 5fr; }
+        #pane { width: 7fr; }
+        #timeline { width: 36; }
+        TabLine { display: none; }
+        &.-narrow TabLine { display: block; }
+        &.-narrow #side, &.-narrow #cpu, &.-narrow #tree, &.-narrow #pane, &.-narrow #timeline { width: 1fr; }
+        &.-narrow #upper, &.-narrow #lower { height: 1fr; }
+        &.-low JobHeader { height: 2; }
+        .-hidden { display: none; }
+        .-maximized { width: 100% !important; height: 100% !important; }
+    }
+    """
+
+    def __init__(self, job_id: str, moment: float | None = None) -> None:
+        super().__init__()
+        self.job_id, self.moment, self.look_seconds = job_id, moment, LOOK_SECONDS
+        self.row: JobRow | None = None
+        self.seen: Look | None = None
+        self.problem: str | None = None
+        self.charts_shown = ["cpu", "memory", "io"]
+        self.upper_pane, self.lower_pane = "cpu", "output"
+        self.why_height = 0
+        self._reading: JobReading | None = None
+        self._looked_at = -float("inf")
+        self._version = -1
+        self._is_wanted = self._is_looking = self._has_begun = False
+
+    def panes(self) -> ComposeResult:
+        yield JobHeader()
+        with Panes():
+            yield Why(id="why")
+            with Horizontal(id="upper"):
+                yield Chart(id="cpu")
+                yield Chart(id="memory")
+                with Vertical(id="side"):
+                    yield from (Chart(id=name) for name in SIDE)
+            yield TabLine()
+            with Horizontal(id="lower"):
+                yield ProcessTree(id="tree")
+                yield OutputPane(id="pane")
+                yield Timeline(id="timeline")
+
+    def on_mount(self) -> None:
+        self.call_later(self.begin)
+
+    def begin(self) -> None:
+        """Once everything is there: the first look."""
+        self._has_begun = True
+        opener = self.app.screen_stack[-2]
+        if isinstance(opener, Page):
+            self.query_one(TopLine).current = opener.name_in_tabs
+        self.lay_out()
+        self.point_charts()
+        self.query_one("#cpu").focus()
+        if self.console.view is not None:
+            self.show(self.console.view)
+        self.want()
+
+    def on_unmount(self) -> None:
+        if self._reading is not None:
+            self.console.reader.finish(self._reading.close)
+
+    @property
+    def job(self) -> Job | None:
+        return self.seen.job if self.seen is not None else self.row.job if self.row is not None else None
+
+    @property
+    def chosen_rows(self) -> Sequence[JobRow]:
+        """This job."""
+        if self.seen is None or self._reading is None:
+            return [self.row] if self.row is not None else []
+        return [self.row or JobRow(self.seen.job, self._reading.store, elapsed=self.seen.job.duration_seconds)]
+
+    def show(self, view: View) -> None:
+        if not self._has_begun or not self.is_attached:
+            return
+        super().show(view)
+        self.row = next((row for row in view.rows if row.key == self.job_id), None)
+        has_changed, self._version = view.version != self._version, view.version
+        is_over = self.seen is not None and self.seen.job.settled and self.problem is None
+        if not is_over or has_changed:
+            self.want(at_once=False)
+        self.show_header()
+
+    def want(self, at_once: bool = True) -> None:
+        """See to it that the job is looked at again: by and by, or because somebody has done something."""
+        if not at_once and time.monotonic() - self._looked_at < self.look_seconds:
+            return
+        self._looked_at = time.monotonic()
+        self._is_wanted = True
+        if not self._is_looking:
+            self._is_looking = True
+            start_work(self, self._look, group="look")
+
+    async def _look(self) -> None:
+        try:
+            while self._is_wanted:
+                self._is_wanted = False
+                await self._look_once()
+        except (JobtopError, OSError) as error:
+            self.problem = str(error)
+            self.show_header()
+        finally:
+            self._is_looking = False
+
+    async def _look_once(self) -> None:
+        reading = await self._found()
+        if reading is None:
+            self.problem = GONE
+        else:
+            chart = self.query_one("#cpu", Chart)
+            wish = Wish(chart.window, max(20, self.size.width), self.moment)
+            look = await self.console.reader.read(reading.store, lambda database: reading.look(database, wish))
+            self.problem = GONE
+            if look is not None and self.query(JobHeader):
+                self.problem = f"{look.damaged} damaged samples are left out" if look.damaged else None
+                self.show_look(look)
+        self.show_header()
+
+    async def _found(self) -> JobReading | None:
+        """Who reads this job, once it is known in which store it is; raises StoreError if that cannot be known."""
+        if self._reading is None:
+            stores = [self.row.store] if self.row is not None else self.console.options.stores
+            try:
+                store, _ = await self.console.reader.read_first(
+                    stores, lambda database: Jobs(database).find(self.job_id)
+                )
+            except UnknownJob:
+                return None
+            config = self.console.options.config
+            self._reading = JobReading(self.job_id, store, config.texts("run.redact") if config else ())
+            self.query_one(OutputView).logs = Logs(self.console.reader, store, self._reading.directory)
+        return self._reading
+
+    def show_look(self, look: Look) -> None:
+        """Everything that is known, in all panes."""
+        is_first, self.seen = self.seen is None, look
+        new = [chart.name for chart in shown_charts(look) if chart.name not in self.charts_shown]
+        self.charts_shown += new
+        self.explain(look, is_first)
+        self.lay_out()
+        self.draw_charts()
+        self.query_one(ProcessTree).show(look.processes, self.no_processes(look))
+        self.query_one(Timeline).show(look.job, look.events, self.moment)
+        view = self.query_one(OutputView)
+        view.go_to(self.moment)
+        view.look(not look.job.status.ended, why_no_output(look.job), self.is_silent(look.job))
+        self.refresh_keys()
+
+    def explain(self, look: Look, is_first: bool) -> None:
+        """Why it waits, or why it ended; where there is little room that comes first."""
+        view = self.console.view
+        events = [(event.at, event.kind, event.detail) for event in look.events]
+        waits = waiting(look.job, self.row.why if self.row is not None else None, view.has_agent if view else None)
+        lines = waits or ending(look.job, events, look.last_words)
+        self.query_one("#why", Why).explain(lines, bool(waits))
+        if is_first and lines and self.is_low:
+            self.open_pane("why")
+        elif not lines and self.lower_pane == "why":
+            self.open_pane("output")
+
+    def is_silent(self, job: Job) -> bool:
+        """Whether it has run for long enough to have written something."""
+        elapsed = self.row.elapsed if self.row is not None else None
+        return job.status is Status.RUNNING and (elapsed or 0.0) >= SILENT_SECONDS
+
+    def draw_charts(self) -> None:
+        look = self.seen
+        if look is None:
+            return
+        for chart in CHARTS:
+            widget = self.query_one(f"#{chart.name}", Chart)
+            if widget.display:
+                is_both = chart.name == "cpu" and self.is_narrow
+                widget.view = chart_view(look, BOTH if is_both else chart, widget.window)
+
+    def show_header(self) -> None:
+        if not self.query(JobHeader):
+            return  # a look that ends while the console closes
+        look, row = self.seen, self.row
+        elapsed = None if look is None else look.job.duration_seconds
+        if elapsed is None and row is not None:
+            elapsed = with_wait(row, time.time()).elapsed
+        is_stale = row is not None and row.is_stale
+        self.query_one(JobHeader).view = HeaderView(look, elapsed, self.moment, self.problem, is_stale)
+
+    @staticmethod
+    def no_processes(look: Look) -> str:
+        job = look.job
+        if (words := not_begun_words(job)) is not None:
+            return words
+        if was_let_go(job):
+            return "let go, as its samples were"
+        if not job.status.ended:
+            return "no processes seen yet"
+        return "its processes were never looked at" if not look.is_sampled else "it ended before they were looked at"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether panes have to share places."""
+        return self.size.width < WIDE or self.is_low
+
+    @property
+    def is_low(self) -> bool:
+        return self.size.height < TALL
+
+    def on_resize(self) -> None:
+        if self._has_begun:
+            self.lay_out()
+            self.draw_charts()
+            self.want()
+
+    def lay_out(self) -> None:
+        """Which panes are in sight: all of them, or of those that share a place one."""
+        self.set_class(self.is_narrow, "-narrow")
+        self.set_class(self.is_low, "-low")
+        self.fit_why()
+        shown = set(self.panes_in_sight())
+        for name in (*UPPER, "tree", "timeline", "why"):
+            self.query_one(f"#{name}").set_class(name not in shown, "-hidden")
+        self.query_one("#pane").set_class("output" not in shown, "-hidden")
+        for box, names in (("#upper", UPPER), ("#side", SIDE), ("#lower", LOWER)):
+            self.query_one(box).set_class(not shown.intersection(names), "-hidden")
+        self.query_one(TabLine).tabs = [Tab(name, TITLES[name], name in shown) for name in self.tab_names()]
+
+    def fit_why(self) -> None:
+        """The explanation gets a quarter of the screen, or all of it where it stands alone."""
+        why, height = self.query_one("#why", Why), self.size.height
+        is_alone = self.is_narrow and self.lower_pane == "why"
+        rows = why.fit(max(20, self.size.width - 6), max(3, height - 7 if is_alone else height // 4))
+        self.why_height = rows + 2 if why.explanation else 0
+        why.styles.height = self.why_height
+
+    @property
+    def has_why(self) -> bool:
+        return bool(self.query_one("#why", Why).explanation)
+
+    def panes_in_sight(self) -> Iterator[str]:
+        """All on a wide screen; else one above and one below, and on a low one the explanation alone."""
+        if self.has_why and (not self.is_low or self.lower_pane == "why"):
+            yield "why"
+        if not self.is_narrow:
+            side = [name for name in self.charts_shown if name in SIDE]
+            room = (self.size.height - 5 - self.why_height) * 2 // 5 // LEAST_CHART
+            side.sort(key=lambda name: name != self.upper_pane)
+            yield from ("cpu", "memory", *side[: max(1, room)], *LOWER)
+        elif self.lower_pane != "why":
+            yield from (self.upper_pane, self.lower_pane)
+
+    def tab_names(self) -> list[str]:
+        """The panes one can go to, in their order."""
+        charts = [name for name in self.charts_shown if name != "memory" or not self.is_narrow]
+        return [*(["why"] if self.has_why else []), *charts, *LOWER]
+
+    def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        return self.step_focus(1)
+
+    def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
+        return self.step_focus(-1)
+
+    def step_focus(self, direction: int) -> Widget | None:
+        """To the next pane, which comes into sight if it is not."""
+        names = self.tab_names()
+        here = self.focused.id if self.focused is not None else None
+        place = names.index(here) + direction if here in names else 0
+        return self.open_pane(names[place % len(names)])
+
+    def open_pane(self, name: str) -> Widget:
+        """Show a pane and give it the focus."""
+        if name in UPPER:
+            self.upper_pane = name
+        elif name != "why" or self.is_low:
+            self.lower_pane = name
+        if name != "why" and self.lower_pane == "why":
+            self.lower_pane = "output"
+        self.lay_out()
+        self.draw_charts()
+        pane = self.query_one(f"#{name}")
+        if self.maximized is not None:
+            self.maximize(pane)
+        self.set_focus(pane)
+        return pane
+
+    def on_tab_line_clicked(self, message: TabLine.Clicked) -> None:
+        self.open_pane(message.pane)
+
+    def go_to(self, moment: float | None, by: Chart | None = None) -> None:
+        """Look at a moment of the past, or at now again; the chart that says so is there already."""
+        if moment != self.moment:
+            self.moment = moment
+            self.point_charts(by)
+            self.show_header()
+            self.update_keys()
+            self.want()
+
+    def point_charts(self, but: Chart | None = None) -> None:
+        for chart in self.query(Chart):
+            if chart is not but:
+                chart.cursor = self.moment
+
+    def on_chart_cursor_moved(self, message: Chart.CursorMoved) -> None:
+        if message.chart.has_focus:
+            self.go_to(message.chart.cursor, message.chart)
+
+    def on_chart_window_changed(self, message: Chart.WindowChanged) -> None:
+        if message.chart.has_focus:
+            for chart in self.query(Chart):
+                chart.window = message.chart.window
+            self.draw_charts()
+            self.want()
+
+    def on_timeline_chosen(self, message: Timeline.Chosen) -> None:
+        self.go_to(message.moment)
+
+    def on_table_sort_requested(self, message: Table.SortRequested) -> None:
+        if isinstance(message.table, ProcessTree):
+            message.table.sort_by(message.sort)

@@ -1,0 +1,76 @@
+"""Why a job ended, above everything else where it ended badly; and of one that waits, what for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobtop.core.analysis.ending import Kind, Line
+from jobtop.core.model import Job, Status
+from jobtop.core.text.job_text import queued_words
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Span
+from jobtop.tui.widgets.prose import Paragraph, Prose
+
+LABELS = {
+    Kind.VERDICT: (),
+    Kind.EVIDENCE: (Span("· ", Tone.GREY),),
+    Kind.ADVICE: (Span("▸ ", Tone.ORANGE),),
+    Kind.WORDS: (Span("│ ", Tone.FAINT),),
+}
+TONES = {Kind.EVIDENCE: Tone.TEXT, Kind.ADVICE: Tone.ORANGE, Kind.WORDS: Tone.GREY}
+
+
+LONGEST = 1000  # characters of a line
+
+
+class Why(Prose):
+    """The explanation; where there is little room, with fewer of the last words."""
+
+    DEFAULT_CSS = """
+    Why {
+        border: round $error;
+        &.-waits { border: round $border-blurred; }
+        &:focus { border: round $border; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.explanation: Sequence[Line] = ()
+        self.is_about_waiting = False
+
+    def explain(self, lines: Sequence[Line], is_about_waiting: bool) -> None:
+        """Other words; that a job waits is nothing bad."""
+        self.explanation, self.is_about_waiting = lines, is_about_waiting
+        self.set_class(is_about_waiting, "-waits")
+        title = Span("Why it waits", bold=True) if is_about_waiting else Span("Why it ended", Tone.VERMILION, True)
+        self.set_title([title])
+
+    def fit(self, width: int, rows: int) -> int:
+        """Say as much as goes into so many rows; how many that are."""
+        told = [line for line in self.explanation if line.kind is not Kind.WORDS]
+        words = [line for line in self.explanation if line.kind is Kind.WORDS]
+        needed = sum(1 for line in paragraphs(told) for _ in line.lines(width))
+        left = max(1, rows - needed)
+        self.text = paragraphs([*told, *words[-left:]], Tone.TEXT if self.is_about_waiting else Tone.VERMILION)
+        return min(rows, needed + len(words[-left:]))
+
+
+def waiting(job: Job, why: str | None, has_agent: bool | None) -> list[Line]:
+    """What a job that has not begun waits for, how, and what to do if nobody will start it; nothing of others."""
+    if job.status is not Status.QUEUED:
+        return []
+    lines = [Line(Kind.VERDICT, why or "it waits for its turn")]
+    if words := queued_words(job):
+        lines.append(Line(Kind.EVIDENCE, " · ".join(words)))
+    if has_agent is False:
+        lines.append(Line(Kind.ADVICE, "there is no agent to start it: jobtop agent start"))
+    return lines
+
+
+def paragraphs(lines: Sequence[Line], verdict: Tone = Tone.VERMILION) -> list[Paragraph]:
+    """The lines as they are shown: the verdict bold, the job's own last words apart."""
+    tones = TONES | {Kind.VERDICT: verdict}
+    return [
+        Paragraph(line.text[:LONGEST], tones[line.kind], LABELS[line.kind], line.kind is Kind.VERDICT) for line in lines
+    ]

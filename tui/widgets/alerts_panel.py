@@ -1,0 +1,139 @@
+"""What went wrong, beside the jobs: the newest first, two lines each; Enter or a click opens the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from jobtop.tui.actions import TABLE, bindings
+from jobtop.tui.data.problems import Troubles, clock_words, sign_of, what_happened
+from jobtop.tui.palette import CURSOR, Ground, Tone
+from jobtop.tui.widgets.cells import Span, aligned
+from jobtop.tui.widgets.painting import FRAME, Inks, Painted
+from jobtop.tui.widgets.prose import wrapped
+
+if TYPE_CHECKING:
+    from jobtop.store.problems import Trouble
+
+LINES = 2  # of each
+EMPTY = "Nothing went wrong in the last 24 hours."
+EMPTY_MORE = "Jobs that fail, time out or are lost are listed here, and alerts as they are raised."
+UNREADABLE = "What went wrong is not known while a store cannot be read."
+WITHOUT = frozenset({"mark", "sort", "reverse"})
+
+
+class AlertsPanel(Painted, can_focus=True):
+    """The troubles of the last day, as many as there is room for, with a cursor that follows its own."""
+
+    DEFAULT_CSS = f"AlertsPanel {{ {FRAME} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
+    troubles: reactive[Troubles] = reactive(Troubles, repaint=False)
+
+    class Opened(Message):
+        """Somebody wants to see the job of a trouble."""
+
+        def __init__(self, job_id: str) -> None:
+            super().__init__()
+            self.job_id = job_id
+
+    def __init__(self, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._cursor = self._top = 0
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in WITHOUT
+
+    def watch_troubles(self, before: Troubles, troubles: Troubles) -> None:
+        """The cursor stays on its trouble, or at the newest if it was there."""
+        if self._cursor:
+            key = before.found[self._cursor].key
+            places = (place for place, trouble in enumerate(troubles.found) if trouble.key == key)
+            self._cursor = next(places, min(self._cursor, max(0, len(troubles) - 1)))
+        self.repaint()
+
+    def on_focus(self) -> None:
+        self.repaint()
+
+    def on_blur(self) -> None:
+        self.repaint()
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        found = self.troubles.found
+        self.set_title([Span("Alerts"), Span(f"  {self.troubles.words}" if found else "", Tone.GREY)])
+        if not found:
+            return [inks.strip(line, width) for line in self._empty_lines(width, height)]
+        room = self._room
+        self._top = max(0, min(self._top, self._cursor, len(found) - room), self._cursor - room + 1)
+        strips: list[Strip] = []
+        for place in range(self._top, min(len(found), self._top + room + 1)):
+            is_here = place == self._cursor and self.has_focus
+            ground = Ground.CURSOR if is_here else Ground.PLAIN
+            strips += [inks.strip(line, width, ground) for line in trouble_lines(found[place], width, is_here)]
+        return strips
+
+    @property
+    def _room(self) -> int:
+        """How many are wholly in sight."""
+        return max(1, self.drawn_size.height // LINES)
+
+    def _empty_lines(self, width: int, height: int) -> list[list[Span]]:
+        if not self.troubles.is_known:
+            return []
+        first = UNREADABLE if self.troubles.is_unreadable else EMPTY
+        inner = max(1, width - 2)
+        lines = [Span(part) for part in wrapped(first, inner)]
+        if not self.troubles.is_unreadable:
+            lines += [Span(""), *(Span(part, Tone.GREY) for part in wrapped(EMPTY_MORE, inner))]
+        return [aligned([Span(" "), line], width) for line in lines[:height]]
+
+    def _move(self, place: int) -> None:
+        self._cursor = max(0, min(place, len(self.troubles) - 1))
+        self.repaint()
+
+    def action_cursor_up(self) -> None:
+        self._move(self._cursor - 1)
+
+    def action_cursor_down(self) -> None:
+        self._move(self._cursor + 1)
+
+    def action_page_up(self) -> None:
+        self._move(self._cursor - self._room)
+
+    def action_page_down(self) -> None:
+        self._move(self._cursor + self._room)
+
+    def action_first(self) -> None:
+        self._move(0)
+
+    def action_last(self) -> None:
+        self._move(len(self.troubles) - 1)
+
+    def action_activate(self) -> None:
+        if self.troubles.found:
+            self.post_message(self.Opened(self.troubles.found[self._cursor].job_id))
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is not None and (place := self._top + offset.y // LINES) < len(self.troubles):
+            self._move(place)
+            self.action_activate()
+
+    def on_mouse_scroll_up(self) -> None:
+        self.action_cursor_up()
+
+    def on_mouse_scroll_down(self) -> None:
+        self.action_cursor_down()
+
+
+def trouble_lines(trouble: Trouble, width: int, is_here: bool = False) -> list[list[Span]]:
+    """`✗ 12:41:07 pg-dump`, and below what happened."""
+    glyph, tone = sign_of(trouble)
+    edge = Span(CURSOR if is_here else " ", Tone.ORANGE)
+    head = [edge, Span(f"{glyph} ", tone), Span(f"{clock_words(trouble)} ", Tone.GREY), Span(trouble.name, bold=True)]
+    return [aligned(head, width), aligned([edge, Span("  "), Span(what_happened(trouble), Tone.GREY)], width)]

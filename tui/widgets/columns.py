@@ -1,0 +1,125 @@
+"""The columns of a table, which of them fit into how many cells, and the lines they make. Pure."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from jobtop.core.record import record
+from jobtop.tui.palette import ASCENDING, DESCENDING, Tone
+from jobtop.tui.widgets.cells import Align, Cell, Span, fitted
+
+Row = TypeVar("Row")
+GAP = 1
+LEAST_FLEX = 4
+
+
+@record
+class Column(Generic[Row]):
+    """What a column shows of a row, and how much room it wants.
+
+    With `flex` it takes that share of the room that is left, up to `most` cells. A column of priority 0 always stays;
+    of the others, the one with the highest number goes first.
+    """
+
+    key: str
+    title: str
+    cell: Callable[[Row], Cell]
+    width: int
+    flex: int = 0
+    most: int | None = None
+    align: Align = Align.LEFT
+    priority: int = 0
+    sortable: bool = True
+
+    @property
+    def descending_first(self) -> bool:
+        """Numbers are looked for from the top, words from A."""
+        return self.align is Align.RIGHT
+
+
+class Sort(NamedTuple):
+    """By which column the rows are sorted."""
+
+    key: str
+    descending: bool = False
+
+    @property
+    def arrow(self) -> str:
+        return DESCENDING if self.descending else ASCENDING
+
+
+class Place(NamedTuple, Generic[Row]):
+    """Where a column is drawn."""
+
+    column: Column[Row]
+    left: int
+    width: int
+
+
+def placed(columns: Sequence[Column[Row]], width: int) -> list[Place[Row]]:
+    """The columns that fit, from left to right, with the room that is left given to those that want more."""
+    kept = list(columns)
+    while _needed(kept) > width and (optional := [column for column in kept if column.priority > 0]):
+        kept.remove(max(optional, key=lambda column: column.priority))
+    widths = _widths(kept, width)
+    places, left = [], 0
+    for column, wide in zip(kept, widths, strict=True):
+        if left >= width:
+            break
+        places.append(Place(column, left, min(wide, width - left)))
+        left += wide + GAP
+    return places
+
+
+def row_line(places: Sequence[Place[Row]], row: Row, width: int) -> list[Span]:
+    """A row, each cell in its place."""
+    line: list[Span] = []
+    end = 0
+    for column, left, wide in places:
+        if left > end:
+            line.append(Span(" " * (left - end)))
+        line.extend(column.cell(row).spans(wide, column.align))
+        end = left + wide
+    return [*line, Span(" " * (width - end))]
+
+
+def header_line(places: Sequence[Place[Row]], sort: Sort | None, width: int) -> list[Span]:
+    """The titles, with an arrow at the one that sorts."""
+    line: list[Span] = []
+    end = 0
+    for column, left, wide in places:
+        arrow = sort.arrow if sort is not None and sort.key == column.key else ""
+        title = fitted(column.title[: wide - len(arrow)] + arrow, wide, column.align)
+        line += [Span(" " * (left - end)), Span(title, Tone.TEXT if arrow else Tone.GREY, True)]
+        end = left + wide
+    return [*line, Span(" " * (width - end))]
+
+
+def _needed(columns: Sequence[Column[Row]]) -> int:
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)
+
+
+def _widths(columns: Sequence[Column[Row]], width: int) -> list[int]:
+    """The least widths, grown by the shares of what is left, or cut where flexible if even they are too much."""
+    widths = [column.width for column in columns]
+    left = width - _needed(columns)
+    while left > 0:
+        growing = [
+            position
+            for position, column in enumerate(columns)
+            if column.flex and (column.most is None or widths[position] < column.most)
+        ]
+        if not growing:
+            break
+        spare, shares = left, sum(columns[position].flex for position in growing)
+        for position in growing:
+            most = columns[position].most
+            wanted = min(left, max(1, spare * columns[position].flex // shares))
+            grown = wanted if most is None else min(wanted, most - widths[position])
+            widths[position] += grown
+            left -= grown
+    for position, column in enumerate(columns):
+        if left < 0 and column.flex:
+            cut = min(-left, max(0, widths[position] - LEAST_FLEX))
+            widths[position] -= cut
+            left += cut
+    return widths

@@ -1,0 +1,117 @@
+"""The table of Compare: a row for each measure and for what differs, a column for each job. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobtop.core.analysis.comparison import Difference, Kind, Total, Verdict, differences, totals
+from jobtop.core.model import Job
+from jobtop.core.record import record
+from jobtop.core.text.metric_text import format_count
+from jobtop.core.units import ABSENT
+from jobtop.tui.chart.plotting import tone_of
+from jobtop.tui.palette import MARKERS, Tone
+from jobtop.tui.widgets.cells import Align, Cell, Span, Words, aligned, fitted, short_bytes, short_duration
+from jobtop.tui.widgets.columns import Column
+
+BETTER, WORSE = "✓", "!"
+SIGNS = {
+    Verdict.BETTER: (BETTER, Tone.GREEN),
+    Verdict.WORSE: (WORSE, Tone.VERMILION),
+    Verdict.SAME: ("=", Tone.GREY),
+    Verdict.UNJUDGED: (" ", Tone.GREY),
+}
+VALUE, SHARE, DIFFERENCE = 8, 6, 9
+LEAST = VALUE + SHARE + 2
+
+Row = Total | Difference
+
+
+@record
+class Compared:
+    """A number, by which share it differs, whether that is good, and where there is room by how much."""
+
+    total: Total
+    position: int
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        kind, value = self.total.measure.kind, self.total.values[self.position]
+        number = Span(fitted(words(kind, value), VALUE, Align.RIGHT), Tone.GREY if value is None else Tone.TEXT)
+        if not self.position:
+            return aligned([number], width)
+        change = self.total.change(self.position)
+        sign, tone = SIGNS[change.verdict]
+        pieces = [number]
+        if width >= LEAST + DIFFERENCE:
+            pieces.append(Span(fitted(signed(kind, change.difference), DIFFERENCE, Align.RIGHT), Tone.GREY))
+        pieces.append(Span(fitted(share_words(change.share), SHARE, Align.RIGHT), tone))
+        return aligned([*pieces, Span(f" {sign}", tone, True)], width)
+
+
+def rows(jobs: Sequence[Job]) -> list[Row]:
+    """What the jobs used, and then what they were asked that is not the same."""
+    return [*totals(jobs), *differences(jobs)]
+
+
+def columns(jobs: Sequence[Job]) -> tuple[Column[Row], ...]:
+    """The first job is what the others are compared with; where there is little room the last ones go."""
+    return (
+        Column("label", "", label, 11, flex=1, most=18, sortable=False),
+        *(column(job, position) for position, job in enumerate(jobs)),
+    )
+
+
+def column(job: Job, position: int) -> Column[Row]:
+    return Column(
+        job.id,
+        f"{MARKERS[position % len(MARKERS)]} {job.id[:8]}",
+        lambda row: cell(row, position),
+        LEAST if position else VALUE,
+        flex=2 if position else 1,
+        most=40,
+        priority=max(0, position - 1),
+        sortable=False,
+    )
+
+
+def label(row: Row) -> Cell:
+    if isinstance(row, Difference):
+        return Words(row.label, Tone.BLUE)
+    return Words(row.measure.label, Tone.GREY)
+
+
+def cell(row: Row, position: int) -> Cell:
+    if isinstance(row, Total):
+        return Compared(row, position)
+    value = row.values[position]
+    if value is None:
+        return Words(ABSENT, Tone.GREY)
+    return Words(value, Tone.TEXT if value == row.values[0] else tone_of(position))
+
+
+def words(kind: Kind, value: float | None) -> str:
+    """A number in eight cells."""
+    if value is None:
+        return ABSENT
+    match kind:
+        case Kind.SECONDS:
+            return f"{value:.1f}s" if abs(value) < 60 else short_duration(value)
+        case Kind.BYTES:
+            return short_bytes(value)
+        case Kind.SHARE:
+            return f"{100 * value:.0f}%"
+        case Kind.COUNT:
+            return format_count(value)
+
+
+def signed(kind: Kind, difference: float | None) -> str:
+    if difference is None:
+        return ""
+    return ("-" if difference < 0 else "+") + words(kind, abs(difference)) if difference else ""
+
+
+def share_words(share: float | None) -> str:
+    """`+12%`, `-3%`, and `×12` from ten times as much on."""
+    if share is None:
+        return ""
+    return f"×{1 + share:.0f}" if share >= 9 else f"{100 * share:+.0f}%"

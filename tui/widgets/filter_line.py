@@ -1,0 +1,218 @@
+"""The line that says which jobs are shown: what is typed, what it can become, and which word is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from rich.highlighter import Highlighter
+from rich.style import Style
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from jobtop.core.query.completion import complete, word_at
+from jobtop.core.query.filter import FilterError, key_of, parse, split
+from jobtop.tui.actions import FILTER, bindings
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Span, aligned, tamed
+from jobtop.tui.widgets.painting import Inks, Painted
+
+EXAMPLE = "name:train* status:failed since:7d mem>4G"
+Values = Mapping[str, Iterable[str]]
+
+
+class FilterLine(Widget):
+    """A field, and below it a line of candidates or of what is wrong; it parses, and leaves the jobs to its owner."""
+
+    DEFAULT_CSS = """
+    FilterLine {
+        height: 2;
+        Horizontal { height: 1; }
+        Static { width: 3; color: $tone-orange; text-style: bold; background: $panel; }
+        Input, Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
+    }
+    """
+
+    class Applied(Message):
+        """Enter: jobs that fit this are wanted, and it makes sense."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Left(Message):
+        """Esc: nothing has changed."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.applied = ""
+        self.values: Values = {}
+        self.error: FilterError | None = None
+        self._is_refused = False
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield Static(" / ")
+            yield Field(self)
+        yield Hint()
+
+    def on_mount(self) -> None:
+        field = self.query_one(Field)
+        self.watch(field, "value", self._changed, init=False)
+        self.watch(field, "selection", self._update)
+        self.watch(field, "has_focus", self._update, init=False)
+
+    def edit(self) -> None:
+        """Let the user type, behind what is there."""
+        self.query_one(Field).focus()
+
+    def put(self, text: str) -> None:
+        """Show a text that is applied already."""
+        self.applied = text
+        self.query_one(Field).value = text
+
+    def candidates(self) -> list[str]:
+        """What the word at the cursor can become; what a terminal would obey is not offered."""
+        field = self.query_one(Field)
+        return [word for word in complete(field.value, field.cursor_position, self.values) if word == tamed(word)]
+
+    def _changed(self) -> None:
+        self._is_refused = False
+        self._update()
+
+    def _update(self) -> None:
+        """Find the wrong word, unless it is still being typed, and say what there is to say."""
+        field, hint = self.query_one(Field), self.query_one(Hint)
+        before, self.error = self.error, wrong_word(field.value)
+        if self.error is not None and not self._is_refused and field.has_focus:
+            typing = self.error.start <= field.cursor_position <= self.error.end
+            self.error = None if typing else self.error
+        if self.error != before:
+            field.refresh()
+        if self.error is not None:
+            hint.words = (Span(" ! ", Tone.VERMILION, True), Span(self.error.problem))
+        else:
+            hint.words = candidate_words(self.candidates()) if field.has_focus else ()
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        if wrong_word(message.value) is not None:
+            self._is_refused = True
+            self._update()
+            return
+        self.applied = message.value.strip()
+        self.post_message(self.Applied(self.applied))
+
+    def leave(self) -> None:
+        """Back to what is applied."""
+        self.put(self.applied)
+        self.post_message(self.Left())
+
+
+class Field(Input):
+    """Where it is typed; Tab takes the first candidate."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(FILTER)]
+
+    def __init__(self, line: FilterLine) -> None:
+        super().__init__(
+            placeholder=EXAMPLE,
+            highlighter=WordInks(line),
+            suggester=FirstCandidate(line),
+            select_on_focus=False,
+        )
+        self.line = line
+
+    def validate_value(self, value: str) -> str:
+        """Nothing that is pasted here is obeyed by a terminal."""
+        return tamed(value)
+
+    def action_take(self) -> None:
+        """Put the first candidate in the place of the word; behind a word that is whole, begin the next."""
+        start, end = word_at(self.value, self.cursor_position)
+        candidates = self.line.candidates()
+        if not candidates or candidates[0] == self.value[start:end]:
+            if self.value and self.cursor_at_end and not self.value.endswith(" "):
+                self.insert_text_at_cursor(" ")
+            return
+        self.value = self.value[:start] + candidates[0] + self.value[end:]
+        self.cursor_position = start + len(candidates[0])
+
+    def action_leave(self) -> None:
+        self.line.leave()
+
+
+class Hint(Painted):
+    """The line below the field."""
+
+    DEFAULT_CSS = "Hint { height: 1; background: $background; }"
+    words: reactive[Sequence[Span]] = reactive((), repaint=False)
+
+    def watch_words(self) -> None:
+        self.repaint()
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        return [inks.strip(aligned(self.words, width), width)]
+
+
+class WordInks(Highlighter):
+    """Keys in blue; the word that is wrong in vermilion, and underlined."""
+
+    def __init__(self, line: FilterLine) -> None:
+        self.line = line
+
+    def highlight(self, text: Text) -> None:
+        inks, error = self.line.query_one(Hint).inks, self.line.error
+        for word in split(text.plain):
+            negated, key, operator, _ = key_of(word)
+            if key:
+                text.stylize(_ink(inks, Tone.BLUE), word.start, word.start + negated + len(key + operator))
+        if error is not None:
+            text.stylize(_ink(inks, Tone.VERMILION) + Style(underline=True), error.start, error.end)
+
+
+class FirstCandidate(Suggester):
+    """The rest of the first candidate, behind what is typed; the right arrow takes it."""
+
+    def __init__(self, line: FilterLine) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self.line = line
+
+    async def get_suggestion(self, value: str) -> str | None:
+        start, end = word_at(value, len(value))
+        candidates = [word for word in complete(value, len(value), self.line.values) if word == tamed(word)]
+        typed = value[start:end]
+        if not typed or not candidates or not candidates[0].startswith(typed):
+            return None
+        return value[:start] + candidates[0]
+
+
+def wrong_word(text: str) -> FilterError | None:
+    """What is wrong with a filter, if anything is."""
+    try:
+        parse(text, time.time())
+    except FilterError as error:
+        return error
+    return None
+
+
+def candidate_words(candidates: Sequence[str]) -> tuple[Span, ...]:
+    """The candidates in a line, the one that Tab takes first."""
+    if not candidates:
+        return ()
+    first, *others = candidates
+    rest = "".join(f"  {word}" for word in others[:30])
+    return Span("   "), Span(first, Tone.ORANGE, True), Span(rest, Tone.GREY)
+
+
+def _ink(inks: Inks, tone: Tone) -> Style:
+    return Style(color=inks.style(tone).color)

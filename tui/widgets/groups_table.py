@@ -1,0 +1,102 @@
+"""The history by name: the table of the groups, its columns and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jobtop.core.query.conditions import has_wildcards
+from jobtop.core.query.filter import quoted
+from jobtop.core.units import ABSENT
+from jobtop.store.listing import TREND, Group
+from jobtop.tui.data.history_rows import number
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Align, Cell, Sparkline, Words, bounded, short_bytes, short_duration
+from jobtop.tui.widgets.columns import Column, Sort
+from jobtop.tui.widgets.table import Table
+
+NEWEST = Sort("newest", descending=True)
+
+
+class GroupsTable(Table[Group]):
+    """Names are not compared: there is nothing to mark."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "mark"
+
+
+def group_columns() -> tuple[Column[Group], ...]:
+    """Of the history by name: dropped in the order MEM P50, LIVE, the trend, MEM P95, FAILED, TIME P95."""
+    right = Align.RIGHT
+    return (
+        Column("name", "NAME", lambda group: Words(group.name), 14, flex=1, most=48),
+        Column("runs", "RUNS", lambda group: Words(str(group.summary.jobs)), 6, align=right),
+        Column("live", "LIVE", live, 4, align=right, priority=5),
+        Column("failed", "FAILED", failed, 6, align=right, priority=2),
+        Column("success", "SUCCESS", success, 7, align=right),
+        Column("p50", "TIME P50", lambda group: seconds(group.summary.duration.p50), 8, align=right),
+        Column("p95", "TIME P95", lambda group: seconds(group.summary.duration.p95), 8, align=right, priority=1),
+        Column("mem50", "MEM P50", lambda group: size(group, group.summary.memory.p50), 7, align=right, priority=6),
+        Column("mem95", "MEM P95", lambda group: size(group, group.summary.memory.p95), 7, align=right, priority=3),
+        Column("trend", f"LAST {TREND} TIMES", trend, TREND, priority=4, sortable=False),
+    )
+
+
+def seconds(value: float | None) -> Cell:
+    return number(short_duration(value))
+
+
+def size(group: Group, value: float | None) -> Cell:
+    return number(bounded(short_bytes(value), value is not None and group.memory_is_bound))
+
+
+def live(group: Group) -> Cell:
+    count = group.summary.running
+    return Words(str(count), Tone.GREEN) if count else Words("")
+
+
+def failed(group: Group) -> Cell:
+    count = group.summary.failed
+    return Words(str(count), Tone.VERMILION if count else Tone.GREY)
+
+
+def success(group: Group) -> Cell:
+    """The share of those that succeeded or failed; never rounded up to all of them."""
+    share = group.summary.success_rate
+    if share is None:
+        return number(ABSENT)
+    return Words(f"{min(int(100 * share), 100)}%", Tone.TEXT if share == 1 else Tone.YELLOW)
+
+
+def trend(group: Group) -> Cell:
+    return Sparkline(group.trend, max(group.trend, default=0.0) or 1.0)
+
+
+SORTS: dict[str, Callable[[Group], str | float | None]] = {
+    "name": lambda group: group.name.casefold(),
+    "runs": lambda group: group.summary.jobs,
+    "live": lambda group: group.summary.running,
+    "failed": lambda group: group.summary.failed,
+    "success": lambda group: group.summary.success_rate,
+    "p50": lambda group: group.summary.duration.p50,
+    "p95": lambda group: group.summary.duration.p95,
+    "mem50": lambda group: group.summary.memory.p50,
+    "mem95": lambda group: group.summary.memory.p95,
+}
+
+
+def sorted_groups(groups: Sequence[Group], sort: Sort) -> Sequence[Group]:
+    """By a column, what has no value last; as they came, the name that ran last first, if by none."""
+    value = SORTS.get(sort.key)
+    if value is None:
+        return groups
+    known = [(value(group), group) for group in groups]
+    there = [pair for pair in known if pair[0] is not None]
+    there.sort(key=lambda pair: pair[0], reverse=sort.descending)  # type: ignore[arg-type, return-value]
+    return [group for _, group in there] + [group for found, group in known if found is None]
+
+
+def name_word(name: str) -> str:
+    """The word of a filter that fits a name; characters that cannot be typed are fitted by question marks."""
+    if name.isprintable():
+        return f"name{'=' if has_wildcards(name) else ':'}{quoted(name)}"
+    return "name:" + quoted("".join(letter if letter.isprintable() else "?" for letter in name))

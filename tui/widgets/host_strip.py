@@ -1,0 +1,368 @@
+"""The machine in a few lines: its cores, memory, disks, network, pressure and GPUs, for any width from 60 cells."""
+
+from collections.abc import Sequence
+from math import ceil
+
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from jobtop.core.record import record
+from jobtop.core.units import ABSENT
+from jobtop.store.samples.live import KEPT_SAMPLES
+from jobtop.tui.palette import Tone, load_tone
+from jobtop.tui.widgets.cells import (
+    PERCENT_WIDTH,
+    Align,
+    Span,
+    aligned,
+    area,
+    bar,
+    fitted,
+    percent_words,
+    short_bytes,
+    width_of,
+)
+from jobtop.tui.widgets.painting import Inks, Painted
+
+WIDE = 110  # from here on there is room for single cores
+LEAST = 16  # below there is nothing to see
+MOST_BARS = 32
+MOST_LINES, WITHOUT_GPUS = 6, 5  # of the strip, and meters
+LEAST_CORE, MOST_CORE = 13, 100
+LEAST_BAR, MOST_FLOW_BAR = 4, 16
+WORDS = 17  # beside the bar of a meter
+HEAT = "▁▂▃▅▇"
+GROUP = 8
+WARNING_PRESSURE, CRITICAL_PRESSURE = 10.0, 40.0
+
+
+@record
+class GpuView:
+    """One GPU; None is not known."""
+
+    percent: float | None = None
+    memory_used: float | None = None
+    memory_total: float | None = None
+    temperature: float | None = None
+
+
+@record
+class HostView:
+    """A machine at a moment: percents, bytes, bytes a second; None is not known."""
+
+    name: str = ""
+    cores: Sequence[float | None] = ()
+    load: tuple[float, float, float] | None = None
+    uptime_seconds: float | None = None
+    memory_used: float | None = None
+    memory_total: float | None = None
+    swap_used: float | None = None
+    swap_total: float | None = None
+    disk_read: float | None = None
+    disk_write: float | None = None
+    disk_busy: float | None = None
+    net_rx: float | None = None
+    net_tx: float | None = None
+    cpu_pressure: float | None = None
+    memory_pressure: float | None = None
+    io_pressure: float | None = None
+    gpus: Sequence[GpuView] = ()
+    temperature: float | None = None
+    history: Sequence[float | None] = ()  # of `cpu`, the newest last
+
+    @property
+    def cpu(self) -> float | None:
+        """The mean of the cores that are known."""
+        return mean(self.cores)
+
+    @property
+    def pressures(self) -> tuple[tuple[str, float | None], ...]:
+        """What can be waited for."""
+        return ("cpu", self.cpu_pressure), ("mem", self.memory_pressure), ("io", self.io_pressure)
+
+
+@record
+class Meter:
+    """A row: a bar with a percentage and words beside it, or words alone."""
+
+    label: str
+    words: Sequence[Span]
+    percent: float | None = None
+    has_bar: bool = True
+    brief: Sequence[Span] | None = None  # words where there is little room
+
+
+def host_title(view: HostView, width: int | None = None) -> list[Span]:
+    """`host atlas · 16 cores · load 9.31 8.02 6.77 · up 12d`; the last facts go where there is no room for them."""
+    facts = [f"{len(view.cores)} cores" if len(view.cores) != 1 else "1 core"] if view.cores else []
+    if view.load is not None:
+        facts.append("load " + " ".join(f"{load:.2f}" for load in view.load))
+    if view.uptime_seconds is not None:
+        facts.append(f"up {uptime_words(view.uptime_seconds)}")
+    if view.temperature is not None:
+        facts.append(f"{view.temperature:.0f} °C")
+    while True:
+        rest = Span("".join(f" · {fact}" for fact in facts), Tone.GREY)
+        title = [Span("host ", Tone.GREY), Span(view.name, Tone.TEXT, True), rest]
+        if not facts or width is None or width_of(title) <= width:
+            return title
+        facts.pop()
+
+
+def uptime_words(seconds: float) -> str:
+    """`12d`, `3h`, `25m`: the largest unit is enough."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def meters(view: HostView) -> list[Meter]:
+    """Everything but the cores, the most telling first."""
+    shown = [
+        Meter("MEM", [used_of(view.memory_used, view.memory_total)], share(view.memory_used, view.memory_total)),
+        Meter("SWP", [used_of(view.swap_used, view.swap_total)], share(view.swap_used, view.swap_total), brief=()),
+        Meter("DSK", rates("r ", view.disk_read, " w ", view.disk_write), view.disk_busy),
+        Meter("NET", rates("↓", view.net_rx, "  ↑", view.net_tx, "/s"), has_bar=False),
+        Meter("PSI", pressures(view), has_bar=False, brief=worst_pressure(view)),
+    ]
+    for number, gpu in enumerate(view.gpus):
+        words = [used_of(gpu.memory_used, gpu.memory_total)]
+        if gpu.temperature is not None:
+            words.append(Span(f" {gpu.temperature:.0f}°", Tone.GREY))
+        shown.append(Meter(f"GPU{number}" if len(view.gpus) > 1 else "GPU", words, gpu.percent))
+    return shown
+
+
+def fewer(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
+    """At most so many: GPUs are put together first, then pressure and swap are left out."""
+    kept = list(shown)
+    if len(kept) > count and len(view.gpus) > 1:
+        each = [Span(" ".join(percent_words(gpu.percent) for gpu in view.gpus), Tone.GREY)]
+        kept = [*kept[: -len(view.gpus)], Meter("GPU", each, mean([gpu.percent for gpu in view.gpus]))]
+    for label in ("SWP", "PSI", "GPU", "NET", "DSK"):
+        if len(kept) > count:
+            kept = [meter for meter in kept if meter.label != label]
+    return kept[:count]
+
+
+def host_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
+    """The machine in so many cells: cores and meters, meters alone, or two lines of the averages."""
+    cpu = Meter("CPU", [Span(f"{len(view.cores)} cores" if view.cores else "", Tone.GREY)], view.cpu, brief=())
+    if width >= WIDE and height > 2:
+        right = max(44, min(84, width * 2 // 5))
+        cores = core_lines(view, width - right - 3, height)
+        rows = [meter_line(meter, right) for meter in fewer(meters(view), view, height)]
+        blank = [Span(" " * right)]
+        return [[*line, Span("   "), *row] for line, row in zip(cores, [*rows, *[blank] * height], strict=False)]
+    if height > 2:
+        return [meter_line(meter, width) for meter in [cpu, *fewer(meters(view), view, height - 1)]]
+    first, second = split(fewer(meters(view), view, 6), height)
+    return [flow([cpu, *first], width), *([flow(second, width)] if height > 1 else [])]
+
+
+def split(shown: Sequence[Meter], height: int) -> tuple[list[Meter], list[Meter]]:
+    """What goes beside the CPU, and what goes below it."""
+    above = ("MEM", "DSK") if height == 1 else ("MEM", "SWP", "GPU")
+    return [m for m in shown if m.label in above], [m for m in shown if m.label not in above]
+
+
+def meter_line(meter: Meter, width: int) -> list[Span]:
+    """Label, bar, percentage and words, each in its own column."""
+    label = Span(fitted(meter.label, 5), Tone.GREY)
+    if not meter.has_bar:
+        return [label, *aligned(meter.words, width - 5)]
+    inner = max(LEAST_BAR, width - 5 - PERCENT_WIDTH - 1 - WORDS)
+    number = Span(percent_words(meter.percent).rjust(PERCENT_WIDTH) + " ")
+    return aligned([label, *bar(meter.percent, inner), number, *aligned(meter.words, WORDS)], width)
+
+
+def flow(shown: Sequence[Meter], width: int) -> list[Span]:
+    """Meters beside each other; bars get the room that words leave, and the last ones go if it is too little."""
+    kept = list(shown)
+    while True:
+        texts = [_flow_words(meter) for meter in kept]
+        bars = sum(meter.has_bar for meter in kept)
+        left = width - sum(map(width_of, texts)) - 3 * (len(kept) - 1)
+        room = min(MOST_FLOW_BAR, left // bars) if bars else 0
+        if room >= LEAST_BAR or (not bars and left >= 0) or len(kept) == 1:
+            break
+        kept.pop()
+    line: list[Span] = []
+    for meter, words in zip(kept, texts, strict=True):
+        drawn = bar(meter.percent, room) if meter.has_bar else ()
+        line += [*([Span("   ")] if line else []), words[0], *drawn, *words[1:]]
+    return aligned(line, width)
+
+
+def _flow_words(meter: Meter) -> list[Span]:
+    words = meter.words if meter.brief is None else meter.brief
+    number = [Span(percent_words(meter.percent).rjust(PERCENT_WIDTH) + " " * bool(words))] if meter.has_bar else []
+    return [Span(f"{meter.label} ", Tone.GREY), *number, *words]
+
+
+def core_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
+    """A bar for each core, or a cell for each where they are many; and below, all of them over time."""
+    rows = height - 1 if height > 3 else height
+    count = len(view.cores)
+    if not count:
+        lines = [[Span(fitted("no core is known", width), Tone.GREY)]]
+    elif count <= MOST_BARS and width // ceil(count / rows) >= LEAST_CORE:
+        lines = bar_lines(view.cores, width, rows)
+    else:
+        lines = heat_lines(view.cores, width, rows)
+    return [*lines, *average_lines(view, width, height - len(lines))]
+
+
+def bar_lines(cores: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
+    """Cores from top to bottom, then from left to right."""
+    across = ceil(len(cores) / rows)
+    used = min(rows, ceil(len(cores) / across))
+    cell = min(MOST_CORE, width // across)
+    digits = len(str(len(cores) - 1))
+    lines = []
+    for row in range(used):
+        line: list[Span] = []
+        for core in range(row, len(cores), used):
+            number = percent_words(cores[core]).rjust(PERCENT_WIDTH)
+            inner = cell - digits - 1 - PERCENT_WIDTH - 2
+            line += [Span(f"{core:>{digits}} ", Tone.GREY), *bar(cores[core], inner), Span(number + "  ")]
+        lines.append(aligned(line, width))
+    return lines
+
+
+def heat_lines(cores: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
+    """One cell a core, in groups of eight; where even these are too many, a cell is the busiest of several."""
+    digits = len(str(len(cores) - 1))
+    groups = max(1, (width - digits - 1 + 1) // (GROUP + 1))
+    each = ceil(len(cores) / (groups * GROUP * rows))
+    cells = [busiest(cores[start : start + each]) for start in range(0, len(cores), each)]
+    wide = GROUP * groups
+    lines = []
+    for start in range(0, len(cells), wide):
+        line = [Span(f"{start * each:>{digits}} ", Tone.GREY)]
+        for position, percent in enumerate(cells[start : start + wide]):
+            gap = " " if position and position % GROUP == 0 else ""
+            line.append(Span(gap + heat(percent), load_tone(percent)))
+        lines.append(aligned(line, width))
+    return lines
+
+
+def average_lines(view: HostView, width: int, rows: int) -> list[list[Span]]:
+    """The mean of all cores now, and over the last minute in as many rows as are left."""
+    label = [Span("all ", Tone.GREY), Span(f"{percent_words(view.cpu):>4} ")]
+    room = width - width_of(label)
+    history = area(stretched(view.history, room), 100.0, room, rows)
+    labels = [[Span(" " * (width - room))]] * (rows - 1) + [label]
+    return [[*words, Span(blocks, Tone.FAINT)] for words, blocks in zip(labels, history, strict=True)] if rows else []
+
+
+def stretched(history: Sequence[float | None], width: int) -> Sequence[float | None]:
+    """A minute over the whole width, however long one has looked."""
+    if not history or width <= KEPT_SAMPLES:
+        return history
+    count = len(history) * width // KEPT_SAMPLES
+    return [history[len(history) * place // count] for place in range(count)]
+
+
+def heat(percent: float | None) -> str:
+    """How busy a core is, in one cell."""
+    return " " if percent is None else HEAT[min(4, max(0, int(percent / 20)))]
+
+
+def busiest(cores: Sequence[float | None]) -> float | None:
+    return max((core for core in cores if core is not None), default=None)
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Of what is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def share(used: float | None, total: float | None) -> float | None:
+    """Percent; None of nothing."""
+    return None if used is None or not total else 100 * used / total
+
+
+def used_of(used: float | None, total: float | None) -> Span:
+    """`38.9/64.0G`: the unit of the total for both."""
+    if used is None or total is None:
+        return Span(ABSENT, Tone.GREY)
+    if not total:
+        return Span("none", Tone.GREY)
+    return Span(f"{short_bytes(used)}/{short_bytes(total)}", Tone.GREY)
+
+
+def rates(before: str, first: float | None, between: str, second: float | None, unit: str = "") -> list[Span]:
+    """`↓8.1M/s  ↑1.2M/s`: bytes a second at a fixed width."""
+    return [
+        Span(before, Tone.GREY),
+        Span(fitted(short_bytes(first), 5, Align.RIGHT)),
+        Span(unit + between, Tone.GREY),
+        Span(fitted(short_bytes(second), 5, Align.RIGHT)),
+        Span(unit, Tone.GREY),
+    ]
+
+
+def pressures(view: HostView) -> list[Span]:
+    """The share of the time in which somebody waited for the CPU, for memory, for a disk."""
+    line: list[Span] = []
+    for label, percent in view.pressures:
+        line += [
+            Span(f"{label} ", Tone.GREY),
+            Span(percent_words(percent).rjust(3), pressure_tone(percent)),
+            Span("  "),
+        ]
+    return line[:-1]
+
+
+def worst_pressure(view: HostView) -> list[Span]:
+    """What was waited for most."""
+    label, percent = max(view.pressures, key=lambda pressure: -1.0 if pressure[1] is None else pressure[1])
+    return [Span(f"{label:>3} ", Tone.GREY), Span(percent_words(percent).rjust(4), pressure_tone(percent))]
+
+
+def pressure_tone(percent: float | None) -> Tone:
+    """Waiting hurts long before it fills the time."""
+    if percent is None:
+        return Tone.GREY
+    if percent < WARNING_PRESSURE:
+        return Tone.TEXT
+    return Tone.YELLOW if percent < CRITICAL_PRESSURE else Tone.VERMILION
+
+
+class HostStrip(Painted):
+    """The machine above everything else; its border says which one."""
+
+    DEFAULT_CSS = """
+    HostStrip {
+        height: auto;
+        border: round $border-blurred;
+        background: $background;
+        padding: 0 1;
+        &.-ascii { border: ascii $border-blurred; }
+    }
+    """
+    view: reactive[HostView] = reactive(HostView, repaint=False)
+
+    def watch_view(self, before: HostView, view: HostView) -> None:
+        if lines_wanted(before, WIDE) != lines_wanted(view, WIDE):
+            self.refresh(layout=True)
+        self.repaint()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as there is to show, where the width allows more than two."""
+        return lines_wanted(self.view, width)
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        """The lines for the room there is."""
+        self.set_title(host_title(self.view, width - 2))
+        lines = host_lines(self.view, width, height) if width >= LEAST else []
+        return [inks.strip(line, width) for line in lines]
+
+
+def lines_wanted(view: HostView, width: int) -> int:
+    """Two where there is no room for cores; else enough for the meters, and for cores of more than a few columns."""
+    return 2 if width < WIDE else max(5, min(MOST_LINES, WITHOUT_GPUS + len(view.gpus)))

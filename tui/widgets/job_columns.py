@@ -1,0 +1,249 @@
+"""The columns of jobs, live and past: what each shows, and which goes first where there is little room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, log2
+from typing import Any
+
+from jobtop.core.record import record, replace
+from jobtop.core.text.job_text import memory_is_bound
+from jobtop.tui.data.view import JobRow
+from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone, load_tone
+from jobtop.tui.widgets.cells import (
+    PERCENT_WIDTH,
+    Align,
+    Bar,
+    Cell,
+    Span,
+    Words,
+    aligned,
+    bar,
+    bounded,
+    fitted,
+    percent_words,
+    short_bytes,
+    short_duration,
+    short_rate,
+    spark,
+    tamed,
+    width_of,
+)
+from jobtop.tui.widgets.columns import Column
+
+ABSENT = Words("–", Tone.GREY)
+NOTHING = Words("0", Tone.GREY)
+ALERTS = "alerts"
+SHOWN_PERCENT = 0.5
+LINE_SECONDS = 60
+WITH_COMMAND, LEAST_COMMAND = 36, 12  # cells of a column that has room for it, and of what is left for it
+LONGEST = 300  # characters of a command; no column has room for more
+Number = float | int
+
+
+@record
+class Named:
+    """A name, and in the room that it leaves the command, or why it waits."""
+
+    name: str
+    command: Sequence[str]
+    is_over: bool
+    why: str | None = None
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        tone = Tone.GREY if self.is_over else Tone.TEXT
+        name = Span(tamed(self.name[:LONGEST]), tone)
+        left = width - width_of([name]) - 2
+        if width < WITH_COMMAND or left < LEAST_COMMAND:
+            return (Span(fitted(name.text, width), tone),)
+        import shlex
+
+        words = (self.why or shlex.join(self.command))[:LONGEST]
+        return aligned([name, Span("  "), Span(words, Tone.FAINT if self.is_over else Tone.GREY)], width, align)
+
+
+@record
+class PastBar:
+    """How full something was: nobody has to look up because of it."""
+
+    percent: float
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        label = Span(percent_words(self.percent).rjust(PERCENT_WIDTH)[-width:], Tone.GREY)
+        return (*bar(self.percent, width - PERCENT_WIDTH, Tone.GREY), label)
+
+
+@record
+class Minute:
+    """The last minute in as many cells as there are; a cell is always the mean of the same seconds."""
+
+    times: Sequence[float]
+    values: Sequence[Number | None]
+    top: float
+    tone: Tone
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        return (Span(spark(self.cells(width), self.top, width), self.tone),)
+
+    def cells(self, width: int) -> list[float | None]:
+        if not self.times or width <= 0:
+            return []
+        seconds = ceil(LINE_SECONDS / width)
+        last = int(self.times[-1] // seconds)
+        sums, counts = [0.0] * width, [0] * width
+        for moment, value in zip(self.times, self.values, strict=False):
+            place = width - 1 - last + int(moment // seconds)
+            if place >= 0 and value is not None:
+                sums[place] += value
+                counts[place] += 1
+        return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
+
+
+def live_columns(has_hosts: bool = False) -> tuple[Column[JobRow], ...]:
+    """Of the dashboard: dropped in the order GPU, I/O, OF LIMIT, the STATE word, where it runs, the sparkline."""
+    host: tuple[Column[JobRow], ...] = (
+        Column("host", "HOST", lambda row: Words(row.job.host, Tone.GREY), 8, flex=1, most=16, priority=1),
+    )
+    return (
+        Column("status", "", glyph, 1, sortable=False),
+        Column("id", "ID", lambda row: Words(row.job.id[:8], Tone.GREY), 8),
+        Column("name", "NAME", name, 14, flex=4),
+        *(host if has_hosts else ()),
+        Column("state", "STATE", state, 9, priority=2),
+        Column("time", "TIME", elapsed, 8, align=Align.RIGHT),
+        Column("cpu", "CPU%", cpu, 5, align=Align.RIGHT),
+        Column("line", "CPU 60s", cpu_line, 12, flex=1, most=30, priority=1, sortable=False),
+        Column("mem", "MEM", memory, 6, align=Align.RIGHT),
+        Column("limit", "OF LIMIT", of_limit, 13, priority=3),
+        Column("io", "I/O", traffic, 8, align=Align.RIGHT, priority=4),
+        Column("gpu", "GPU%", gpu, 5, align=Align.RIGHT, priority=5),
+        Column(ALERTS, "!", alerts({}), 2, align=Align.RIGHT, sortable=False),
+    )
+
+
+def with_alerts(
+    columns: Sequence[Column[JobRow]], counted: Mapping[str, tuple[str, int]]
+) -> tuple[Column[JobRow], ...]:
+    """The same columns, one of which says how many alerts each job has."""
+    return tuple(replace(column, cell=alerts(counted)) if column.key == ALERTS else column for column in columns)
+
+
+def glyph(row: JobRow) -> Cell:
+    for flag, (sign, tone) in FLAG_GLYPHS.items():
+        if flag in row.job.flags:
+            return Words(sign, tone)
+    sign, tone = STATUS_GLYPHS[str(row.job.status)]
+    return Words("?" if row.is_stale and not row.job.status.ended else sign, tone)
+
+
+def name(row: JobRow) -> Cell:
+    return Named(row.job.name, row.job.command, row.job.status.ended, row.why)
+
+
+def state(row: JobRow) -> Cell:
+    _, tone = STATUS_GLYPHS[str(row.job.status)]
+    return Words("stale" if row.is_stale and not row.job.status.ended else str(row.job.status), tone)
+
+
+def elapsed(row: JobRow) -> Cell:
+    """How long it runs or ran; of one that waits, how long it has done that."""
+    if row.elapsed is None:
+        return ABSENT
+    is_at_it = row.job.start_time is not None and not row.job.status.ended
+    return Words(short_duration(row.elapsed), Tone.TEXT if is_at_it else Tone.GREY)
+
+
+def with_wait(row: JobRow, now: float) -> JobRow:
+    """A job that has not started, with the time since it was submitted."""
+    submitted = row.job.submitted_at
+    is_waiting = row.elapsed is None and row.job.start_time is None and not row.job.status.ended
+    return replace(row, elapsed=max(0.0, now - submitted)) if is_waiting and submitted is not None else row
+
+
+def cpu(row: JobRow) -> Cell:
+    if row.now is None or row.now.cpu_percent is None or row.job.status.ended:
+        return ABSENT
+    if row.now.cpu_percent < SHOWN_PERCENT:
+        return NOTHING
+    allowed = row.job.limits.cpus or row.job.usage.cpus_allowed or 1.0
+    return Words(f"{row.now.cpu_percent:.0f}", load_tone(row.now.cpu_percent / allowed), True)
+
+
+def cpu_line(row: JobRow) -> Cell:
+    """Up to the CPUs it declared, else to the next power of two above what it used."""
+    tail = row.tail
+    if tail is None:
+        return Words("")
+    times, line = tuple(tail.times), tuple(tail.cpu)
+    peak = max((value for value in line if value is not None), default=0.0)
+    top = 100 * (row.job.limits.cpus or 2 ** ceil(log2(max(1.0, peak / 100))))
+    return Minute(times, line, top, Tone.GREY if row.job.status.ended or peak < SHOWN_PERCENT else Tone.BLUE)
+
+
+def memory_bytes(row: JobRow) -> float | None:
+    if row.now is not None and row.now.memory_bytes is not None and not row.job.status.ended:
+        return row.now.memory_bytes
+    return row.job.usage.memory_peak_bytes
+
+
+def memory(row: JobRow) -> Cell:
+    held, is_over = memory_bytes(row), row.job.status.ended
+    if held is None:
+        return ABSENT
+    return Words(bounded(short_bytes(held), is_over and memory_is_bound(row.job)), Tone.GREY if is_over else Tone.TEXT)
+
+
+def limit_percent(row: JobRow) -> float | None:
+    limit, held = row.job.limits.memory_bytes, memory_bytes(row)
+    return 100 * held / limit if limit and held is not None else None
+
+
+def of_limit(row: JobRow) -> Cell:
+    if not row.job.limits.memory_bytes:
+        return ABSENT
+    percent = limit_percent(row)
+    return ABSENT if percent is None else PastBar(percent) if row.job.status.ended else Bar(percent)
+
+
+def io_rate(row: JobRow) -> float | None:
+    if row.now is None or row.now.read_rate is None or row.now.write_rate is None or row.job.status.ended:
+        return None
+    return row.now.read_rate + row.now.write_rate
+
+
+def traffic(row: JobRow) -> Cell:
+    rate = io_rate(row)
+    return ABSENT if rate is None else Words(short_rate(rate)) if rate else NOTHING
+
+
+def gpu(row: JobRow) -> Cell:
+    percent = row.now.gpu_percent if row.now is not None else None
+    return ABSENT if percent is None else Words(f"{percent:.0f}")
+
+
+def alerts(counted: Mapping[str, tuple[str, int]]) -> Callable[[JobRow], Cell]:
+    """`▲1`: how grave the gravest alert of a job is, and how many it has."""
+
+    def cell(row: JobRow) -> Cell:
+        if row.job.id not in counted:
+            return Words("")
+        severity, count = counted[row.job.id]
+        glyph, tone = SEVERITY_GLYPHS[severity]
+        return Words(f"{glyph}{count if count < 10 else '+'}", tone, True)
+
+    return cell
+
+
+# What a column is sorted by; None goes last.
+SORTS: dict[str, Callable[[JobRow], Any]] = {
+    "id": lambda row: row.job.id,
+    "name": lambda row: row.job.name.casefold(),
+    "host": lambda row: row.job.host,
+    "state": lambda row: row.job.status,
+    "time": lambda row: row.elapsed,
+    "cpu": lambda row: row.now.cpu_percent if row.now is not None and not row.job.status.ended else None,
+    "mem": memory_bytes,
+    "limit": limit_percent,
+    "io": io_rate,
+    "gpu": lambda row: row.now.gpu_percent if row.now is not None else None,
+}

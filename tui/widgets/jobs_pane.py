@@ -1,0 +1,255 @@
+"""What can be done to jobs from any screen that shows some: stop, pause, run again, pin, compare, export, copy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jobtop.core.errors import JobtopError
+from jobtop.core.model import Job, Status
+from jobtop.tui.actions import Action
+from jobtop.tui.data.view import JobRow
+from jobtop.tui.page import Page
+from jobtop.tui.palette import STATUS_GLYPHS, Tone
+from jobtop.tui.widgets.cells import Span, fitted, tamed
+from jobtop.tui.widgets.columns import Column
+from jobtop.tui.widgets.prose import BLANK, Paragraph
+from jobtop.tui.widgets.table import Table
+from jobtop.tui.workers import start_work
+
+# What acts is imported when somebody acts: it takes as long as all the other panes together.
+if TYPE_CHECKING:
+    from jobtop.tui.data.acting import Begin, Deed, Outcome
+    from jobtop.tui.dialogs.confirm import Confirm
+
+NAMED = 6  # jobs that a question names
+COMPARED = range(2, 7)
+LABEL_CELLS = 40
+
+
+class JobActions(Page):
+    """Actions on the jobs a screen has chosen."""
+
+    _offered: bool | None = None
+
+    @property
+    def chosen_rows(self) -> Sequence[JobRow]:
+        """The marked jobs, or the one under the cursor."""
+        raise NotImplementedError
+
+    @property
+    def has_live_choice(self) -> bool:
+        """Whether one of them can be stopped."""
+        return any(not row.job.status.ended or "left_running" in row.job.flags for row in self.chosen_rows)
+
+    def is_offered(self, action: Action) -> bool:
+        """What runs can be stopped, what is over can be run again."""
+        if action.id in ("jobs.stop", "jobs.again") and self.has_live_choice is (action.id == "jobs.again"):
+            return False
+        return super().is_offered(action)
+
+    def refresh_keys(self) -> None:
+        """Another job may be chosen, or the chosen one over."""
+        if self._offered is not (offered := self.has_live_choice):
+            self._offered = offered
+            self.update_keys()
+
+    def action_stop_jobs(self) -> None:
+        from jobtop.tui.data.acting import STOP
+
+        self.ask_for(STOP)
+
+    def action_kill_jobs(self) -> None:
+        from jobtop.tui.data.acting import KILL
+
+        self.ask_for(KILL)
+
+    def action_pause_jobs(self) -> None:
+        from jobtop.tui.data.acting import PAUSE, RESUME
+
+        paused = [row.job.status is Status.PAUSED for row in self.chosen_rows]
+        self.ask_for(RESUME if paused and all(paused) else PAUSE)
+
+    def ask_for(self, deed: Deed) -> None:
+        """Do it to the chosen jobs, if that can be done and somebody says yes."""
+        if rows := self.rows_to_change():
+            start_work(self.app, self._ask_for, deed, rows, group="ask", exclusive=True)
+
+    async def _ask_for(self, deed: Deed, rows: Sequence[JobRow]) -> None:
+        from jobtop.tui.data.acting import refusal
+
+        refusals = await asyncio.gather(*(asyncio.to_thread(refusal, row, deed) for row in rows))
+        self.say_all([why for why in refusals if why is not None], "warning")
+        ready = [row for row, why in zip(rows, refusals, strict=True) if why is None]
+        if not ready:
+            return
+        is_meant = await self.app.push_screen_wait(question(deed, ready))
+        if is_meant:
+            start_work(self.app, self._carry_out, deed, ready, group="act")
+
+    async def _carry_out(self, deed: Deed, rows: Sequence[JobRow]) -> None:
+        from jobtop.tui.data.acting import carry_out, end_of
+
+        outcomes = await asyncio.gather(*(asyncio.to_thread(carry_out, row, deed) for row in rows))
+        self.console.feed.hurry()
+        self.say_all([word for outcome in outcomes for word in troubles(outcome)], "warning")
+        done = [(row, outcome.job) for row, outcome in zip(rows, outcomes, strict=True) if outcome.job is not None]
+        if not deed.ends:
+            self.say_all([f"{deed.done} {label(job)}" for _, job in done])
+            return
+        ends = await asyncio.gather(*(end_of(row, job, deed) for row, job in done))
+        self.console.feed.hurry()
+        self.say_all([f"{label(job)}: {end_words(job, deed)}" for job in ends if job is not None])
+        stuck = [job for (_, job), end in zip(done, ends, strict=True) if end is None]
+        self.say_all([f"{label(job)} has processes that cannot be ended" for job in stuck], "error")
+
+    def action_run_again(self) -> None:
+        if rows := self.rows_to_change():
+            from jobtop.tui.data.acting import start_again
+
+            start_work(self.app, self._begin_again, rows, start_again, "runs", group="act")
+
+    def action_queue_again(self) -> None:
+        if rows := self.rows_to_change():
+            from jobtop.tui.data.acting import queue_again
+
+            start_work(self.app, self._begin_again, rows, queue_again, "waits for its turn", group="act")
+
+    async def _begin_again(self, rows: Sequence[JobRow], begin: Begin, done: str) -> None:
+        started: list[Job] = []
+        for row in rows:
+            try:
+                job, warnings = await asyncio.to_thread(begin, self.console.options, row)
+            except (JobtopError, OSError) as error:
+                self.say(str(error), "warning")
+                continue
+            self.say_all(warnings, "warning")
+            if job.status is Status.ERROR:
+                self.say(f"{label(job)}: {job.reason}", "error")
+            else:
+                started.append(job)
+        self.console.feed.hurry()
+        self.say_all([f"{label(job)} {done}" for job in started])
+        if len(started) == 1:
+            await self.console.select_job(started[0].id)
+
+    def action_pin_jobs(self) -> None:
+        if rows := self.rows_to_change():
+            is_pinned = all(row.job.pinned for row in rows)
+            start_work(self.app, self._pin, rows, not is_pinned, group="act")
+
+    async def _pin(self, rows: Sequence[JobRow], pinned: bool) -> None:
+        from jobtop.tui.data.acting import pin
+
+        refusals = await asyncio.gather(*(asyncio.to_thread(pin, row, pinned) for row in rows))
+        self.console.feed.hurry()
+        self.say_all([why for why in refusals if why is not None], "warning")
+        done = [row.job for row, why in zip(rows, refusals, strict=True) if why is None]
+        words = "pinned: it stays whole" if pinned else "no longer pinned: it grows old like all others"
+        self.say_all([f"{label(job)} is {words}" for job in done])
+
+    async def action_compare_marked(self) -> None:
+        ids = [row.job.id for row in self.chosen_rows]
+        if len(ids) in COMPARED:
+            await self.console.open_compare(ids)
+        else:
+            self.say(f"mark {COMPARED[0]} to {COMPARED[-1]} jobs with Space, then compare them", "warning")
+
+    async def action_export_job(self) -> None:
+        from jobtop.tui.dialogs.export_form import ExportForm
+
+        if rows := self.chosen_rows:
+            await self.app.push_screen(ExportForm(rows))
+        else:
+            self.say("there is no job here to export", "warning")
+
+    def action_copy_id(self) -> None:
+        ids = " ".join(row.job.id for row in self.chosen_rows)
+        if ids:
+            self.app.copy_to_clipboard(ids)
+            self.say(f"copied {ids[:8]}" + ("…" if len(ids) > 36 else ""))
+
+    def on_mount(self) -> None:
+        """Leave out the columns that were hidden the last time."""
+        self.every_column = {table.id: table.columns for table in self.query(Table)}
+        for table in self.query(Table):
+            hidden = self.console.preferences.hidden(self.columns_name(table))
+            if hidden:
+                show_columns(table, self.every_column[table.id], hidden)
+
+    async def action_choose_columns(self) -> None:
+        from jobtop.tui.dialogs.choose_columns import ChooseColumns
+
+        table = self.focused if isinstance(self.focused, Table) else next(iter(self.query(Table)), None)
+        if table is None:
+            self.say("there is no table here", "warning")
+            return
+        every = self.every_column.setdefault(table.id, table.columns)
+        hidden = {column.key for column in every} - {column.key for column in table.columns}
+
+        def choose(hidden: frozenset[str]) -> None:
+            show_columns(table, every, hidden)
+            self.console.preferences.keep_hidden(self.columns_name(table), hidden)
+
+        await self.app.push_screen(ChooseColumns(every, frozenset(hidden), choose))
+
+    def columns_name(self, table: Table[JobRow]) -> str:
+        """What the hidden columns of a table are remembered by."""
+        return f"{type(self).__name__.lower()}.{table.id}"
+
+    def rows_to_change(self) -> Sequence[JobRow]:
+        """The chosen jobs, if this console may change any; why there are none is said."""
+        if self.console.options.is_readonly:
+            self.say(self.console.options.readonly_words, "warning")
+            return ()
+        rows = self.chosen_rows
+        if not rows:
+            self.say("there is no job here", "warning")
+        return rows
+
+    def say(self, text: str, severity: str = "information") -> None:
+        """A word in the corner, whatever is in it."""
+        self.app.notify(tamed(text), severity=severity, markup=False)  # type: ignore[arg-type]
+
+    def say_all(self, texts: Sequence[str], severity: str = "information") -> None:
+        """One word for all of them: a hundred would cover the screen."""
+        if texts:
+            shown = [tamed(text) for text in texts[:NAMED]]
+            more = [f"and {len(texts) - NAMED} more"] if len(texts) > NAMED else []
+            self.app.notify("\n".join([*shown, *more]), severity=severity, markup=False)  # type: ignore[arg-type]
+
+
+def question(deed: Deed, rows: Sequence[JobRow]) -> Confirm:
+    """Whether to do it to these."""
+    from jobtop.tui.dialogs.confirm import Confirm
+
+    lines = [named(row) for row in rows[:NAMED]]
+    if len(rows) > NAMED:
+        lines.append(Paragraph(f"and {len(rows) - NAMED} more", Tone.GREY))
+    title = f"{deed.title} {'this job' if len(rows) == 1 else f'{len(rows)} jobs'}?"
+    return Confirm(title, [*lines, BLANK, Paragraph(deed.meaning, Tone.GREY)], deed.title, "Leave it")
+
+
+def named(row: JobRow) -> Paragraph:
+    sign, tone = STATUS_GLYPHS[str(row.job.status)]
+    sign_and_id = [Span(f"{sign} ", tone), Span(f"{row.job.id[:8]}  ", Tone.GREY)]
+    return Paragraph(fitted(row.job.name, LABEL_CELLS).rstrip(), Tone.TEXT, sign_and_id, bold=True)
+
+
+def label(job: Job) -> str:
+    """A job by its name and its id, not too long."""
+    return f"{fitted(job.name, LABEL_CELLS).rstrip()} ({job.id[:8]})"
+
+
+def end_words(job: Job, deed: Deed) -> str:
+    """How it ended, in the words of the record if that has them yet."""
+    return (job.reason or str(job.status)) if job.status.ended else deed.done
+
+
+def troubles(outcome: Outcome) -> list[str]:
+    return [*outcome.warnings, *([outcome.refusal] if outcome.refusal is not None else [])]
+
+
+def show_columns(table: Table[JobRow], every: Sequence[Column[JobRow]], hidden: frozenset[str]) -> None:
+    table.columns = tuple(column for column in every if column.key not in hidden)

@@ -1,0 +1,313 @@
+"""What a job wrote: its end as it comes, or any other place, without ever reading all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import ClassVar, TypeVar
+
+from rich.cells import cell_len
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.strip import Strip
+from textual.widgets import Input
+
+from jobtop.core.errors import JobtopError
+from jobtop.store.output.logs import STREAMS
+from jobtop.store.output.text import Found, Output, Row
+from jobtop.tui.actions import LOG, SEARCH, bindings
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Span, aligned, fitted, short_bytes, short_duration, tamed
+from jobtop.tui.widgets.output_rows import Follow, Go, Logs, Scroll, Shown, Until, Wish, dropped, page, row_spans
+from jobtop.tui.widgets.painting import FRAME, Inks, Painted
+from jobtop.tui.widgets.prose import wrapped
+from jobtop.tui.workers import start_work
+
+Answer = TypeVar("Answer")
+STREAM_CHOICES: tuple[tuple[int, ...], ...] = ((0, 1), (0,), (1,))
+SIDEWAYS = 16
+WHEEL_ROWS = 3
+WIDE_ENOUGH_FOR_TIMES = 48
+HELD_BACK = (
+    "",
+    "a program may hold its output back while it is no terminal:",
+    "PYTHONUNBUFFERED=1, stdbuf -oL or jobtop run --pty",
+)
+CELLS_PER_CHARACTER = 4  # more than one, because some characters take none
+
+
+class OutputView(Painted, can_focus=True):
+    """The rows in sight; follows the end until somebody scrolls."""
+
+    DEFAULT_CSS = f"OutputView {{ {FRAME} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(LOG)]
+
+    class SearchWanted(Message):
+        """Somebody wants to look for something."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.logs: Logs | None = None
+        self.shown = Shown()
+        self.streams = STREAM_CHOICES[0]
+        self.is_following = True
+        self.moment: float | None = None
+        self.is_live, self.is_silent = False, False
+        self.why_none: str | None = None
+        self.needle = ""
+        self.words: str | None = None  # about what somebody looks for
+        self.problem: str | None = None
+        self._left = 0
+        self.hit: int | None = None
+        self._pending: Wish | None = None
+        self._at_work: Wish | None = None
+
+    def look(self, is_live: bool, why_none: str | None = None, is_silent: bool = False) -> None:
+        """Something may have been written; what somebody reads stays where it is.
+
+        Of a job that has run for some time, `is_silent` says that it may hold its output back if there is none.
+        """
+        if (why_none, is_silent) != (self.why_none, self.is_silent):
+            self.repaint()
+        self.is_live, self.why_none, self.is_silent = is_live, why_none, is_silent
+        if self.is_following and self.moment is None:
+            self.wish(Follow())
+
+    def go_to(self, moment: float | None) -> None:
+        """What had been written by a moment; None: by now."""
+        if moment != self.moment:
+            self.moment, self.is_following = moment, moment is None
+            self.wish(Follow() if moment is None else Until(moment))
+
+    def wish(self, wish: Wish) -> None:
+        """See to it that these rows are read and shown; only the last wish counts, steps add up."""
+        if isinstance(wish, Scroll) and isinstance(self._pending, Scroll):
+            wish = Scroll(self._pending.rows + wish.rows)
+        self._pending = wish
+        if self._at_work is None and self.logs is not None and self.drawn_size.height:
+            self._at_work = wish
+            start_work(self, self._work, group="output")
+
+    async def _work(self) -> None:
+        try:
+            while (wish := self._pending) is not None:
+                self._pending, self._at_work = None, wish
+                await self._fulfil(wish)
+        except (JobtopError, OSError) as error:
+            self.problem = str(error)
+            self.repaint()
+        finally:
+            self._at_work = None
+
+    async def _fulfil(self, wish: Wish) -> None:
+        start, height = self.shown.start, self.drawn_size.height
+        shown = await self._ask(lambda output: page(output, wish, start, height))
+        self.is_following = self.moment is None and (isinstance(wish, Follow) or shown.is_end)
+        self.shown, self.problem = shown, None
+        self.repaint()
+
+    async def _ask(self, question: Callable[[Output], Answer]) -> Answer:
+        assert self.logs is not None
+        return await self.logs.read(self.streams, question)
+
+    def on_resize(self) -> None:
+        self.wish(self._pending or self._same())
+
+    def _same(self) -> Wish:
+        """What is shown, or is about to be."""
+        if isinstance(self._at_work, Go | Follow | Until):
+            return self._at_work
+        if self.moment is not None:
+            return Until(self.moment)
+        return Follow() if self.is_following else Go(self.shown.start)
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        self._label()
+        if not self.shown.rows:
+            lines = [part for text in self._empty() for part in wrapped(text, max(1, width - 2))]
+            above = [inks.blank(width)] * max(0, (height - len(lines)) // 2)
+            shown = [Span(fitted(line.center(width), width), Tone.GREY) for line in lines[:height]]
+            return [*above, *(inks.strip([line], width) for line in shown)]
+        gutters = self._gutters() if width >= WIDE_ENOUGH_FOR_TIMES else [""] * len(self.shown.rows)
+        longest = (self._left + width) * CELLS_PER_CHARACTER
+        return [
+            inks.strip(aligned([*self._edge(row, told), *self._text(row, longest)], width), width)
+            for row, told in zip(self.shown.rows, gutters, strict=True)
+        ]
+
+    def _gutters(self) -> list[str]:
+        """When each row was written, where that differs from the row above."""
+        told = ["" if moment is None else short_duration(moment) for moment in self.shown.times]
+        wide = max(map(len, told))
+        news = ["" if now == before else now for before, now in pairwise(["", *told])]
+        return [f"{words:>{wide}} " for words in news] if wide else news
+
+    def _edge(self, row: Row, told: str) -> list[Span]:
+        """The time, and a bar beside what went to the errors or is what somebody looked for."""
+        if self.hit is not None and row.place <= self.hit < row.stop:
+            return [Span(told, Tone.GREY), Span("▌", Tone.ORANGE)]
+        return [Span(told, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
+
+    def _text(self, row: Row, longest: int) -> list[Span]:
+        return dropped(row_spans(row, self.needle, longest), self._left)
+
+    def _label(self) -> None:
+        which = " + ".join(STREAMS[stream] for stream in self.streams)
+        size = f"  {which}  {short_bytes(self.shown.size)}" if self.shown.size else f"  {which}"
+        self.set_title([Span("Output", Tone.TEXT, True), Span(size, Tone.GREY)])
+        self.set_subtitle(self._state())
+
+    def _state(self) -> list[Span]:
+        if self.problem or self.words:
+            return [Span(self.problem or self.words or "", Tone.YELLOW)]
+        if self.moment is not None:
+            return [Span(f"by {short_duration(self.moment)}", Tone.ORANGE)]
+        if self.is_following or not self.shown.rows:
+            return [Span("● follows" if self.is_live and self.shown.rows else "", Tone.GREEN)]
+        percent = 100 * self.shown.rows[-1].stop / max(1, self.shown.size)
+        stays = "‖ stays here  " if self.is_live else ""
+        return [Span(stays, Tone.YELLOW), Span(f"{percent:.0f} %", Tone.GREY)]
+
+    def _empty(self) -> list[str]:
+        if self.why_none is not None:
+            return [self.why_none]
+        if not self.shown.is_there:
+            return ["its output is not on this machine"]
+        if self.moment is not None and self.shown.size:
+            return ["nothing had been written by then"]
+        which = "" if len(self.streams) > 1 else f" to its {STREAMS[self.streams[0]]}"
+        if not self.is_live:
+            return [f"it wrote nothing{which}"]
+        return [f"nothing written{which} yet", *(HELD_BACK if self.is_silent and not which else ())]
+
+    def move(self, wish: Wish) -> None:
+        """Somebody goes elsewhere: what was said of a search is over."""
+        self.words = None
+        self.wish(wish)
+
+    def action_line_up(self) -> None:
+        self.move(Scroll(-1))
+
+    def action_line_down(self) -> None:
+        self.move(Scroll(1))
+
+    def action_page_up(self) -> None:
+        self.move(Scroll(-max(1, self.drawn_size.height - 1)))
+
+    def action_page_down(self) -> None:
+        self.move(Scroll(max(1, self.drawn_size.height - 1)))
+
+    def action_first(self) -> None:
+        self.move(Go(0))
+
+    def action_last(self) -> None:
+        self.hit, self._left = None, 0
+        self.move(Follow())
+
+    def action_left(self) -> None:
+        self._left = max(0, self._left - SIDEWAYS)
+        self.repaint()
+
+    def action_right(self) -> None:
+        longest = max((cell_len(tamed(row.text)) for row in self.shown.rows), default=0)
+        if self._left + SIDEWAYS < longest:
+            self._left += SIDEWAYS
+            self.repaint()
+
+    def action_streams(self) -> None:
+        """The next choice of the two streams."""
+        self.streams = STREAM_CHOICES[(STREAM_CHOICES.index(self.streams) + 1) % len(STREAM_CHOICES)]
+        self.hit = None
+        self.move(Follow() if self.moment is None else Until(self.moment))
+
+    def action_search(self) -> None:
+        self.post_message(self.SearchWanted())
+
+    def look_for(self, needle: str) -> None:
+        """Go to the nearest match: the last one while the end is shown, else the next."""
+        self.needle, self.hit = needle, None
+        self.action_find(not self.is_following)
+
+    def action_find(self, forward: bool) -> None:
+        """The next match, or the one before."""
+        if self.needle and self.logs is not None:
+            start_work(self, self._search, forward, group="search", exclusive=True)
+
+    async def _search(self, forward: bool) -> None:
+        """From the last match on, or from what is shown; once round, in steps that let others read too."""
+        needle, hit = self.needle, self.hit
+        begin = self.shown.start if forward else self.shown.size
+        place: int | None = begin if hit is None else hit + 1 if forward else hit
+        has_turned = False
+        try:
+            while place is not None:
+                found: Found = await self._ask(_finding(needle, place, forward))
+                if found.place is not None:
+                    self.hit = found.place
+                    self.move(Go(found.place, self.drawn_size.height // 3))
+                    return
+                place = found.resume
+                if place is None and not has_turned:
+                    has_turned, place = True, 0 if forward else self.shown.size
+                self._say(f'looking for "{needle}" …')
+            self._say(f'"{needle}" is not in it')
+        except (JobtopError, OSError) as error:
+            self._say(str(error))
+
+    def _say(self, words: str) -> None:
+        self.words = words
+        self.repaint()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.move(Scroll(-WHEEL_ROWS))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.move(Scroll(WHEEL_ROWS))
+
+
+class SearchLine(Input):
+    """What to look for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(SEARCH)]
+
+    def action_leave(self) -> None:
+        self.post_message(self.Submitted(self, ""))
+
+
+class OutputPane(Vertical):
+    """The output and, while somebody types, the line of what to look for."""
+
+    ALLOW_MAXIMIZE = True
+    DEFAULT_CSS = """
+    OutputPane {
+        SearchLine { height: 1; border: none; padding: 0 1; background: $panel; display: none; }
+        SearchLine.-open { display: block; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield OutputView(id="output")
+        yield SearchLine(placeholder="what to look for", compact=True)
+
+    def on_output_view_search_wanted(self) -> None:
+        line = self.query_one(SearchLine)
+        line.value = self.query_one(OutputView).needle
+        line.add_class("-open")
+        line.focus()
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        view = self.query_one(OutputView)
+        view.focus()
+        self.query_one(SearchLine).remove_class("-open")
+        if message.value:
+            view.look_for(message.value)
+
+
+def _finding(needle: str, place: int, forward: bool) -> Callable[[Output], Found]:
+    return lambda output: output.find(needle, place, forward)

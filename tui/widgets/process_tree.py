@@ -1,0 +1,92 @@
+"""The processes of a job, each below its parent, or sorted by a column."""
+
+from __future__ import annotations
+
+from jobtop.core.measure.process_order import SORTS, family
+from jobtop.core.measure.snapshot import ProcessRow
+from jobtop.core.record import record
+from jobtop.tui.data.job_reading import Processes
+from jobtop.tui.data.rows import ListRows
+from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import Align, Cell, Pieces, Span, Words, percent_words, short_bytes, short_duration
+from jobtop.tui.widgets.columns import Column, Sort
+from jobtop.tui.widgets.table import Table
+
+DEEPEST = 12
+LONGEST_COMMAND = 1000
+TREE = "command"  # the column whose order is the tree
+STOPPED = {"T": "stopped", "t": "traced", "Z": "zombie", "D": "waits for a disk", "X": "dead"}
+
+
+@record
+class TreeRow:
+    """A process and how deep it stands."""
+
+    depth: int
+    row: ProcessRow
+
+
+def columns() -> tuple[Column[TreeRow], ...]:
+    """Age, threads and pid go first where there is little room."""
+    return (
+        Column("pid", "PID", lambda shown: Words(str(shown.row.pid), Tone.GREY), 7, align=Align.RIGHT, priority=1),
+        Column("cpu", "CPU%", cpu, 5, align=Align.RIGHT),
+        Column("memory", "MEM", lambda shown: Words(short_bytes(shown.row.memory_bytes)), 5, align=Align.RIGHT),
+        Column("threads", "THR", lambda shown: Words(str(shown.row.threads)), 4, align=Align.RIGHT, priority=2),
+        Column("age", "AGE", age, 8, align=Align.RIGHT, priority=3),
+        Column("command", "COMMAND", command, 20, flex=1),
+    )
+
+
+def cpu(shown: TreeRow) -> Cell:
+    percent = shown.row.cpu_percent
+    return Words(percent_words(percent).rstrip("%"), Tone.BLUE if percent and percent >= 0.5 else Tone.GREY)
+
+
+def age(shown: TreeRow) -> Cell:
+    return Words(short_duration(shown.row.age_seconds))
+
+
+def command(shown: TreeRow) -> Cell:
+    indent = "  " * min(shown.depth - 1, DEEPEST) + "└ " if shown.depth else ""
+    state = STOPPED.get(shown.row.state)
+    told = [Span(f"({state}) ", Tone.YELLOW)] if state else []
+    return Pieces([Span(indent, Tone.FAINT), *told, Span(short_command(shown.row.command[:LONGEST_COMMAND]))])
+
+
+def short_command(words: str) -> str:
+    """Without the directory of the program: the name is what one looks for."""
+    program, space, rest = words.partition(" ")
+    return program.rpartition("/")[2] + space + rest if not program.endswith("/") else words
+
+
+class ProcessTree(Table[TreeRow]):
+    """Who is in a job; a sort by the command is the tree."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(columns(), id=id)
+        self._shown = Processes()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Processes are looked at: what is done is done to the job."""
+        return action not in ("activate", "mark")
+
+    def show(self, processes: Processes, empty: str) -> None:
+        """These processes, or why there are none."""
+        self._shown, self.empty = processes, empty
+        self.source = ListRows(self._rows(), lambda shown: shown.row.pid)
+        count = len(processes.rows)
+        self.set_title([Span("Processes", Tone.TEXT, True), Span(f" {count}" if count else "", Tone.GREY)])
+        when = "" if processes.at is None or not count else f"as at {short_duration(processes.at)}"
+        self.set_subtitle([Span(when, Tone.GREY)])
+
+    def sort_by(self, sort: Sort) -> None:
+        """Another order; the command's is that of the tree, either way."""
+        self.sort = None if sort.key == TREE else sort
+        self.source = ListRows(self._rows(), lambda shown: shown.row.pid)
+
+    def _rows(self) -> list[TreeRow]:
+        if self.sort is None:
+            return [TreeRow(depth, row) for depth, row in family(self._shown.rows)]
+        rows = sorted(self._shown.rows, key=SORTS[self.sort.key], reverse=self.sort.descending)
+        return [TreeRow(0, row) for row in rows]

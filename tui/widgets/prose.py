@@ -1,0 +1,149 @@
+"""Text to be read: paragraphs wrapped to the width there is, in a pane that scrolls."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.binding import BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from jobtop.core.record import record
+from jobtop.tui.actions import TEXT, bindings
+from jobtop.tui.palette import Tone, ascii_only
+from jobtop.tui.widgets.cells import Span, aligned, fitted, tamed, width_of
+from jobtop.tui.widgets.painting import ASCII_CLASS, FRAME, Inks, Painted
+
+NARROWEST, WIDEST = 12, 110  # of text beside a label; of what is easy to read
+
+
+@record
+class Paragraph:
+    """A label and the text behind it; lines that follow begin where the text does."""
+
+    text: str = ""
+    tone: Tone = Tone.TEXT
+    label: Sequence[Span] = ()
+    bold: bool = False
+
+    def lines(self, width: int) -> Iterator[list[Span]]:
+        """Lines that are exactly so wide; beside a label that leaves too little room the text goes below it."""
+        indent = width_of(self.label)
+        if indent and width - indent < NARROWEST and self.text:
+            yield aligned(self.label, width)
+            yield from Paragraph(self.text, self.tone, [Span("  ")], self.bold).lines(width)
+            return
+        first = list(self.label)
+        for part in wrapped(self.text, max(1, width - indent)):
+            yield aligned([*first, Span(part, self.tone, self.bold)], width)
+            first = [Span(" " * indent)]
+
+
+BLANK = Paragraph()
+
+
+def heading(text: str) -> Paragraph:
+    """The line above what belongs together."""
+    return Paragraph(text, Tone.TEXT, bold=True)
+
+
+def cell(text: str, width: int, tone: Tone = Tone.TEXT, bold: bool = False) -> Span:
+    """A label of a column; one that is wider is shown whole and moves what follows."""
+    return Span(fitted(text, max(width, cell_len(tamed(text)))), tone, bold)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most so many cells; commands and paths are broken where there is no other way."""
+    text = tamed(text)
+    lines = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+    return lines if text.isascii() else [part for line in lines for part in cut(line, width)]
+
+
+def cut(line: str, width: int) -> Iterator[str]:
+    """Pieces that fit: a wide character takes two cells."""
+    piece, used = "", 0
+    for character in line:
+        wide = cell_len(character)
+        if used + wide > width and piece:
+            yield piece
+            piece, used = "", 0
+        piece, used = piece + character, used + wide
+    yield piece
+
+
+def entitle(pane: Painted, title: str | None = None, subtitle: str | None = None) -> None:
+    """Words for the borders of a pane, in the colours of whichever theme there is."""
+    is_ascii = pane.app.has_class(ASCII_CLASS)
+    if title is not None:
+        pane.border_title = Content(ascii_only(tamed(title)) if is_ascii else tamed(title))
+    if subtitle is not None:
+        pane.border_subtitle = Content(ascii_only(tamed(subtitle)) if is_ascii else tamed(subtitle))
+
+
+class Prose(ScrollView, Painted, inherit_bindings=False):
+    """Paragraphs, as many lines of them as there is room for."""
+
+    DEFAULT_CSS = f"""
+    Prose {{ padding: 0 1; scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; {FRAME} }}
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(TEXT)]
+    text: reactive[Sequence[Paragraph]] = reactive((), repaint=False)
+    _wrapped: Sequence[list[Span]] = ()
+    _wrapped_for: int | None = None  # cells
+
+    def watch_text(self) -> None:
+        self._wrapped_for = None
+        self._measure()
+
+    def on_resize(self) -> None:
+        self._measure()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Paint the lines that differ."""
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.position = new_value
+        if round(old_value) != round(new_value):
+            self.repaint()
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        """The lines in sight."""
+        top = self.scroll_offset.y
+        return [inks.strip(line, width) for line in self.lines(width)[top : top + height]]
+
+    def lines(self, width: int) -> Sequence[list[Span]]:
+        """All of them, not wider than is easy to read; wrapped once for each width."""
+        if self._wrapped_for != width:
+            used = min(width, WIDEST)
+            rest = [Span(" " * (width - used))] if width > used else []
+            self._wrapped = [[*line, *rest] for paragraph in self.text for line in paragraph.lines(used)]
+            self._wrapped_for = width
+        return self._wrapped
+
+    def _measure(self) -> None:
+        width = self.drawn_size.width
+        if width:
+            self.virtual_size = Size(1, len(self.lines(width)))
+            self.scroll_y = min(self.scroll_y, self.max_scroll_y)
+        self.repaint()
+
+    def action_line_up(self) -> None:
+        self.scroll_relative(y=-1, animate=False)
+
+    def action_line_down(self) -> None:
+        self.scroll_relative(y=1, animate=False)
+
+    def action_screen_up(self) -> None:
+        self.scroll_relative(y=-self.drawn_size.height, animate=False)
+
+    def action_screen_down(self) -> None:
+        self.scroll_relative(y=self.drawn_size.height, animate=False)
+
+    def action_first(self) -> None:
+        self.scroll_to(y=0, animate=False)
+
+    def action_last(self) -> None:
+        self.scroll_to(y=self.max_scroll_y, animate=False)
