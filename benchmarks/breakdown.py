@@ -20,7 +20,7 @@ import os, sys, time
 IMPORTS = (
     "click",
     "sqlite3",
-    "jobtop.cli.run",
+    "jobtop.cli.verbs.run",
     "jobtop.store.recorder",
 )
 log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -15,35 +15,35 @@ from jobtop.core.errors import ExitCode, UsageError, did_you_mean, nearest_name
 from jobtop.core.run.supervisor import Supervisor
 
 VERBS = {
-    "run": ("jobtop.cli.run:run", "Run a command and record exactly what it cost."),
-    "submit": ("jobtop.cli.submit:submit", "Queue a command; it starts when its turn has come."),
-    "attach": ("jobtop.cli.attach:attach", "Watch processes that run already, as a job."),
-    "queue": ("jobtop.cli.queue:queue", "List the jobs that wait, in order, and why."),
-    "retry": ("jobtop.cli.queue:retry", "Queue ended jobs once more."),
-    "group": ("jobtop.cli.queue:group", "Say how many jobs of a group run at once."),
-    "history": ("jobtop.cli.history:history", "List past and present jobs, the newest first."),
-    "show": ("jobtop.cli.show:show", "Show one job: how it went, why it ended, what it used."),
-    "logs": ("jobtop.cli.logs:logs", "Print the output a job wrote."),
-    "top": ("jobtop.cli.top:top", "Show the processes and threads of a job, live."),
-    "metrics": ("jobtop.cli.metrics:metrics", "Print what a job used, sample by sample, as it comes."),
-    "plot": ("jobtop.cli.plot:plot", "Draw what a job used over time."),
-    "export": ("jobtop.cli.export:export", "Write jobs in a format that other programs read."),
-    "import": ("jobtop.cli.imports:import_", "Take over the jobs that other programs kept."),
-    "stats": ("jobtop.cli.stats:stats", "Add jobs up: how they ended, what they used, by group."),
-    "wait": ("jobtop.cli.control:wait", "Wait until jobs have ended; 1 if one did not succeed."),
-    "stop": ("jobtop.cli.control:stop", "Stop jobs: TERM, their grace, then KILL."),
-    "kill": ("jobtop.cli.control:kill", "Kill jobs at once."),
-    "pause": ("jobtop.cli.control:pause", "Make jobs stand still."),
-    "resume": ("jobtop.cli.control:resume", "Let paused jobs go on."),
-    "rm": ("jobtop.cli.control:rm", "Forget ended jobs: record, output and all."),
-    "pin": ("jobtop.cli.pin:pin", "Keep jobs whole, however old they are."),
-    "unpin": ("jobtop.cli.pin:unpin", "Let pinned jobs grow old like all others."),
-    "prune": ("jobtop.cli.prune:prune", "Let go of what is old, and give the space back."),
-    "store": ("jobtop.cli.store:store", "Look after the file that the history is in: check, copy, merge."),
-    "agent": ("jobtop.cli.agent:agent", "The process that watches jobs nobody stays with."),
-    "selftest": ("jobtop.cli.selftest:selftest", "Measure loads of known cost and compare."),
-    "doctor": ("jobtop.cli.doctor:doctor", "Say what works here, what does not, and the remedy."),
-    "config": ("jobtop.cli.config:config", "Print every setting and where its value came from."),
+    "run": ("jobtop.cli.verbs.run:run", "Run a command and record exactly what it cost."),
+    "submit": ("jobtop.cli.verbs.submit:submit", "Queue a command; it starts when its turn has come."),
+    "attach": ("jobtop.cli.verbs.attach:attach", "Watch processes that run already, as a job."),
+    "queue": ("jobtop.cli.verbs.queue:queue", "List the jobs that wait, in order, and why."),
+    "retry": ("jobtop.cli.verbs.queue:retry", "Queue ended jobs once more."),
+    "group": ("jobtop.cli.verbs.queue:group", "Say how many jobs of a group run at once."),
+    "history": ("jobtop.cli.verbs.history:history", "List past and present jobs, the newest first."),
+    "show": ("jobtop.cli.verbs.show:show", "Show one job: how it went, why it ended, what it used."),
+    "logs": ("jobtop.cli.verbs.logs:logs", "Print the output a job wrote."),
+    "top": ("jobtop.cli.verbs.top:top", "Show the processes and threads of a job, live."),
+    "metrics": ("jobtop.cli.verbs.metrics:metrics", "Print what a job used, sample by sample, as it comes."),
+    "plot": ("jobtop.cli.verbs.plot:plot", "Draw what a job used over time."),
+    "export": ("jobtop.cli.verbs.export:export", "Write jobs in a format that other programs read."),
+    "import": ("jobtop.cli.verbs.imports:import_", "Take over the jobs that other programs kept."),
+    "stats": ("jobtop.cli.verbs.stats:stats", "Add jobs up: how they ended, what they used, by group."),
+    "wait": ("jobtop.cli.verbs.control:wait", "Wait until jobs have ended; 1 if one did not succeed."),
+    "stop": ("jobtop.cli.verbs.control:stop", "Stop jobs: TERM, their grace, then KILL."),
+    "kill": ("jobtop.cli.verbs.control:kill", "Kill jobs at once."),
+    "pause": ("jobtop.cli.verbs.control:pause", "Make jobs stand still."),
+    "resume": ("jobtop.cli.verbs.control:resume", "Let paused jobs go on."),
+    "rm": ("jobtop.cli.verbs.control:rm", "Forget ended jobs: record, output and all."),
+    "pin": ("jobtop.cli.verbs.pin:pin", "Keep jobs whole, however old they are."),
+    "unpin": ("jobtop.cli.verbs.pin:unpin", "Let pinned jobs grow old like all others."),
+    "prune": ("jobtop.cli.verbs.prune:prune", "Let go of what is old, and give the space back."),
+    "store": ("jobtop.cli.verbs.store:store", "Look after the file that the history is in: check, copy, merge."),
+    "agent": ("jobtop.cli.verbs.agent:agent", "The process that watches jobs nobody stays with."),
+    "selftest": ("jobtop.cli.verbs.selftest:selftest", "Measure loads of known cost and compare."),
+    "doctor": ("jobtop.cli.verbs.doctor:doctor", "Say what works here, what does not, and the remedy."),
+    "config": ("jobtop.cli.verbs.config:config", "Print every setting and where its value came from."),
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
 # Verbs that read jobs take --store themselves; those that act on jobs look there for where one is.
@@ -127,7 +127,7 @@ def jobtop(
             raise UsageError(f"{asked[0]} is of the console, which opens without a verb")
         check_stores(app, ALIASES.get(ctx.invoked_subcommand, ctx.invoked_subcommand))
         return ExitCode.OK
-    from jobtop.cli.console import can_be_opened, open_console
+    from jobtop.cli.verbs.console import can_be_opened, open_console
 
     if can_be_opened():
         return open_console(app, **console)

@@ -57,13 +57,13 @@ def main() -> int:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     supervisor = None
     if sys.argv[1:2] == ["run"]:
-        from jobtop.cli.quick import quick
+        from jobtop.cli.run.fast_start import quick
 
         code, supervisor = quick(sys.argv[2:])
         if code is not None:
             return leave(code)
     if sys.argv[1:2] == ["submit"]:
-        from jobtop.cli.submission import quick_submit
+        from jobtop.cli.run.submission import quick_submit
 
         code = quick_submit(sys.argv[2:])
         if code is not None:
@@ -86,7 +86,7 @@ def main() -> int:
 
 def console() -> int | None:
     """The exit code of the console, opened without click; None where there is no terminal to show it in."""
-    from jobtop.cli.console import can_be_opened, open_console
+    from jobtop.cli.verbs.console import can_be_opened, open_console
 
     if not can_be_opened():
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from jobtop.cli.history import filter_words, history
+from jobtop.cli.verbs.history import filter_words, history
 from jobtop.core.model import Limits, Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write

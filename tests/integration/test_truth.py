@@ -318,7 +318,7 @@ def test_selftest_returns_1_and_says_why_when_something_is_wrong(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = Case("wrong", "exit 7 taken for exit 8", command=("sh", "-c", "exit 7"), outcome=exits(8))
-    monkeypatch.setattr("jobtop.cli.selftest.CASES", (wrong,))
+    monkeypatch.setattr("jobtop.cli.verbs.selftest.CASES", (wrong,))
     monkeypatch.setattr(sys, "argv", ["jobtop", "selftest"])
     assert main() == 1
     printed = capsys.readouterr().out

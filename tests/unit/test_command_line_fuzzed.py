@@ -9,8 +9,8 @@ import pytest
 
 from fuzzing import ODD_NUMBERS, ODD_WORDS, fuzz, fuzzed, mutated_text
 from jobtop.cli.main import VERBS, jobtop
-from jobtop.cli.options import RUN, read_words
-from jobtop.cli.submission import SUBMIT
+from jobtop.cli.run.options import RUN, read_words
+from jobtop.cli.run.submission import SUBMIT
 from jobtop.core.errors import JobtopError
 from records import HOSTILE_TEXTS, call, kept_jobs, made_job
 from sampled import kept_sampled, steady

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.cli import doctor as verb
+from jobtop.cli.verbs import doctor as verb
 from jobtop.core.doctor import checks, probes
 from jobtop.core.doctor.checks import Finding, Machine, State
 from jobtop.core.doctor.probes import Trial

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from jobtop.cli.app import App
-from jobtop.cli.logs import SILENT, await_start, print_on
+from jobtop.cli.verbs.logs import SILENT, await_start, print_on
 from jobtop.core.model import Job, JobSpec, Queued, Status
 from jobtop.core.record import replace
 from jobtop.store.queue import Queue
@@ -72,7 +72,7 @@ def test_following_a_job_that_waits_goes_on_when_it_begins(queue: Queue, waiting
 def test_who_follows_a_job_that_writes_nothing_is_told_once_what_may_hold_it_back(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, output: bytes
 ) -> None:
-    monkeypatch.setattr("jobtop.cli.logs.SILENT_SECONDS", 0.0)
+    monkeypatch.setattr("jobtop.cli.verbs.logs.SILENT_SECONDS", 0.0)
     job = queue.jobs.insert(running_job(recorder=this_process()))
     directory = queue.paths.job(job.id)
     directory.mkdir(parents=True)

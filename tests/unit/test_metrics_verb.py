@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from jobtop.cli.app import App
-from jobtop.cli.metrics import Window, stream
-from jobtop.cli.printers import PRINTERS
+from jobtop.cli.text.printers import PRINTERS
+from jobtop.cli.verbs.metrics import Window, stream
 from jobtop.core.model import Queued, Status, Usage
 from jobtop.core.record import replace
 from jobtop.core.series.readings import KEYS, Reader, to_json

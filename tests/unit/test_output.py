@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from jobtop.cli.output import Column, cut, flattened, format_options, print_shapes, table
+from jobtop.cli.text.tables import Column, cut, flattened, format_options, print_shapes, table
 from jobtop.core.units import cell_width
 from records import HOSTILE_TEXTS, holds_controls, made_job
 

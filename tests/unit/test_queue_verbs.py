@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobtop.cli.app import App
-from jobtop.cli.submission import wait_for
+from jobtop.cli.run.submission import wait_for
 from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Queued, Status
 from jobtop.core.record import replace

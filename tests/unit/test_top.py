@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobtop.cli.processes import NO_ROW, Moment, ordered, page, rows, shape
+from jobtop.cli.text.processes import NO_ROW, Moment, ordered, page, rows, shape
 from jobtop.core.measure.collectors.members import TICK_SECONDS
 from jobtop.core.measure.collectors.threads import read_arguments, read_task, read_threads
 from jobtop.core.measure.live_processes import CloseUp, ProcessLine, Rates, ThreadLine

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.output import Column, format_options, print_shapes, table
+from jobtop.cli.text.tables import Column, format_options, print_shapes, table
 from jobtop.core.config import Config
 from jobtop.core.config_files import trust_project
 from jobtop.core.errors import BadValue

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.output import format_options, print_shapes
+from jobtop.cli.text.tables import format_options, print_shapes
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import SCHEMA_VERSION

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.output import format_options, print_shapes
+from jobtop.cli.text.tables import format_options, print_shapes
 from jobtop.core.clock import iso
 from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.measure.collectors.proc import identify, is_alive, send

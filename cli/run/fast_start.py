@@ -14,7 +14,7 @@ def quick(words: "Sequence[str]") -> tuple[int | None, Supervisor | None]:
     gc.disable()
     supervisor = None if "--pty" in words else early_supervisor()
     from jobtop.cli.failure import guarded
-    from jobtop.cli.launch import run_words
+    from jobtop.cli.run.launch import run_words
 
     return guarded(lambda: run_words(words, supervisor)), supervisor
 

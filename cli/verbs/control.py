@@ -7,7 +7,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
-from jobtop.cli.heard import is_own, is_stale, status_words
+from jobtop.cli.text.stale import is_own, is_stale, status_words
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job

@@ -9,9 +9,9 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import Completing
-from jobtop.cli.heard import shape, status_words
-from jobtop.cli.output import Column, format_options, print_shapes, table
-from jobtop.cli.summary import GLYPHS, memory_peak
+from jobtop.cli.run.summary import GLYPHS, memory_peak
+from jobtop.cli.text.stale import shape, status_words
+from jobtop.cli.text.tables import Column, format_options, print_shapes, table
 from jobtop.cli.values import Duration
 from jobtop.core.clock import local
 from jobtop.core.errors import JobtopError

@@ -8,9 +8,9 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
 from jobtop.cli.files import new_file
-from jobtop.cli.metrics import age, metric_keys
-from jobtop.cli.seen import warn_if_never_sampled, warn_of_damage
-from jobtop.cli.summary import GLYPHS
+from jobtop.cli.run.summary import GLYPHS
+from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_of_damage
+from jobtop.cli.verbs.metrics import age, metric_keys
 from jobtop.core.clock import local
 from jobtop.core.model import Job
 from jobtop.core.series.drawing import Curve, make_curve

@@ -9,10 +9,10 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
-from jobtop.cli.heard import shape, status_words
-from jobtop.cli.output import format_options, print_shapes
-from jobtop.cli.seen import Seen
-from jobtop.cli.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
+from jobtop.cli.run.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
+from jobtop.cli.text.sample_text import Seen
+from jobtop.cli.text.stale import shape, status_words
+from jobtop.cli.text.tables import format_options, print_shapes
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
 from jobtop.core.text.event_text import event_words

@@ -13,11 +13,11 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
-from jobtop.cli.control import looked_up
-from jobtop.cli.output import format_options, print_shapes
-from jobtop.cli.processes import NO_ROW, SORTS, Moment, page, rows, shape
-from jobtop.cli.screen import LONGEST_WAIT_SECONDS, Screen, is_screen
+from jobtop.cli.text.processes import NO_ROW, SORTS, Moment, page, rows, shape
+from jobtop.cli.text.screen import LONGEST_WAIT_SECONDS, Screen, is_screen
+from jobtop.cli.text.tables import format_options, print_shapes
 from jobtop.cli.values import Duration
+from jobtop.cli.verbs.control import looked_up
 from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.live_processes import CloseUp, ProcessLine

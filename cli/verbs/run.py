@@ -7,8 +7,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from jobtop.cli.app import App
-from jobtop.cli.launch import run as launch
-from jobtop.cli.options import RUN, Option, read_value
+from jobtop.cli.run.launch import run as launch
+from jobtop.cli.run.options import RUN, Option, read_value
 from jobtop.core.errors import BadValue
 
 

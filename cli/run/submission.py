@@ -8,8 +8,8 @@ import time
 
 from jobtop.cli.app import App
 from jobtop.cli.failure import guarded
-from jobtop.cli.launch import asked, check, monitor_sets, say
-from jobtop.cli.options import RUN, Option, nothing_said, read_words
+from jobtop.cli.run.launch import asked, check, monitor_sets, say
+from jobtop.cli.run.options import RUN, Option, nothing_said, read_words
 from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.model import Status
 from jobtop.core.run import outcome

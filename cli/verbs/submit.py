@@ -7,10 +7,10 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
-from jobtop.cli.options import Option
-from jobtop.cli.run import click_option, command_words
-from jobtop.cli.submission import SUBMIT
-from jobtop.cli.submission import submit as enqueue
+from jobtop.cli.run.options import Option
+from jobtop.cli.run.submission import SUBMIT
+from jobtop.cli.run.submission import submit as enqueue
+from jobtop.cli.verbs.run import click_option, command_words
 
 
 @click.pass_obj

@@ -10,8 +10,8 @@ import time
 from contextlib import suppress
 
 from jobtop.cli.app import App, current_directory
-from jobtop.cli.monitoring import Monitoring
-from jobtop.cli.options import MONITOR_SETTINGS, read_run
+from jobtop.cli.run.monitoring import Monitoring
+from jobtop.cli.run.options import MONITOR_SETTINGS, read_run
 from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Job, Limits, Status
@@ -51,7 +51,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     if request.detached:
         return detach(app, supervisor, request)
     if os.isatty(0) and os.isatty(1) and wants_console(app, options):
-        from jobtop.cli.attended import run_attended
+        from jobtop.cli.run.attended import run_attended
 
         return run_attended(app, supervisor, request, options)
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
@@ -152,7 +152,7 @@ def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:
 
 def tell(app: App, job: Job, record: str | None, quiet: bool) -> None:
     """The summary, and the record if one was asked for."""
-    from jobtop.cli.summary import summary
+    from jobtop.cli.run.summary import summary
 
     if record is not None:
         write_record(app, job, record)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jobtop.cli.blocks import block
+from jobtop.cli.text.blocks import block
 from jobtop.core.metrics import Kind, Metric, find_metric
 from jobtop.core.model import Job
 from jobtop.core.series.readings import KEYS, Reading, row, to_json

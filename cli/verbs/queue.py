@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.control import references
-from jobtop.cli.history import HOST
-from jobtop.cli.output import Column, format_options, print_shapes, table
-from jobtop.cli.submission import call_agent, opened
+from jobtop.cli.run.submission import call_agent, opened
+from jobtop.cli.text.tables import Column, format_options, print_shapes, table
+from jobtop.cli.verbs.control import references
+from jobtop.cli.verbs.history import HOST
 from jobtop.core.errors import BadValue, ExitCode, UsageError
 from jobtop.core.job_id import NO_ID
 from jobtop.core.model import SCHEMA_VERSION, Job, Limits, Queued, Status

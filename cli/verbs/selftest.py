@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.output import Column, format_options, print_shapes, table
+from jobtop.cli.text.tables import Column, format_options, print_shapes, table
 from jobtop.core.errors import BadValue, ExitCode, did_you_mean
 from jobtop.core.model import SCHEMA_VERSION, Job, Sample
 from jobtop.core.paths import StatePaths

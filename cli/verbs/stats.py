@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.history import nothing
-from jobtop.cli.output import Column, cut, format_options, print_shapes, table
+from jobtop.cli.text.tables import Column, cut, format_options, print_shapes, table
 from jobtop.cli.values import Duration
+from jobtop.cli.verbs.history import nothing
 from jobtop.core.analysis.statistics import Spread, Statistics, Summary, group_shape, statistics
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable

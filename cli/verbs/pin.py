@@ -3,7 +3,7 @@
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.control import references
+from jobtop.cli.verbs.control import references
 from jobtop.core.model import Kept
 from jobtop.core.text.job_text import kept_words
 from jobtop.store.upkeep.retention import set_pinned

@@ -10,9 +10,9 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import job_ids
-from jobtop.cli.output import format_options
-from jobtop.cli.printers import PRINTERS, Blocks, Printer
-from jobtop.cli.seen import warn_if_never_sampled, warn_if_thinned, warn_of_damage
+from jobtop.cli.text.printers import PRINTERS, Blocks, Printer
+from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_if_thinned, warn_of_damage
+from jobtop.cli.text.tables import format_options
 from jobtop.cli.values import Duration
 from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample

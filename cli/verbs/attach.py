@@ -3,7 +3,7 @@
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.submission import opened
+from jobtop.cli.run.submission import opened
 from jobtop.core.errors import ExitCode
 from jobtop.core.run.request import pair
 from jobtop.store.attaching import attach as make_job

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobtop.cli.app import App
-from jobtop.cli.screen import is_screen
+from jobtop.cli.text.screen import is_screen
 from jobtop.core.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import signal
 import sys
 
 from jobtop.cli.app import App
-from jobtop.cli.console import console_options
-from jobtop.cli.control import end
-from jobtop.cli.launch import conclude, exit_code, say, tell
+from jobtop.cli.run.launch import conclude, exit_code, say, tell
+from jobtop.cli.verbs.console import console_options
+from jobtop.cli.verbs.control import end
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.store.control import Control

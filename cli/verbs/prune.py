@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.output import Column, format_options, print_shapes, table
-from jobtop.cli.store import Progress, bar, chosen_file
+from jobtop.cli.text.tables import Column, format_options, print_shapes, table
+from jobtop.cli.verbs.store import Progress, bar, chosen_file
 from jobtop.core.clock import iso, local
 from jobtop.core.errors import StoreBusy, StoreUnavailable
 from jobtop.core.measure.collectors.proc import identify

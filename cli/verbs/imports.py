@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.output import format_options, print_shapes
+from jobtop.cli.text.tables import format_options, print_shapes
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.run.request import pair
 from jobtop.core.units import printable

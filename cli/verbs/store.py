@@ -11,7 +11,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.files import new_path
-from jobtop.cli.output import Column, format_options, print_shapes, table
+from jobtop.cli.text.tables import Column, format_options, print_shapes, table
 from jobtop.core.clock import iso, local
 from jobtop.core.errors import BadValue, UsageError
 from jobtop.core.model import SCHEMA_VERSION

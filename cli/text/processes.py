@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobtop.cli.output import Column, cut, table
-from jobtop.cli.summary import GLYPHS, colored
+from jobtop.cli.run.summary import GLYPHS, colored
+from jobtop.cli.text.tables import Column, cut, table
 from jobtop.core.clock import iso, local
 from jobtop.core.measure.live_processes import ProcessLine
 from jobtop.core.measure.snapshot import ProcessRow

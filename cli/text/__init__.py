@@ -1,0 +1,1 @@
+"""Tables, blocks and pages of text on standard output."""
