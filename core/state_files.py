@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-WORLD_WRITABLE = 0o002
+WORLD_WRITABLE, GROUP_WRITABLE = 0o002, 0o020
 
 
 def make_state_dirs(root: Path, *directories: Path) -> None:
     """Create the state directory and directories in it, for this user only (0700).
 
-    Raises StoreUnavailable for one that every user can write, or that is a link, and OSError.
+    Raises StoreUnavailable for one that another user owns or can write, or that is a link, and OSError.
     """
     from jobtop.core.paths import make_private_dir
 
     make_private_dir(root)
-    _refuse_writable(root, os.stat(root).st_mode)
+    refuse_shared(root, os.stat(root))
     for directory in directories:
         with suppress(FileExistsError):
             os.mkdir(directory, 0o700)
-        mode = os.lstat(directory).st_mode
-        if not stat.S_ISDIR(mode):
+        found = os.lstat(directory)
+        if not stat.S_ISDIR(found.st_mode):
             refuse_link(directory)
             raise StoreUnavailable(f"{directory}: it is not a directory; remove it")
-        _refuse_writable(directory, mode)
+        refuse_shared(directory, found)
 
 
 def refuse_link(path: Path) -> None:
@@ -77,6 +77,18 @@ def read_state_file(path: Path, most_bytes: int) -> bytes:
     return content
 
 
+def touch_state_file(path: Path) -> None:
+    """Create a file in a directory of the state directory, or give it the time of now; OSError for a link."""
+    parent = _open_parent(path.parent.parent, path.parent.name)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(path.name, flags, 0o600, dir_fd=parent)
+        os.utime(fd)
+        os.close(fd)
+    finally:
+        os.close(parent)
+
+
 def remove_directory(directory: Path) -> None:
     """Remove a job's directory and all in it, if it is there; a link is removed, not what it leads to."""
     import shutil
@@ -114,6 +126,29 @@ def _open_parent(root: Path, *names: str) -> int:
     return fd
 
 
-def _refuse_writable(path: Path, mode: int) -> None:
-    if mode & WORLD_WRITABLE:
-        raise StoreUnavailable(f"{path}: every user can write to it, so nothing in it can be trusted: chmod 700 {path}")
+def refuse_shared(path: Path, found: os.stat_result) -> None:
+    """Raise StoreUnavailable for a directory in which another user could place a command that jobtop would run.
+
+    A group that has the number of its user is that user's own.
+    """
+    if found.st_uid != os.geteuid():
+        raise StoreUnavailable(f"{path}: it belongs to another user; set JOBTOP_HOME to a directory of your own")
+    by_group = found.st_mode & GROUP_WRITABLE and found.st_gid not in (found.st_uid, 0)
+    if found.st_mode & WORLD_WRITABLE or by_group:
+        raise StoreUnavailable(
+            f"{path}: other users can write to it, so nothing in it can be trusted: chmod 700 {path}"
+        )
+
+
+def open_lock(path: str | Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """Open a file that processes lock; StoreUnavailable for one that is no regular file."""
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise StoreUnavailable(f"{path}: it is not a regular file; remove it") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise StoreUnavailable(f"{path}: it is not a regular file; remove it")
+    return fd

@@ -15,6 +15,7 @@ from jobtop.core.measure.collectors.proc import is_alive, send
 from jobtop.core.model import Identity
 from jobtop.core.record import record
 from jobtop.core.run import supervisor
+from jobtop.core.state_files import open_lock
 from jobtop.store.database import is_network
 
 TYPE_CHECKING = False
@@ -62,7 +63,7 @@ def agent_environment() -> dict[str, str]:
 
 def take_seat(path: Path) -> int | None:
     """Hold the lock for as long as this process lives; None if somebody else does."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = open_lock(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -91,7 +92,7 @@ def write_seat(fd: int, text: bytes) -> bool:
 def is_taken(path: Path) -> bool:
     """Whether an agent holds the lock."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_lock(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:

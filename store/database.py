@@ -20,8 +20,8 @@ from jobtop.core.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from jobtop.core.paths import StatePaths
-from jobtop.core.state_files import make_state_dirs, refuse_link
+from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.state_files import make_state_dirs, open_lock, refuse_link
 from jobtop.store.schema import MIGRATIONS, TABLES, VERSION
 
 TYPE_CHECKING = False
@@ -366,8 +366,7 @@ def _named(path: Path, error: sqlite3.Error) -> StoreError:
     code = _code(error)
     if code in DAMAGED:
         if code == CORRUPT:  # what is no database at all every writer notices, and may be no store
-            with suppress(OSError):
-                os.close(os.open(_suspicion(path), os.O_CREAT | os.O_WRONLY, 0o600))
+            _suspect(path)
         if code != CORRUPT:
             return StoreDamaged(f"{path}: it is damaged, or no store at all ({error})")
         return StoreDamaged(f"{path}: it is damaged ({error}){SETTING_ASIDE}")
@@ -385,6 +384,13 @@ def _has_lost_wal(path: Path) -> bool:
         return any(pages) and os.path.getsize(wal_of(path)) == 0
     except OSError:
         return False
+
+
+def _suspect(path: Path) -> None:
+    """Mark a store of this host and user as damaged; in the directory of another user nothing is written."""
+    with suppress(OSError):
+        if path.stem == hostname() and os.stat(path.parent).st_uid == os.geteuid():
+            os.close(os.open(_suspicion(path), os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def _suspicion(path: Path) -> str:
@@ -550,7 +556,7 @@ def _is_foreign(connection: sqlite3.Connection, version: int) -> bool:
 @contextmanager
 def _lock(paths: StatePaths) -> Iterator[None]:
     """What only one process of the writing host may do at a time. Released by the kernel, whatever happens to us."""
-    fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = open_lock(paths.lock)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield

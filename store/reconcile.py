@@ -19,7 +19,7 @@ from jobtop.core.procfs import descendants, read_text
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, STARTED, Facts, Started, reachable, read_facts, read_marks, read_started
-from jobtop.core.state_files import read_state_file, remove_directory, remove_file
+from jobtop.core.state_files import read_state_file, remove_directory, remove_file, touch_state_file
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Event, Jobs, columns_of, event
 from jobtop.store.rows import check_columns
@@ -235,9 +235,9 @@ def sweep_specs(paths: StatePaths, days: float) -> None:
     """Once a day, drop what is needed to run old jobs again: it holds their environments, secrets and all."""
     swept, now = paths.specs / ".swept", time.time()
     try:
-        if swept.exists() and now - swept.stat().st_mtime < DAY_SECONDS:
+        if os.path.lexists(swept) and now - swept.lstat().st_mtime < DAY_SECONDS:
             return
-        swept.touch(mode=0o600)
+        touch_state_file(swept)
         own = [file for file in paths.specs.glob("*.json") if is_job_id(file.stem)]
         old = {file: now - file.lstat().st_mtime for file in own}
         old = {file: age for file, age in old.items() if age > min(days, 1) * DAY_SECONDS}

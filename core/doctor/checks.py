@@ -149,7 +149,11 @@ def privacy(directory: str) -> Finding:
     """Commands and output of jobs are nobody else's business."""
     if not os.path.isdir(directory):
         return Finding("privacy", State.ABSENT, "nothing is kept yet")
-    mode = os.stat(directory).st_mode & 0o777
+    found = os.stat(directory)
+    mode = found.st_mode & 0o777
+    if found.st_uid != os.geteuid():
+        meaning = "it belongs to another user: only reading verbs use it"
+        return Finding("privacy", State.FAILS, meaning, "set JOBTOP_HOME to a directory of your own")
     if mode & 0o077:
         meaning = f"others can get at what is kept (mode {mode:04o})"
         return Finding("privacy", State.FAILS, meaning, f"chmod 700 {directory}")

@@ -38,7 +38,7 @@ INTEGERS = {
     "subreaper": 1,
     "status": 0xFFFF,
 }
-NUMBERS = dict.fromkeys("utime stime looked own_cpu recorder_cpu".split(), LATEST_SECONDS)
+NUMBERS = dict.fromkeys("utime stime looked before_cgroup own_cpu recorder_cpu".split(), LATEST_SECONDS)
 MOMENTS = ("start", "end", "last", "counted")
 PROCESSES = ("shim", "main")
 # What a file must have; what is written last tells that it is whole.

@@ -383,7 +383,7 @@ def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
 
 def _left_cgroup(counted_seconds: float, facts: Facts) -> Iterator[str]:
     """That a process left the job's cgroup, as is seen where parents were told of more than the cgroup counted."""
-    told = facts.number("utime") + facts.number("stime")
+    told = facts.number("utime") + facts.number("stime") - facts.number("before_cgroup", 0.0)
     if is_far_more(told, counted_seconds):
         outside, all_of_it = format_duration(told - counted_seconds), format_duration(told)
         yield f"cpu: the job's cgroup has not counted {outside} of {all_of_it}: a process left it (kept from rusage)"

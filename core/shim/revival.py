@@ -154,7 +154,7 @@ def call_outermost_run() -> None:
 def look_at_seat(path: str) -> "tuple[bool, int | None]":
     """Whether a process holds the lock of a file, and the number in it; None if it is empty or not there."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False, None
     try:
@@ -162,7 +162,10 @@ def look_at_seat(path: str) -> "tuple[bool, int | None]":
         is_held = False
     except OSError:
         is_held = True
-    text = os.read(fd, 32).rstrip()
+    try:
+        text = os.pread(fd, 32, 0).rstrip()
+    except OSError:  # it is no regular file
+        text = b""
     os.close(fd)
     return is_held, int(text) if text.isdigit() else None
 
@@ -170,7 +173,7 @@ def look_at_seat(path: str) -> "tuple[bool, int | None]":
 def lock(path: str) -> int:
     """Hold the lock of a file until the descriptor is closed; -1 if another process does."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError:
         return -1
     try:

@@ -27,7 +27,7 @@ from jobtop.core.procfs import (
 from jobtop.core.shim.output import BUFFER_BYTES, Log, Stream, c_call, complain, complaints, read_to_end, write_all
 from jobtop.core.shim.revival import PR_SET_CHILD_SUBREAPER, Revival, revive
 from jobtop.core.shim.start import become_job, join_cgroup
-from jobtop.core.shim.totals import Ledger
+from jobtop.core.shim.totals import Ledger, cpu_nanoseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class Shim:
         self.start = self.end = self.last = (0.0, 0.0)
         self.ledger = Ledger(self.pid)
         self.looked_seconds = 0.0
+        self.before_cgroup_seconds = 0.0
         self.streams: list[Stream] = []
         self.output_errors: list[str] = []
         self.logs: list[Log | None] = []
@@ -115,6 +116,7 @@ class Shim:
         for fd in callers_fds:  # the job has them now; a lock or a pipe of the caller's is not ours to hold
             os.close(fd)
         joined = os.read(answer_read, 64)
+        self.before_cgroup_seconds = (cpu_nanoseconds(self.main) or 0) / 1e9  # it has joined, and waits now
         for directory, answer in zip(self.spec["cgroup_dirs"], joined[1:].decode(), strict=False):
             if answer == "n":  # what the job never entered is no evidence
                 evidence = self.spec["evidence"]
@@ -471,6 +473,7 @@ class Shim:
             yield name, f"{moment[0]:.6f} {moment[1]:.6f}"
         yield from self.ledger.counts()
         yield "looked", f"{self.looked_seconds:.6f}"
+        yield "before_cgroup", f"{self.before_cgroup_seconds:.6f}"
         yield "left", 0 if final else len(descendants(self.pid))
         yield "discarding", self.ledger.discarding
         yield "subreaper", int(self.spec["subreaper"])

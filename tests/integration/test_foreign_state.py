@@ -2,9 +2,11 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.upkeep.merging import merge
 from records import HERE, made_job, numbered_id, running_job
-from support import Jobtop
+from support import Jobtop, wait_for
 
 IDS = ("../../victim", "/victim", "..", "", "victim", "0f8fad5b/../../../../victim-0000-000000000000", 7)
 
@@ -41,35 +43,36 @@ def victim(called: Jobtop) -> Iterator[Path]:
     assert (directory / "stdout.log").read_text() == "precious"
 
 
-def crafted(path: Path, job_id: object, **columns: object) -> Path:
-    """A store with one old job of this host, its id and some columns replaced."""
-    database = open_to_write(StatePaths(path.parent, path.stem))
+def crafted(path: Path, work: Path, job_id: object) -> Path:
+    """A store with one old job of this host whose id is replaced."""
+    database = open_to_write(StatePaths(work, "made"))
     job = Jobs(database).insert(made_job(host=hostname(), settled=True))
     with database.writing() as connection:
-        for name, value in {"id": job_id, **columns}.items():
-            connection.execute(f"UPDATE jobs SET {name} = ? WHERE seq = ?", (value, job.seq))
+        connection.execute("UPDATE jobs SET id = ? WHERE seq = ?", (job_id, job.seq))
     database.close()
-    for file in path.parent.glob(f"{path.stem}*"):
-        os.chmod(file, 0o644)
+    shutil.copyfile(work / "made.db", path)
+    path.chmod(0o644)
     return path
 
 
 @pytest.mark.parametrize("job_id", IDS)
-def test_a_job_with_an_id_that_is_a_path_is_not_merged(called: Jobtop, victim: Path, job_id: object) -> None:
-    done = called("store", "merge", str(crafted(called.home / "elsewhere.db", job_id)))
+def test_a_job_with_an_id_that_is_a_path_is_not_merged(
+    called: Jobtop, victim: Path, tmp_path: Path, job_id: object
+) -> None:
+    done = called("store", "merge", str(crafted(called.home / "elsewhere.db", tmp_path / "work", job_id)))
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "left out" in done.stderr
     assert called("history", "--all", "--format", "csv").stdout.count("\n") == 2
 
 
-@pytest.mark.parametrize("verb", [("rm", "#2"), ("prune",), ("logs", "#2"), ("show", "#2"), ("history", "--all")])
+@pytest.mark.parametrize("verb", [("rm", "#1"), ("prune",), ("logs", "#1"), ("show", "#1"), ("history", "--all")])
 def test_a_row_with_such_an_id_in_our_own_store_reaches_no_directory(
     called: Jobtop, victim: Path, verb: tuple[str, ...]
 ) -> None:
-    crafted(called.state / f"{hostname()}.db", "../../victim", start_time=1.0, end_time=2.0)
-    if called.prefix:
-        for file in called.state.iterdir():
-            shutil.chown(file, 65534, 65534)
+    with closing(sqlite3.connect(called.state / f"{hostname()}.db")) as connection, connection:
+        connection.execute("UPDATE jobs SET id = '../../victim', start_time = 1.0, end_time = 2.0")
+    for file in called.state.glob(f"{hostname()}.db*"):
+        os.chown(file, *os.stat(called.state)[4:6])
     done = called(*verb, env={"JOBTOP_STORE_RAW_DAYS": "0", "JOBTOP_STORE_ROLLUP_DAYS": "0"})
     assert "precious" not in done.stdout
     assert "Traceback" not in done.stderr
@@ -109,6 +112,57 @@ def test_a_state_directory_that_everybody_can_write_is_refused(called: Jobtop, v
     assert called("history", "--format", "csv").stdout.count("\n") == 2
     os.chmod(called.state, 0o700)
     assert called("history", "--format", "csv").stdout.count("\n") == 2
+
+
+@pytest.mark.parametrize("harm", ["another user's", "a group's"])
+def test_a_state_directory_in_which_another_user_can_place_jobs_is_refused(
+    root: None, jobtop: Jobtop, harm: str
+) -> None:
+    jobtop.state.mkdir(mode=0o700)
+    if harm == "another user's":
+        os.chown(jobtop.state, 65534, 65534)
+    else:
+        os.chown(jobtop.state, 0, 65534)
+        jobtop.state.chmod(0o770)
+    ran = jobtop("run", "--", "sh", "-c", "exit 7")
+    assert (ran.returncode, ran.stderr.count("nothing of this job is kept")) == (7, 1)
+    assert jobtop("submit", "--", "true").returncode == 125
+    assert set(os.listdir(jobtop.state)) <= {"jobtop.log"}
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, lambda path: os.symlink("/tmp/none", path)], ids=["fifo", "link"])
+def test_a_lock_of_the_agent_that_is_no_file_is_named_and_stops_no_job(
+    jobtop: Jobtop, plant: Callable[[Path], None]
+) -> None:
+    assert jobtop("run", "--", "true").returncode == 0
+    plant(jobtop.state / f"{hostname()}.agent")
+    done = jobtop("agent", "start")
+    assert (done.returncode, done.stderr.count("not a regular file")) == (125, 1)
+    job_id = jobtop("run", "--detach", "--", "sh", "-c", "exit 3").stdout.strip()
+    wait_for(lambda: '"exit_code": 3' in jobtop("show", job_id, "--json").stdout)
+
+
+def test_reading_a_damaged_store_of_others_writes_nothing(jobtop: Jobtop, tmp_path: Path) -> None:
+    store = crafted(tmp_path / "elsewhere.db", tmp_path / "work", str(numbered_id(5)))
+    data = bytearray(store.read_bytes())
+    data[4096:] = bytes(len(data) - 4096)
+    store.write_bytes(data)
+    (tmp_path / "elsewhere.db.suspect").symlink_to(tmp_path / "victim")
+    assert jobtop("--store", str(store), "history").returncode != 0
+    assert not (tmp_path / "victim").exists()
+
+
+@pytest.mark.parametrize("name", ["specs", "specs/.swept"])
+def test_sweeping_old_specs_follows_no_link(jobtop: Jobtop, tmp_path: Path, name: str) -> None:
+    jobtop("run", "--", "true")
+    (tmp_path / "victim").mkdir()
+    if name == "specs":
+        shutil.rmtree(jobtop.state / "specs")
+    else:
+        (jobtop.state / name).unlink(missing_ok=True)
+    (jobtop.state / name).symlink_to(tmp_path / "victim" / ("made" if name != "specs" else ""))
+    assert jobtop("history").returncode == 0
+    assert os.listdir(tmp_path / "victim") == []
 
 
 def link_jobs(state: Path, job_id: str, victim: Path) -> None:

@@ -138,7 +138,7 @@ def test_closed_standard_descriptors_are_opened_on_dev_null(closed: tuple[int, .
 @pytest.mark.parametrize("chosen", [False, True])
 def test_each_chosen_interpreter_has_an_environment_of_its_own(chosen: bool) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    command = ["make", "-n", "test", *([f"PYTHON={sys.executable}"] if chosen else [])]
+    command = ["make", "-n", "--no-print-directory", "test", *([f"PYTHON={sys.executable}"] if chosen else [])]
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHON", "MAKEFLAGS", "MAKEOVERRIDES"}}
     finished = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
     directory = f".venv-{version}" if chosen else ".venv"
