@@ -173,7 +173,7 @@ class Agent:
         """Whether there is a store to serve; one that took the place of ours is opened."""
         if self.database.is_in_place():
             return True
-        if not os.path.exists(self.paths.store) and not self.held and not self.starter.has_work:
+        if not os.path.isfile(self.paths.store) and not self.held and not self.starter.has_work:
             return False
         self.database.renew()
         self._has_new_store = True
