@@ -30,6 +30,7 @@ LONGEST_LINE = 2 * MIB  # in characters; JSON takes thirty times as much memory 
 LONGEST_SKIPPED = 64 * MIB
 MOST_UNPACKED = 512 * MIB
 MOST_SAMPLES = 500_000
+MOST_EMPTY_LINES, MOST_BAD_LINES = 1_000_000, 100_000  # of a file: either is read within a second
 MOST_NAMED, MOST_LEFT_OUT = 10_000, 100
 TOO_LONG = f"it is longer than {LONGEST_LINE // MIB} MiB"
 SEPARATOR = "\x1f"
@@ -70,6 +71,7 @@ class Intake:
         self.tags, self.host, self.secret = dict(tags or {}), host, secret
         self.unreadable: list[Unreadable] = []
         self.unnamed = 0  # what else could not be taken
+        self.bad_lines = 0  # of the file that is being read
         self.left_out: dict[str, set[str]] = {}
         self.position: Callable[[], int] = lambda: 0  # bytes read of the files of the current source
 
@@ -92,9 +94,10 @@ class Intake:
     def lines(self, path: Path, is_packed: bool = False) -> Iterator[str]:
         """The lines of a text; bytes that are no UTF-8 survive. What breaks off is said, and what came before stays.
 
-        A line that is too long is said too, and empty here, so that the others keep their numbers.
+        A line that is too long is said too, and empty here, so that the others keep their numbers. A file with too
+        many lines that are empty or cannot be read is left there: a few KiB can unpack to millions of them.
         """
-        read = 0
+        read = empty = self.bad_lines = 0
         try:
             with path.open("rb", buffering=MIB) as file:
                 self.position = file.tell
@@ -106,6 +109,10 @@ class Intake:
                             self.cannot_read(path, read + 1, TOO_LONG)
                             line = "\n"
                         read += 1
+                        empty += line.isspace()
+                        if empty > MOST_EMPTY_LINES or self.bad_lines > MOST_BAD_LINES:
+                            self.leave_rest(path, "empty lines" if empty > MOST_EMPTY_LINES else "unreadable lines")
+                            return
                         yield line
         except (OSError, EOFError, zlib.error) as error:
             self.cannot_read(path, read + 1 if read else None, getattr(error, "strerror", None) or str(error))
@@ -133,18 +140,25 @@ class Intake:
     def shapes(self, path: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         """The objects of JSON Lines and the numbers of their lines; any other line is said."""
         for place, line in enumerate(lines, start=1):
+            if line.isspace():
+                continue
             try:
                 shape = json.loads(line)
             except (ValueError, RecursionError):
-                if not line.isspace():
-                    self.cannot_read(path, place, "it breaks off" if not line.endswith("\n") else "it is no JSON")
+                self.cannot_read(path, place, "it breaks off" if not line.endswith("\n") else "it is no JSON")
                 continue
             if isinstance(shape, dict):
                 yield place, shape
             else:
                 self.cannot_read(path, place, "it is no object")
 
+    def leave_rest(self, path: Path, what: str) -> None:
+        """Say that a file is not read to its end; said of every such file, however many lines were named before."""
+        why = f"it has too many {what}: the rest is left out"
+        self.unreadable.append(Unreadable(path, None, why))
+
     def cannot_read(self, path: Path, line: int | None, why: str) -> None:
+        self.bad_lines += line is not None
         if len(self.unreadable) < MOST_NAMED:
             self.unreadable.append(Unreadable(path, line, why))
         else:

@@ -5,6 +5,7 @@ import json
 import random
 import sqlite3
 import subprocess
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,23 @@ def test_what_is_too_much_is_left_out_and_said(
     summary = imported(packed(tmp_path / "job", SAMPLE * 10_000))
     assert (summary["jobs"], summary["samples"] < 2000) == (2, True)
     assert ["left out" in place["why"] for place in summary["unreadable"]] == [True]
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{\n", b" \t\n", b"{}\n"])
+def test_millions_of_lines_that_hold_nothing_take_a_moment(home: Path, tmp_path: Path, line: bytes) -> None:
+    directory = packed(tmp_path / "job", SAMPLE, *[line * 1_000_000] * 10)
+    begun = time.process_time()
+    summary = imported(directory)
+    assert time.process_time() - begun < 5
+    assert summary["jobs"] == 2
+    whole = [place["why"] for place in summary["unreadable"] if place["line"] is None]
+    assert ["left out" in why for why in whole] == [True]
+
+
+def test_a_large_file_with_some_bad_and_empty_lines_is_read_whole(home: Path, tmp_path: Path) -> None:
+    summary = imported(packed(tmp_path / "job", (SAMPLE + b"\n" + SAMPLE + b"{\n") * 20_000))
+    assert summary["samples"] > 40_000
+    assert len(summary["unreadable"]) + summary["unreadable_unnamed"] == 20_000
 
 
 def test_many_bad_lines_are_counted_and_not_all_named(
