@@ -47,6 +47,8 @@ def import_(
     Nextflow    trace files
 
     What was imported before is known, and left as it is. Jobs whose outcome is not written down are unknown.
+
+    Exit code 1 if a file could not be read and no job came from it.
     """
     from jobtop.store.transfer.imports import Kept, batches, find_sources
     from jobtop.store.transfer.values import Intake
@@ -55,18 +57,21 @@ def import_(
     found = find_sources(paths)
     total = Kept()
     by_kind: dict[str, Kept] = {}
+    has_failed = False
     with keeping(app, dry_run) as put, progress(found, intake) as told:
         for source in found.sources:
+            bad_before, jobs_before = intake.bad_places(), total.jobs + total.known
             for batch in batches(source.jobs(intake)):
                 kept = put(batch)
                 total, by_kind[source.kind] = total + kept, by_kind.get(source.kind, Kept()) + kept
                 told(None)
+            has_failed |= intake.bad_places() > bad_before and total.jobs + total.known == jobs_before
             told(source)
     if style == "table":
         print(words(total, by_kind, found, intake, dry_run))
     else:
         print_shapes(style, [shape(total, by_kind, found, intake, dry_run)], single=True)
-    return 0
+    return int(has_failed)
 
 
 @contextmanager

@@ -164,6 +164,10 @@ class Intake:
         else:
             self.unnamed += 1
 
+    def bad_places(self) -> int:
+        """How many lines and files could not be read so far."""
+        return len(self.unreadable) + self.unnamed
+
     def leave_out(self, kind: str, names: Iterable[str]) -> None:
         """Remember what there is no place for, up to a number that can be said."""
         known = self.left_out.setdefault(kind, set())

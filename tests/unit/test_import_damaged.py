@@ -137,6 +137,27 @@ def test_many_bad_lines_are_counted_and_not_all_named(
     assert "40 other places" in call("import", str(path)).stdout
 
 
+HUGE_NAME = f"UPDATE job_metadata SET job_name = CAST(zeroblob({LONGEST_LINE + 1}) AS TEXT)"
+
+
+@pytest.mark.parametrize("kind", ["torc", "con-duct"])
+@pytest.mark.parametrize("options", [(), ("--json",), ("--dry-run",)])
+def test_a_file_that_gives_no_job_is_named_and_the_exit_code_is_1(
+    home: Path, tmp_path: Path, kind: str, options: tuple[str, ...]
+) -> None:
+    if kind == "torc":
+        path = changed(torc_file(tmp_path / "metrics.db"), HUGE_NAME)
+    else:
+        path = tmp_path / "run_info.json"
+        path.write_text('{"execution_summary": []}')
+    other = tmp_path / "jobs_history.jsonl"
+    other.write_bytes(KEYSTONE.read_bytes())  # with a line that breaks off
+    for named in (path, tmp_path):
+        answer = call("import", str(named), *options)
+        assert (answer.returncode, path.name in answer.stdout) == (1, True)
+    assert call("import", str(other), *options).returncode == 0
+
+
 def packed_bytes(content: bytes) -> bytes:
     return gzip.compress(content, compresslevel=1)
 
