@@ -108,7 +108,7 @@ def info_shape(file: Path, found: Description) -> dict[str, Any]:
 @format_options
 @click.pass_obj
 def check(app: App, path: str | None, style: str) -> int:
-    """Look at every page, reference and block; exit code 1 if something is wrong."""
+    """Look at every page, table, reference, value and block; exit code 1 if something is wrong."""
     file = chosen_file(app, path)
     with bar("checking") as progress:
         problems = list(maintenance.check(file, progress))

@@ -237,7 +237,13 @@ def _detail(connection: sqlite3.Connection, where: str, values: tuple[object, ..
         f" {where} ORDER BY host_seq DESC, elapsed DESC LIMIT 1",
         values,
     ).fetchone()
-    kept = None if row is None else unpack(row["detail"])
-    if type(kept) is not dict or not is_number(row["boot_time"]) or not is_number(row["elapsed"]):
+    kept = None if row is None else unpacked_detail(row["detail"])
+    if kept is None or not is_number(row["boot_time"]) or not is_number(row["elapsed"]):
         return None
     return Detail(row["boot_time"] + row["elapsed"], row["elapsed"], kept)
+
+
+def unpacked_detail(data: bytes) -> dict[str, Any] | None:
+    """What a machine was doing, device by device; None if that is damaged."""
+    kept = unpack(data)
+    return kept if type(kept) is dict else None

@@ -61,7 +61,7 @@ def _newest(connection: sqlite3.Connection, job: Job, until: float) -> Snapshot 
         (job.seq, until),
     )
     for elapsed, data in rows:
-        members = _unpacked(data)
+        members = unpacked_members(data)
         if members is not None and is_number(elapsed):
             return Snapshot(elapsed, members)
     return None
@@ -74,7 +74,7 @@ def _packed(members: Iterable[ProcessRow]) -> bytes:
     return pack({"columns": names, "rows": rows})
 
 
-def _unpacked(data: bytes) -> tuple[ProcessRow, ...] | None:
+def unpacked_members(data: bytes) -> tuple[ProcessRow, ...] | None:
     """The rows again, of columns this version does not know nothing; None if they are damaged."""
     kept = unpack(data)
     try:

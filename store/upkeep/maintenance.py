@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,11 +13,13 @@ from jobtop.core.errors import BlockDamaged, StoreBusy, StoreDamaged, StoreUnava
 from jobtop.core.record import fresh, record
 from jobtop.core.series.blocks import open_block
 from jobtop.store.database import REMEDIES, SETTING_ASIDE, Database, open_to_read
-from jobtop.store.rows import event_of, job_of, mark_of
+from jobtop.store.rows import event_of, is_number, job_of, mark_of
 from jobtop.store.samples.head import HOSTS, JOBS, Layout
-from jobtop.store.samples.packed import unpack
+from jobtop.store.samples.hosts import unpacked_detail
+from jobtop.store.samples.snapshots import unpacked_members
 from jobtop.store.schema import has_tables_of
 from jobtop.store.upkeep.inspection import quick_check
+from jobtop.store.upkeep.tables import Columns, expected_tables, triggers, wrong_tables, wrong_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +55,12 @@ KINDS = {
     "search_content": "search",
     "search_config": "search",
 } | dict.fromkeys(("leases", "groups", "touches", "agent", "sqlite_schema", "sqlite_sequence"), "other")
+
+ROWS: dict[str, tuple[str, Callable[[Any], object]]] = {  # of which each is checked as what it stands for
+    "jobs": ("SELECT * FROM jobs", job_of),
+    "events": ("SELECT at, kind, detail FROM events", event_of),
+    "log_marks": ("SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks", mark_of),
+}
 
 
 @record
@@ -249,45 +257,74 @@ def _files(directory: Path, names: set[str], suffix: str) -> Files:
 
 
 def check(path: Path, progress: Progress | None = None) -> Iterator[Problem]:
-    """Everything that is wrong with a store: its pages, its references, its blocks and snapshots."""
+    """Everything that is wrong with a store: its pages, tables, references, values, blocks and snapshots."""
     try:
         database = open_to_read(path)
     except StoreDamaged as error:
         yield Problem("file", str(error).removesuffix(SETTING_ASIDE))
         return
     try:
+        expected = expected_tables(database.version)
         with database.reading() as connection:
             for (found,) in connection.execute(f"PRAGMA integrity_check({MOST_PROBLEMS})").fetchall():
                 lines = [line for line in found.splitlines() if line != "ok" and not line.startswith("***")]
                 yield from (Problem("file", line) for line in lines)
-            for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(MOST_PROBLEMS):
-                yield Problem(table, f"row {row} belongs to one that is not in {parent}")
-            there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        yield from _damaged_rows(database)
-        layouts = [layout for layout in (JOBS, HOSTS) if layout.blocks in there]
-        for layout in layouts:
-            yield from _damaged_blocks(database, layout, progress)
-        if "snapshots" in there:
-            yield from _damaged_values(database, "snapshots", JOBS, "members")
-            yield from _damaged_values(database, "host_details", HOSTS, "detail")
+            wrong = dict(wrong_tables(connection, expected))
+            yield from (Problem(table, what) for table, what in wrong.items())
+            for table, name in triggers(connection):
+                yield Problem(table, f"it has the trigger {name}; jobtop makes none")
+        whole = {table: columns for table, columns in expected.items() if table not in wrong}
+        yield from _damaged_rows(database, whole)
+        if "jobs" in whole:  # they name the jobs of what follows
+            yield from _damaged_samples(database, whole, progress)
     except StoreDamaged as error:
         yield Problem("file", str(error).removesuffix(SETTING_ASIDE))
     finally:
         database.close()
 
 
-def _damaged_rows(database: Database) -> Iterator[Problem]:
-    """Jobs, events and log marks that have values which jobtop never writes."""
+def _damaged_rows(database: Database, tables: Mapping[str, Columns]) -> Iterator[Problem]:
+    """Rows that belong to none, and values that jobtop never writes."""
     with database.reading() as connection:
-        database.sound(connection.execute("SELECT * FROM jobs"), job_of)
-        database.sound(connection.execute("SELECT at, kind, detail FROM events"), event_of)
-        sql = "SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks"
-        database.sound(connection.execute(sql), mark_of)
+        if "jobs" in tables:
+            yield from _lost_rows(connection)
+        for table, (sql, decode) in ROWS.items():
+            if table in tables:
+                database.sound(connection.execute(sql), decode)
     yield from (Problem("row", why) for why in database.damaged)
+    for table in sorted(tables.keys() - ROWS.keys()):
+        with database.reading() as connection:
+            wrong = list(wrong_values(connection, table, tables[table]))
+        yield from (Problem(table, what) for what in wrong)
+
+
+def _lost_rows(connection: sqlite3.Connection) -> Iterator[Problem]:
+    """Rows that refer to a job or a machine that is not there."""
+    try:
+        for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(MOST_PROBLEMS):
+            yield Problem(table, f"row {row} belongs to one that is not in {parent}")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        yield Problem("file", str(error))  # a table without the key that another one refers to
+
+
+def _damaged_samples(database: Database, tables: Mapping[str, Columns], progress: Progress | None) -> Iterator[Problem]:
+    """Blocks and snapshots that are not what was written."""
+    for layout in (JOBS, HOSTS):
+        if layout.blocks in tables:
+            yield from _damaged_blocks(database, layout, progress)
+    if "snapshots" in tables:
+        yield from _damaged_values(database, "snapshots", JOBS, "members", unpacked_members)
+    if "host_details" in tables:
+        yield from _damaged_values(database, "host_details", HOSTS, "detail", unpacked_detail)
 
 
 def _damaged_blocks(database: Database, layout: Layout, progress: Progress | None) -> Iterator[Problem]:
-    """Blocks that are not what was written, some at a time: nobody else waits for us."""
+    """Blocks that are not what was written, some at a time so that no other process waits for us.
+
+    Those with values of a wrong type are named by their column already.
+    """
     last = done = 0
     columns = f"id, {layout.owner}, first_elapsed, last_elapsed, samples, data"
     with database.reading() as connection:
@@ -299,6 +336,7 @@ def _damaged_blocks(database: Database, layout: Layout, progress: Progress | Non
             problems = [
                 Problem(layout.blocks, what, *_owner(connection, layout, owner), first, end, samples)
                 for _, owner, first, end, samples, data in rows
+                if is_number(first) and is_number(end) and type(samples) is int and type(data) is bytes
                 if (what := _damage(data, samples)) is not None
             ]
         yield from problems
@@ -318,21 +356,24 @@ def _damage(data: bytes, samples: int) -> str | None:
     return None if opened.count == samples else f"a block has {opened.count} samples instead of {samples}"
 
 
-def _damaged_values(database: Database, table: str, layout: Layout, column: str) -> Iterator[Problem]:
+def _damaged_values(
+    database: Database, table: str, layout: Layout, column: str, unpacked: Callable[[bytes], object]
+) -> Iterator[Problem]:
     with database.reading() as connection:
         rows = connection.execute(f"SELECT {layout.owner}, elapsed, {column} FROM {table}")
-        damaged = [(owner, elapsed) for owner, elapsed, data in rows if unpack(data) is None]
+        damaged = [(owner, elapsed) for owner, elapsed, data in rows if unpacked(data) is None]
         named = [(elapsed, _owner(connection, layout, owner)) for owner, elapsed in damaged]
     for elapsed, owner in named:
-        yield Problem(table, "it is not what was written", *owner, elapsed, elapsed)
+        at = elapsed if is_number(elapsed) else None
+        yield Problem(table, "it is not what was written", *owner, at, at)
 
 
-def _owner(connection: sqlite3.Connection, layout: Layout, seq: int) -> tuple[str | None, str | None]:
+def _owner(connection: sqlite3.Connection, layout: Layout, seq: object) -> tuple[str | None, str | None]:
     """The id and the name of a job; of a machine, neither."""
     if layout is not JOBS:
         return None, None
     row = connection.execute("SELECT id, name FROM jobs WHERE seq = ?", (seq,)).fetchone()
-    return (row[0], row[1]) if row else (None, None)
+    return (row[0], row[1]) if row and {str}.issuperset(map(type, row)) else (None, None)
 
 
 def vacuum(database: Database, is_full: bool = False, progress: Progress | None = None) -> Vacuumed:

@@ -17,7 +17,7 @@ from jobtop.core.series.rollup import roll
 from jobtop.store.samples.head import JOBS
 from jobtop.store.samples.joined import Joined
 from jobtop.store.samples.packed import pack, unpack
-from jobtop.store.samples.snapshots import _unpacked
+from jobtop.store.samples.snapshots import unpacked_members
 from records import made_job
 
 APART = 2
@@ -152,10 +152,10 @@ COLUMNS = ["pid", "parent", "command", "cpu_seconds", "cpu_percent", "memory_byt
     ids=str,
 )
 def test_a_snapshot_of_another_shape_is_damaged(value: object) -> None:
-    assert _unpacked(pack(value)) is None
+    assert unpacked_members(pack(value)) is None
 
 
 def test_a_snapshot_with_a_column_of_a_later_version_is_read() -> None:
-    members = _unpacked(pack({"columns": [*COLUMNS, "later"], "rows": [[*ROW, 5]]}))
+    members = unpacked_members(pack({"columns": [*COLUMNS, "later"], "rows": [[*ROW, 5]]}))
     assert members is not None
     assert members[0].command == "python"

@@ -15,14 +15,16 @@ from fuzzing import ODD_VALUES, fuzz, fuzzed
 from jobtop.core.errors import RowDamaged, StoreError, StoreForeign
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.database import APPLICATION_ID, Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import UNREADABLE, grouped, read_lines, read_order, read_runs, vocabulary
 from jobtop.store.problems import read_troubles
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.hosts import HostRecord
 from jobtop.store.samples.live import LiveTails
+from jobtop.store.samples.packed import pack
 from jobtop.store.samples.snapshots import Snapshots
+from jobtop.store.schema import MIGRATIONS, VERSION
 from jobtop.store.upkeep.maintenance import check
 from jobtop.store.upkeep.merging import merge
 from records import HERE, call
@@ -258,6 +260,56 @@ def test_an_unreadable_line_keeps_its_place(store: tuple[Path, dict[str, Job]]) 
     seqs = [jobs[BAD].seq or 0, jobs[GOOD].seq or 0, 99]
     assert [line.name for line in read_lines(database, seqs)] == [UNREADABLE, GOOD, "(removed)"]
     database.close()
+
+
+WRONG_SNAPSHOT = f"UPDATE snapshots SET members = x'{pack({'columns': ['pid'], 'rows': [[1]]}).hex()}'"
+PROBLEMS: dict[str, tuple[str, str]] = {
+    "blocks of text": ("UPDATE blocks SET first_elapsed = 'x', samples = 'y', data = 'abc'", "first_elapsed"),
+    "a block of a machine of text": ("INSERT INTO host_blocks VALUES (1, 9, 'x', 'y', 'z', 'q', 'w')", "host_blocks"),
+    "no blocks": ("DROP TABLE blocks", "blocks"),
+    "no events": ("DROP TABLE events", "events"),
+    "no jobs": ("DROP TABLE jobs", "jobs"),
+    "no slots": ("ALTER TABLE groups DROP COLUMN slots", "slots"),
+    "no kinds of events": ("ALTER TABLE events RENAME COLUMN kind TO sort", "kind"),
+    "samples of text": ("UPDATE head SET cpu_user = 'x'", "cpu_user"),
+    "samples of bytes": ("UPDATE head SET mem_used = x'ff'", "mem_used"),
+    "samples in infinity": ("UPDATE head SET elapsed = 9e999", "elapsed"),
+    "samples of a machine of text": ("UPDATE host_head SET cpu_percent = 'x'", "cpu_percent"),
+    "a series of text": ("UPDATE series SET sealed_until = 'x'", "sealed_until"),
+    "a machine of no time": ("UPDATE hosts SET boot_time = 'x'", "boot_time"),
+    "slots of text": ("INSERT INTO groups VALUES ('a', 'many')", "slots"),
+    "snapshots of another shape": (WRONG_SNAPSHOT, "snapshots"),
+    "snapshots of text at a text": ("UPDATE snapshots SET members = 'x', elapsed = 'x'", "elapsed"),
+    "details of another shape": (f"UPDATE host_details SET detail = x'{pack([]).hex()}'", "host_details"),
+    "a trigger": ("CREATE TRIGGER t AFTER INSERT ON jobs BEGIN DELETE FROM jobs; END", "trigger"),
+}
+
+
+@pytest.mark.parametrize(("statement", "word"), PROBLEMS.values(), ids=PROBLEMS)
+def test_a_check_names_what_jobtop_never_writes(store: tuple[Path, dict[str, Job]], statement: str, word: str) -> None:
+    path, _ = store
+    assert call("store", "check", str(path)).returncode == 0
+    run(path, statement)
+    for options in ((), ("--json",)):
+        code, out, err = call("store", "check", str(path), *options)
+        assert (code, err) == (1, "")
+        assert word in out
+
+
+def test_a_damaged_block_of_a_job_without_a_text_as_name_is_named(store: tuple[Path, dict[str, Job]]) -> None:
+    path, _ = store
+    run(path, "UPDATE jobs SET name = x'ff'", "UPDATE blocks SET data = x'00'")
+    code, out, err = call("store", "check", str(path), "--json")
+    assert (code, err) == (1, "")
+    assert "blocks" in out
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_a_store_of_an_older_version_is_sound(home: Path, tmp_path: Path, version: int) -> None:
+    path = tmp_path / "old.db"
+    statements = [statement for step in MIGRATIONS[:version] for statement in step.split(";")]
+    run(path, *statements, f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {version}")
+    assert call("store", "check", str(path)).returncode == 0
 
 
 TABLES = ("jobs", "jobs", "jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts")
