@@ -187,7 +187,7 @@ def merge_files(app: App, paths: tuple[str, ...], into: str | None, style: str) 
         print_shapes(
             style, [{"schema_version": SCHEMA_VERSION} | as_dict(one) | {"path": str(one.path)} for one in done]
         )
-    return int(any(one.problem is not None or one.refused for one in done))
+    return int(any(one.problem is not None or one.refused or one.damaged_rows for one in done))
 
 
 def merged_counts(one: Merged) -> tuple[int | str, ...]:
@@ -202,6 +202,9 @@ def merged_file(app: App, database: Database, file: Path, own_host: str | None) 
     if done.refused:
         jobs = "1 job" if done.refused == 1 else f"{done.refused} jobs"
         app.warn(f"left out: {jobs} of {file} that cannot be read ({done.reason})")
+    if done.damaged_rows:
+        rows = "1 damaged row" if done.damaged_rows == 1 else f"{done.damaged_rows} damaged rows"
+        app.warn(f"left out: {rows} of {file} ({done.damaged_tables}); jobtop store check {file} names them")
     return done
 
 

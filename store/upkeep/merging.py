@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobtop.core.errors import StoreDamaged, StoreError
+from jobtop.core.errors import BlockDamaged, StoreDamaged, StoreError
 from jobtop.core.job_id import JobId
 from jobtop.core.model import LIVE, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record
+from jobtop.core.series.blocks import MOST_SECONDS, decode
 from jobtop.store.database import DAMAGED, Database, open_to_read, store_uri
 from jobtop.store.jobs import NEXT_TOUCH
 from jobtop.store.rows import EARLIEST, LATEST, job_of
 from jobtop.store.samples import head, sealed
 from jobtop.store.samples.head import HOSTS, JOBS, Layout
+from jobtop.store.samples.packed import unpack
 from jobtop.store.samples.sealed import Unsealed
 from jobtop.store.upkeep.inspection import quick_check
 
@@ -50,7 +52,17 @@ CLOSED = (
 NOT_KNOWN = (*LIVE, Status.LOST, Status.UNKNOWN)
 STORED_AS = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'", "BLOB": "'blob'"}
 IS_OBJECT = "iif(json_valid(detail), json_type(detail), '') = 'object'"
-SOUND = {"events": (IS_OBJECT, f"at BETWEEN {EARLIEST} AND {LATEST}")}
+SPAN = " AND ".join(f"{name} BETWEEN -{MOST_SECONDS} AND {MOST_SECONDS}" for name in ("first_elapsed", "last_elapsed"))
+# SQLite may evaluate conditions in any order: a function must not get a value of another type.
+IS_BLOCK = "iif(typeof(data) = 'blob' AND typeof(samples) = 'integer', is_block(data, samples), 0)"
+SOUND = {
+    "events": (IS_OBJECT, f"at BETWEEN {EARLIEST} AND {LATEST}"),
+    "log_marks": (f"elapsed_seconds BETWEEN -{MOST_SECONDS} AND {MOST_SECONDS}",),
+    "blocks": (IS_BLOCK, SPAN),
+    "host_blocks": (IS_BLOCK, SPAN),
+    "snapshots": ("iif(typeof(members) = 'blob', is_packed(members), 0)",),
+    "host_details": ("iif(typeof(detail) = 'blob', is_packed(detail), 0)",),
+}
 STANDING = "seq, id, host, status, settled, coalesce(heartbeat, end_time, 0), shim_pid IS NULL AND recorder_pid IS NULL"
 
 
@@ -58,7 +70,8 @@ STANDING = "seq, id, host, status, settled, coalesce(heartbeat, end_time, 0), sh
 class Merged:
     """What became of the jobs of one file; those that wait there are left to their host.
 
-    `refused` have values that jobtop never writes, `reason` is what is wrong with one of them.
+    `refused` have values that jobtop never writes, `reason` is what is wrong with one of them. `damaged_rows` counts
+    blocks, events, marks and snapshots that were left out of jobs that were taken, `damaged_tables` says where.
     """
 
     path: Path
@@ -69,6 +82,8 @@ class Merged:
     problem: str | None = None
     refused: int = 0
     reason: str | None = None
+    damaged_rows: int = 0
+    damaged_tables: str | None = None
 
 
 def merge(into: Database, path: Path, own_host: str | None = None, progress: Progress | None = None) -> Merged:
@@ -104,6 +119,8 @@ def _attached(into: Database, theirs: Database) -> Iterator[None]:
     with into.alone() as connection:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {JOURNAL_PAGES}")
+        connection.create_function("is_block", 2, _is_block)
+        connection.create_function("is_packed", 1, _is_packed)
         connection.execute("ATTACH ? AS theirs", (store_uri(theirs.path, options),))
     try:
         yield
@@ -118,6 +135,7 @@ class _Merging:
     def __init__(self, into: Database, theirs: Database, own_host: str | None) -> None:
         self.into, self.theirs, self.own_host = into, theirs, own_host
         self.added = self.completed = self.known = self.waiting = 0
+        self.damaged: dict[str, int] = {}  # rows that were left out, by table
 
     def run(self, progress: Progress | None) -> Merged:
         """Some jobs at a time, so that whoever else writes need not wait long."""
@@ -142,7 +160,10 @@ class _Merging:
         self._take_machines()
         counts = self.added, self.completed, self.known, self.waiting
         reason = next(iter(self.theirs.damaged), None)
-        return Merged(self.theirs.path, *counts, refused=len(self.theirs.damaged), reason=reason)
+        tables = ", ".join(f"{count} in {table}" for table, count in self.damaged.items()) or None
+        return Merged(
+            self.theirs.path, *counts, None, len(self.theirs.damaged), reason, sum(self.damaged.values()), tables
+        )
 
     def _take(self, connection: sqlite3.Connection, rows: Sequence[Standing], unsealed: set[int]) -> None:
         pairs: list[tuple[int, int]] = []
@@ -188,11 +209,13 @@ class _Merging:
             columns = _shared_columns(connection, table, {"id", layout.owner})
             connection.execute(f"DELETE FROM main.{table} WHERE {layout.owner} IN (SELECT ours FROM temp.pairs)")
             if columns:
-                connection.execute(
-                    f"INSERT INTO main.{table} ({layout.owner}, {columns}) SELECT ours, {columns}"
-                    f" FROM temp.pairs JOIN theirs.{table} ON {layout.owner} = pairs.theirs"
+                source = f"FROM temp.pairs JOIN theirs.{table} ON {layout.owner} = pairs.theirs"
+                count = connection.execute(f"SELECT count(*) {source}").fetchone()[0]
+                taken = connection.execute(
+                    f"INSERT INTO main.{table} ({layout.owner}, {columns}) SELECT ours, {columns} {source}"
                     f" WHERE {_sound_rows(connection, table, columns)}"
-                )
+                ).rowcount
+                self._note_damaged(table, count - taken)
         for theirs, ours in pairs:
             if theirs in rows:
                 _seal(connection, layout, ours, rows[theirs])
@@ -201,7 +224,17 @@ class _Merging:
     def _unsealed_rows(self, layout: Layout, seq: int) -> Unsealed:
         with self.theirs.reading() as connection:
             last_id = sealed.sealed_until(connection, layout, seq) or 0
-            return Unsealed(last_id, head.select(connection, layout, seq, last_id, layout.keys))
+            sql = f"SELECT count(*) FROM {layout.head} WHERE id > ? AND {layout.owner} = ?"
+            count = connection.execute(sql, (last_id, seq)).fetchone()[0]
+            rows = head.select(connection, layout, seq, last_id, layout.keys)
+        sound = [row for row in rows if abs(row[1].elapsed) <= MOST_SECONDS]
+        self._note_damaged(layout.head, count - len(sound))
+        return Unsealed(last_id, sound)
+
+    def _note_damaged(self, table: str, count: int) -> None:
+        """Count rows that were left out."""
+        if count > 0:
+            self.damaged[table] = self.damaged.get(table, 0) + count
 
     def _take_machines(self) -> None:
         """The machines around the jobs, boot by boot; the one that runs here, and is recorded here, is our own."""
@@ -318,6 +351,21 @@ def _sound_rows(connection: sqlite3.Connection, table: str, columns: str) -> str
             kinds = STORED_AS[row["type"]] if row["notnull"] else f"{STORED_AS[row['type']]}, 'null'"
             conditions.append(f"typeof({row['name']}) IN ({kinds})")
     return " AND ".join(conditions)
+
+
+def _is_block(data: bytes, samples: int) -> bool:
+    """Whether a block has its checksum, its table, its moments and as many samples as its row says.
+
+    All columns would take twenty times as long; whoever reads one checks it.
+    """
+    try:
+        return len(decode(data, ()).elapsed) == samples
+    except BlockDamaged:
+        return False
+
+
+def _is_packed(data: bytes) -> bool:
+    return unpack(data) is not None
 
 
 def _shared_columns(connection: sqlite3.Connection, table: str, but: set[str]) -> str:

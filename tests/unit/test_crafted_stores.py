@@ -253,6 +253,36 @@ def test_merging_takes_no_bad_row_beside_a_job(
     into.close()
 
 
+DAMAGED: dict[str, tuple[str, Any]] = {
+    "blocks": ("UPDATE blocks SET data = ? WHERE job_seq = 2", b"garbage"),
+    "blocks with a checksum": ("UPDATE blocks SET data = ? WHERE job_seq = 2", CRAFTED["no stream"]),
+    "blocks of another length": ("UPDATE blocks SET samples = ? WHERE job_seq = 2", 7),
+    "blocks until infinity": ("UPDATE blocks SET last_elapsed = ? WHERE job_seq = 2", float("inf")),
+    "blocks of text": ("UPDATE blocks SET data = CAST(? AS TEXT) WHERE job_seq = 2", b"\xff"),
+    "events": ("UPDATE events SET detail = ? WHERE id = 3", "none"),
+    "log_marks": ("UPDATE log_marks SET elapsed_seconds = ? WHERE job_seq = 2 AND stdout_bytes = 10", float("inf")),
+    "snapshots": ("UPDATE snapshots SET members = ? WHERE job_seq = 2", b"garbage"),
+    "head": ("UPDATE head SET cpu_user = ? WHERE id = (SELECT max(id) FROM head)", "x"),
+    "head of no time": ("UPDATE head SET elapsed = ? WHERE id = (SELECT max(id) FROM head)", 1e15),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_merging_leaves_out_damaged_rows_of_a_job_and_counts_them(
+    home: Path, store: tuple[Path, dict[str, Job]], kind: str
+) -> None:
+    path, jobs = store
+    statement, value = DAMAGED[kind]
+    run(path, statement, values=(value,))
+    answer = call("store", "merge", str(path))
+    assert answer.returncode == 1
+    assert answer.stderr.count("left out: 1 damaged row of") == 1
+    assert f"1 in {kind.split(maxsplit=1)[0]}" in answer.stderr
+    assert list(check(StatePaths(home, HERE).store)) == []
+    assert call("store", "merge", str(path)).returncode == 0  # both jobs are known by now
+    assert call("metrics", jobs[GOOD].id).returncode == 0
+
+
 def test_an_unreadable_line_keeps_its_place(store: tuple[Path, dict[str, Job]]) -> None:
     path, jobs = store
     run(path, f"UPDATE jobs SET flags = '3' WHERE name = '{BAD}'")
