@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     Number = float | int
     Signature = tuple[type, ...]
-    Plan = list[tuple[Callable[[Sequence[Any]], tuple[Any, ...]], float, float]]
+    Pick = Callable[[Sequence[Any]], tuple[Any, ...]]
+    Plan = tuple[Pick, list[tuple[Pick, float, float]]]
 
 PLAIN = (
     "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
@@ -34,6 +35,8 @@ OLDER = {"metrics": "{}", "start_boottime": None, "queue": None, "pinned": 0, "k
 LARGEST = 2**63 - 1  # of any number
 EARLIEST, LATEST = -6e10, 2.5e11  # seconds since the epoch that a calendar has
 LARGEST_PID = 2**31 - 1
+# Linux takes at most 6 MiB of arguments, 2 MiB by default; SQLite gives values of a file from elsewhere up to 64 MiB.
+MOST_CHARACTERS = 16 * 1024 * 1024  # of all texts of a job
 BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys("submitted_at start_time end_time heartbeat stop_at last_heard".split(), (EARLIEST, LATEST)),
     **dict.fromkeys(("shim_pid", "recorder_pid"), (1, LARGEST_PID)),
@@ -65,7 +68,10 @@ class Layout:
             plan = self._plan(signature, row)
             if len(self._plans) < MOST_KNOWN:
                 self._plans[signature] = plan
-        for pick, least, most in plan:
+        pick_texts, bounded = plan
+        if sum(map(len, pick_texts(row))) > MOST_CHARACTERS:
+            self._refuse_texts(row)
+        for pick, least, most in bounded:
             values = pick(row)
             if min(values) < least or max(values) > most:
                 self._refuse(row, least, most, values)
@@ -76,16 +82,29 @@ class Layout:
                 raise RowDamaged(f"{name} is {shown(value)}")
         numeric = [place for place, kind in enumerate(signature) if kind in (int, float)]
         bounded = [(place, BOUNDS.get(self.names[place], (-LARGEST, LARGEST))) for place in numeric]
-        return [
-            (itemgetter(*places, places[0]), *bounds)  # of one place alone it would give no tuple
+        texts = [place for place, kind in enumerate(signature) if kind is str]
+        return _picker(texts), [
+            (_picker(places), *bounds)
             for bounds in dict.fromkeys(bounds for _, bounds in bounded)
             if (places := [place for place, others in bounded if others == bounds])
         ]
+
+    def _refuse_texts(self, row: Sequence[Any]) -> NoReturn:
+        texts = {name: value for name, value in zip(self.names, row, strict=True) if type(value) is str}
+        longest = max(texts, key=lambda name: len(texts[name]))
+        raise RowDamaged(f"{longest} has {len(texts[longest])} characters: all texts may have {MOST_CHARACTERS}")
 
     def _refuse(self, row: Sequence[Any], least: float, most: float, values: Sequence[Any]) -> NoReturn:
         wrong = next(value for value in values if not least <= value <= most)
         name = self.names[next(place for place, value in enumerate(row) if value is wrong)]
         raise RowDamaged(f"{name} is {shown(wrong)}, not from {least:.12g} to {most:.12g}")
+
+
+def _picker(places: Sequence[int]) -> Pick:
+    """The values at some places, as a tuple: itemgetter gives none of a single place."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda row: tuple(row[place] for place in places)
 
 
 @lru_cache(100)

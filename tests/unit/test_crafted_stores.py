@@ -116,6 +116,21 @@ def test_a_bad_row_costs_that_row(store: tuple[Path, dict[str, Job]]) -> None:
             assert column in err or "no job" in err
 
 
+@pytest.mark.parametrize("column", ["name", "note"])
+def test_a_row_with_very_long_text_is_refused(store: tuple[Path, dict[str, Job]], column: str) -> None:
+    path, jobs = store
+    text = "x" * (17 * 1024 * 1024)
+    run(path, f"UPDATE jobs SET {column} = ? WHERE name = '{BAD}'", values=(text,))
+    code, out, err = answers(path, ("history",), "")
+    assert (code, GOOD in out, BAD in out) == (0, True, False)
+    assert "1 row of" in err
+    assert answers(path, ("show", "JOB"), jobs[BAD].id)[0] == 125
+    answer = call("store", "merge", str(path))
+    assert answer.returncode == 1
+    assert "1 job of" in answer.stderr
+    assert column in answer.stderr
+
+
 def test_a_bad_row_of_this_hosts_store_costs_that_row(home: Path, store: tuple[Path, dict[str, Job]]) -> None:
     path, jobs = store
     spoil(path)
