@@ -13,7 +13,19 @@ from jobtop.core.model import LIVE, Identity, Job
 from jobtop.core.record import as_dict, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
-from jobtop.store.rows import LIMITS, PLAIN, USAGE, event_of, job_of, mark_of, sound_figures, tags_in, whole
+from jobtop.store.rows import (
+    LIMITS,
+    PLAIN,
+    USAGE,
+    Layout,
+    are_figures,
+    check_figures,
+    event_of,
+    job_of,
+    mark_of,
+    tags_in,
+    whole,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,17 +182,19 @@ class Jobs:
         But for those whose ids were seen already; all were afterwards.
         """
         column = "tags" if by.startswith(TAG) else by
-        columns = f"{column}, status, duration_seconds, cpu_total_seconds, memory_peak_bytes"
-        columns += "" if seen is None else ", id"
+        names = ("seq", "id", column, "status", "duration_seconds", "cpu_total_seconds", "memory_peak_bytes")
         with asking(self.database, Query(since=since, filter=wanted)) as (connection, where, values):
             cursor = connection.cursor()
             cursor.row_factory = None
-            rows = cursor.execute(f"SELECT {columns} FROM jobs {where} ORDER BY start_time", values).fetchall()
+            sql = f"SELECT {', '.join(names)} FROM jobs {where} ORDER BY start_time"
+            rows = cursor.execute(sql, values).fetchall()
+        if not are_figures(rows):
+            layout = Layout(names)
+            rows = self.database.sound(rows, lambda row: check_figures(layout, row))
         if seen is not None:
-            rows = [row for row in rows if row[-1] not in seen]
-            seen.update(row[-1] for row in rows)
-            rows = [row[:-1] for row in rows]
-        rows = sound_figures(rows)
+            rows = [row for row in rows if row[1] not in seen]
+            seen.update(row[1] for row in rows)
+        rows = [row[2:] for row in rows]
         if column == "tags":
             labels = {tags: tags_in(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
             return [(labels[tags], *numbers) for tags, *numbers in rows]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from jobtop.core.errors import BadValue, RowDamaged
-from jobtop.core.job_id import JobId, is_job_id
+from jobtop.core.job_id import JobId, are_job_ids, is_job_id
 from jobtop.core.model import Identity, Job, Kept, Limits, Monitor, Queued, Status, StopRequest, Usage, queued_from
 from jobtop.core.record import fields
 
@@ -317,11 +317,33 @@ def tags_in(text: object) -> dict[str, str]:
         return {}
 
 
+def are_figures(rows: list[tuple[Any, ...]]) -> bool:
+    """Whether all rows have a number, the id of a job, a label, a status and numbers: fast for many."""
+    if not rows:
+        return True
+    _, ids, *others = zip(*rows, strict=True)
+    return are_job_ids(ids) and _are_figures(others)
+
+
+def check_figures(layout: Layout, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same of one row: RowDamaged says what is wrong with it."""
+    check_line(layout, row)
+    try:
+        status_in(row[3])
+    except RowDamaged as error:
+        raise RowDamaged(f"job {row[0]}: {error}") from None
+    return row
+
+
+def _are_figures(columns: Sequence[Sequence[Any]]) -> bool:
+    labels, statuses, *numbers = columns
+    known = {NONE, str}.issuperset(map(type, labels)) and set(Status).issuperset(statuses)
+    return known and all(map(are_numbers, numbers))
+
+
 def sound_figures(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows of a label, a status and numbers, without those that are something else; fast where all are sound."""
-    labels, statuses, *columns = zip(*rows, strict=True) if rows else ((), ())
-    known = {NONE, str}.issuperset(map(type, labels)) and set(Status).issuperset(statuses)
-    if known and all(map(are_numbers, columns)):
+    if not rows or _are_figures(list(zip(*rows, strict=True))):
         return rows
     return [row for row in rows if type(row[0]) in (str, NONE) and row[1] in set(Status) and are_numbers(row[2:])]
 

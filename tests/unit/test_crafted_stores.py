@@ -1,5 +1,6 @@
 """A store from elsewhere can hold anything: a bad row costs that row, what pretends to be a table costs the file."""
 
+import json
 import random
 import sqlite3
 import time
@@ -129,6 +130,22 @@ def test_a_row_with_very_long_text_is_refused(store: tuple[Path, dict[str, Job]]
     assert answer.returncode == 1
     assert "1 job of" in answer.stderr
     assert column in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["a path as id", "an absolute path as id", "an id in capitals", "an unknown status", "a duration of bytes"],
+)
+def test_stats_count_the_jobs_that_history_lists(store: tuple[Path, dict[str, Job]], kind: str) -> None:
+    path, jobs = store
+    column, value = ROWS[kind]
+    run(path, f"UPDATE jobs SET {column} = ? WHERE seq = {jobs[BAD].seq}", values=(value,))
+    for by in ("tool", "tag:team"):
+        code, out, err = answers(path, ("stats", "--json", "--by", by), "")
+        assert (code, json.loads(out)["total_jobs"]) == (0, 1)
+        assert "1 row of" in err
+        assert column in err
+    assert len(json.loads(answers(path, ("history", "--json"), "")[1])) == 1
 
 
 def test_a_bad_row_of_this_hosts_store_costs_that_row(home: Path, store: tuple[Path, dict[str, Job]]) -> None:

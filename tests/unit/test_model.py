@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.job_id import JobId
+from jobtop.core.job_id import JobId, are_job_ids, is_job_id
 from jobtop.core.model import ENDS, LIVE, Identity, Job, JobSpec, Limits, Monitor, Queued, Status, Usage, known
 from jobtop.core.record import as_dict, fields, fresh, record, replace
 from records import numbered_id
@@ -180,3 +180,24 @@ def test_a_record_matches_by_position() -> None:
             assert (pid, start) == (1, 2)
         case _:
             pytest.fail("no match")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        7,
+        "",
+        "../../victim",
+        "0F8FAD5B-D9CB-469F-A165-70867728950E",
+        "0f8fad5bd-9cb-469f-a165-70867728950e",
+        "0f8fad5b-d9cb-469f-a165-7086772895-e",
+        "0f8fad5b-d9cb-469f-a165-70867728950\n",
+    ],
+)
+def test_one_wrong_id_among_many_is_noticed(text: object) -> None:
+    ids = [str(numbered_id(number)) for number in range(9)]
+    assert are_job_ids(ids)
+    assert are_job_ids([])
+    assert not are_job_ids([*ids, text, *ids])
+    assert not is_job_id(text)
