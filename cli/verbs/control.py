@@ -128,8 +128,11 @@ def wait(app: App, references: tuple[str, ...]) -> int:
             if job.host == app.paths.host and not job.status.ended and not is_own(app, jobs):
                 where = f"{jobs.database.path}, which is not this host's store"
                 app.warn(f"job {job.id[:8]} is {words} in {where}: if that is a copy, it will never end there")
-            elif is_stale(app, jobs, job, time.time()):
+            elif is_stale(app, jobs, job, time.time()) is not False:
                 app.warn(f"job {job.id[:8]} on {job.host} is {words}: it may never end")
+            elif is_copy(app, jobs, job):
+                changes = f"its record here changes only when the store of {job.host} is merged again"
+                app.warn(f"job {job.id[:8]} is {words} on {job.host}: {changes}")
         ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"), app.warn)
     for job in ended:
         if job.is_attached:
@@ -141,23 +144,45 @@ def wait(app: App, references: tuple[str, ...]) -> int:
 @references
 @click.pass_obj
 def rm(app: App, references: tuple[str, ...]) -> int:
-    """Forget jobs that ended or wait: their records, output, and what would be needed to run them again."""
+    """Forget jobs that ended or wait: their records, output, and what would be needed to run them again.
+
+    Of a job of another host that ran when its store was merged, the record can be removed once the job is stale.
+    """
     jobs, targets = resolved(app, references, last=False)
     queue = Queue(jobs, app.paths)
     needed = Lineup(queue).needed()
+    copies = {job.id for job in targets if is_copy(app, jobs, job) and not queue.waits(job)}
     for job in targets:
         short = job.id[:8]
-        runs = not job.status.ended and not queue.waits(job)
+        if job.id in copies and was_heard_lately(app, jobs, job):
+            raise UsageError(
+                f"job {short} runs on {job.host}, heard of lately: stop it there, or wait until it is stale"
+            )
+        runs = not job.status.ended and not queue.waits(job) and job.id not in copies
         if runs or (job.shim is not None and is_alive(job.shim)) or survivors(app.paths, job):
             raise UsageError(f"job {short} still runs, or left processes that do: jobtop stop {short} first")
         if waiting := needed.get(job.id, set()) - {other.id for other in targets}:
             raise UsageError(f"job {short} has to stay: job {min(waiting)[:8]} waits for it")
     for job in targets:
+        if job.id in copies:
+            jobs.delete(job)  # its files are where it runs, which may be this directory on a shared file system
+            continue
         if not job.status.ended and queue.cancel(job.id, "removed before it began", "jobtop rm") is None:
             raise UsageError(f"job {job.id[:8]} has just begun: jobtop stop {job.id[:8]} first")
         jobs.delete(job)
         forget(app.paths, job)
     return 0
+
+
+def is_copy(app: App, jobs: Jobs, job: Job) -> bool:
+    """Whether a job runs on another host by a record that was merged into this host's store."""
+    return not job.status.ended and job.host != app.paths.host and is_own(app, jobs)
+
+
+def was_heard_lately(app: App, jobs: Jobs, job: Job) -> bool:
+    """Whether a job of another host gave a sign of life; one in the future proves nothing."""
+    now = time.time()
+    return is_stale(app, jobs, job, now) is False and job.last_heard is not None and job.last_heard <= now
 
 
 def resolved(app: App, references: tuple[str, ...], last: bool = True) -> tuple[Jobs, list[Job]]:

@@ -251,3 +251,33 @@ def test_a_live_job_of_this_host_is_stale_in_a_copy_that_nobody_finishes(home: P
         said = process.stderr.readline()
         process.kill()
     assert f"in {copy}, which is not this host's store: if that is a copy, it will never end there" in said
+
+
+MERGED_RUNNING = {"silent": -3 * 3600.0, "unheard": None, "of the future": 9e9, "lively": -5.0}
+
+
+@pytest.mark.parametrize("name", MERGED_RUNNING)
+def test_a_merged_job_that_runs_elsewhere_is_removed_unless_it_was_heard_of_lately(
+    home: Path, tmp_path: Path, name: str
+) -> None:
+    now, heard = time.time(), MERGED_RUNNING[name]
+    store = keep(tmp_path, "gamma", job := running_job(host="gamma", name=name, start_time=now, submitted_at=now))
+    with closing(open_to_write(StatePaths(tmp_path, "gamma"))) as database, database.writing() as connection:
+        connection.execute("UPDATE jobs SET heartbeat = ?", (None if heard is None else now + heard,))
+    assert call("store", "merge", str(store)).returncode == 0
+    waiting = [sys.executable, "-m", "jobtop", "wait", job.id]
+    with subprocess.Popen(waiting, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        process.kill()
+    assert "gamma" in said
+    directory = StatePaths(home, HERE).job(job.id)
+    directory.mkdir(parents=True)  # as on a shared file system
+    removed = call("rm", job.id)
+    if name == "lively":
+        assert removed.returncode == 2
+        assert "gamma" in removed.stderr
+    else:
+        assert (removed.returncode, removed.stderr) == (0, "")
+    assert len(json.loads(call("history", "--json").stdout)) == (1 if name == "lively" else 0)
+    assert directory.is_dir()
