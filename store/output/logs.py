@@ -57,20 +57,37 @@ def extents(fd: int, end: int) -> list[Extent]:
 
 
 def tail_start(directory: Path, stream: int, count: int) -> int:
-    """Where the last `count` lines of a log begin; 0 if it is not there."""
+    """Where the last `count` lines of a log begin; 0 if it is not there. Holes have no lines and are not read."""
     try:
-        with open(open_log(directory, stream), "rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            begin, newlines = end, 0
-            while begin > 0 and newlines <= count:
-                begin = max(0, begin - CHUNK_BYTES)
-                file.seek(begin)
-                block = file.read(min(CHUNK_BYTES, end - begin))
-                newlines += block.count(b"\n")
-            file.seek(begin)
-            text = file.read(end - begin)
+        fd = open_log(directory, stream)
     except OSError:
         return 0
-    lines = [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")]
-    missing = 0 if text.endswith(b"\n") else 1
-    return end - max(0, sum(map(len, lines[-count:] if count else [])) - missing)
+    try:
+        return _tail_start(fd, os.fstat(fd).st_size, count)
+    except OSError:
+        return 0
+    finally:
+        os.close(fd)
+
+
+def _tail_start(fd: int, end: int, count: int) -> int:
+    if not count or not end:
+        return end
+    missing = count + (os.pread(fd, 1, end - 1) == b"\n")  # ends of lines still to be found, going backwards
+    for extent in reversed(extents(fd, end)):
+        stop = extent.start if extent.is_hole else extent.stop
+        while stop > extent.start:
+            begin = max(extent.start, stop - CHUNK_BYTES)
+            block = os.pread(fd, stop - begin, begin)
+            if (found := block.count(b"\n")) >= missing:
+                return begin + _last_newline(block, missing) + 1
+            missing, stop = missing - found, begin
+    return 0
+
+
+def _last_newline(block: bytes, number: int) -> int:
+    """Where the last end of a line is, or the one so many before it."""
+    place = len(block)
+    for _ in range(number):
+        place = block.rindex(b"\n", 0, place)
+    return place

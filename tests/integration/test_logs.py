@@ -99,6 +99,19 @@ def test_the_tail_is_what_tail_prints(home: Path, tmp_path: Path, content: str, 
     assert call("logs", job, "--tail", str(count)).stdout == expected
 
 
+@pytest.mark.parametrize(("count", "before"), [(1, ""), (2, "b"), (3, "a\nb"), (9, "a\nb")])
+def test_the_tail_of_a_log_with_a_huge_hole_skips_it(home: Path, count: int, before: str) -> None:
+    job = kept_log(home, b"a\nb")
+    with open(home / "jobs" / job / "stdout.log", "r+b") as log:
+        log.seek(1 << 40)
+        log.write(b"c\nd\n")
+    answer = call("logs", job, "--tail", str(count))
+    assert answer.returncode == 0
+    assert answer.stdout.startswith(before)
+    assert answer.stdout.endswith("d\n")
+    assert ("left out" in answer.stdout) == (count > 1)
+
+
 def test_the_tail_is_of_each_stream(home: Path) -> None:
     job = kept_log(home, b"o1\no2\n", b"e1\ne2\n")
     answer = call("logs", "--tail", "1", job)
