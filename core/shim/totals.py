@@ -122,7 +122,8 @@ class Ledger:
         for pid, (parent, _) in self.kin.items():
             if pid in kin or parent not in kin or parent not in self.kin or self.discarding is not None:
                 continue
-            if kin[parent][1] == self.kin[parent][1]:
+            # Read again: a parent that is looked at before its child may have waited for it in between.
+            if kin[parent][1] == self.kin[parent][1] and kinship(parent) == kin[parent]:
                 self.discarding = name_of(parent) or str(parent)
         self.kin = kin
 

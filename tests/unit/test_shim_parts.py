@@ -134,6 +134,52 @@ def test_a_ledger_holds_a_bounded_number_of_descriptors(monkeypatch: pytest.Monk
     assert set(account.io_fds) == {-1, -2}
 
 
+WAITS_ON_DEMAND = """
+import os, signal, sys
+child = os.fork()
+if not child:
+    signal.pause()
+    os._exit(0)
+print(child, flush=True)
+sys.stdin.readline()
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+print("waited", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(not totals.HAS_CHILDREN, reason="the kernel has no lists of children")
+def test_a_child_that_is_waited_for_during_a_census_was_not_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-c", WAITS_ON_DEMAND]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        said = parent.stdout
+        child = int(said.readline())
+        account = Ledger(os.getpid())
+        account.census()
+        assert {parent.pid, child} <= set(account.kin)
+        answers: list[str] = []
+
+        def ask(pid: int) -> int | None:
+            """The clock of a process; the child ends after its parent was looked at and before the child is."""
+            if pid == child and not answers:
+                print(file=parent.stdin)
+                answers.append(said.readline())
+            return cpu_nanoseconds(pid)
+
+        cpu_nanoseconds = totals.cpu_nanoseconds
+        monkeypatch.setattr(totals, "cpu_nanoseconds", ask)
+        account.census()
+        assert answers == ["waited\n"]
+        assert child not in account.kin
+        account.census()
+        assert account.discarding is None
+        print(file=parent.stdin)
+
+
 def test_a_shim_without_a_comm_file_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise FileNotFoundError(errno.ENOENT, "not Linux")
