@@ -84,6 +84,7 @@ def test_of_a_member_that_changed_user_is_told_what_may_be_seen(restricted: Jobt
     changed.chmod(0o4755)
     job_id = unprivileged("run", "--detach", "--", "sh", "-c", f"{changed} 60 & sleep 61; :").stdout.strip()
     try:
+        wait_for(lambda: len(answers(unprivileged, "top", "--json", job_id)["processes"]) == 3)
         everyone, unhidden = (answers(jobtop, "top", "--json", job_id) for jobtop in (unprivileged, restricted))
     finally:
         assert unprivileged("kill", job_id).returncode == 0
