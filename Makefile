@@ -11,14 +11,14 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 # Most tests wait for something: more of them than there are cores can do that at once.
 WORKERS := -n 3 --dist loadscope
 CHECKED := $(wildcard tests benchmarks docs/examples tools/*.py)
-ROOMS := core store tui cli
+ROOMS := core store lifecycle tui cli
 
 help:
 	@echo "make run     run a small lively job, show what it cost, and open the console"
 	@echo "make test    run the tests"
 	@echo "make check   everything that has to pass: format, ruff, mypy, tests"
 	@echo "make format  format the code    make lint   ruff only    make types  mypy only"
-	@echo "make cover   tests with coverage; core and store have to reach 90 %"
+	@echo "make cover   tests with coverage; core, store and lifecycle have to reach 90 %"
 	@echo "make bench   measure jobtop itself     make soak  the long tests"
 	@echo "make docs    write the generated parts of docs/ anew     make clean"
 
@@ -62,7 +62,7 @@ types: $(VENV)/.installed
 cover: $(VENV)/.installed
 	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
 	$(BIN)/coverage report
-	$(BIN)/coverage report --include='core/*,store/*' --fail-under=90
+	$(BIN)/coverage report --include='core/*,store/*,lifecycle/*' --fail-under=90
 
 docs: $(VENV)/.installed
 	$(BIN)/python tools/docs.py

@@ -21,7 +21,7 @@ IMPORTS = (
     "click",
     "sqlite3",
     "jobtop.cli.verbs.run",
-    "jobtop.store.recorder",
+    "jobtop.lifecycle.recorder",
 )
 log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 def note(what):

@@ -21,10 +21,10 @@ from jobtop.core.model import Job, Limits, Queued
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.run.request import Request, prepare
 from jobtop.core.run.supervisor import new_id
-from jobtop.store.agency import Registered, registered
+from jobtop.lifecycle.queue import Queue
+from jobtop.store.agents import Registered, registered
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.queue import Queue
 
 MIB = 2**20
 JOBS, SLOTS = 500, 8

@@ -105,7 +105,7 @@ class App:
             if not self.stores:
                 raise
         store, job = self.find(reference)
-        from jobtop.store.control import elsewhere
+        from jobtop.lifecycle.control import elsewhere
 
         why = (
             elsewhere(job, self.paths.host) or f"job {job.id[:8]} is in {store.database.path}, which is only read here"
@@ -178,9 +178,9 @@ class App:
         return False
 
     def _reconciled_jobs(self) -> Jobs:
+        from jobtop.lifecycle.reconcile import reconcile, sweep_specs
         from jobtop.store.database import open_repaired
         from jobtop.store.jobs import Jobs
-        from jobtop.store.reconcile import reconcile, sweep_specs
 
         database = self.store_to_write()
         try:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 30.0
 JOURNALS = ("-wal", "-shm")
 JOURNAL_BYTES = 8 * 1024 * 1024
+SMALL_JOURNAL_PAGES = 100
 NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph fuse.sshfs fuse.glusterfs 9p afs pvfs2 orangefs fuse.ceph".split()
 )
@@ -129,6 +130,11 @@ class Database:
         """The connection outside of any transaction, for what cannot be done in one."""
         with errors_named(self.path):
             yield self._connection
+
+    def keep_journal_small(self) -> None:
+        """Move the journal into the store often."""
+        with self.alone() as connection:
+            connection.execute(f"PRAGMA wal_autocheckpoint = {SMALL_JOURNAL_PAGES}")
 
     def sound(self, rows: "Iterable[Row]", decode: "Callable[[Row], Value]") -> "list[Value]":
         """What rows stand for; one that is damaged is left out, and what is wrong with it is kept in `damaged`."""

@@ -239,6 +239,23 @@ class Jobs:
             ).fetchall()
         return self.database.sound(rows, job_of)
 
+    def has_series(self, seq: int) -> bool:
+        """Whether samples of a job are stored."""
+        with self.database.reading() as connection:
+            return connection.execute("SELECT 1 FROM series WHERE job_seq = ?", (seq,)).fetchone() is not None
+
+    def has_host(self, host: str) -> bool:
+        """Whether a job of this host is stored."""
+        with self.database.reading() as connection:
+            return connection.execute("SELECT 1 FROM jobs WHERE host = ? LIMIT 1", (host,)).fetchone() is not None
+
+    def live_counts(self, host: str) -> list[tuple[str, int]]:
+        """How many jobs of a host have each status that is not an end."""
+        live = ", ".join(f"'{status}'" for status in sorted(LIVE))
+        sql = f"SELECT status, count(*) FROM jobs WHERE settled = 0 AND host = ? AND status IN ({live}) GROUP BY status"
+        with self.database.reading() as connection:
+            return [tuple(row) for row in connection.execute(sql, (host,)).fetchall()]
+
     def events(self, job: Job) -> list[Event]:
         with self.database.reading() as connection:
             rows = connection.execute(

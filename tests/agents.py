@@ -15,10 +15,11 @@ from jobtop.core.model import Job, Limits, Queued
 from jobtop.core.paths import StatePaths
 from jobtop.core.run.request import Request, prepare
 from jobtop.core.run.supervisor import new_id
-from jobtop.store.agency import Registered, ensure_agent, registered
+from jobtop.lifecycle.agent_lock import ensure_agent
+from jobtop.lifecycle.queue import Queue
+from jobtop.store.agents import Registered, registered
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.queue import Queue
 from records import HERE
 from running import PYTHON, children, kill_if_alive
 from support import wait_for

@@ -11,9 +11,9 @@ import pytest
 
 import unprivileged as unprivileged_user
 from jobtop.core.paths import StatePaths, hostname
+from jobtop.lifecycle.queue import Queue
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.queue import Queue
 from support import ALONE, ROOT, Jobtop, clean_environment, require
 
 

@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("core", "store", "tui", "cli")
+ROOMS = ("core", "store", "lifecycle", "tui", "cli")
 PACKAGES = ("jobtop", *ROOMS)
 
 ALONE = {"JOBTOP_AGENT_IDLE": "0s", "JOBTOP_RUN_UI": "never"}  # agents leave with the last job, no console opens

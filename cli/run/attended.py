@@ -13,9 +13,9 @@ from jobtop.cli.verbs.console import console_options
 from jobtop.cli.verbs.control import end
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
-from jobtop.store.control import Control
+from jobtop.lifecycle.control import Control
+from jobtop.lifecycle.start import start_and_stay
 from jobtop.store.output.logs import open_log
-from jobtop.store.starting import start_and_stay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

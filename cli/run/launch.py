@@ -55,8 +55,8 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
 
         return run_attended(app, supervisor, request, options)
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
-    from jobtop.store.reconcile import sweep_specs
-    from jobtop.store.recorder import Recorder
+    from jobtop.lifecycle.reconcile import sweep_specs
+    from jobtop.lifecycle.recorder import Recorder
 
     recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn)
     monitoring = Monitoring(app, recorder, job.id, options["report"])
@@ -90,10 +90,10 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
 
 def start_agent(app: App) -> None:
     """A job that we run needs an agent: one that it started would be a part of it, and one of ours is not."""
-    from jobtop.store import agency
+    from jobtop.lifecycle import agent_lock
 
     with suppress(OSError, StartError):  # who called says that none came
-        agency.start_agent(app.paths)
+        agent_lock.start_agent(app.paths)
 
 
 def wants_console(app: App, options: dict[str, Any]) -> bool:
@@ -112,14 +112,14 @@ def monitor_sets(options: dict[str, Any]) -> list[str]:
 
 
 def late_supervisor(terminal: Terminal | None) -> Supervisor:
-    from jobtop.store.starting import new_supervisor
+    from jobtop.lifecycle.start import new_supervisor
 
     return new_supervisor(terminal)
 
 
 def detach(app: App, supervisor: Supervisor, request: Request) -> int:
     """Start the job and leave it to its shim."""
-    from jobtop.store.starting import start_detached
+    from jobtop.lifecycle.start import start_detached
 
     job, heard = start_detached(supervisor, app.paths, app.config, request, app.warn, say)
     if heard is None or "exec_error" in heard:

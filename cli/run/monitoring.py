@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.engine import Engine
     from jobtop.core.model import Job
     from jobtop.core.run.facts import Started
-    from jobtop.store.recorder import Recorder
+    from jobtop.lifecycle.recorder import Recorder
 
 FLUSH_SECONDS = 1.0
 CLOSE_SECONDS = 5.0

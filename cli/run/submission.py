@@ -14,7 +14,7 @@ from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.model import Status
 from jobtop.core.run import outcome
 from jobtop.core.run.request import count, group_name, whole_number
-from jobtop.store.submitting import Wish, submit_to
+from jobtop.lifecycle.submit import Wish, submit_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.model import Job
-    from jobtop.store.queue import Queue
+    from jobtop.lifecycle.queue import Queue
 
 NO_ATTENDANT = ("--no-ui", "--detach", "--pty", "--report", "--quiet", "--record", "--verbose")
 
@@ -82,15 +82,15 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
 
 
 def opened(app: App) -> Queue:
+    from jobtop.lifecycle.queue import Queue
     from jobtop.store.jobs import Jobs
-    from jobtop.store.queue import Queue
 
     return Queue(Jobs(app.store_to_write()), app.paths)
 
 
 def call_agent(app: App, queue: Queue) -> None:
     """See to it that somebody starts what waits."""
-    from jobtop.store.queue import NOBODY
+    from jobtop.lifecycle.queue import NOBODY
 
     if not queue.call_agent(app.environ):
         app.warn(NOBODY)
@@ -98,7 +98,7 @@ def call_agent(app: App, queue: Queue) -> None:
 
 def wait_for(app: App, queue: Queue, job: Job) -> int:
     """Until the last attempt at a job has ended; the exit code `run` would have."""
-    from jobtop.store.waiting import await_ends
+    from jobtop.lifecycle.wait import await_ends
 
     gc.enable()
     (job,) = await_ends(queue, [job], warn=app.warn)

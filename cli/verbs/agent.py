@@ -14,10 +14,12 @@ from jobtop.cli.text.tables import format_options, print_shapes
 from jobtop.core.clock import iso
 from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.measure.collectors.proc import identify, is_alive, send
-from jobtop.core.model import LIVE, SCHEMA_VERSION, Identity
+from jobtop.core.model import SCHEMA_VERSION, Identity
 from jobtop.core.units import format_duration
-from jobtop.store.agency import Registered, agent_command, is_taken, registered, seat, start_agent
+from jobtop.lifecycle.agent_lock import agent_command, is_taken, seat, start_agent
+from jobtop.store.agents import Registered, registered
 from jobtop.store.database import Database
+from jobtop.store.jobs import Jobs
 
 START_SECONDS, STOP_SECONDS = 10.0, 15.0
 POLL_SECONDS = 0.02
@@ -80,7 +82,7 @@ def stop(app: App) -> int:
             app.warn(f"agent {there.who.pid} does not leave")
             return ExitCode.BAD_ANSWER
         time.sleep(POLL_SECONDS)
-    if waiting := dict(counted(database, app.paths.host)).get("queued"):
+    if waiting := dict(Jobs(database).live_counts(app.paths.host)).get("queued"):
         jobs = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
         app.warn(f"{jobs} and will not start until an agent is there again: jobtop agent start")
     return ExitCode.OK
@@ -93,7 +95,7 @@ def status(app: App, style: str) -> int:
     """Whether there is one, and what it has to do. Exit code 1 if there is none."""
     database = app.store_to_write() if app.has_store() else None
     there = registered(database) if database is not None else None
-    counts = {str(name): count for name, count in counted(database, app.paths.host)} if database is not None else {}
+    counts = {} if database is None else dict(Jobs(database).live_counts(app.paths.host))
     running = counts.get("running", 0) + counts.get("paused", 0)
     if style != "table":
         shape: dict[str, Any] = {
@@ -118,7 +120,7 @@ def run(app: App) -> int:
     """Be the agent, in the foreground: for systemd and other supervisors."""
     refuse_inside(app)
     os.chdir("/")  # it serves jobs of all projects
-    from jobtop.store.agent import Agent
+    from jobtop.lifecycle.agent import Agent
 
     if not Agent(app.paths, app.config, app.sets).serve():
         app.warn(f"another agent serves {app.paths.store} (jobtop agent status)")
@@ -153,11 +155,3 @@ def awaited(app: App, database: Database, started: Identity) -> Registered | Non
         if is_over:
             raise UsageError("the agent did not stay: jobtop agent run says why, or agent.idle is too short")
         time.sleep(POLL_SECONDS)
-
-
-def counted(database: Database, host: str) -> list[tuple[str, int]]:
-    """How many jobs of a host are in each state that is no end."""
-    live = ", ".join(f"'{name}'" for name in sorted(LIVE))
-    sql = f"SELECT status, count(*) FROM jobs WHERE settled = 0 AND host = ? AND status IN ({live}) GROUP BY status"
-    with database.reading() as connection:
-        return [tuple(row) for row in connection.execute(sql, (host,)).fetchall()]

@@ -6,9 +6,9 @@ from jobtop.cli.app import App
 from jobtop.cli.run.submission import opened
 from jobtop.core.errors import ExitCode
 from jobtop.core.run.request import pair
-from jobtop.store.attaching import attach as make_job
-from jobtop.store.attaching import call_agent
-from jobtop.store.waiting import await_ends
+from jobtop.lifecycle.attach import attach as make_job
+from jobtop.lifecycle.attach import call_agent
+from jobtop.lifecycle.wait import await_ends
 
 
 @click.command()

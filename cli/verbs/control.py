@@ -12,12 +12,12 @@ from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job
 from jobtop.core.run.scheduling import will_be_retried
-from jobtop.store.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left
+from jobtop.lifecycle.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left
+from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.queue_plan import Lineup
+from jobtop.lifecycle.reconcile import START_SECONDS, forget, survivors, with_shim
+from jobtop.lifecycle.wait import await_ends
 from jobtop.store.jobs import Jobs
-from jobtop.store.queue import Queue
-from jobtop.store.queue_plan import Lineup
-from jobtop.store.reconcile import START_SECONDS, forget, survivors, with_shim
-from jobtop.store.waiting import await_ends
 
 references = click.argument("references", metavar="ID…", nargs=-1, required=True, shell_complete=job_ids)
 

@@ -14,7 +14,7 @@ from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import printable
-from jobtop.store.examination import Topics, examine, verdict
+from jobtop.lifecycle.doctor import Topics, examine, verdict
 
 GLYPHS = {State.WORKS: "✓", State.FAILS: "✗", State.ABSENT: "–"}
 COLORS = {State.WORKS: "32", State.FAILS: "31", State.ABSENT: "2"}

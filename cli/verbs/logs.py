@@ -16,11 +16,11 @@ from jobtop.core.errors import StoreBusy, UnknownJob
 from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes, printable
+from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.reconcile import current
+from jobtop.lifecycle.wait import Looks, unattended
 from jobtop.store.jobs import Jobs
 from jobtop.store.output.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, open_log, tail_start
-from jobtop.store.queue import Queue
-from jobtop.store.reconcile import current
-from jobtop.store.waiting import Looks, unattended
 
 POLL_SECONDS = 0.2
 SILENT_SECONDS = 3.0

@@ -18,11 +18,11 @@ from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample
 from jobtop.core.series.downsample import kept_positions
 from jobtop.core.series.readings import KEYS, Reader, Reading, job_metrics
+from jobtop.lifecycle.reconcile import current
+from jobtop.lifecycle.wait import Looks
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import current
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.series import News
-from jobtop.store.waiting import Looks
 
 POLL_SECONDS = 0.25
 THINNED_BY = ("cpu.percent", "mem.used")  # whose peaks stay, unless others are asked for

@@ -17,16 +17,15 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import SCHEMA_VERSION, Kept
 from jobtop.core.retention import LONG, MACHINE, Policy, Report, policy_of, skipped_minutes
 from jobtop.core.units import ABSENT, format_bytes
+from jobtop.lifecycle.reconcile import reconcile
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import reconcile
 from jobtop.store.upkeep import maintenance
 from jobtop.store.upkeep.background import HELD, release, rest, shortage, take
 from jobtop.store.upkeep.maintenance import KEPT_SINCE
 from jobtop.store.upkeep.retention import Retention
 
 PAUSE_SECONDS = 0.002
-JOURNAL_PAGES = 100
 TIERS = {
     Kept.WHOLE: "every sample",
     Kept.MINUTES: "one a minute",
@@ -82,8 +81,7 @@ def opened(app: App, dry_run: bool) -> Iterator[Database]:
         if database.notice:
             app.warn(database.notice)
         reconcile(Jobs(database), app.paths)
-        with database.alone() as connection:  # where the disk is full there is little room for a journal
-            connection.execute(f"PRAGMA wal_autocheckpoint = {JOURNAL_PAGES}")
+        database.keep_journal_small()  # where the disk is full there is little room for a journal
         yield database
 
 

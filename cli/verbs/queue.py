@@ -19,12 +19,13 @@ from jobtop.core.run.capacity import capacity
 from jobtop.core.run.request import group_name
 from jobtop.core.run.scheduling import amount_words, failure
 from jobtop.core.units import ABSENT, format_duration
-from jobtop.store.agency import is_attended, registered
-from jobtop.store.control import elsewhere
+from jobtop.lifecycle.agent_lock import is_attended
+from jobtop.lifecycle.control import elsewhere
+from jobtop.lifecycle.queue import Queue, check_retry
+from jobtop.lifecycle.queue_plan import Lineup
+from jobtop.lifecycle.wait import was_called
+from jobtop.store.agents import registered
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.queue import Queue, check_retry
-from jobtop.store.queue_plan import Lineup
-from jobtop.store.waiting import was_called
 
 QUEUE_COLUMNS = (
     Column("#", right=True),

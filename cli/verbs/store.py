@@ -19,6 +19,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import as_dict
 from jobtop.core.units import ABSENT, format_bytes, format_duration
 from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.jobs import Jobs
 from jobtop.store.upkeep import maintenance
 from jobtop.store.upkeep.maintenance import Description, Files, Problem
 from jobtop.store.upkeep.merging import Merged, merge
@@ -223,8 +224,8 @@ def target_store(app: App, into: str | None) -> Database:
 
 def is_recorded_by(path: Path, host: str) -> bool:
     """Whether a store is the one of a host."""
-    with closing(open_to_read(path)) as database, database.reading() as connection:
-        return connection.execute("SELECT 1 FROM jobs WHERE host = ? LIMIT 1", (host,)).fetchone() is not None
+    with closing(open_to_read(path)) as database:
+        return Jobs(database).has_host(host)
 
 
 def files_to_merge(path: Path, target: Path) -> list[Path]:

@@ -24,8 +24,8 @@ from jobtop.core.measure.live_processes import CloseUp, ProcessLine
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC
 from jobtop.core.run.facts import read_started
+from jobtop.lifecycle.reconcile import current
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import current
 from jobtop.store.samples.snapshots import Snapshots
 
 FIRST_SECONDS = 0.5  # between the two readings that the first percentages are made of

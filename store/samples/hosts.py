@@ -145,14 +145,7 @@ class HostRecord:
     def _this_boot(self) -> int:
         """The number of this boot, of which there is one row."""
         if self._seq is None:
-            boot = boot_id()
-            with self.database.writing() as connection:
-                connection.execute(
-                    "INSERT OR IGNORE INTO hosts (boot, boot_time) VALUES (?, ?)",
-                    (boot, time.time() - now_since_boot()),
-                )
-                row = connection.execute("SELECT seq FROM hosts WHERE boot = ?", (boot,)).fetchone()
-            self._seq = int(row[0])
+            self._seq = boot_number(self.database, boot_id(), time.time() - now_since_boot())
         return self._seq
 
     def _boot_of(self, job: Job) -> int | None:
@@ -161,6 +154,13 @@ class HostRecord:
                 return None
             row = connection.execute("SELECT seq FROM hosts WHERE boot = ?", (job.shim.boot,)).fetchone()
         return None if row is None else int(row[0])
+
+
+def boot_number(database: Database, boot: str, boot_time: float) -> int:
+    """The number of a boot, which has one row."""
+    with database.writing() as connection:
+        connection.execute("INSERT OR IGNORE INTO hosts (boot, boot_time) VALUES (?, ?)", (boot, boot_time))
+        return int(connection.execute("SELECT seq FROM hosts WHERE boot = ?", (boot,)).fetchone()[0])
 
 
 @record

@@ -9,7 +9,7 @@ from jobtop.core.errors import RowDamaged
 from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import LIVE
 from jobtop.core.retention import SETTLING_SECONDS, Holding
-from jobtop.store.queue_plan import TO_RETRY
+from jobtop.store.queue_rows import TO_RETRY
 from jobtop.store.rows import is_number, kept_in, tags_in
 
 TYPE_CHECKING = False

@@ -19,8 +19,8 @@ from jobtop.core.model import Job
 from jobtop.core.run.request import Request
 from jobtop.core.shim.revival import SETTLED_SECONDS
 from jobtop.core.shim.supervise import BOOTTIME
-from jobtop.store.agent import GAP_SECONDS
-from jobtop.store.starting import start_and_stay
+from jobtop.lifecycle.agent import GAP_SECONDS
+from jobtop.lifecycle.start import start_and_stay
 from records import call
 from running import descendants, is_alive, kill_if_alive, nothing_is_left, processes_of, running
 from support import Jobtop, wait_for
@@ -368,7 +368,7 @@ def test_an_agent_that_cannot_write_its_store_goes_on_when_it_can(
 
 
 def test_an_agent_that_fails_of_itself_says_so_and_is_not_started_again_and_again(jobtop: Jobtop, line: Line) -> None:
-    broken = "import jobtop.store.agent as broken; broken.Agent._attend = lambda _: 1 / 0"
+    broken = "import jobtop.lifecycle.agent as broken; broken.Agent._attend = lambda _: 1 / 0"
     code = f"{broken}; from jobtop.__main__ import main; main()"
     line.submit(("true",), not_before=time.time() + 3600)
     failed = subprocess.run(

@@ -13,7 +13,7 @@ import pytest
 from agents import DEADLINE, Line, Load, agents_of, kill, line
 from jobtop.core.model import Job
 from jobtop.core.record import replace
-from jobtop.store.starter import SILENT_DIRECTORY, SILENT_PROGRAM, SILENT_SHIM
+from jobtop.lifecycle.queue_runner import SILENT_DIRECTORY, SILENT_PROGRAM, SILENT_SHIM
 from records import call
 from running import children, is_alive, nothing_is_left
 from support import Jobtop, require, wait_for
@@ -21,8 +21,8 @@ from support import Jobtop, require, wait_for
 __all__ = ["line", "nothing_is_left"]
 
 MNT_DETACH = 2
-VIGILANT = "import jobtop.store.agent as agent; agent.RECONCILE_SECONDS = 0.2"
-IMPATIENT = "import jobtop.store.starter as starter; starter.START_SECONDS = 0.3"
+VIGILANT = "import jobtop.lifecycle.agent as agent; agent.RECONCILE_SECONDS = 0.2"
+IMPATIENT = "import jobtop.lifecycle.queue_runner as starter; starter.START_SECONDS = 0.3"
 
 
 @pytest.fixture

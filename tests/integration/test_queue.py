@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobtop.store.queue import NOBODY
+from jobtop.lifecycle.queue import NOBODY
 from nvml import three_gpus
 from records import call
 from running import nothing_is_left, show

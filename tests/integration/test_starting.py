@@ -13,10 +13,10 @@ from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.run.request import Request
 from jobtop.core.units import printable
+from jobtop.lifecycle.reconcile import current
+from jobtop.lifecycle.start import request_again, start_and_stay
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import current
-from jobtop.store.starting import request_again, start_and_stay
 from records import HERE, HOSTILE_TEXTS, made_job
 from running import nothing_is_left
 from support import wait_for

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.model import Status
+from jobtop.lifecycle.reconcile import reconcile
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.reconcile import reconcile
 from jobtop.store.samples.hosts import HostRecord
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots

@@ -17,8 +17,8 @@ from textual.widgets import Input
 from jobtop.core.config import load
 from jobtop.core.paths import StatePaths
 from jobtop.core.run.request import Request
-from jobtop.store.examination import Topics
-from jobtop.store.starting import start_and_stay
+from jobtop.lifecycle.doctor import Topics
+from jobtop.lifecycle.start import start_and_stay
 from jobtop.tui.actions import ACTIONS, BY_ID, Action
 from jobtop.tui.app import PAGES, Options
 from jobtop.tui.chart.chart import Chart

@@ -14,10 +14,10 @@ from jobtop.core.model import Identity, Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run.request import Request
+from jobtop.lifecycle.reconcile import current
+from jobtop.lifecycle.start import start_and_stay
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import current
-from jobtop.store.starting import start_and_stay
 from jobtop.tui.app import Console, Options
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.dialogs.confirm import Confirm

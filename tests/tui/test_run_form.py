@@ -9,9 +9,9 @@ from textual.widgets import TextArea
 
 from jobtop.core.model import Job, Limits
 from jobtop.core.paths import StatePaths
+from jobtop.lifecycle.queue import Queue
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.queue import Queue
 from jobtop.tui.app import Options
 from jobtop.tui.dialogs.fields import FormField, Tick
 from jobtop.tui.dialogs.run_form import CommandLine, RunForm, past_commands, read_form

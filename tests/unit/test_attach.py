@@ -19,12 +19,12 @@ from jobtop.core.model import ATTACHED, Job, Status, StopRequest, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run import attached
-from jobtop.store.attaching import attach, refuse_known
+from jobtop.lifecycle.attach import attach, refuse_known
+from jobtop.lifecycle.reconcile import reconcile
+from jobtop.lifecycle.start import request_again
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import reconcile
 from jobtop.store.samples.series import SeriesStore
-from jobtop.store.starting import request_again
 from processes import MIB, FakeProc
 from records import HERE, running_job, this_process
 from sampled import steady

@@ -11,7 +11,7 @@ import pytest
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity, Status
 from jobtop.core.paths import StatePaths
-from jobtop.store.control import KILL_SECONDS, Control, is_gone, patience
+from jobtop.lifecycle.control import KILL_SECONDS, Control, is_gone, patience
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from records import HERE, NO_PROCESS, kept_jobs, leave_started, made_job, running_job, this_process

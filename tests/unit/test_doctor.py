@@ -18,7 +18,7 @@ from jobtop.core.doctor.probes import Trial
 from jobtop.core.paths import StatePaths
 from jobtop.core.run import supervisor
 from jobtop.core.run.start_problems import TOO_MANY
-from jobtop.store import examination
+from jobtop.lifecycle import doctor
 from jobtop.store.database import open_to_write
 from jobtop.store.upkeep import inspection
 from jobtop.store.upkeep.inspection import inspect
@@ -131,8 +131,8 @@ def test_a_sound_store_says_what_it_holds(tmp_path: Path) -> None:
     found = inspect(paths.store)
     assert (found.problem, found.jobs, found.is_sound) == (None, 1, True)
     assert found.size_bytes > 0
-    assert examination.history(paths).state is State.WORKS
-    assert examination.history(paths).meaning.startswith("1 job in ")
+    assert doctor.history(paths).state is State.WORKS
+    assert doctor.history(paths).meaning.startswith("1 job in ")
 
 
 def test_a_check_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_a_check_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: py
 
 def test_a_store_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / f"{HERE}.db").write_bytes(b"not a database, not at all" * 100)
-    found = examination.history(StatePaths(tmp_path, HERE))
+    found = doctor.history(StatePaths(tmp_path, HERE))
     assert (found.state, found.essential) == (State.FAILS, True)
     assert "not a database" in found.meaning
     assert "damaged-" in str(found.remedy)
@@ -171,16 +171,16 @@ def damaged(tmp_path: Path) -> StatePaths:
 
 
 def test_damage_inside_a_store_is_found(damaged: StatePaths) -> None:
-    found = examination.history(damaged)
+    found = doctor.history(damaged)
     assert (found.state, found.essential) == (State.FAILS, True)
     assert found.meaning.startswith(f"damaged: {damaged.store}")
 
 
 def test_the_remedy_for_a_damaged_store_is_one(damaged: StatePaths) -> None:
     before = damaged.store.read_bytes()
-    subprocess.run(["sh", "-c", str(examination.history(damaged).remedy)], check=True)
+    subprocess.run(["sh", "-c", str(doctor.history(damaged).remedy)], check=True)
     kept_jobs(damaged.root, made_job())
-    assert examination.history(damaged).state is State.WORKS
+    assert doctor.history(damaged).state is State.WORKS
     assert (damaged.root / f"damaged-{damaged.store.name}").read_bytes() == before
 
 
@@ -190,22 +190,22 @@ def test_a_store_of_a_newer_jobtop_is_told(tmp_path: Path) -> None:
     with sqlite3.connect(paths.store) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    assert "upgrade jobtop" in examination.history(paths).meaning
+    assert "upgrade jobtop" in doctor.history(paths).meaning
 
 
 def test_a_store_that_can_only_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = StatePaths(tmp_path, HERE)
     open_to_write(paths).close()
     monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
-    assert examination.history(paths).remedy == f"chmod u+w {paths.store}"
+    assert doctor.history(paths).remedy == f"chmod u+w {paths.store}"
 
 
 def test_jobs_that_wait_to_be_recorded_are_told(tmp_path: Path) -> None:
     paths = StatePaths(tmp_path, HERE)
-    assert examination.unrecorded(paths).state is State.WORKS
+    assert doctor.unrecorded(paths).state is State.WORKS
     paths.unrecorded.mkdir()
     (paths.unrecorded / "7.json").write_text("{}")
-    found = examination.unrecorded(paths)
+    found = doctor.unrecorded(paths)
     assert (found.state, found.meaning.split()[0]) == (State.FAILS, "1")
 
 
@@ -243,7 +243,7 @@ def test_colours_are_for_glyphs_and_headings() -> None:
     ],
 )
 def test_the_verdict_follows_from_what_is_essential(findings: list[Finding], words: str) -> None:
-    assert examination.verdict(findings) == words
+    assert doctor.verdict(findings) == words
 
 
 def test_the_doctor_answers_here_and_makes_nothing(home: Path) -> None:
@@ -283,9 +283,9 @@ def test_a_user_without_privileges_can_ask_the_doctor(unprivileged: Jobtop) -> N
 def test_who_asks_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     import pwd
 
-    assert examination.user_name() == pwd.getpwuid(os.geteuid()).pw_name
+    assert doctor.user_name() == pwd.getpwuid(os.geteuid()).pw_name
     monkeypatch.setattr(os, "geteuid", lambda: 2**31 - 7)
-    assert examination.user_name() == str(2**31 - 7)
+    assert doctor.user_name() == str(2**31 - 7)
 
 
 def test_the_doctor_does_not_die_of_a_terminal_without_utf8(jobtop: Jobtop) -> None:

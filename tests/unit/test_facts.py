@@ -17,9 +17,9 @@ from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, MARKS, STARTED, damage_in, read_facts, read_marks, read_started
+from jobtop.lifecycle.reconcile import forget, reconcile, survivors
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, columns_of
-from jobtop.store.reconcile import forget, reconcile, survivors
 from records import HERE, NO_PROCESS, call, leave_ended, leave_started, made_job, running_job
 
 VERBS = (

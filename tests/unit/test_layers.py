@@ -1,4 +1,4 @@
-"""Imports point one way, cli → tui → store → core; every library has one owner; headless verbs stay light."""
+"""Imports point one way, cli → tui → lifecycle → store → core; a library has one owner; headless verbs stay light."""
 
 import ast
 import sys
@@ -10,7 +10,7 @@ import pytest
 from jobtop.core.run.supervisor import SHIM
 from support import PACKAGES, ROOT, Jobtop
 
-LAYERS = ("jobtop.core", "jobtop.store", "jobtop.tui", "jobtop.cli")
+LAYERS = ("jobtop.core", "jobtop.store", "jobtop.lifecycle", "jobtop.tui", "jobtop.cli")
 OWNERS = {
     "click": "jobtop.cli",
     "docker": "jobtop.core.measure.collectors.docker",
@@ -98,6 +98,8 @@ def test_a_module_imports_only_what_lies_below_it_and_what_it_owns(path: Path) -
         ("jobtop.core.units", "def late():\n    from jobtop.cli.main import main"),
         ("jobtop.store.jobs", "import importlib\nimportlib.import_module('jobtop.tui')"),
         ("jobtop.tui.app", "from jobtop.cli import output"),
+        ("jobtop.store.jobs", "from jobtop.lifecycle import queue"),
+        ("jobtop.lifecycle.agent", "import sqlite3"),
         ("jobtop.core.units", "from jobtop.__main__ import main"),
         ("jobtop.core.units", "import sqlite3"),
         ("jobtop.core.units", "from sqlite3 import connect"),

@@ -9,7 +9,7 @@ from jobtop.cli.app import App
 from jobtop.cli.verbs.logs import SILENT, await_start, print_on
 from jobtop.core.model import Job, JobSpec, Queued, Status
 from jobtop.core.record import replace
-from jobtop.store.queue import Queue
+from jobtop.lifecycle.queue import Queue
 from records import call, running_job, this_process
 
 NO_AGENT = "waits for its turn, and there is no agent to start it: jobtop agent start"

@@ -13,12 +13,12 @@ from jobtop.core.model import Identity, Job, JobSpec, Limits, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run.scheduling import Capacity, Running, Waiting
+from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.queue_plan import Lineup
+from jobtop.lifecycle.reconcile import reconcile
+from jobtop.lifecycle.start import kept_spec
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.queue import Queue
-from jobtop.store.queue_plan import Lineup
-from jobtop.store.reconcile import reconcile
-from jobtop.store.starting import kept_spec
 from records import HERE, NO_PROCESS, leave_started, made_job, running_job, this_process
 
 DEAD = Identity("another boot", NO_PROCESS, 1)

@@ -15,9 +15,9 @@ from jobtop.cli.run.submission import wait_for
 from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Queued, Status
 from jobtop.core.record import replace
-from jobtop.store.agency import register
-from jobtop.store.queue import Queue
-from jobtop.store.waiting import await_ends
+from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.wait import await_ends
+from jobtop.store.agents import register
 from records import HOSTILE_TEXTS, call, holds_controls, made_job, running_job, this_process
 
 
@@ -135,7 +135,7 @@ def test_an_agent_that_was_called_a_moment_ago_is_not_missed(queue: Queue) -> No
 
 def test_who_waits_for_a_job_that_nobody_starts_is_told_so_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     job = submitted(queue)
-    monkeypatch.setattr("jobtop.store.waiting.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("jobtop.lifecycle.wait.LOOK_SECONDS", 0.0)
     said: list[str] = []
 
     def heard(text: str) -> None:

@@ -13,10 +13,10 @@ from jobtop.core.model import Job, JobSpec, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run.facts import Facts
+from jobtop.lifecycle.reconcile import reconcile
+from jobtop.lifecycle.recorder import Recorder, write_private
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.reconcile import reconcile
-from jobtop.store.recorder import Recorder, write_private
 from records import HERE, NO_PROCESS, damage_pages, kept_jobs, leave_ended, leave_started, made_job, running_job
 
 

@@ -16,12 +16,12 @@ from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record, replace
 from jobtop.core.run.request import Request
-from jobtop.store.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
+from jobtop.lifecycle.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
+from jobtop.lifecycle.queue import NOBODY, Queue
+from jobtop.lifecycle.start import request_again, start_and_stay
+from jobtop.lifecycle.submit import Wish, submit_to
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.queue import NOBODY, Queue
-from jobtop.store.starting import request_again, start_and_stay
-from jobtop.store.submitting import Wish, submit_to
 from jobtop.store.upkeep.retention import set_pinned
 from jobtop.tui.data.view import JobRow
 

@@ -270,7 +270,7 @@ class Feed:
         if self.own is None or time.monotonic() - self._reconciled_at < RECONCILE_SECONDS:
             return
         self._reconciled_at = time.monotonic()
-        from jobtop.store.reconcile import reconcile
+        from jobtop.lifecycle.reconcile import reconcile
         from jobtop.store.search import catch_up
 
         with suppress(JobtopError, OSError, ValueError, TypeError, LookupError):  # the last of damage nobody has seen

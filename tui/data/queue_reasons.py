@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.paths import StatePaths
-from jobtop.store.agency import Registered, registered
+from jobtop.store.agents import Registered, registered
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.schema import has_tables_of
 
 if TYPE_CHECKING:
-    from jobtop.store.queue_plan import Lineup
+    from jobtop.lifecycle.queue_plan import Lineup
 
 QUEUE_SINCE_VERSION = 4
 
@@ -41,8 +41,8 @@ class Turns:
 
     def _read_reasons(self, database: Database) -> dict[str, str]:
         from jobtop.core.run.capacity import capacity
-        from jobtop.store.queue import Queue
-        from jobtop.store.queue_plan import Lineup
+        from jobtop.lifecycle.queue import Queue
+        from jobtop.lifecycle.queue_plan import Lineup
 
         lineup = self._lineup
         if lineup is None or lineup.queue.jobs.database is not database:

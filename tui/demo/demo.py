@@ -19,10 +19,11 @@ from jobtop.core.model import Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.record import replace as replaced
-from jobtop.store.agency import register
+from jobtop.store.agents import register
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.head import HOSTS
+from jobtop.store.samples.hosts import boot_number
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
@@ -80,10 +81,8 @@ class Books:
             run.job = self.jobs.change(run.job.id, lambda _: (run.job, events))
 
     def _boot(self, boot_time: float) -> int:
-        """The number of a boot that never was: `HostRecord` keeps only the one that is."""
-        with self.database.writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO hosts (boot, boot_time) VALUES (?, ?)", (BOOT, boot_time))
-            return int(connection.execute("SELECT seq FROM hosts WHERE boot = ?", (BOOT,)).fetchone()[0])
+        """The number of a simulated boot: `HostRecord` keeps only the real one."""
+        return boot_number(self.database, BOOT, boot_time)
 
 
 class Demo:

@@ -16,8 +16,8 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity, Job, Monitor, Sample, Status, StopRequest, Usage
 from jobtop.core.record import replace
 from jobtop.core.units import format_duration
+from jobtop.lifecycle.reconcile import VANISHED
 from jobtop.store.jobs import Event
-from jobtop.store.reconcile import VANISHED
 from jobtop.tui.demo.data import FAMILIES
 from jobtop.tui.demo.load import CORES, HOST, UPTIME_SECONDS, Load
 from jobtop.tui.demo.part import End, Family, Part

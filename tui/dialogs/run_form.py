@@ -23,9 +23,9 @@ from jobtop.core.query.moments import parse_moment
 from jobtop.core.redact import HIDDEN
 from jobtop.core.run.request import Request, count, cpus, group_name, pairs, typed, whole_number
 from jobtop.core.units import parse_duration, parse_size
+from jobtop.lifecycle.submit import Wish
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.submitting import Wish
 from jobtop.tui.actions import COMMAND, FORM, bindings
 from jobtop.tui.data.acting import Asked, start
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton

@@ -15,7 +15,7 @@ from jobtop.core.config import BY_DEFAULT, SETTINGS, Config
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record
-from jobtop.store.examination import Topics, examine, verdict
+from jobtop.lifecycle.doctor import Topics, examine, verdict
 from jobtop.tui.actions import ACTIONS, APP, bindings
 from jobtop.tui.actions import SETTINGS as SETTINGS_PLACE
 from jobtop.tui.data.rows import ListRows

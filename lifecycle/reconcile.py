@@ -22,6 +22,7 @@ from jobtop.core.run.facts import ENDED, STARTED, Facts, Started, reachable, rea
 from jobtop.core.state_files import read_state_file, remove_directory, remove_file, touch_state_file
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Event, Jobs, columns_of, event
+from jobtop.store.queue_rows import unstarted_ids
 from jobtop.store.rows import check_columns
 
 TYPE_CHECKING = False
@@ -157,9 +158,7 @@ def seen_by_others(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
 
 def sampled(jobs: Jobs, job: Job) -> Observation | None:
     """What stored samples say of a job; None if there are none."""
-    with jobs.database.reading() as connection:
-        row = connection.execute("SELECT 1 FROM series WHERE job_seq = ?", (job.seq,)).fetchone()
-    if row is None or job.seq is None:
+    if job.seq is None or not jobs.has_series(job.seq):
         return None
     from jobtop.core.measure.observation import seen_in
     from jobtop.store.samples.series import SeriesStore
@@ -260,11 +259,9 @@ def ids_waiting(paths: StatePaths) -> frozenset[str]:
         return frozenset()
     database = open_to_read(paths.store)
     try:
-        with database.reading() as connection:
-            rows = connection.execute("SELECT id FROM jobs WHERE settled = 0 AND shim_pid IS NULL").fetchall()
+        return unstarted_ids(database)
     finally:
         database.close()
-    return frozenset(row["id"] for row in rows)
 
 
 def beside(job: Job) -> dict[str, object]:

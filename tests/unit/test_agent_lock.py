@@ -18,8 +18,8 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.shim import revival
-from jobtop.store import agency
-from jobtop.store.agent import WORK
+from jobtop.lifecycle import agent_lock
+from jobtop.store import agents
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
 from records import HERE, NO_PROCESS, made_job, running_job, this_process
@@ -64,17 +64,17 @@ def sitter(database: Database, paths: StatePaths) -> Iterator["subprocess.Popen[
 def test_the_seat_is_held_by_one_and_free_when_that_one_is_gone(
     sitter: "subprocess.Popen[bytes]", paths: StatePaths
 ) -> None:
-    assert agency.is_taken(paths.agent)
-    assert agency.take_seat(paths.agent) is None
+    assert agent_lock.is_taken(paths.agent)
+    assert agent_lock.take_seat(paths.agent) is None
     sitter.kill()
     sitter.wait()
-    held = agency.take_seat(paths.agent)
+    held = agent_lock.take_seat(paths.agent)
     assert held is not None
     assert not os.get_inheritable(held)
-    assert agency.is_taken(paths.agent)
+    assert agent_lock.is_taken(paths.agent)
     os.close(held)
-    assert not agency.is_taken(paths.agent)
-    assert not agency.is_taken(paths.root / "never made")
+    assert not agent_lock.is_taken(paths.agent)
+    assert not agent_lock.is_taken(paths.root / "never made")
 
 
 def test_whoever_comes_while_an_agent_leaves_waits_for_the_seat(
@@ -82,7 +82,7 @@ def test_whoever_comes_while_an_agent_leaves_waits_for_the_seat(
 ) -> None:
     leaving = threading.Timer(0.1, sitter.kill)
     leaving.start()
-    held = agency.wait_for_seat(paths.agent, database, pytest.fail)
+    held = agent_lock.wait_for_seat(paths.agent, database, pytest.fail)
     assert held is not None
     assert not leaving.is_alive()
     os.close(held)
@@ -91,24 +91,24 @@ def test_whoever_comes_while_an_agent_leaves_waits_for_the_seat(
 def test_whoever_comes_while_an_agent_serves_goes(
     sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths
 ) -> None:
-    agency.register(database, identify(sitter.pid))
-    assert agency.wait_for_seat(paths.agent, database, pytest.fail) is None
-    assert not agency.is_taken(paths.agent.with_name(f"{paths.agent.name}.next"))
+    agents.register(database, identify(sitter.pid))
+    assert agent_lock.wait_for_seat(paths.agent, database, pytest.fail) is None
+    assert not agent_lock.is_taken(paths.agent.with_name(f"{paths.agent.name}.next"))
 
 
 def test_one_waits_for_a_slow_leaver_however_long_and_whoever_comes_later_leaves_it_to_that_one(
     sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agency, "LEAVING_SECONDS", 0.02)
+    monkeypatch.setattr(agent_lock, "LEAVING_SECONDS", 0.02)
     words: list[str] = []
 
     def second(said: str) -> None:
         """The first is past its patience: that is said, and it waits on."""
         words.append(said)
-        assert agency.wait_for_seat(paths.agent, database, pytest.fail) is None
+        assert agent_lock.wait_for_seat(paths.agent, database, pytest.fail) is None
         sitter.kill()
 
-    held = agency.wait_for_seat(paths.agent, database, second)
+    held = agent_lock.wait_for_seat(paths.agent, database, second)
     assert held is not None
     assert words == [f"agent {os.getpid()} waits for the one before it, which has not left yet"]
     os.close(held)
@@ -118,19 +118,19 @@ def test_who_waited_goes_on_if_the_agent_it_saw_serve_has_left_since(
     sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever came while it waited has left all to it."""
-    agency.register(database, identify(sitter.pid))
+    agents.register(database, identify(sitter.pid))
     looks: list[object] = []
 
-    def last_look(known: Database) -> agency.Registered | None:
+    def last_look(known: Database) -> agents.Registered | None:
         looks.append(found := registered(known))
-        agency.unregister(known, identify(sitter.pid), HERE, "")
+        agents.unregister(known, identify(sitter.pid))
         if len(looks) == 2:
             sitter.kill()
         return found
 
-    registered = agency.registered
-    monkeypatch.setattr(agency, "registered", last_look)
-    held = agency.wait_for_seat(paths.agent, database, pytest.fail)
+    registered = agents.registered
+    monkeypatch.setattr(agent_lock, "registered", last_look)
+    held = agent_lock.wait_for_seat(paths.agent, database, pytest.fail)
     assert held is not None
     assert looks[0] is not None
     os.close(held)
@@ -139,27 +139,27 @@ def test_who_waited_goes_on_if_the_agent_it_saw_serve_has_left_since(
 def test_the_seat_is_beside_a_local_store_and_in_a_folder_of_ones_own_for_a_shared_one(
     database: Database, paths: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agency, "SCRATCH", str(tmp_path))
-    assert agency.seat(paths, None) == paths.agent
-    shared = agency.seat(paths, True)
-    assert shared == agency.seat(paths, True)
-    assert shared != agency.seat(StatePaths(tmp_path / "other", HERE), True)
+    monkeypatch.setattr(agent_lock, "SCRATCH", str(tmp_path))
+    assert agent_lock.seat(paths, None) == paths.agent
+    shared = agent_lock.seat(paths, True)
+    assert shared == agent_lock.seat(paths, True)
+    assert shared != agent_lock.seat(StatePaths(tmp_path / "other", HERE), True)
     assert shared.parent.parent == tmp_path
     assert stat.S_IMODE(os.stat(shared.parent).st_mode) == 0o700
     os.chmod(shared.parent, 0o777)
     with pytest.raises(StoreUnavailable, match=f"{shared.parent} is not this user's own: remove it"):
-        agency.seat(paths, True)
+        agent_lock.seat(paths, True)
 
 
 def test_what_the_seat_says_is_read_as_it_was_written(paths: StatePaths, database: Database) -> None:
     """By a shim, which must not take the end of an old number for a part of a new one."""
-    held = agency.take_seat(paths.agent)
+    held = agent_lock.take_seat(paths.agent)
     assert held is not None
     assert revival.look_at_seat(str(paths.agent)) == (True, None)
     for text, number in ((b"28234", 28234), (b"0", 0), (b"7", 7), (b"", None)):
-        agency.write_seat(held, text)
+        agent_lock.write_seat(held, text)
         assert revival.look_at_seat(str(paths.agent)) == (True, number)
-        assert len(paths.agent.read_bytes()) in (0, agency.SEAT_BYTES), "one write, whatever was there"
+        assert len(paths.agent.read_bytes()) in (0, agent_lock.SEAT_BYTES), "one write, whatever was there"
     os.close(held)
     assert revival.look_at_seat(str(paths.agent)) == (False, None)
 
@@ -177,32 +177,32 @@ def test_an_agent_that_dies_is_not_there_though_it_holds_the_seat_for_a_moment_y
 def test_a_link_somebody_laid_is_no_place_for_the_seat(
     paths: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agency, "SCRATCH", str(tmp_path))
+    monkeypatch.setattr(agent_lock, "SCRATCH", str(tmp_path))
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / f"jobtop-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreUnavailable):
-        agency.seat(paths, True)
+        agent_lock.seat(paths, True)
 
 
 # The row.
 
 
 def test_an_agent_is_known_as_long_as_it_lives(database: Database) -> None:
-    assert agency.registered(database) is None
-    agency.register(database, this_process())
-    there = agency.registered(database)
+    assert agents.registered(database) is None
+    agents.register(database, this_process())
+    there = agents.registered(database)
     assert there is not None
     assert there.who == this_process()
-    agency.register(database, DEAD)
-    assert agency.registered(database) is None
+    agents.register(database, DEAD)
+    assert agents.registered(database) is None
 
 
 def test_good_bye_is_only_said_for_oneself(database: Database) -> None:
-    agency.register(database, this_process())
-    assert agency.unregister(database, DEAD, HERE, WORK)
-    assert agency.registered(database) is not None
-    assert agency.unregister(database, this_process(), HERE, WORK)
-    assert agency.registered(database) is None
+    agents.register(database, this_process())
+    assert agents.unregister_if_idle(database, DEAD, HERE)
+    assert agents.registered(database) is not None
+    assert agents.unregister_if_idle(database, this_process(), HERE)
+    assert agents.registered(database) is None
 
 
 UNDONE: dict[str, dict[str, Any]] = {
@@ -223,18 +223,18 @@ DONE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("what", UNDONE)
 def test_an_agent_stays_while_a_job(database: Database, what: str) -> None:
     Jobs(database).insert(running_job(**UNDONE[what]))
-    agency.register(database, this_process())
-    assert not agency.unregister(database, this_process(), HERE, WORK)
-    assert agency.registered(database) is not None
+    agents.register(database, this_process())
+    assert not agents.unregister_if_idle(database, this_process(), HERE)
+    assert agents.registered(database) is not None
 
 
 @pytest.mark.parametrize("what", DONE)
 def test_an_agent_leaves_although_a_job(database: Database, what: str) -> None:
     Jobs(database).insert(running_job(**DONE[what]))
     Jobs(database).insert(made_job())
-    agency.register(database, this_process())
-    assert agency.unregister(database, this_process(), HERE, WORK)
-    assert agency.registered(database) is None
+    agents.register(database, this_process())
+    assert agents.unregister_if_idle(database, this_process(), HERE)
+    assert agents.registered(database) is None
 
 
 # Having one.
@@ -248,8 +248,8 @@ def test_an_agent_that_is_there_is_woken(database: Database, paths: StatePaths) 
 
     before = signal.signal(signal.SIGUSR1, wake)
     try:
-        agency.register(database, this_process())
-        assert not agency.ensure_agent(database, paths)
+        agents.register(database, this_process())
+        assert not agent_lock.ensure_agent(database, paths)
         wait_for(lambda: woken)
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -259,29 +259,29 @@ def test_an_agent_is_started_where_there_is_none(
     database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[StatePaths] = []
-    monkeypatch.setattr(agency, "start_agent", started.append)
-    agency.register(database, DEAD)
-    assert agency.ensure_agent(database, paths)
+    monkeypatch.setattr(agent_lock, "start_agent", started.append)
+    agents.register(database, DEAD)
+    assert agent_lock.ensure_agent(database, paths)
     assert started == [paths]
 
 
 def test_an_agent_is_of_its_store_and_of_no_job(paths: StatePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBTOP_JOB_ID", "outer")
-    assert "JOBTOP_JOB_ID" not in agency.agent_environment()
-    assert agency.agent_environment()["PATH"] == os.environ["PATH"]
+    assert "JOBTOP_JOB_ID" not in agent_lock.agent_environment()
+    assert agent_lock.agent_environment()["PATH"] == os.environ["PATH"]
     words = ["--set", f"store.dir={paths.root}", "agent", "run"]
-    assert agency.agent_command(paths)[-4:] == words
-    assert agency.agent_command(paths, ["agent.idle=1h", "store.dir=x"])[-8:] == [
+    assert agent_lock.agent_command(paths)[-4:] == words
+    assert agent_lock.agent_command(paths, ["agent.idle=1h", "store.dir=x"])[-8:] == [
         *("--set", "agent.idle=1h", "--set", "store.dir=x"),
         *words,
     ]
-    assert agency.agent_command(paths, [f"store.dir={paths.root}"]) == agency.agent_command(paths)
+    assert agent_lock.agent_command(paths, [f"store.dir={paths.root}"]) == agent_lock.agent_command(paths)
 
 
 def test_what_an_agent_executes_does_not_keep_its_seat(paths: StatePaths, database: Database) -> None:
-    held = agency.take_seat(paths.agent)
+    held = agent_lock.take_seat(paths.agent)
     assert held is not None
     with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
         os.close(held)
-        assert not agency.is_taken(paths.agent)
+        assert not agent_lock.is_taken(paths.agent)
         child.kill()

@@ -11,11 +11,10 @@ import pytest
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store import waiting
+from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.wait import Looks, await_ends
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.queue import Queue
-from jobtop.store.waiting import Looks, await_ends
 from records import running_job
 
 
@@ -36,7 +35,7 @@ def test_a_store_on_the_network_is_asked_again_once_it_was_written(
     journal = Path(f"{paths.store}-journal")
     journal.write_bytes(b"")
     assert [far.is_due(), far.is_due()] == [True, False]
-    monkeypatch.setattr(waiting, "NETWORK_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("jobtop.lifecycle.wait.NETWORK_LOOK_SECONDS", 0.0)
     assert far.is_due()
 
 

@@ -16,16 +16,17 @@ from jobtop.core.record import replace
 from jobtop.core.run.scheduling import retry_seconds, will_be_retried
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import make_state_dirs, remove_file
-from jobtop.store.agency import ensure_agent, registered
-from jobtop.store.jobs import NEXT_TOUCH, event
-from jobtop.store.recorder import write_private
-from jobtop.store.rows import queue_in, standing_in
-from jobtop.store.starting import spec_of
+from jobtop.lifecycle.agent_lock import ensure_agent
+from jobtop.lifecycle.recorder import write_private
+from jobtop.lifecycle.start import spec_of
+from jobtop.store import queue_rows
+from jobtop.store.agents import registered
+from jobtop.store.jobs import event
+from jobtop.store.queue_rows import standings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from sqlite3 import Connection
 
     from jobtop.core.job_id import JobId
     from jobtop.core.model import Identity, JobSpec
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 WAITING = frozenset({Status.QUEUED, Status.PAUSED})
 CARRIED = ("name", "command", "host", "user", "cwd", "external_id", "tool", "script", "params", "tags", "note")
-AT_ONCE = 500  # ids asked for in one statement
 CALL_SECONDS, POLL_SECONDS = 5.0, 0.02
 NOBODY = "nobody starts it yet: this is inside of a job, and there is no agent (outside of it: jobtop agent start)"
 
@@ -63,15 +63,8 @@ class Queue:
             return None
         if not self.waits(seen):
             return None
-        with self.jobs.database.writing() as connection:
-            row = connection.execute(
-                "UPDATE jobs SET recorder_boot = ?, recorder_pid = ?, recorder_start = ?, reason = NULL,"
-                f" queue = json_set(queue, '$.gpus', json(?)), touched = {NEXT_TOUCH}"
-                " WHERE id = ? AND status = 'queued' AND shim_pid IS NULL"
-                " AND recorder_boot IS ? AND recorder_pid IS ? AND recorder_start IS ? RETURNING queue",
-                (*_columns(me), json.dumps(list(gpus)), job_id, *_columns(seen.recorder)),
-            ).fetchone()
-        return None if row is None else replace(seen, recorder=me, reason=None, queue=queue_in(row["queue"]))
+        queued, is_ours = queue_rows.claim(self.jobs.database, job_id, seen.recorder, me, gpus)
+        return replace(seen, recorder=me, reason=None, queue=queued) if is_ours else None
 
     def release(self, job_id: str, me: Identity) -> None:
         """Let a job wait again that was claimed and not started."""
@@ -175,41 +168,32 @@ class Queue:
         if job.recorder is None or not send(job.recorder, CALL_FOR_AGENT):
             return False
         deadline = time.monotonic() + CALL_SECONDS
-        while registered(self.jobs.database) is None and self._is_anybody_queued():
+        while registered(self.jobs.database) is None and queue_rows.has_queued(self.jobs.database, self.paths.host):
             if time.monotonic() > deadline:
                 return False
             time.sleep(POLL_SECONDS)
         return True
 
-    def _is_anybody_queued(self) -> bool:
-        sql = "SELECT 1 FROM jobs WHERE settled = 0 AND status = 'queued' AND host = ? LIMIT 1"
-        with self.jobs.database.reading() as connection:
-            return connection.execute(sql, (self.paths.host,)).fetchone() is not None
-
     def groups(self) -> dict[str, int]:
         """The groups that have slots, and how many."""
-        with self.jobs.database.reading() as connection:
-            return dict(map(tuple, connection.execute("SELECT name, slots FROM groups ORDER BY name").fetchall()))
+        return queue_rows.groups(self.jobs.database)
 
     def set_slots(self, name: str, slots: int | None) -> None:
-        """Let so many jobs of a group run at once; None: as many as there is room for."""
-        with self.jobs.database.writing() as connection:
-            connection.execute("DELETE FROM groups WHERE name = ?", (name,))
-            if slots is not None:
-                connection.execute("INSERT INTO groups (name, slots) VALUES (?, ?)", (name, slots))
+        """Set how many jobs of a group may run at once; None: no limit."""
+        queue_rows.set_slots(self.jobs.database, name, slots)
 
     def outcomes(self, ids: Iterable[str]) -> dict[str, Status | None]:
         """How the last attempts at jobs stand; one that will be tried again waits. None: it is not there."""
         found: dict[str, Status | None] = {}
-        with self.jobs.database.reading() as connection:
-            rows = _standings(connection, {job_id: job_id for job_id in ids})
+        with self.jobs.database.reading():
+            rows = standings(self.jobs.database, {job_id: job_id for job_id in ids})
             while rows:
                 later = {}
                 for asked, (status, queued) in rows.items():
                     found[asked] = Status.QUEUED if status and will_be_retried(status, queued) else status
                     if queued is not None and queued.retried_by is not None:
                         later[asked] = queued.retried_by
-                rows = _standings(connection, later)
+                rows = standings(self.jobs.database, later)
         return found
 
     def last_attempt(self, job: Job) -> Job:
@@ -224,10 +208,10 @@ class Queue:
     def attempts(self, job_id: str | None) -> list[str]:
         """The ids of a job and of what it was retried by."""
         found: list[str] = []
-        with self.jobs.database.reading() as connection:
+        with self.jobs.database.reading():
             while job_id is not None:
                 found.append(job_id)
-                queued = _standings(connection, {job_id: job_id})[job_id][1]
+                queued = standings(self.jobs.database, {job_id: job_id})[job_id][1]
                 job_id = None if queued is None else queued.retried_by
         return found
 
@@ -290,18 +274,3 @@ def made_again(job: Job, job_id: JobId, now: float, by_hand: bool) -> Job:
         queue=queued,
         grace_seconds=job.grace_seconds,
     )
-
-
-def _columns(who: Identity | None) -> tuple[str | None, int | None, int | None]:
-    return (None, None, None) if who is None else (who.boot, who.pid, who.start)
-
-
-def _standings(connection: Connection, ids: dict[str, str]) -> dict[str, tuple[Status | None, Queued | None]]:
-    """How jobs stand by the ids they were asked for under; those that are gone too."""
-    wanted = sorted(set(ids.values()))
-    rows: dict[str, tuple[Status | None, Queued | None]] = {}
-    for start in range(0, len(wanted), AT_ONCE):
-        part = wanted[start : start + AT_ONCE]
-        sql = f"SELECT id, status, queue FROM jobs WHERE id IN ({', '.join('?' * len(part))})"
-        rows |= {row["id"]: standing_in(row["status"], row["queue"]) for row in connection.execute(sql, part)}
-    return {asked: rows.get(job_id, (None, None)) for asked, job_id in ids.items()}

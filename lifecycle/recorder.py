@@ -15,7 +15,7 @@ from jobtop.core.run import outcome
 from jobtop.core.run.facts import Facts, Started
 from jobtop.core.run.supervisor import Keeper, agent_command
 from jobtop.core.state_files import make_state_dirs
-from jobtop.store import reconcile
+from jobtop.lifecycle import reconcile
 from jobtop.store.database import Database, is_network, open_repaired, open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 
@@ -72,10 +72,10 @@ class Recorder:
             return None
         seat = self.paths.agent
         if is_network(self.paths.store) if self.network is None else self.network:
-            from jobtop.store import agency
+            from jobtop.lifecycle import agent_lock
 
             try:
-                seat = agency.seat(self.paths, self.network)
+                seat = agent_lock.seat(self.paths, self.network)
             except (JobtopError, OSError):  # no agent can be here either
                 return None
         # Started inside of another job, an agent would become a part of that.

@@ -8,9 +8,9 @@ from contextlib import suppress
 from jobtop.core.errors import StoreBusy
 from jobtop.core.model import Status
 from jobtop.core.run.scheduling import will_be_retried
-from jobtop.store.agency import is_attended
+from jobtop.lifecycle.agent_lock import is_attended
+from jobtop.lifecycle.reconcile import current
 from jobtop.store.database import file_times, is_network
-from jobtop.store.reconcile import current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobtop.core.model import Job
-    from jobtop.store.queue import Queue
+    from jobtop.lifecycle.queue import Queue
 
 POLL_SECONDS = 0.1
 CALLED_SECONDS = 3.0  # within which an agent that was called has come, on a busy machine too

@@ -18,9 +18,10 @@ from jobtop.core.run.start_problems import cannot_start
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import make_state_dirs
 from jobtop.core.units import printable
-from jobtop.store.agency import AGENT, ensure_agent, registered, start_agent
+from jobtop.lifecycle.agent_lock import AGENT, ensure_agent, start_agent
+from jobtop.lifecycle.recorder import write_private
+from jobtop.store.agents import registered
 from jobtop.store.jobs import Event, event
-from jobtop.store.recorder import write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import descendants, freeze_descendants
 from jobtop.core.record import replace
 from jobtop.core.run import process_tree
+from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.reconcile import RECORDER_SECONDS, START_SECONDS, current, paused_or_running, survivors, with_shim
 from jobtop.store.jobs import Event, Jobs, event
-from jobtop.store.queue import Queue
-from jobtop.store.reconcile import RECORDER_SECONDS, START_SECONDS, current, paused_or_running, survivors, with_shim
 
 POLL_SECONDS = 0.05
 RECORD_SECONDS = RECORDER_SECONDS + 1.0  # after that its record is finished by whoever looks

@@ -7,28 +7,17 @@ from jobtop.core.errors import UnknownJob, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import LIVE, Identity, Status
 from jobtop.core.run.scheduling import RETRIED, Running, Waiting, plan
-from jobtop.store.rows import Layout, check_line, queue_in, status_in
+from jobtop.store import queue_rows
+from jobtop.store.rows import check_line, queue_in, status_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sqlite3 import Connection, Row
+    from collections.abc import Mapping
     from typing import Any
 
     from jobtop.core.model import Job
     from jobtop.core.run.scheduling import Capacity, Plan
-    from jobtop.store.queue import Queue
-
-COLUMNS = (
-    "seq, id, host, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds,"
-    " limit_timeout_seconds, start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled,"
-    " touched, reason"
-)
-LAYOUT = Layout(tuple(COLUMNS.split(", ")))
-FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
-TO_RETRY = (
-    f"queue IS NOT NULL AND status IN ({FAILED})"
-    " AND json_valid(queue) AND json_extract(queue, '$.retries') > 0 AND json_extract(queue, '$.retried_by') IS NULL"
-)
+    from jobtop.lifecycle.queue import Queue
 
 
 class Lineup:
@@ -51,18 +40,12 @@ class Lineup:
             self._read_all()
             return True
         host, groups = self.queue.paths.host, self.queue.groups()
-        with self.queue.jobs.database.reading() as connection:
-            sql = f"SELECT {COLUMNS} FROM jobs WHERE touched > ? ORDER BY touched"
-            rows = connection.execute(sql, (self._touch,)).fetchall()
-            count = connection.execute("SELECT count(*) FROM jobs WHERE settled = 0 AND host = ?", (host,)).fetchone()[
-                0
-            ]
-            marks = _marks(connection)
+        rows, unsettled, marks = queue_rows.read_changed(self.queue.jobs.database, host, self._touch)
         self.queue.jobs.database.sound(rows, self._take_in)
         changed = bool(rows) or groups != self.groups
         self.groups = groups
         # One was deleted; then the next change may have the number of the last.
-        if count != len(self._unsettled) or marks != (self._touch, self._seq):
+        if unsettled != len(self._unsettled) or (marks.touch, marks.seq) != (self._touch, self._seq):
             self._read_all()
             return True
         return changed
@@ -110,13 +93,11 @@ class Lineup:
         for known in (self.waiting, self.running, self.to_retry, self._unsettled):
             known.clear()
         self.groups = self.queue.groups()
-        with self.queue.jobs.database.reading() as connection:
-            self._touch, self._seq = _marks(connection)
-            sql = f"SELECT {COLUMNS} FROM jobs WHERE host = ? AND (settled = 0 OR {TO_RETRY})"
-            rows = connection.execute(sql, (self.queue.paths.host,)).fetchall()
+        rows, marks = queue_rows.read_all(self.queue.jobs.database, self.queue.paths.host)
+        self._touch, self._seq = marks.touch, marks.seq
         self.queue.jobs.database.sound(rows, self._take_in)
 
-    def _take_in(self, row: Row) -> None:
+    def _take_in(self, row: Mapping[str, Any]) -> None:
         """Put a job where it belongs now; one of which that cannot be read takes no part."""
         self._touch, self._seq = max(self._touch or 0, row["touched"]), max(self._seq, row["seq"])
         if row["host"] != self.queue.paths.host:
@@ -125,7 +106,7 @@ class Lineup:
         self.waiting.pop(job_id, None)
         self.running.pop(job_id, None)
         (self._unsettled.discard if row["settled"] else self._unsettled.add)(job_id)
-        check_line(LAYOUT, tuple(row))
+        check_line(queue_rows.LAYOUT, tuple(row))
         status, waits = status_in(row["status"]), queue_in(row["queue"])
         queued = {} if waits is None else waits.to_json()
         if status not in LIVE:
@@ -137,20 +118,13 @@ class Lineup:
             self.running[job_id] = running_row(row, queued)
 
 
-def _marks(connection: Connection) -> tuple[int, int]:
-    """The number of the last change, and of the newest job."""
-    sql = "SELECT coalesce((SELECT max(touched) FROM jobs), 0), coalesce((SELECT max(seq) FROM jobs), 0)"
-    touch, seq = connection.execute(sql).fetchone()
-    return touch, seq
-
-
-def is_claimed(row: Row) -> bool:
+def is_claimed(row: Mapping[str, Any]) -> bool:
     """Whether somebody is about to start the job."""
     who = row["recorder_pid"] and Identity(row["recorder_boot"], row["recorder_pid"], row["recorder_start"])
     return bool(who) and is_alive(who)
 
 
-def waiting_row(row: Row, queued: dict[str, Any]) -> Waiting:
+def waiting_row(row: Mapping[str, Any], queued: dict[str, Any]) -> Waiting:
     return Waiting(
         row["id"],
         (-queued["priority"], row["seq"]),
@@ -167,7 +141,7 @@ def waiting_row(row: Row, queued: dict[str, Any]) -> Waiting:
     )
 
 
-def running_row(row: Row, queued: dict[str, Any]) -> Running:
+def running_row(row: Mapping[str, Any], queued: dict[str, Any]) -> Running:
     seconds, start = declared_seconds(row), row["start_time"]
     known = seconds is not None and start is not None and row["status"] != Status.PAUSED
     return Running(
@@ -182,6 +156,6 @@ def running_row(row: Row, queued: dict[str, Any]) -> Running:
     )
 
 
-def declared_seconds(row: Row) -> float | None:
+def declared_seconds(row: Mapping[str, Any]) -> float | None:
     declared = [row[key] for key in ("limit_runtime_seconds", "limit_timeout_seconds") if row[key] is not None]
     return min(declared, default=None)

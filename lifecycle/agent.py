@@ -23,11 +23,9 @@ from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, read_facts, read_started
 from jobtop.core.run.supervisor import Keeper
 from jobtop.core.shim.supervise import BOOTTIME
-from jobtop.store import agency
-from jobtop.store.database import open_to_write
-from jobtop.store.jobs import Event, Jobs, event
-from jobtop.store.queue_plan import TO_RETRY
-from jobtop.store.reconcile import (
+from jobtop.lifecycle import agent_lock
+from jobtop.lifecycle.queue_runner import Starter, contained, mistake
+from jobtop.lifecycle.reconcile import (
     end_attached,
     finish,
     has_a_recorder,
@@ -36,10 +34,12 @@ from jobtop.store.reconcile import (
     take_in_unrecorded,
     with_shim,
 )
+from jobtop.lifecycle.start import kept_spec
+from jobtop.store import agents
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.sink import StoreSink
-from jobtop.store.starter import Starter, contained, mistake
-from jobtop.store.starting import kept_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,9 +61,6 @@ FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
 GAP_SECONDS = 3.0
 END_SECONDS = 1.0
 BURY_SECONDS = 1.0
-# What keeps an agent from leaving: jobs that wait or are to be tried again, and jobs that nobody records.
-UNRECORDED = "settled = 0 AND status IN ('running', 'paused') AND recorder_pid IS NULL AND shim_pid IS NOT NULL"
-WORK = f"status = 'queued' OR ({TO_RETRY}) OR ({UNRECORDED})"
 
 
 class Held:
@@ -105,28 +102,28 @@ class Agent:
         """Until the end; False if another agent serves this store."""
         self.database = open_to_write(self.paths, self.network)
         self.jobs = Jobs(self.database)
-        seat = agency.seat(self.paths, self.network)
-        held = agency.wait_for_seat(seat, self.database, partial(self._log, "WARNING"))
+        seat = agent_lock.seat(self.paths, self.network)
+        held = agent_lock.wait_for_seat(seat, self.database, partial(self._log, "WARNING"))
         if held is None:
             self.database.close()
             return False
         self._seat = held
-        agency.write_seat(held, b"0")
+        agent_lock.write_seat(held, b"0")
         self._listen()
-        keeper = Keeper(str(seat), agency.agent_command(self.paths, self.sets))
+        keeper = Keeper(str(seat), agent_lock.agent_command(self.paths, self.sets))
         self.starter = Starter(self.paths, self.config, self.jobs, self.me, keeper, self._log)
         with suppress(OSError):  # there are as many processes as there may be: it will be made later
             self.starter.keep_spares()
-        agency.register(self.database, self.me)  # from now on others rely on us, and may wake us by a signal
+        agents.register(self.database, self.me)  # from now on others rely on us, and may wake us by a signal
         self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
         is_settled = False
         try:
             while not self._guarded_round():
                 if not is_settled:  # from here on a spare shim tells if we are killed
-                    is_settled = agency.write_seat(self._seat, str(os.getpid()).encode())
+                    is_settled = agent_lock.write_seat(self._seat, str(os.getpid()).encode())
                 self._sleep()
         finally:  # before a spare shim learns that we leave: it need not start another, least of all after a mistake
-            agency.write_seat(self._seat, b"")
+            agent_lock.write_seat(self._seat, b"")
         self._leave()
         return True
 
@@ -165,7 +162,7 @@ class Agent:
             return False
         if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
             return False
-        return agency.unregister(self.database, self.me, self.paths.host, WORK)
+        return agents.unregister_if_idle(self.database, self.me, self.paths.host)
 
     # -- a store that was deleted or replaced
 
@@ -189,7 +186,7 @@ class Agent:
             known = replace(held.job, recorder=None if self._is_told else self.me)
             held.job = self.jobs.put_again(known, partial(as_known, known=known))
         if not self._is_told:
-            agency.register(self.database, self.me)
+            agents.register(self.database, self.me)
         self.live.clear()
         self._seen, self._touch = None, 0
         self.starter.start_over()
@@ -197,16 +194,16 @@ class Agent:
 
     def _take_new_seat(self) -> None:
         """Hold the seat beside the new store; where another agent does, our jobs are left to that one."""
-        seat = agency.seat(self.paths, self.network)
-        if agency.is_seat(self._seat, seat):
+        seat = agent_lock.seat(self.paths, self.network)
+        if agent_lock.is_seat(self._seat, seat):
             return
-        new = agency.take_seat(seat)
+        new = agent_lock.take_seat(seat)
         if new is None:
             self._is_told = True
             return
         os.close(self._seat)
         self._seat = new
-        agency.write_seat(new, str(os.getpid()).encode())
+        agent_lock.write_seat(new, str(os.getpid()).encode())
 
     # -- what there is
 
@@ -430,7 +427,7 @@ class Agent:
         """Give back what is held, so that whoever comes next can take it."""
         with suppress(JobtopError):  # first, so that nobody relies on us any more
             if self.database.is_in_place():
-                agency.unregister(self.database, self.me, self.paths.host, "")
+                agents.unregister(self.database, self.me)
         self.starter.close()
         left = list(self.held.values())
         self._conclude(left)

@@ -11,11 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from jobtop.core.errors import StoreUnavailable
-from jobtop.core.measure.collectors.proc import is_alive, send
-from jobtop.core.model import Identity
-from jobtop.core.record import record
+from jobtop.core.measure.collectors.proc import send
 from jobtop.core.run import supervisor
 from jobtop.core.state_files import open_lock
+from jobtop.store.agents import registered
 from jobtop.store.database import is_network
 
 TYPE_CHECKING = False
@@ -31,14 +30,6 @@ SEAT_BYTES = 16
 AGENT = "the agent, which runs queued jobs and samples detached ones"
 # While a shim is made its pipes can be inherited: whatever another thread executes meanwhile must not have them.
 SPAWNING = allocate_lock()
-
-
-@record
-class Registered:
-    """The agent a store knows of, and since when it serves."""
-
-    who: Identity
-    since: float
 
 
 def seat(paths: StatePaths, network: bool | None) -> Path:
@@ -104,37 +95,9 @@ def is_taken(path: Path) -> bool:
     return False
 
 
-def registered(database: Database) -> Registered | None:
-    """The agent that will see whatever is written into the store from now on; None if there is none."""
-    with database.reading() as connection:
-        row = connection.execute("SELECT boot, pid, start, since FROM agent").fetchone()
-    if row is None:
-        return None
-    found = Registered(Identity(row["boot"], row["pid"], row["start"]), row["since"])
-    return found if is_alive(found.who) else None
-
-
 def is_attended(database: Database, paths: StatePaths) -> bool:
     """Whether an agent serves the store, or sits down to do so."""
     return registered(database) is not None or is_taken(seat(paths, None))
-
-
-def register(database: Database, me: Identity) -> None:
-    """Say that this process serves the store."""
-    with database.writing() as connection:
-        connection.execute("DELETE FROM agent")
-        connection.execute(
-            "INSERT INTO agent (boot, pid, start, since) VALUES (?, ?, ?, ?)", (me.boot, me.pid, me.start, time.time())
-        )
-
-
-def unregister(database: Database, me: Identity, host: str, work: str) -> bool:
-    """Say good-bye, unless there is work by now: who adds some later finds no agent, and starts one."""
-    with database.writing() as connection:
-        if work and connection.execute(f"SELECT 1 FROM jobs WHERE host = ? AND ({work}) LIMIT 1", (host,)).fetchone():
-            return False
-        connection.execute("DELETE FROM agent WHERE boot = ? AND pid = ? AND start IS ?", (me.boot, me.pid, me.start))
-    return True
 
 
 def ensure_agent(database: Database, paths: StatePaths) -> bool:

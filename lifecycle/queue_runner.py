@@ -19,11 +19,11 @@ from jobtop.core.run.facts import STARTED, read_facts, read_started
 from jobtop.core.run.scheduling import retry_seconds
 from jobtop.core.run.supervisor import Keeper, Supervisor
 from jobtop.core.state_files import make_state_dirs
+from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.queue_plan import Lineup
+from jobtop.lifecycle.reconcile import START_SECONDS, finish, reconcile_one
+from jobtop.lifecycle.start import NOT_KEPT, kept_spec
 from jobtop.store.jobs import Event, event
-from jobtop.store.queue import Queue
-from jobtop.store.queue_plan import Lineup
-from jobtop.store.reconcile import START_SECONDS, finish, reconcile_one
-from jobtop.store.starting import NOT_KEPT, kept_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

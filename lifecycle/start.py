@@ -13,8 +13,8 @@ from jobtop.core.record import replace
 from jobtop.core.run.request import Request, prepare
 from jobtop.core.run.supervisor import Supervisor
 from jobtop.core.state_files import read_state_file
-from jobtop.store.agency import SPAWNING, bury, ensure_agent
-from jobtop.store.recorder import Recorder
+from jobtop.lifecycle.agent_lock import SPAWNING, bury, ensure_agent
+from jobtop.lifecycle.recorder import Recorder
 
 SPEC_BYTES = 16 * 1024 * 1024
 NOT_KEPT = "its command and environment are not kept any more (store.spec_days)"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jobtop.core.config import Config
     from jobtop.core.model import Job, Limits
     from jobtop.core.run.request import Request
-    from jobtop.store.queue import Queue
+    from jobtop.lifecycle.queue import Queue
 
 
 @record

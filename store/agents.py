@@ -1,0 +1,56 @@
+"""Which agent serves a store: one row of the table `agent`."""
+
+from __future__ import annotations
+
+import time
+
+from jobtop.core.measure.collectors.proc import is_alive
+from jobtop.core.model import Identity
+from jobtop.core.record import record
+from jobtop.store.queue_rows import WORK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.store.database import Database
+
+
+@record
+class Registered:
+    """The agent that a store names, and since when it serves the store."""
+
+    who: Identity
+    since: float
+
+
+def registered(database: Database) -> Registered | None:
+    """The running agent that will see what is written into the store from now on; None if there is none."""
+    with database.reading() as connection:
+        row = connection.execute("SELECT boot, pid, start, since FROM agent").fetchone()
+    if row is None:
+        return None
+    found = Registered(Identity(row["boot"], row["pid"], row["start"]), row["since"])
+    return found if is_alive(found.who) else None
+
+
+def register(database: Database, me: Identity) -> None:
+    """Name this process as the agent of the store."""
+    with database.writing() as connection:
+        connection.execute("DELETE FROM agent")
+        connection.execute(
+            "INSERT INTO agent (boot, pid, start, since) VALUES (?, ?, ?, ?)", (me.boot, me.pid, me.start, time.time())
+        )
+
+
+def unregister(database: Database, me: Identity) -> None:
+    """Remove the name of this process from the store."""
+    with database.writing() as connection:
+        connection.execute("DELETE FROM agent WHERE boot = ? AND pid = ? AND start IS ?", (me.boot, me.pid, me.start))
+
+
+def unregister_if_idle(database: Database, me: Identity, host: str) -> bool:
+    """Unregister in the same transaction that finds no work; whether it did. Work that comes later starts an agent."""
+    with database.writing() as connection:
+        if connection.execute(f"SELECT 1 FROM jobs WHERE host = ? AND ({WORK}) LIMIT 1", (host,)).fetchone():
+            return False
+        unregister(database, me)
+    return True
