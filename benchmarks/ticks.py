@@ -14,7 +14,9 @@ from benchmarks.farm import Farm, farm
 from benchmarks.installation import Installation
 from benchmarks.report import MeasurementError, Result
 from benchmarks.stopwatch import in_turns, wait_for_orphans
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.sampler import Sampler
+from jobtop.core.measure.target import Target
 from jobtop.core.metrics import JOB_COLUMNS
 
 PROCESSES, JOBS = 1000, 50
@@ -38,7 +40,8 @@ class Watcher:
         self.sampler.budget = budget or self.sampler.budget
         self.complete_after: float | None = None
         for number, shim in enumerate(shims):
-            self.sampler.watch(str(number), shim, time.clock_gettime(time.CLOCK_BOOTTIME), interval=1.0)
+            target = Target(identify(shim), time.clock_gettime(time.CLOCK_BOOTTIME))
+            self.sampler.watch(str(number), target, interval=1.0)
 
     def tick(self) -> float:
         """CPU seconds of one tick over all jobs."""

@@ -16,6 +16,7 @@ from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.measure.cost_shares import SharedCost
 from jobtop.core.measure.engine import Engine, chosen
+from jobtop.core.measure.target import target_of
 from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
@@ -313,7 +314,7 @@ class Agent:
         if elapsed - (past or 0.0) > GAP_SECONDS:
             unsampled = event("unsampled", since=past or 0.0, until=elapsed)
             self.jobs.change(job.id, lambda row: (row, (unsampled,)))
-        self._engine().adopt(job.id, begun, spec.interval_seconds)
+        self._engine().adopt(job.id, target_of(begun), spec.interval_seconds)
 
     def _last_sample(self, job: Job) -> float | None:
         """How old the job was when it was sampled last."""

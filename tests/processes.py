@@ -3,12 +3,20 @@
 import errno
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from jobtop.core.measure.collectors.members import PAGE_BYTES, TICK_SECONDS, pid_clock
 from jobtop.core.measure.collectors.processes import ProcessTable
+from jobtop.core.measure.target import Target
+from jobtop.core.model import Identity
 
 MIB = 1024 * 1024
+
+
+def below(pid: int, start_boottime: float = 0.0, cgroups: Iterable[str] = (), includes_root: bool = False) -> Target:
+    """What to sample below a process."""
+    return Target(Identity("boot", pid, None), start_boottime, includes_root, tuple(cgroups))
 
 
 class FakeProc:

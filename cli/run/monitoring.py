@@ -39,6 +39,7 @@ class Monitoring:
             return
         from jobtop.core.measure.collectors.processes import raise_descriptor_limit
         from jobtop.core.measure.engine import Engine, chosen
+        from jobtop.core.measure.target import target_of
         from jobtop.store.samples.sink import StoreSink
 
         raise_descriptor_limit()
@@ -48,7 +49,7 @@ class Monitoring:
         )
         engine = Engine(sink, chosen(config, self.interval))
         report = print_report if self.report_seconds else None
-        engine.watch(self.job_id, self.begun, report, self.report_seconds or 0.0)
+        engine.watch(self.job_id, target_of(self.begun), report, self.report_seconds or 0.0)
         try:
             engine.start()
         except StartError as error:

@@ -21,9 +21,9 @@ from jobtop.cli.verbs.control import looked_up
 from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.live_processes import CloseUp, ProcessLine
+from jobtop.core.measure.target import target_in
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC
-from jobtop.core.run.facts import read_started
 from jobtop.lifecycle.reconcile import current
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.snapshots import Snapshots
@@ -137,17 +137,8 @@ class Source:
         self.ends: list[int] = []
         with suppress(OSError, AttributeError):  # gone by now, or not to be had here: the next reading tells
             self.ends.append(os.pidfd_open(self.shim.pid))
-        started = read_started(app.paths.job(job.id))
-        start = started.start_boottime if started else job.start_boottime or 0.0
-        cgroups = started.cgroups if started else ()
-        self.closeup = CloseUp(
-            self.shim.pid,
-            start,
-            cgroups,
-            app.config.texts("run.redact"),
-            with_threads,
-            attached_start=job.attached_start,
-        )
+        target = target_in(app.paths.job(job.id), job)
+        self.closeup = CloseUp(target, app.config.texts("run.redact"), with_threads)
         self.last: Moment | None = None
 
     def read(self) -> Moment:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from jobtop.core.config import Config
     from jobtop.core.measure.derive import Frame
     from jobtop.core.measure.sampler import Watch
+    from jobtop.core.measure.target import Target
     from jobtop.core.model import Sample
-    from jobtop.core.run.facts import Started
 
     class Sink(Protocol):
         """Where readings are kept; called from one thread. `pace_seconds` is how long they may wait for each other.
@@ -114,25 +114,24 @@ class Engine:
             raise StartError(TOO_MANY) from error
 
     def watch(
-        self, key: str, begun: Started, report: Callable[[Frame], None] | None = None, report_seconds: float = 0.0
+        self, key: str, target: Target, report: Callable[[Frame], None] | None = None, report_seconds: float = 0.0
     ) -> None:
-        """Sample a job from now on."""
+        """Sample a job from now on, at the interval of the settings."""
         self.watched[key] = Watched(Tally(), report, report_seconds)
-        self._sample(key, begun, self.settings.interval)
+        self._sample(key, target, self.settings.interval)
 
-    def adopt(self, key: str, begun: Started, interval: float | None) -> None:
-        """Sample a job that began without us, at an interval of its own."""
+    def adopt(self, key: str, target: Target, interval: float | None) -> None:
+        """Sample a job that started earlier, at an interval of its own."""
         self.watched[key] = Watched(Tally(), None, 0.0)
-        self._sample(key, begun, interval)
+        self._sample(key, target, interval)
 
-    def _sample(self, key: str, begun: Started, interval: float | None) -> None:
+    def _sample(self, key: str, target: Target, interval: float | None) -> None:
         guard = None
-        if begun.memory_limit is not None:
+        if target.memory_limit_bytes is not None:
             from jobtop.core.run.limits import Guard
 
-            guard = Guard(begun.shim, begun.memory_limit)
-        attached_start = begun.main.start if begun.is_attached else None
-        self.sampler.watch(key, begun.shim.pid, begun.start_boottime, begun.cgroups, interval, guard, attached_start)
+            guard = Guard(target.root, target.memory_limit_bytes)
+        self.sampler.watch(key, target, interval, guard)
 
     def conclude(self, key: str, patience_seconds: float) -> Observation | None:
         """Watch a job no longer, let what was sampled be kept, and say what it came to."""

@@ -16,10 +16,11 @@ from jobtop.core.redact import redact_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from jobtop.core.measure.collectors.members import Member
     from jobtop.core.measure.collectors.threads import Task
+    from jobtop.core.measure.target import Target
     from jobtop.core.model import Sample
 
 LOOK_SECONDS = 0.02  # of CPU time a second go to the dear files
@@ -56,24 +57,18 @@ class Reading:
 
 
 class CloseUp:
-    """The processes below one shim, or at and below one that was attached to (by its start time).
-
-    Percentages are of the time since the reading before.
-    """
+    """The processes of one job; percentages are of the time since the reading before."""
 
     def __init__(
         self,
-        shim_pid: int,
-        start_boottime: float,
-        cgroups: Sequence[str] = (),
+        target: Target,
         secret: Iterable[str] = (),
         with_threads: bool = False,
         table: ProcessTable | None = None,
-        attached_start: int | None = None,
     ) -> None:
         self.table = table or ProcessTable()
-        tree = self.table.add(shim_pid, attached_start)
-        self.watch = Watch("", tree, start_boottime, None, JobCgroup(cgroups) if cgroups else None)
+        cgroup = JobCgroup(target.cgroups) if target.cgroups else None
+        self.watch = Watch("", self.table.add_target(target), target.start_boottime, None, cgroup)
         self.with_threads = with_threads
         self._rates = Rates()
         self._last: Sample | None = None

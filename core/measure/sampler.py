@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.jobs import Number
     from jobtop.core.measure.collectors.members import Tree
     from jobtop.core.measure.snapshot import ProcessRow
+    from jobtop.core.measure.target import Target
     from jobtop.core.run.limits import Guard
 
 COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
@@ -208,22 +209,16 @@ class Sampler:
     def watch(
         self,
         key: str,
-        shim_pid: int,
-        start_boottime: float,
-        cgroups: Sequence[str] = (),
+        target: Target,
         interval: float | None = None,
         guard: Guard | None = None,
-        attached_start: int | None = None,
     ) -> None:
-        """Sample this job at once, and then on the grid; with a guard, look at its memory as often as that wants.
-
-        With its start time, a process that is no shim: it is part of what is sampled.
-        """
-        cgroup = JobCgroup(cgroups, "pressure" not in self.without) if cgroups else None
+        """Sample this job at once, and then on the grid; with a guard, look at its memory as often as that wants."""
+        cgroup = JobCgroup(target.cgroups, "pressure" not in self.without) if target.cgroups else None
         with self._lock:
-            tree = self.table.add(shim_pid, attached_start)
+            tree = self.table.add_target(target)
             tree.wants_memfds = cgroup is None or not cgroup.counts_memory
-            watch = Watch(key, tree, start_boottime, interval, cgroup, self.secret, guard)
+            watch = Watch(key, tree, target.start_boottime, interval, cgroup, self.secret, guard)
             self.watches[key] = watch
             if guard is not None:
                 self._guarded[key] = watch, guard

@@ -63,11 +63,6 @@ class Started:
     cgroups: tuple[str, ...]
     memory_limit: int | None = None  # for whoever samples it to hold
 
-    @property
-    def is_attached(self) -> bool:
-        """Whether it ran already when jobtop met it: it is above itself, for lack of a shim."""
-        return self.shim == self.main
-
 
 class Facts(Mapping[str, str]):
     """The `key value` lines of a shim, checked; a key may be repeated. EvidenceDamaged if one is wrong or missing."""

@@ -72,7 +72,7 @@ def fields(state: str = "S", flags: int = 0) -> list[str]:
 
 def test_a_root_counts_with_what_it_and_those_it_waited_for_used_since_it_began(fake: FakeProc) -> None:
     table = fake.table()
-    tree = table.add(ROOT, START)
+    tree = table.add(ROOT, True, START)
     table.sweep()
     assert list(tree.members) == [ROOT, 51]
     values = fold(tree)
@@ -82,7 +82,7 @@ def test_a_root_counts_with_what_it_and_those_it_waited_for_used_since_it_began(
 
 def test_what_a_root_used_is_still_known_when_it_is_gone(fake: FakeProc) -> None:
     table = fake.table()
-    tree = table.add(ROOT, START)
+    tree = table.add(ROOT, True, START)
     table.sweep()
     fake.end(ROOT)
     table.sweep()
@@ -95,8 +95,8 @@ def test_what_a_root_used_is_still_known_when_it_is_gone(fake: FakeProc) -> None
 
 def test_another_process_with_the_number_of_a_root_is_not_watched(fake: FakeProc) -> None:
     table = fake.table(most_descriptors=0)
-    assert table.add(ROOT, START - 1).gone
-    tree = table.add(ROOT, START)
+    assert table.add(ROOT, True, START - 1).gone
+    tree = table.add(ROOT, True, START)
     table.sweep()
     fake.put(ROOT, 1, start=START + 1, cpu=0.5, rss=100 * MIB)
     table.sweep()
@@ -108,7 +108,7 @@ def test_another_process_with_the_number_of_a_root_is_not_watched(fake: FakeProc
 
 def test_the_highest_mark_of_a_member_is_kept_where_no_shim_keeps_it(fake: FakeProc) -> None:
     table = fake.table()
-    tree = table.add(ROOT, START)
+    tree = table.add(ROOT, True, START)
     (fake.root / str(ROOT) / "status").write_text("VmHWM:\t  300 kB\nThreads:\t1\n")
     table.sweep()
     table.look_closer(1.0)

@@ -15,7 +15,7 @@ from jobtop.core.measure.derive import Frame
 from jobtop.core.measure.engine import Engine, Settings, Watched
 from jobtop.core.measure.sampler import Batch
 from jobtop.core.measure.tally import Tally
-from jobtop.core.run.facts import Started
+from jobtop.core.measure.target import Target
 from jobtop.core.shim.supervise import BOOTTIME
 from sampled import sample
 from support import wait_for
@@ -66,9 +66,8 @@ def batch(elapsed: float) -> Batch:
     return Batch([("job", sample(elapsed, cpu_user=elapsed / 2, cpu_system=0.0, mem_used=7))])
 
 
-def started() -> Started:
-    me = identify(os.getpid())
-    return Started(me, me, time.time(), time.clock_gettime(BOOTTIME), ())
+def this_process() -> Target:
+    return Target(identify(os.getpid()), time.clock_gettime(BOOTTIME), includes_root=True)
 
 
 def tallied(engine: Engine, report: Callable[[Frame], None] | None = None, report_seconds: float = 0.0) -> Tally:
@@ -205,7 +204,7 @@ def test_a_mistake_of_the_store_is_noted_and_harms_no_sum(make: Make) -> None:
     assert tally.samples == 4
     assert tally.spreads()["cpu.percent"].mean == pytest.approx(50)
     assert sink.elapsed() == [3.0], "what comes after the trouble is kept"
-    engine.watch("real", started())
+    engine.watch("real", this_process())
     seen = engine.conclude("real", PATIENCE)
     assert seen is not None
     assert seen.problem == words
@@ -283,7 +282,7 @@ def test_a_report_has_the_rates_of_its_whole_time(make: Make) -> None:
 def test_a_job_that_is_over_is_packed_once_and_the_store_closed_once(make: Make) -> None:
     sink = FakeSink()
     engine = make(sink)
-    engine.watch("job", started())
+    engine.watch("job", this_process())
     assert engine.conclude("job", PATIENCE) is not None
     assert engine.conclude("job", PATIENCE) is None
     engine.finish("job")
@@ -294,7 +293,7 @@ def test_a_job_that_is_over_is_packed_once_and_the_store_closed_once(make: Make)
 def test_jobs_that_end_at_a_time_wait_for_the_writer_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make(FakeSink())
     for name in ("one", "two", "three"):
-        engine.watch(name, started())
+        engine.watch(name, this_process())
     flush, waits = engine.flush, []
 
     def counted(seconds: float) -> bool:
@@ -311,7 +310,7 @@ def test_jobs_that_end_at_a_time_wait_for_the_writer_once(make: Make, monkeypatc
 def test_all_that_touches_the_store_is_one_thread_and_not_the_sampling_one(make: Make) -> None:
     sink = FakeSink()
     engine = make(sink)
-    engine.watch("job", started())
+    engine.watch("job", this_process())
     for moment in range(1, 20):
         engine.sampler.sink(batch(moment))
         assert engine.flush(PATIENCE)
@@ -323,7 +322,7 @@ def test_all_that_touches_the_store_is_one_thread_and_not_the_sampling_one(make:
 def test_what_a_job_came_to_has_its_first_sample_and_who_was_in_it(make: Make) -> None:
     sink = FakeSink()
     engine = make(sink)
-    engine.watch("job", started())
+    engine.watch("job", this_process())
     wait_for(sink.elapsed)
     seen = engine.conclude("job", PATIENCE)
     assert seen is not None

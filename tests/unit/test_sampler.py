@@ -13,7 +13,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity
 from jobtop.core.run.limits import Guard
 from jobtop.core.shim.supervise import BOOTTIME
-from processes import MIB, FakeProc
+from processes import MIB, FakeProc, below
 from support import wait_for
 
 SHIM = 50
@@ -52,7 +52,7 @@ def test_the_first_sample_is_at_once_and_the_others_on_the_grid(fake: FakeProc) 
     clock = Clock()
     sampler = sampler_of(fake, clock)
     clock.now += 0.3
-    sampler.watch("1", SHIM, boottime(), interval=1.0)
+    sampler.watch("1", below(SHIM, boottime()), interval=1.0)
     taken = []
     for _ in range(40):
         if sampler.tick():
@@ -64,11 +64,11 @@ def test_the_first_sample_is_at_once_and_the_others_on_the_grid(fake: FakeProc) 
 def test_a_job_that_comes_after_all_have_ended_is_not_sampled_twice_at_once(fake: FakeProc) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock)
-    sampler.watch("1", SHIM, boottime(), interval=1.0)
+    sampler.watch("1", below(SHIM, boottime()), interval=1.0)
     assert sampler.tick()
     sampler.forget("1")
     clock.now += 60.4
-    sampler.watch("2", SHIM, boottime(), interval=1.0)
+    sampler.watch("2", below(SHIM, boottime()), interval=1.0)
     assert len(sampler.tick().samples) == 1
     clock.now += 0.003
     assert not sampler.tick()
@@ -78,7 +78,7 @@ def test_a_job_that_comes_after_all_have_ended_is_not_sampled_twice_at_once(fake
 def test_ticks_that_were_missed_are_not_made_up_for(fake: FakeProc) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock)
-    sampler.watch("1", SHIM, boottime(), interval=1.0)
+    sampler.watch("1", below(SHIM, boottime()), interval=1.0)
     sampler.tick()
     clock.now += 3600.25
     assert len(sampler.tick().samples) == 1
@@ -100,8 +100,8 @@ def test_jobs_of_different_intervals_are_sampled_each_at_its_own(fake: FakeProc)
     clock = Clock()
     sampler = sampler_of(fake, clock)
     fake.put(60, 1)
-    sampler.watch("1", SHIM, boottime(), interval=1.0)
-    sampler.watch("2", 60, boottime(), interval=5.0)
+    sampler.watch("1", below(SHIM, boottime()), interval=1.0)
+    sampler.watch("2", below(60, boottime()), interval=5.0)
     counts = {"1": 0, "2": 0}
     for _ in range(10):
         for key, _ in sampler.tick().samples:
@@ -113,7 +113,7 @@ def test_jobs_of_different_intervals_are_sampled_each_at_its_own(fake: FakeProc)
 def test_over_budget_the_dear_files_thin_out_then_the_interval_stretches_and_both_come_back(fake: FakeProc) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock, budget=1e-9)
-    sampler.watch("1", SHIM, boottime(), interval=1.0)
+    sampler.watch("1", below(SHIM, boottime()), interval=1.0)
     sampler.tick()
     assert sampler.closer_share == CLOSER_SHARE  # the first pass meets every process of the machine
     assert not sampler.thinned
@@ -141,7 +141,7 @@ def test_over_budget_the_dear_files_thin_out_then_the_interval_stretches_and_bot
 def test_what_sampling_costs_is_counted(fake: FakeProc) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock)
-    sampler.watch("1", SHIM, boottime(), interval=1.0)
+    sampler.watch("1", below(SHIM, boottime()), interval=1.0)
     costs = []
     for _ in range(3):
         sampler.tick()
@@ -153,7 +153,7 @@ def test_what_sampling_costs_is_counted(fake: FakeProc) -> None:
 def test_a_sample_has_the_columns_of_a_job_and_its_counters_never_fall(fake: FakeProc) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock)
-    sampler.watch("1", SHIM, boottime() - 7, interval=1.0)
+    sampler.watch("1", below(SHIM, boottime() - 7), interval=1.0)
     [(_, first)] = sampler.tick().samples
     assert 7 <= first.elapsed < 8
     assert len(first.values) == len(JOB_COLUMNS)
@@ -167,7 +167,7 @@ def test_a_sample_has_the_columns_of_a_job_and_its_counters_never_fall(fake: Fak
 def test_forgetting_tells_what_was_last_seen_and_closes_every_descriptor(fake: FakeProc) -> None:
     before = len(os.listdir("/proc/self/fd"))
     sampler = sampler_of(fake, Clock())
-    sampler.watch("1", SHIM, boottime() - 7, interval=1.0)
+    sampler.watch("1", below(SHIM, boottime() - 7), interval=1.0)
     sampler.tick()
     assert len(os.listdir("/proc/self/fd")) > before
     watch = sampler.forget("1")
@@ -182,7 +182,7 @@ def test_the_thread_samples_a_new_job_at_once_and_stops_within_a_tick() -> None:
     before = len(os.listdir("/proc/self/fd"))
     sampler = Sampler(kept.append)
     sampler.start()
-    sampler.watch("1", os.getpid(), boottime(), interval=3600.0)
+    sampler.watch("1", below(os.getpid(), boottime()), interval=3600.0)
     wait_for(lambda: kept, 2.0)
     began = time.monotonic()
     sampler.stop()
@@ -200,7 +200,7 @@ def test_a_sink_that_fails_ends_nothing_and_is_told_of() -> None:
         raise OSError("disk full")
 
     sampler = Sampler(fail)
-    sampler.watch("1", os.getpid(), boottime(), interval=0.02)
+    sampler.watch("1", below(os.getpid(), boottime()), interval=0.02)
     sampler.start()
     wait_for(lambda: len(calls) > 2)
     sampler.stop()
@@ -216,7 +216,7 @@ def test_a_guarded_job_is_looked_at_between_samples_and_stopped_when_it_is_over(
 
     sampler = sampler_of(fake, clock, budget=0.0)
     guard = Guard(Identity("b", SHIM, 100), 200 * MIB, str(fake.root), tell)
-    sampler.watch("1", SHIM, boottime(), interval=10.0, guard=guard)
+    sampler.watch("1", below(SHIM, boottime()), interval=10.0, guard=guard)
     looks, used = [clock.now], 0
     while not told and len(looks) < 1000:
         used = 10 + round(200 * (clock.now - looks[0]))
@@ -250,7 +250,7 @@ def test_cpu_time_of_a_process_that_left_the_job_s_cgroup_counts_and_the_curve_n
     clock = Clock()
     sampler = sampler_of(fake, clock)
     folder = tmp_path / "own"
-    sampler.watch("1", SHIM, boottime() - 100, [cgroup_of(folder, cpu=0.5, members="51\n")], interval=1.0)
+    sampler.watch("1", below(SHIM, boottime() - 100, [cgroup_of(folder, cpu=0.5, members="51\n")]), interval=1.0)
     seconds = []
     for in_cgroup, of_process in ((1.0, 1.0), (1.1, 3.0), (1.1, 4.0), (9.0, 4.1)):
         cgroup_of(folder, cpu=in_cgroup)
@@ -268,7 +268,7 @@ def test_memory_of_a_process_that_left_the_job_s_cgroup_counts_once(fake: FakePr
     inner = tmp_path / "own" / "inner"
     folder = cgroup_of(tmp_path / "own", cpu=5.0, anon=100 * MIB, members="51\n")
     cgroup_of(inner, cpu=0.0, members="52\n")
-    sampler.watch("1", SHIM, boottime() - 100, [folder], interval=1.0)
+    sampler.watch("1", below(SHIM, boottime() - 100, [folder]), interval=1.0)
 
     def used() -> float | None:
         clock.now += 1.0
@@ -289,7 +289,7 @@ def test_a_process_that_works_outside_the_job_s_cgroup_is_looked_for_at_once(fak
     clock = Clock()
     sampler = sampler_of(fake, clock)
     folder = cgroup_of(tmp_path / "own", cpu=1.0, anon=MIB, members="51\n")
-    sampler.watch("1", SHIM, boottime() - 100, [folder], interval=1.0)
+    sampler.watch("1", below(SHIM, boottime() - 100, [folder]), interval=1.0)
     sampler.tick()
     cgroup_of(tmp_path / "own", cpu=1.0, anon=MIB)
     used = []

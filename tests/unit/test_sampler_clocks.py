@@ -12,7 +12,7 @@ from jobtop.core.measure.sampler import Sampler, Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.core.shim.supervise import BOOTTIME
-from processes import FakeProc
+from processes import FakeProc, below
 
 SHIM, WORKER = 50, 51
 HOUR = 3600.0
@@ -40,7 +40,7 @@ class Watched:
         self.sampler = Sampler(lambda _: None, 100.0, proc=str(fake.root), monotonic=lambda: clocks.monotonic)
         self.sampler.table.clock = fake.clock
         self.sampler.table.most_descriptors = 0  # a kept one would go on reading a file that is gone
-        self.sampler.watch("job", SHIM, clocks.monotonic, interval=1.0)
+        self.sampler.watch("job", below(SHIM, clocks.monotonic), interval=1.0)
         self.events: list[tuple[str, dict[str, object]]] = []
         self.samples: list[Sample] = []
         self.snapshots: list[float] = []

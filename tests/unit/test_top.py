@@ -18,7 +18,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.units import cell_width
 from jobtop.store.database import open_to_write
 from jobtop.store.samples.snapshots import Snapshots
-from processes import MIB, FakeProc
+from processes import MIB, FakeProc, below
 from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
 
 SHIM = 50
@@ -48,7 +48,7 @@ def put_thread(proc: FakeProc, pid: int, tid: int, name: str, seconds: float, sc
 
 
 def close_up(proc: FakeProc, **options: Any) -> CloseUp:
-    return CloseUp(SHIM, 0.0, table=proc.table(), **options)
+    return CloseUp(below(SHIM), table=proc.table(), **options)
 
 
 def commands(closeup: CloseUp) -> list[str]:

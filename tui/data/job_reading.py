@@ -14,12 +14,12 @@ from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.live_processes import CloseUp
 from jobtop.core.measure.snapshot import ProcessRow
+from jobtop.core.measure.target import target_in
 from jobtop.core.metrics import JOB_COLUMNS, find_metric
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.procfs import HAS_PROC
 from jobtop.core.record import fresh, record
-from jobtop.core.run.facts import read_started
 from jobtop.core.series.downsample import kept_positions
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.store.database import Database
@@ -279,11 +279,7 @@ class Nearby:
         self._closeup = None
 
     def _opened(self, job: Job) -> CloseUp:
-        assert job.shim is not None
-        started = read_started(self.directory)
-        start = started.start_boottime if started else job.start_boottime or 0.0
-        cgroups = started.cgroups if started else ()
-        return CloseUp(job.shim.pid, start, cgroups, self.secret, attached_start=job.attached_start)
+        return CloseUp(target_in(self.directory, job), self.secret)
 
 
 def part_of(window: TimeWindow, last: float) -> tuple[float | None, float | None]:

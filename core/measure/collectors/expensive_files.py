@@ -109,7 +109,7 @@ class DearFiles:
             return None
         if tree.has_left:
             member.own = 1024 * ((_number(status, "RssAnon:") or 0) + (_number(status, "RssShmem:") or 0))
-        if tree.is_attached:
+        if tree.includes_root:
             tree.high_bytes = max(tree.high_bytes, (_number(status, "VmHWM:") or 0) * 1024)
         swap = _number(status, "VmSwap:")
         descriptors = None if "fds" in without else self._count_descriptors(pid)

@@ -133,7 +133,7 @@ class Tree:
     def __init__(self, shim_pid: int, shim_start: int = 0) -> None:
         self.shim = Member(shim_pid, shim_start, self)
         self.members: dict[int, Member] = {}
-        self.is_attached = False  # what is at the root is no shim of ours, but a member
+        self.includes_root = False  # the root is a process of the job, not its shim
         self.gone = False  # the root
         self.high_bytes = 0  # the highest mark of a member, where no shim keeps it
         self.version = 0  # rises when a reading may differ from the one before
@@ -168,9 +168,9 @@ class Tree:
         self.possible = (0, 0)  # the most the job may have held since then, and what was resident at that moment
         self.possible_peak = 0  # the most it may have held at all
 
-    def attach(self) -> None:
+    def include_root(self) -> None:
         """Count the root too."""
-        self.is_attached = True
+        self.includes_root = True
         self.members[self.shim.pid] = self.shim
 
     def note_left(self, has_left: bool) -> None:
@@ -182,7 +182,7 @@ class Tree:
 
     def everybody(self) -> tuple[Member, ...]:
         """Whoever is read, in this order."""
-        return (*self.members.values(),) if self.is_attached else (self.shim, *self.members.values())
+        return (*self.members.values(),) if self.includes_root else (self.shim, *self.members.values())
 
     def left(self) -> tuple[float, ...]:
         """What the dead have left, as a row like those of the living."""

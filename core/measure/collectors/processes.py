@@ -34,6 +34,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
+    from jobtop.core.measure.target import Target
+
 GONE = (errno.ESRCH, errno.ENOENT)
 DOUBTED = 4  # strangers looked at again in each sweep
 MOST_PASSES = 4
@@ -80,17 +82,18 @@ class ProcessTable:
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
         self._dear = DearFiles(proc, self._fields)
 
-    def add(self, root: int, attached_start: int | None = None) -> Tree:
-        """Watch what is below this shim from the next sweep on.
+    def add_target(self, target: Target) -> Tree:
+        """Sweep the processes of a job from the next sweep on."""
+        return self.add(target.root.pid, target.includes_root, target.root.start)
 
-        With its start time, a process that has no shim above it: that one too.
-        """
+    def add(self, root: int, includes_root: bool = False, root_start: int | None = None) -> Tree:
+        """Sweep what is below a process from the next sweep on, and the process itself if it is part of the job."""
         fields = self._stat(root)
         tree = self.trees[root] = Tree(root, int(fields[START]) if fields else 0)
-        tree.gone = fields is None or attached_start not in (None, tree.shim.start)
+        tree.gone = fields is None or root_start not in (None, tree.shim.start)
         if not tree.gone:
-            if attached_start is not None:
-                tree.attach()
+            if includes_root:
+                tree.include_root()
             self.owner[root] = tree
             below = self._below(root)
             doubted = self.strangers if below is None else self.strangers & below
@@ -237,7 +240,7 @@ class ProcessTable:
         tree.roster_version += 1
         if pid == tree.shim.pid:
             tree.gone = True
-            if not tree.is_attached:
+            if not tree.includes_root:
                 self._close(tree.shim)
                 return
         member = tree.members.pop(pid)
@@ -296,7 +299,7 @@ class ProcessTable:
                     return
 
     def _read_shim(self, tree: Tree) -> None:
-        if tree.gone or tree.is_attached:
+        if tree.gone or tree.includes_root:
             return
         shim = tree.shim
         try:
