@@ -243,6 +243,8 @@ class Job:
     settled: bool = False
     pinned: bool = False
     kept: Kept = Kept.WHOLE
+    kind: str = "process"  # which file of lifecycle/kinds/ acts on it
+    environment: dict[str, str] = fresh(default_factory=dict)  # the variables kept with the record, redacted
     last_heard: float | None = None  # a sign of life of who watches it; nobody watches a job that is not sampled
 
     def is_stale(self, now: float, host: str) -> bool | None:
@@ -286,6 +288,8 @@ class Job:
             "queue": None if self.queue is None else self.queue.to_json(),
             "pinned": self.pinned,
             "kept": str(self.kept),
+            "kind": self.kind,
+            "environment": self.environment,
             "stale": is_stale,
             "last_heard": iso(self.last_heard),
         }

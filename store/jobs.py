@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[Job], tuple[Job, "Iterable[Event]"]]
 
-AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete", "metrics")
+AS_JSON = ("command", "params", "tags", "flags", "sources", "incomplete", "metrics", "environment")
 BEGUN = "coalesce(start_time, submitted_at)"
 # Never one that was there before, of a job that is deleted by now: followers would miss it.
 NEXT_TOUCH = "(SELECT max(last, (SELECT coalesce(max(touched), 0) FROM jobs)) + 1 FROM touches)"

@@ -61,7 +61,7 @@ def _alerts(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
     """Events of the kind `alert`."""
     return connection.execute(
         "SELECT events.id AS number, events.at, events.detail, jobs.id, name, status, flags, duration_seconds"
-        " FROM events JOIN jobs ON jobs.seq = job_seq WHERE kind = 'alert' AND at >= ?"
+        " FROM events JOIN jobs ON jobs.seq = job_seq WHERE events.kind = 'alert' AND at >= ?"
         " ORDER BY at DESC, events.id DESC LIMIT ?",
         (since, MOST),
     ).fetchall()

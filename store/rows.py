@@ -27,11 +27,18 @@ if TYPE_CHECKING:
 
 PLAIN = (
     "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
-    " submitted_at start_time start_boottime end_time duration_seconds grace_seconds"
+    " submitted_at start_time start_boottime end_time duration_seconds grace_seconds kind"
 ).split()
 JOB, USAGE, LIMITS, MONITOR = fields(Job), fields(Usage), fields(Limits), fields(Monitor)
 LIMIT_COLUMNS = tuple(f"limit_{name}" for name in LIMITS)
-OLDER = {"metrics": "{}", "start_boottime": None, "queue": None, "pinned": 0, "kept": "whole"}
+OLDER = {
+    "metrics": "{}",
+    "start_boottime": None,
+    "queue": None,
+    "pinned": 0,
+    "kept": "whole",
+    "environment": "{}",
+}
 LARGEST = 2**63 - 1  # of any number
 EARLIEST, LATEST = -6e10, 2.5e11  # seconds since the epoch that a calendar has
 LARGEST_PID = 2**31 - 1
@@ -43,7 +50,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 TEXTS = frozenset("external_id parent_id tool script note reason error shim_boot recorder_boot stop_by queue".split())
 NEEDED_TEXTS = frozenset(
-    "id name host user cwd status command params tags flags sources incomplete metrics monitor kept".split()
+    "id name host user cwd status command params tags flags sources incomplete metrics monitor kept kind"
+    " environment".split()
 )
 WHOLE = frozenset("pid exit_code signal shim_pid shim_start recorder_pid recorder_start limit_gpus".split())
 NEEDED_WHOLE = frozenset("seq touched settled pinned limit_enforced".split())
@@ -127,7 +135,9 @@ def job_of(kept: sqlite3.Row) -> Job:
 
 def _job(row: dict[str, Any]) -> Job:
     """The job of a row of which types and ranges are checked; the row is used up."""
-    if "kept" not in row:  # a store that can only be read may be older
+    if "kind" not in row:  # a store that can only be read may be older
+        row["kind"] = "attached" if '"attached"' in row["flags"] else "process"
+    if "kept" not in row or "environment" not in row:
         row = OLDER | row
     try:
         row["id"] = JobId(row["id"])
@@ -135,7 +145,7 @@ def _job(row: dict[str, Any]) -> Job:
         raise RowDamaged(f"id is {shown(row['id'])}") from None
     for name in ("command", "flags", "incomplete"):
         row[name] = texts_in(row[name], name)
-    for name in ("tags", "sources"):
+    for name in ("tags", "sources", "environment"):
         row[name] = words_in(row[name], name)
     *limits, enforced = map(row.__getitem__, LIMIT_COLUMNS)
     row |= {

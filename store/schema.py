@@ -268,11 +268,93 @@ ALTER TABLE series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE host_series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
 """
 
+# The kind of a job says which file of lifecycle/kinds/ acts on it; `environment` has variables kept with its record.
+# An event has one owner: a job, a boot of the host, or a device. A device belongs to a boot, since its moments are
+# seconds since the boot; the columns of `device_head` come from the catalogue. `named` has the series whose names the
+# jobs themselves chose.
+V7 = """
+ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'process';
+ALTER TABLE jobs ADD COLUMN environment TEXT NOT NULL DEFAULT '{}';
+UPDATE jobs SET kind = 'attached' WHERE flags LIKE '%"attached"%';
+CREATE TABLE devices (
+    seq INTEGER PRIMARY KEY,
+    host_seq INTEGER NOT NULL REFERENCES hosts (seq) ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    UNIQUE (host_seq, kind, name)
+) STRICT;
+CREATE TABLE device_head (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    device_seq INTEGER NOT NULL,
+    elapsed REAL NOT NULL
+) STRICT;
+CREATE TABLE device_series (
+    device_seq INTEGER PRIMARY KEY REFERENCES devices (seq) ON DELETE CASCADE,
+    sealed_until INTEGER NOT NULL,
+    rolled_until INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE device_blocks (
+    id INTEGER PRIMARY KEY,
+    device_seq INTEGER NOT NULL REFERENCES devices (seq) ON DELETE CASCADE,
+    first_elapsed REAL NOT NULL,
+    last_elapsed REAL NOT NULL,
+    last_id INTEGER NOT NULL,
+    samples INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE INDEX device_blocks_by_device ON device_blocks (device_seq, last_id, first_elapsed, last_elapsed);
+CREATE TABLE named (
+    seq INTEGER PRIMARY KEY,
+    job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    UNIQUE (job_seq, name)
+) STRICT;
+CREATE TABLE named_head (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    named_seq INTEGER NOT NULL,
+    elapsed REAL NOT NULL,
+    value ANY
+) STRICT;
+CREATE TABLE named_series (
+    named_seq INTEGER PRIMARY KEY REFERENCES named (seq) ON DELETE CASCADE,
+    sealed_until INTEGER NOT NULL,
+    rolled_until INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE named_blocks (
+    id INTEGER PRIMARY KEY,
+    named_seq INTEGER NOT NULL REFERENCES named (seq) ON DELETE CASCADE,
+    first_elapsed REAL NOT NULL,
+    last_elapsed REAL NOT NULL,
+    last_id INTEGER NOT NULL,
+    samples INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE INDEX named_blocks_by_named ON named_blocks (named_seq, last_id, first_elapsed, last_elapsed);
+CREATE TABLE owned_events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_seq INTEGER REFERENCES jobs (seq) ON DELETE CASCADE,
+    host_seq INTEGER REFERENCES hosts (seq) ON DELETE CASCADE,
+    device_seq INTEGER REFERENCES devices (seq) ON DELETE CASCADE,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    CHECK (iif(job_seq, 1, 0) + iif(host_seq, 1, 0) + iif(device_seq, 1, 0) = 1)
+) STRICT;
+INSERT INTO owned_events (id, job_seq, at, kind, detail)
+    SELECT id, job_seq, at, kind, detail FROM events WHERE job_seq IN (SELECT seq FROM jobs);
+DROP TABLE events;
+ALTER TABLE owned_events RENAME TO events;
+CREATE INDEX events_by_job ON events (job_seq, id);
+CREATE INDEX events_of_host ON events (at) WHERE job_seq IS NULL;
+CREATE INDEX events_of_alerts ON events (at) WHERE kind = 'alert';
+"""
+
 TABLES = (
     *("jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts", "host_head", "host_series"),
-    *("host_blocks", "host_details", "leases", "groups", "touches", "agent"),
+    *("host_blocks", "host_details", "leases", "groups", "touches", "agent", "devices", "device_head", "device_series"),
+    *("device_blocks", "named", "named_head", "named_series", "named_blocks"),
 )
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6)
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7)
 VERSION = len(MIGRATIONS)
 
 

@@ -19,7 +19,7 @@ from jobtop.tui.actions import ACTIONS
 from jobtop.tui.keymap import shown_key
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("core", "store", "tui", "cli")
+ROOMS = ("core", "store", "lifecycle", "tui", "cli")
 TITLES = {Scope.JOB: "A job", Scope.CONTAINER: "A container", Scope.HOST: "The host", Scope.GPU: "A GPU"}
 PART = r"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
 

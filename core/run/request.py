@@ -16,6 +16,7 @@ from jobtop.core.units import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from jobtop.core.config import Config
@@ -25,6 +26,7 @@ INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "
 NEXT_PAIR = r"\s*\n\s*|\s*,\s*(?=[^\s=,]+=)"  # a comma may also be part of a value, as in CUDA_VISIBLE_DEVICES=0,1
 
 MOST = 1_000_000
+MOST_VALUE_CHARACTERS = 4096  # of an environment variable in a record
 
 
 @record
@@ -82,6 +84,7 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
         usage=Usage(cpus_allowed=cpus_allowed()),
         monitor=Monitor(interval_seconds=sampling_seconds(config)),
         grace_seconds=grace,
+        environment=recorded_environment(environment, config.texts("run.keep_env"), secret),
     )
     spec = JobSpec(
         id=job_id,
@@ -102,6 +105,17 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
         ionice=request.ionice,
     )
     return job, spec
+
+
+def recorded_environment(
+    environment: Mapping[str, str], names: Iterable[str], secret: Iterable[str] = ()
+) -> dict[str, str]:
+    """The variables that are recorded with a job, secrets hidden; a name that ends with * is a prefix."""
+    wanted = tuple(names)
+    prefixes = tuple(name[:-1] for name in wanted if name.endswith("*"))
+    chosen = {key: value for key, value in environment.items() if key in wanted or key.startswith(prefixes)}
+    shown = redact_mapping(chosen, secret) if chosen else {}
+    return {key: value[:MOST_VALUE_CHARACTERS] for key, value in sorted(shown.items())}
 
 
 def sampling_seconds(config: Config) -> float | None:

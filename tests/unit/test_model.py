@@ -20,7 +20,7 @@ RESOURCE_KEYS = (
 JOB_KEYS = (
     "schema_version id seq external_id parent_id name tool script command params tags note host user cwd pid status"
     " reason flags exit_code signal error submitted_at start_time end_time duration_seconds limits resource_usage"
-    " sources incomplete monitor metrics queue pinned kept stale last_heard"
+    " sources incomplete monitor metrics queue pinned kept kind environment stale last_heard"
 ).split()
 JOB = Job(
     id=JobId("0f8fad5b-d9cb-469f-a165-70867728950e"),

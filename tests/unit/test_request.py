@@ -7,7 +7,7 @@ import pytest
 
 from jobtop.core.config import Config, load
 from jobtop.core.errors import BadValue
-from jobtop.core.model import Limits
+from jobtop.core.model import Job, Limits
 from jobtop.core.run.request import Request, cpus, pairs, prepare
 from records import numbered_id
 
@@ -81,3 +81,19 @@ def test_what_is_no_number_of_cpus_is_refused(text: str) -> None:
     with pytest.raises(BadValue, match="is not a number of CPUs"):
         cpus(text)
     assert cpus("0.5") == 0.5
+
+
+def test_the_variables_that_the_settings_name_are_recorded_without_secrets(home: Path, tmp_path: Path) -> None:
+    config = load(("run.keep_env=SLURM_*,LANG",), os.environ, tmp_path)
+    environment = {
+        "SLURM_JOB_ID": "17",
+        "SLURM_TOKEN": "abc",
+        "SLURM_LONG": "x" * 10_000,
+        "LANG": "C",
+        "LANGUAGE": "de",
+        "PATH": "/bin",
+    }
+    job, spec = prepare(Request(("true",), "/", environment=environment), ID, "atlas", config)
+    assert job.environment == {"LANG": "C", "SLURM_JOB_ID": "17", "SLURM_LONG": "x" * 4096, "SLURM_TOKEN": "***"}
+    assert spec.env["SLURM_TOKEN"] == "abc", "the job itself gets what it was given"
+    assert Job.from_json(job.to_json()).environment == job.environment
