@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     Rank = tuple[int, bool, float]
 
 SCHEMA_VERSION = 1
-ATTACHED = "attached"  # a flag
 BEAT_SECONDS = 20.0  # at most between two signs of life of who watches a job, on a network file system too
 MISSED_BEATS = 3
 
@@ -255,16 +254,6 @@ class Job:
         if self.status not in AT_WORK or self.host == host:
             return False
         return is_silent(self.last_heard, self.monitor.interval_seconds, now)
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether it ran already when jobtop met it: what is at its root, `shim`, is its main process itself."""
-        return ATTACHED in self.flags
-
-    @property
-    def attached_start(self) -> int | None:
-        """When that process began, in ticks; None: there is a shim above its processes."""
-        return self.shim.start if self.is_attached and self.shim is not None else None
 
     def to_json(self, is_stale: bool | None = False) -> dict[str, Any]:
         """The contract: keys only get added."""

@@ -16,25 +16,16 @@ from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.measure.cost_shares import SharedCost
 from jobtop.core.measure.engine import Engine, chosen
-from jobtop.core.measure.target import target_of
 from jobtop.core.model import Job, JobSpec, Status
-from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
-from jobtop.core.run import outcome
-from jobtop.core.run.facts import ENDED, read_facts, read_started
 from jobtop.core.run.supervisor import Keeper
 from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.lifecycle import agent_lock
+from jobtop.lifecycle.ends import observation_in
+from jobtop.lifecycle.kinds.kind import Watched
+from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.queue_runner import Starter, contained, mistake
-from jobtop.lifecycle.reconcile import (
-    end_attached,
-    finish,
-    has_a_recorder,
-    reconcile_one,
-    sampled,
-    take_in_unrecorded,
-    with_shim,
-)
+from jobtop.lifecycle.reconcile import has_a_recorder, take_in_unrecorded, with_shim
 from jobtop.lifecycle.start import kept_spec
 from jobtop.store import agents
 from jobtop.store.database import open_to_write
@@ -44,15 +35,14 @@ from jobtop.store.samples.sink import StoreSink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
-    from pathlib import Path
     from types import FrameType
 
     from jobtop.core.config import Config
     from jobtop.core.measure.observation import Observation
+    from jobtop.core.measure.target import Target
     from jobtop.core.paths import StatePaths
-    from jobtop.core.run.facts import Facts, Started
 
 LOOK_SECONDS = 0.2  # between two looks at a store that says nothing
 NEWS_SECONDS = 1.0  # of what we changed ourselves sqlite says nothing
@@ -65,13 +55,10 @@ BURY_SECONDS = 1.0
 
 
 class Held:
-    """A job the agent records: `fd` says when its shim is gone; `has_past`: others have sampled it before."""
+    """A job the agent records: `fd` says when its root exits; `has_past`: another process has sampled it before."""
 
-    def __init__(
-        self, job: Job, begun: Started, fd: int | None, directory: Path, is_watched: bool, has_past: bool
-    ) -> None:
-        self.job, self.begun, self.fd, self.directory = job, begun, fd, directory
-        self.is_watched, self.has_past = is_watched, has_past
+    def __init__(self, job: Job, fd: int | None, is_watched: bool, has_past: bool) -> None:
+        self.job, self.fd, self.is_watched, self.has_past = job, fd, is_watched, has_past
         self.observed: Observation | None = None  # at its end
 
 
@@ -155,9 +142,9 @@ class Agent:
         self._attend()
         if may_bury:
             self._bury()
-        for job, begun in self.starter.start_due():
+        for job in self.starter.start_due():
             with self._contained(job):
-                self._hold(job, begun, opened(begun.shim.pid), is_new=True)
+                self._hold_started(job)
         if self.held or self.starter.has_work:
             self._busy_at = time.monotonic()
             return False
@@ -244,12 +231,12 @@ class Agent:
             is_left = job.id in self.spoilt and job.shim is not None and is_alive(job.shim)
             if not is_left and not has_a_recorder(self.paths, job):
                 with self._contained(job):
-                    reconcile_one(self.jobs, self.paths, job)
+                    kind_of(job).record_end(self.jobs, self.paths, job)
 
     def _adopt(self, jobs: Iterable[Job]) -> None:
         """Record those that nobody records."""
         for job in list(jobs):
-            waits = job.status == "queued" and (job.recorder is None or job.id in self.starter.told)
+            waits = job.status == "queued" and (job.recorder is None or job.id in self.starter.ordered)
             if job.id in self.held or job.id in self.spoilt or waits or self._is_recorded(job):
                 continue
             with self._contained(job):
@@ -265,7 +252,7 @@ class Agent:
         """Take up what trouble has made us drop: jobs that are ours by their rows only."""
         self._has_stumbled = False
         for row in self.jobs.unsettled(self.paths.host):
-            if row.recorder != self.me or row.status.ended or row.id in self.held or row.id in self.starter.told:
+            if row.recorder != self.me or row.status.ended or row.id in self.held or row.id in self.starter.ordered:
                 continue
             with self._contained(row):
                 self._take_up(row)
@@ -280,41 +267,46 @@ class Agent:
 
     def _adopt_one(self, job: Job) -> None:
         """Record a job from now on, and sample it; one that is over is finished."""
-        begun = read_started(self.paths.job(job.id))
-        if begun is None or job.shim is None:
-            reconcile_one(self.jobs, self.paths, job)
+        kind = kind_of(job)
+        target = kind.target(self.paths, job)
+        if target is None:
+            kind.record_end(self.jobs, self.paths, job)
             return
-        fd = opened(begun.shim.pid)
-        alive = is_alive(begun.shim)  # asked with the descriptor open: it is of no other process
-        claimed = partial(self._claimed, begun=begun)
-        job = self.jobs.change(job.id, claimed) if alive else reconcile_one(self.jobs, self.paths, job)
+        fd = opened(target.root.pid)
+        alive = kind.is_alive(job)  # asked with the descriptor open: it is of no other process
+        job = self.jobs.change(job.id, self._claimed) if alive else kind.record_end(self.jobs, self.paths, job)
         if alive and job.recorder == self.me:
-            self._hold(job, begun, fd)
+            self._hold(job, target, fd)
         elif fd is not None:
             os.close(fd)
 
-    def _claimed(self, row: Job, begun: Started) -> tuple[Job, tuple[Event, ...]]:
+    def _claimed(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
         if row.status.ended or self._is_recorded(row):
             return row, ()
-        row = row if row.shim is not None else outcome.begin(row, begun)
-        return replace(row, recorder=self.me), ()
+        return replace(with_shim(self.paths, row), recorder=self.me), ()
 
-    def _hold(self, job: Job, begun: Started, fd: int | None, is_new: bool = False) -> None:
+    def _hold_started(self, job: Job) -> None:
+        """Record a job that this agent has just started."""
+        target = kind_of(job).target(self.paths, job)
+        if target is not None:
+            self._hold(job, target, opened(target.root.pid), is_new=True)
+
+    def _hold(self, job: Job, target: Target, fd: int | None, is_new: bool = False) -> None:
         interval = self.config.interval("monitor.interval")
         spec = kept_spec(self.paths, job.id) or JobSpec(job.id, job.command, job.cwd, {}, interval_seconds=interval)
         past = None if is_new else self._last_sample(job)
-        held = Held(job, begun, fd, self.paths.job(job.id), spec.is_watched, past is not None)
+        held = Held(job, fd, spec.is_watched, past is not None)
         self.held[job.id] = held
         if fd is not None:
             self._selector.register(fd, selectors.EVENT_READ)
         self.cost.join(job.id)
         if not spec.is_watched:
             return
-        elapsed = time.clock_gettime(BOOTTIME) - begun.start_boottime
+        elapsed = time.clock_gettime(BOOTTIME) - target.start_boottime
         if elapsed - (past or 0.0) > GAP_SECONDS:
             unsampled = event("unsampled", since=past or 0.0, until=elapsed)
             self.jobs.change(job.id, lambda row: (row, (unsampled,)))
-        self._engine().adopt(job.id, target_of(begun), spec.interval_seconds)
+        self._engine().adopt(job.id, target, spec.interval_seconds)
 
     def _last_sample(self, job: Job) -> float | None:
         """How old the job was when it was sampled last."""
@@ -358,39 +350,30 @@ class Agent:
                 held.observed = observed.get(held.job.id, held.observed)
 
     def _has_ended(self, held: Held) -> bool:
-        """A job that leaves processes behind ends before its supervisor does; a damaged file is no end."""
-        is_gone = held.fd is None and not is_alive(held.begun.shim)
-        return is_gone or read_facts(held.directory, ENDED)[0] is not None
+        """Whether a job ended; where `fd` says when its root exits, only what may happen earlier is looked for."""
+        kind = kind_of(held.job)
+        return (held.fd is None and not kind.is_alive(held.job)) or kind.has_ended(self.paths, held.job)
 
     def _finish(self, held: Held) -> None:
         with suppress(UnknownJob), self._contained(held.job):  # it may have been deleted meanwhile
-            done = self._finished(held.job, read_facts(held.directory, ENDED)[0], self._observed(held))
+            watched = Watched(self._observed(held), self.cost.leave(held.job.id))
+            done = kind_of(held.job).record_end(self.jobs, self.paths, held.job, watched)
             if done.status.ended:
                 self._log(*journal.outcome(done))
         self._release(held)
         self.live.pop(held.job.id, None)
         self.starter.is_due = True
 
-    def _finished(self, job: Job, ended: Facts | None, seen: Callable[[Job], Job] | None) -> Job:
-        if job.is_attached:
-            elapsed = time.clock_gettime(BOOTTIME) - (job.start_boottime or 0.0)
-            return end_attached(self.jobs, job, seen, elapsed, self.cost.leave(job.id))
-        if ended is None:
-            return reconcile_one(self.jobs, self.paths, job)
-        ended.note("recorder_cpu", self.cost.leave(job.id) or 0.0)
-        ended.note("recorder_rss", status_value(os.getpid(), "VmHWM:") * 1024)
-        return finish(self.jobs, self.paths, job, ended, seen=seen)
-
-    def _observed(self, held: Held) -> Callable[[Job], Job] | None:
-        """What the record gets from having watched, by us and by whoever did before; stored samples may be lost."""
+    def _observed(self, held: Held) -> Observation | None:
+        """What sampling adds to the record, by this agent and by earlier recorders; stored samples may be lost."""
         if not held.is_watched or self.engine is None:
             return None
         observed = held.observed
         is_stored = held.has_past and held.job.id not in self.engine.sink.lost
-        stored = sampled(self.jobs, held.job) if observed is None or is_stored else None
+        stored = observation_in(self.jobs, held.job) if observed is None or is_stored else None
         if observed is None or stored is None:
-            return stored.of if stored is not None else observed.of if observed is not None else None
-        return replace(observed, tally=stored.tally).of
+            return stored or observed
+        return replace(observed, tally=stored.tally)
 
     def _release(self, held: Held) -> None:
         """Watch it no longer."""
@@ -461,7 +444,7 @@ class Agent:
 
     def _sleep(self) -> None:
         seconds = min(LOOK_SECONDS, max(0.0, self.starter.next_moment - time.time()))
-        late = [told.supervisor.status_read for told in self.starter.told.values()]
+        late = [ordered.starting.fd for ordered in self.starter.ordered.values()]
         for fd in late:
             self._selector.register(fd, selectors.EVENT_READ)
         self._ready = {key.fd for key, _ in self._selector.select(seconds)}

@@ -9,7 +9,7 @@ import time
 from jobtop.core.errors import StartError, StoreUnavailable, UsageError
 from jobtop.core.measure.attach import meet
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.model import ATTACHED, Job, Monitor, Status, Usage
+from jobtop.core.model import Job, Monitor, Status, Usage
 from jobtop.core.procfs import descendants
 from jobtop.core.redact import redact_command
 from jobtop.core.run.process_tree import lineage
@@ -19,6 +19,7 @@ from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import make_state_dirs
 from jobtop.core.units import printable
 from jobtop.lifecycle.agent_lock import AGENT, ensure_agent, start_agent
+from jobtop.lifecycle.kinds.registry import ATTACHED
 from jobtop.lifecycle.recorder import write_private
 from jobtop.store.agents import registered
 from jobtop.store.jobs import Event, event
@@ -61,6 +62,7 @@ def made(process: Process, host: str, config: Config, said: Mapping[str, Any]) -
         tags=said.get("tags") or {},
         note=said.get("note"),
         pid=process.who.pid,
+        kind=ATTACHED,
         flags=(ATTACHED,),
         submitted_at=time.time(),
         start_time=process.start_time,
@@ -82,7 +84,7 @@ def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
             raise UsageError(f"process {pid} is of {known} already: jobtop show {job.id[:8]}")
         if job.recorder is not None and job.recorder.pid == pid and is_alive(job.recorder):
             raise UsageError(f"process {pid} is the jobtop that watches {known}: attach to what is to be watched")
-        if job.is_attached and job.shim is not None and job.shim.pid in below and is_alive(job.shim):
+        if job.kind == ATTACHED and job.shim is not None and job.shim.pid in below and is_alive(job.shim):
             raise UsageError(f"{known} is below process {pid}, and nothing is counted twice: jobtop show {job.id[:8]}")
     agent = registered(jobs.database)
     if agent is not None and agent.who.pid in (pid, *below):

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from contextlib import contextmanager
 from functools import partial
 
 from jobtop.core.errors import JobtopError, UsageError
 from jobtop.core.measure.collectors import cgroup
-from jobtop.core.procfs import HAS_PROC, children, signal_descendants, stat_fields
 from jobtop.core.record import replace
-from jobtop.core.run import outcome
 from jobtop.core.run.capacity import capacity, gpu_environment
-from jobtop.core.run.facts import STARTED, read_facts, read_started
 from jobtop.core.run.scheduling import retry_seconds
 from jobtop.core.run.supervisor import Keeper, Supervisor
 from jobtop.core.state_files import make_state_dirs
+from jobtop.lifecycle.ends import started_change
+from jobtop.lifecycle.kinds.kind import START_SECONDS, Order
+from jobtop.lifecycle.kinds.process import NO_SPEC, finish, never_started
+from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.queue_plan import Lineup
-from jobtop.lifecycle.reconcile import START_SECONDS, finish, reconcile_one
-from jobtop.lifecycle.start import NOT_KEPT, kept_spec
-from jobtop.store.jobs import Event, event
+from jobtop.lifecycle.start import kept_spec
+from jobtop.store.jobs import event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,23 +31,22 @@ if TYPE_CHECKING:
     from jobtop.core.config import Config
     from jobtop.core.model import Identity, Job
     from jobtop.core.paths import StatePaths
-    from jobtop.core.run.facts import Facts, Started
+    from jobtop.core.run.facts import Facts
     from jobtop.core.run.scheduling import Start
+    from jobtop.lifecycle.kinds.kind import Starting
     from jobtop.store.jobs import Jobs
 
 SPARES = 8
 FAR = float("inf")
 ANSWER_SECONDS = 1.0  # everybody waits for shims that were just told something; then nobody does
-SILENT_DIRECTORY = "its working directory does not answer"
-SILENT_SHIM = "its supervisor did not answer"
 SILENT_PROGRAM = "the file system its program is on does not answer"
 
 
-class Told:
-    """A job that a shim was told to start."""
+class Ordered:
+    """A job that was ordered to start and has not answered yet."""
 
-    def __init__(self, job: Job, supervisor: Supervisor) -> None:
-        self.job, self.supervisor, self.at = job, supervisor, time.monotonic()
+    def __init__(self, job: Job, starting: Starting) -> None:
+        self.job, self.starting, self.at = job, starting, time.monotonic()
 
 
 class Starter:
@@ -68,7 +66,7 @@ class Starter:
         self.queue = Queue(jobs, paths)
         self.lineup = Lineup(self.queue)
         self.spares: list[Supervisor] = []
-        self.told: dict[str, Told] = {}  # what was ordered and not yet heard of
+        self.ordered: dict[str, Ordered] = {}  # without an answer so far
         self.silences: dict[str, int] = {}  # how often nothing was heard
         self.is_due = True
         self.lately = 0.0  # jobs started at once
@@ -76,12 +74,13 @@ class Starter:
 
     @property
     def has_work(self) -> bool:
-        """Whether somebody waits who is not held back by hand."""
-        return bool(self.lineup.to_retry or self.told) or any(not job.is_paused for job in self.lineup.waiting.values())
+        """Whether a job waits that is not held by hand, or is being started."""
+        waiting = self.lineup.waiting.values()
+        return bool(self.lineup.to_retry or self.ordered) or any(not job.is_paused for job in waiting)
 
-    def start_due(self) -> Iterator[tuple[Job, Started]]:
+    def start_due(self) -> Iterator[Job]:
         """Start every job whose turn it is; those that run now."""
-        yield from self._begun()  # whom an error kept us from hearing
+        yield from self._started()  # answers that an error has kept from being read
         if not self.is_due and time.time() < self.next_moment:
             return
         self.is_due = False
@@ -101,7 +100,7 @@ class Starter:
         for turn in plan.start:
             self._order(turn)
         self.keep_spares()
-        yield from self._begun()
+        yield from self._started()
 
     def start_over(self) -> None:
         """Read the queue anew: it is in another store."""
@@ -131,132 +130,109 @@ class Starter:
 
     def _cannot_tell(self, job: Job, error: Exception) -> None:
         self.log_mistake(job, error)
-        self._never(job, mistake(error))
+        never_started(self.jobs, job, mistake(error))
 
     def _tell(self, job: Job, gpus: Sequence[str]) -> None:
         spec = kept_spec(self.paths, job.id)
         if spec is None:
-            self._never(job, NOT_KEPT)
+            never_started(self.jobs, job, NO_SPEC)
             return
         if gpus:
             spec = replace(spec, env=spec.env | gpu_environment(gpus, os.environ))
         if os.path.isdir(self.paths.job(job.id)):  # somebody was about to start it, and was killed or gave up
             cgroup.discard(cgroup.possible_directories(job.id))
+        directory = self.paths.job(job.id)
         try:
-            directory = self.paths.job(job.id)
             make_state_dirs(self.paths.root, self.paths.jobs, directory)
             supervisor = self.spares.pop(0) if self.spares else Supervisor(keeper=self.keeper)
         except OSError as error:
             self.queue.release(job.id, self.me)
             raise UsageError(f"job {job.id[:8]} cannot be started now: {os.strerror(error.errno or 0)}") from error
         try:
-            supervisor.order(spec, str(directory), self.with_cgroup, with_stdin=False)
+            order = Order(spec, str(directory), self.with_cgroup, supervisor=supervisor)
+            self.ordered[job.id] = Ordered(job, kind_of(job).start(order))
         except BaseException:
             discard(supervisor)
             cgroup.discard(cgroup.possible_directories(job.id))
             raise
-        self.told[job.id] = Told(job, supervisor)
 
-    def _begun(self) -> Iterator[tuple[Job, Started]]:
-        """Those that were told to start and did; nobody waits for one that hangs."""
+    def _started(self) -> Iterator[Job]:
+        """The jobs that were ordered to start and did; one that hangs delays no other."""
         while answered := self._answered():
-            for told in answered:
+            for ordered in answered:
                 try:
-                    heard = told.supervisor.answer()
+                    facts = ordered.starting.answer()
                 finally:
-                    self._let_go(told)
-                if (begun := self._contained_begin(told.job, heard)) is not None:
-                    yield begun
+                    self._forget(ordered)
+                if (job := self._contained_start(ordered.job, facts)) is not None:
+                    yield job
         late = time.monotonic() - START_SECONDS
-        for told in [told for told in self.told.values() if told.at < late]:
-            if (begun := self._set_aside(told)) is not None:
-                yield begun
+        for ordered in [ordered for ordered in self.ordered.values() if ordered.at < late]:
+            if (job := self._give_up(ordered)) is not None:
+                yield job
 
-    def _answered(self) -> list[Told]:
-        """Those that have something to say; who was told just now is given a moment."""
-        if not self.told:
+    def _answered(self) -> list[Ordered]:
+        """Those that have answered; an order of just now is given a moment."""
+        if not self.ordered:
             return []
         poll = select.poll()
-        for told in self.told.values():
-            poll.register(told.supervisor.status_read, select.POLLIN)
-        patience = max(told.at for told in self.told.values()) + ANSWER_SECONDS - time.monotonic()
+        for ordered in self.ordered.values():
+            poll.register(ordered.starting.fd, select.POLLIN)
+        patience = max(ordered.at for ordered in self.ordered.values()) + ANSWER_SECONDS - time.monotonic()
         ready = {fd for fd, _ in poll.poll(max(0.0, patience) * 1000)}
-        return [told for told in self.told.values() if told.supervisor.status_read in ready]
+        return [ordered for ordered in self.ordered.values() if ordered.starting.fd in ready]
 
-    def _let_go(self, told: Told) -> None:
-        """Listen to a shim no longer."""
-        del self.told[told.job.id]
-        os.close(told.supervisor.status_read)
+    def _forget(self, ordered: Ordered) -> None:
+        """Wait for this answer no longer."""
+        del self.ordered[ordered.job.id]
+        ordered.starting.close()
 
-    def _contained_begin(self, job: Job, heard: Facts | None) -> tuple[Job, Started] | None:
-        """What a shim said, taken in; if that is beyond us, what it left is found like that of any other job."""
+    def _contained_start(self, job: Job, facts: Facts | None) -> Job | None:
+        """The job by the answer to its order; if taking that in fails, the job is found later like any other."""
         self.silences.pop(job.id, None)
         with contained(partial(self.log_mistake, job)):
-            return self._taken_in(job, heard)
+            return self._take_in_start(job, facts)
         return None
 
-    def _set_aside(self, told: Told) -> tuple[Job, Started] | None:
-        """Of a shim that hangs, what it has begun all the same; else it never will, and the job waits on.
-
-        It is stopped first: what stands still begins nothing while we look.
-        """
-        shim, job = told.supervisor.pid, told.job
-        state, parent = (*stat_fields(shim), "", "")[:2]
-        is_there = parent == str(os.getpid()) and state not in "ZX"
-        if not HAS_PROC:
+    def _give_up(self, ordered: Ordered) -> Job | None:
+        """A start that hangs: the job, if it started after all; else it is put off."""
+        job, result = ordered.job, ordered.starting.give_up()
+        if result.facts is not None:
+            return self._take_in_unanswered(ordered, result.facts)
+        if result.why is None:
             return None
-        if is_there and state not in "Tt":
-            os.kill(shim, signal.SIGSTOP)
-            return None
-        directory = self.paths.job(job.id)
-        if os.path.lexists(directory / STARTED):
-            if is_there:
-                os.kill(shim, signal.SIGCONT)
-            heard, _ = read_facts(directory, STARTED)
-            return None if heard is None else self._taken_unheard(told, heard)
-        why = SILENT_DIRECTORY if is_there and children(shim) else SILENT_SHIM
-        if is_there:
-            signal_descendants(shim, signal.SIGKILL)
-            os.kill(shim, signal.SIGKILL)
-        self._let_go(told)
-        cgroup.discard(told.supervisor.cgroups)
+        self._forget(ordered)
         count = self.silences[job.id] = self.silences.get(job.id, 0) + 1
-        self.queue.put_off(job.id, self.me, why, retry_seconds(count + 5))  # from half a minute on
-        self.log("WARNING", f"job {job.id[:8]} is put off: {why}")
+        self.queue.put_off(job.id, self.me, result.why, retry_seconds(count + 5))  # from half a minute on
+        self.log("WARNING", f"job {job.id[:8]} is put off: {result.why}")
         self.is_due = True
         return None
 
-    def _taken_unheard(self, told: Told, heard: Facts) -> tuple[Job, Started] | None:
-        """It has begun, but its command is not there yet: it may be any moment, so that it counts as running."""
-        self.log("WARNING", f"job {told.job.id[:8]} stalls: {SILENT_PROGRAM}")
-        self._let_go(told)
-        begun = self._contained_begin(told.job, heard)
-        if begun is not None:
-            self.jobs.change(told.job.id, lambda row: (row, (event("stalled", reason=SILENT_PROGRAM),)))
-        return begun
+    def _take_in_unanswered(self, ordered: Ordered, facts: Facts) -> Job | None:
+        """Its start is committed, but its command does not run yet: it may at any moment, so it counts as running."""
+        self.log("WARNING", f"job {ordered.job.id[:8]} stalls: {SILENT_PROGRAM}")
+        self._forget(ordered)
+        job = self._contained_start(ordered.job, facts)
+        if job is not None:
+            self.jobs.change(job.id, lambda row: (row, (event("stalled", reason=SILENT_PROGRAM),)))
+        return job
 
-    def _taken_in(self, job: Job, heard: Facts | None) -> tuple[Job, Started] | None:
-        if heard is None:  # killed before it could, or one that a killed agent had told began it
-            job = reconcile_one(self.jobs, self.paths, job)
+    def _take_in_start(self, job: Job, facts: Facts | None) -> Job | None:
+        if facts is None:  # killed before it could start, or started by the order of an agent that was killed
+            job = kind_of(job).record_end(self.jobs, self.paths, job)
             if job.shim is None:
                 self.queue.release(job.id, self.me)
-            begun = read_started(self.paths.job(job.id))
-            return None if begun is None or job.status.ended else (job, begun)
-        if "exec_error" in heard:
-            finish(self.jobs, self.paths, job, heard)
+            return None if job.shim is None or job.status.ended else job
+        if "exec_error" in facts:
+            finish(self.jobs, self.paths, job, facts)
             return None
-        begun = heard.started()
-        happened = Event(begun.start_time, "started", {"pid": begun.main.pid})
-        return self.jobs.change(job.id, lambda row: (outcome.begin(row, begun), (happened,))), begun
+        return self.jobs.change(job.id, started_change(facts.started()))
 
     def log_mistake(self, job: Job, error: Exception) -> None:
         """Say in the log how it came to a mistake of ours with one job."""
         import traceback
 
         self.log("ERROR", f"job {job.id[:8]}: {''.join(traceback.format_exception(error)).rstrip()}")
-
-    def _never(self, job: Job, why: str) -> None:
-        self.jobs.change(job.id, lambda row: (outcome.never_started(row, why), (event("error", reason=why),)))
 
 
 def mistake(error: Exception) -> str:

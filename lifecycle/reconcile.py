@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
 from jobtop.core.errors import BadValue, RowDamaged, StoreError, StoreUnavailable
 from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.measure.collectors import cgroup
-from jobtop.core.measure.collectors.proc import identify, is_alive
-from jobtop.core.model import ENDS, Identity, Job, Status, StopRequest
+from jobtop.core.measure.collectors.proc import is_alive
+from jobtop.core.model import Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
-from jobtop.core.procfs import descendants, read_text
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
-from jobtop.core.run.facts import ENDED, STARTED, Facts, Started, reachable, read_facts, read_marks, read_started
+from jobtop.core.run.facts import read_started
 from jobtop.core.state_files import read_state_file, remove_directory, remove_file, touch_state_file
+from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Event, Jobs, columns_of, event
 from jobtop.store.queue_rows import unstarted_ids
@@ -29,14 +29,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from jobtop.core.measure.observation import Observation
 
-VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
-DAMAGED = "how it ended is not known, because what its supervisor left is damaged"
 RECORDER_SECONDS = 5.0
 DAY_SECONDS = 86400.0
 RECORD_BYTES = 16 * 1024 * 1024
-START_SECONDS = 10.0  # a shim that was told its job has left `started` by then
 
 
 def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None:
@@ -44,7 +40,7 @@ def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None
     take_in_unrecorded(jobs, paths)
     for job in jobs.unsettled(paths.host, but_by=me):
         if not has_a_recorder(paths, job):
-            reconcile_one(jobs, paths, job)
+            kind_of(job).record_end(jobs, paths, job)
 
 
 def has_a_recorder(paths: StatePaths, job: Job) -> bool:
@@ -64,20 +60,9 @@ def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     if found.settled or not is_ours or has_a_recorder(paths, found):
         return found
     try:
-        return reconcile_one(jobs, paths, found)
+        return kind_of(found).record_end(jobs, paths, found)
     except StoreUnavailable:  # it can only be read, or there is no room: as it was
         return found
-
-
-def survivors(paths: StatePaths, job: Job) -> list[Identity]:
-    """Processes of a job that outlived its shim: whoever is in its cgroups, else its main process and those below."""
-    started = read_started(paths.job(job.id))
-    if started is None or is_alive(started.shim):
-        return []
-    pids = {int(pid) for path in started.cgroups for pid in read_text(f"{path}/cgroup.procs").split()}
-    if not pids and is_alive(started.main):
-        pids = {started.main.pid, *descendants(started.main.pid)}
-    return [identify(pid) for pid in pids]
 
 
 def forget(paths: StatePaths, job: Job) -> None:
@@ -92,125 +77,6 @@ def with_shim(paths: StatePaths, job: Job) -> Job:
     """The job with its shim, if that has begun and the row does not know it yet."""
     started = None if job.shim is not None else read_started(paths.job(job.id))
     return job if started is None else outcome.begin(job, started)
-
-
-def reconcile_one(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
-    """The job as it stands by what its shim left and whether it lives."""
-    directory = paths.job(job.id)
-    begun, damage = read_facts(directory, STARTED)
-    started = None if begun is None else reachable(begun.started())
-    shim = job.shim if started is None else started.shim
-    # Asked before `ended` is read: a shim that is gone by now has written it if it ever will.
-    alive = shim is not None and is_alive(shim)
-    ended, end_damage = read_facts(directory, ENDED)
-    damage = end_damage or damage
-    if started is not None and job.shim is None:
-        job = jobs.change(job.id, lambda row: (outcome.begin(row, started), ()))
-    if ended is not None:
-        settled = ended.integer("final") == 1 or not alive
-        if job.status.ended and not settled:
-            return job
-        return finish(jobs, paths, job, ended, settled, None if job.status.ended else seen_by_others(jobs, job))
-    if alive:
-        return job
-    if job.status in ENDS - {Status.LOST}:
-        return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
-    if job.is_attached:
-        return end_attached(jobs, job, seen_by_others(jobs, job))
-    if started is not None or damage is not None:
-        return lose(jobs, job, started, VANISHED if damage is None else f"{DAMAGED}: {damage}")
-    if job.queue is not None:  # its turn comes again
-        return job
-    if time.time() - (job.submitted_at or 0) < START_SECONDS:
-        return job
-    cgroup.discard(cgroup.possible_directories(job.id))
-    why = "jobtop was ended before it could start the command"
-    return jobs.change(job.id, lambda row: (outcome.never_started(row, why), (event("error", reason=why),)))
-
-
-def finish(
-    jobs: Jobs,
-    paths: StatePaths,
-    job: Job,
-    ended: Facts,
-    settled: bool | None = None,
-    seen: Callable[[Job], Job] | None = None,
-) -> Job:
-    """Keep how a job ended, what it used, what was seen of it, and where its output was when."""
-
-    def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
-        done = outcome.conclude(row, ended)
-        done = done if seen is None or done.status is Status.ERROR else seen(done)
-        if settled is not None:
-            done = replace(done, settled=settled)
-        return done, end_events(row, done, ended.moment("last")[0])
-
-    done = jobs.change(job.id, concluded)
-    jobs.keep_marks(done, read_marks(paths.job(job.id))[0])
-    return done
-
-
-def seen_by_others(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
-    """What the record of a job gets from having been watched by somebody who is gone; None: nothing."""
-    seen = sampled(jobs, job)
-    return None if seen is None else seen.of
-
-
-def sampled(jobs: Jobs, job: Job) -> Observation | None:
-    """What stored samples say of a job; None if there are none."""
-    if job.seq is None or not jobs.has_series(job.seq):
-        return None
-    from jobtop.core.measure.observation import seen_in
-    from jobtop.store.samples.series import SeriesStore
-
-    return seen_in(SeriesStore(jobs.database).samples(job.seq))
-
-
-def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:
-    """The shim is gone without a word that can be read: keep what its cgroups still tell, and call it lost."""
-    texts: dict[str, str] = {}
-    directories = cgroup.possible_directories(job.id) if started is None else started.cgroups
-    for directory in directories:
-        for names in cgroup.EVIDENCE.values():
-            texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
-    over = cgroup.discard(directories)
-    seen = seen_by_others(jobs, job)
-
-    def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
-        row = row if started is None else outcome.begin(row, started)
-        known = outcome.lost_with(row, why, cgroup.reading(texts))
-        known = known if seen is None or row.status is Status.LOST else seen(known)
-        return replace(known, settled=over), () if row.status is Status.LOST else (event("lost", reason=why),)
-
-    return jobs.change(job.id, concluded)
-
-
-def end_attached(
-    jobs: Jobs,
-    job: Job,
-    seen: Callable[[Job], Job] | None,
-    elapsed: float | None = None,
-    cost_seconds: float | None = None,
-) -> Job:
-    """Keep the end of a process that jobtop did not start, and what was seen of it; None: nobody saw when it was."""
-    from jobtop.core.run import attached
-
-    def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
-        if row.status.ended:
-            return row, ()
-        done = attached.ended(replace(row, monitor=replace(row.monitor, cpu_seconds=cost_seconds)), elapsed)
-        done = done if seen is None else seen(done)
-        return done, end_events(row, done, 0.0)
-
-    return jobs.change(job.id, concluded)
-
-
-def end_events(before: Job, done: Job, last: float) -> tuple[Event, ...]:
-    """What the timeline says of an end; nothing twice."""
-    if before.status.ended:
-        return (Event(last, "descendants_ended", {}),) if done.settled and not before.settled else ()
-    ended = Event(done.end_time or time.time(), "exited", {"status": str(done.status), "reason": done.reason})
-    return (ended, Event(ended.at, "left_running", {})) if "left_running" in done.flags else (ended,)
 
 
 def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:

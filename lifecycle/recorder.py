@@ -16,6 +16,8 @@ from jobtop.core.run.facts import Facts, Started
 from jobtop.core.run.supervisor import Keeper, agent_command
 from jobtop.core.state_files import make_state_dirs
 from jobtop.lifecycle import reconcile
+from jobtop.lifecycle.ends import started_change
+from jobtop.lifecycle.kinds import process
 from jobtop.store.database import Database, is_network, open_repaired, open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 
@@ -83,8 +85,7 @@ class Recorder:
 
     def started(self, started: Started) -> None:
         self.job = outcome.begin(self.job, started)
-        happened = Event(started.start_time, "started", {"pid": started.main.pid})
-        self._change(lambda row: (outcome.begin(row, started), (happened,)))
+        self._change(started_change(started))
 
     def detached(self) -> None:
         """Nobody waits for this job: whoever opens the store next looks after it."""
@@ -118,7 +119,7 @@ class Recorder:
             try:
                 if ended is not None:
                     return self._written(
-                        self.jobs, lambda jobs: reconcile.finish(jobs, self.paths, self.job, ended, seen=seen)
+                        self.jobs, lambda jobs: process.finish(jobs, self.paths, self.job, ended, seen=seen)
                     )
                 return self._written(self.jobs, self._abandoned)
             except JobtopError as error:
@@ -127,7 +128,7 @@ class Recorder:
             self.job = outcome.conclude(self.job, ended)
             self.job = self.job if seen is None else seen(self.job)
         else:
-            self.job = outcome.lost(self.job, reconcile.VANISHED, None)
+            self.job = outcome.lost(self.job, process.VANISHED, None)
         self.job = replace(self.job, seq=None)
         self._keep_beside()
         return self.job
@@ -147,11 +148,11 @@ class Recorder:
 
     def _abandoned(self, jobs: Jobs) -> Job:
         """A job whose shim was killed under us: lost, or never begun."""
-        job = reconcile.reconcile_one(jobs, self.paths, self.job)
+        job = process.reconcile(jobs, self.paths, self.job)
         if job.status.ended or job.shim is not None:
             return job
         why = "its supervisor was killed before it could start the command"
-        return jobs.change(job.id, lambda row: (outcome.never_started(row, why), (event("error", reason=why),)))
+        return process.never_started(jobs, job, why)
 
     def close(self) -> None:
         if self.jobs is not None:

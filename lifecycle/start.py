@@ -14,11 +14,12 @@ from jobtop.core.run.request import Request, prepare
 from jobtop.core.run.supervisor import Supervisor
 from jobtop.core.state_files import read_state_file
 from jobtop.lifecycle.agent_lock import SPAWNING, bury, ensure_agent
+from jobtop.lifecycle.kinds.kind import Order
+from jobtop.lifecycle.kinds.process import NO_SPEC
+from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.recorder import Recorder
 
 SPEC_BYTES = 16 * 1024 * 1024
-NOT_KEPT = "its command and environment are not kept any more (store.spec_days)"
-NOT_OURS = "jobtop did not start it, and does not know its environment"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def start_detached(
         supervisor.close()
         raise
     with_cgroup = "cgroup" not in config.texts("monitor.without")
-    heard = supervisor.begin(spec, recorder.directory, with_cgroup, False, recorder.successor())
+    order = Order(spec, recorder.directory, with_cgroup, False, recorder.successor(), supervisor)
+    heard = kind_of(job).start(order).answer()
     if heard is None or "exec_error" in heard:
         job = recorder.finish(heard)
     else:
@@ -114,9 +116,9 @@ def kept_spec(paths: StatePaths, job_id: JobId) -> JobSpec | None:
 
 def spec_of(paths: StatePaths, job: Job) -> JobSpec:
     """How a job was to be run."""
-    spec = kept_spec(paths, job.id)
-    if spec is None:
-        raise UsageError(f"job {job.id[:8]} cannot be run again: {NOT_OURS if job.is_attached else NOT_KEPT}")
+    spec, why = kept_spec(paths, job.id), kind_of(job).why_not_again(paths, job)
+    if spec is None or why is not None:
+        raise UsageError(f"job {job.id[:8]} cannot be run again: {why or NO_SPEC}")
     return spec
 
 

@@ -55,6 +55,8 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
 
         return run_attended(app, supervisor, request, options)
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
+    from jobtop.lifecycle.kinds.kind import Order
+    from jobtop.lifecycle.kinds.registry import kind_of
     from jobtop.lifecycle.reconcile import sweep_specs
     from jobtop.lifecycle.recorder import Recorder
 
@@ -66,7 +68,8 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         signal.signal(CALL_FOR_AGENT, lambda *_: start_agent(app))
     with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
         successor = recorder.successor(app.sets)
-        heard = supervisor.begin(spec, recorder.directory, with_cgroup, not in_background(), successor)
+        order = Order(spec, recorder.directory, with_cgroup, not in_background(), successor, supervisor)
+        heard = kind_of(job).start(order).answer()
         if heard is not None and "exec_error" not in heard:
             monitoring.begun = heard.started()
             recorder.started(monitoring.begun)

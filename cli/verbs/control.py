@@ -12,10 +12,12 @@ from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job
 from jobtop.core.run.scheduling import will_be_retried
-from jobtop.lifecycle.control import POLL_SECONDS, Control, is_gone, kill_again, patience, processes_left
+from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, is_gone
+from jobtop.lifecycle.kinds.kind import START_SECONDS
+from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.queue_plan import Lineup
-from jobtop.lifecycle.reconcile import START_SECONDS, forget, survivors, with_shim
+from jobtop.lifecycle.reconcile import forget, with_shim
 from jobtop.lifecycle.wait import await_ends
 from jobtop.store.jobs import Jobs
 
@@ -51,21 +53,14 @@ def end(app: App, references: tuple[str, ...], by_force: bool) -> int:
             control.kill(job, "jobtop kill")
         else:
             control.stop(job, "jobtop stop")
-    left = targets = [job if job.shim is not None else control.find(job.id) for job in targets]
-    deadline = time.monotonic() + max((patience(job, by_force) for job in targets), default=0)
-    while left := [job for job in left if not is_gone(job)]:
-        if time.monotonic() > deadline:
-            break
-        if by_force:
-            for job in left:
-                kill_again(job)
-        time.sleep(POLL_SECONDS)
+    targets = [job if job.shim is not None else control.find(job.id) for job in targets]
+    left = Ending(targets, by_force).wait()
     for job in targets:
         if job not in left:
             control.finished(job)
     for job in left:
         control.settle(job)
-        app.warn(f"job {job.id[:8]} still has {processes_left(job)} processes that cannot be ended")
+        app.warn(f"job {job.id[:8]} still has {kind_of(job).processes(job)} processes that cannot be ended")
     return 1 if left else 0
 
 
@@ -135,7 +130,7 @@ def wait(app: App, references: tuple[str, ...]) -> int:
                 app.warn(f"job {job.id[:8]} is {words} on {job.host}: {changes}")
         ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"), app.warn)
     for job in ended:
-        if job.is_attached:
+        if not kind_of(job).knows_exit_status:
             app.warn(f"job {job.id[:8]}: {job.reason}")
     return 0 if all(job.status == "success" for job in ended) else 1
 
@@ -159,7 +154,7 @@ def rm(app: App, references: tuple[str, ...]) -> int:
                 f"job {short} runs on {job.host}, heard of lately: stop it there, or wait until it is stale"
             )
         runs = not job.status.ended and not queue.waits(job) and job.id not in copies
-        if runs or (job.shim is not None and is_alive(job.shim)) or survivors(app.paths, job):
+        if runs or not is_gone(job) or kind_of(job).survivors(app.paths, job):
             raise UsageError(f"job {short} still runs, or left processes that do: jobtop stop {short} first")
         if waiting := needed.get(job.id, set()) - {other.id for other in targets}:
             raise UsageError(f"job {short} has to stay: job {min(waiting)[:8]} waits for it")

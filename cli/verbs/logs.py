@@ -16,6 +16,7 @@ from jobtop.core.errors import StoreBusy, UnknownJob
 from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes, printable
+from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.wait import Looks, unattended
@@ -86,8 +87,8 @@ def print_on(app: App, jobs: Jobs, job: Job, directory: Path, readers: Sequence[
 
 def why_nothing(job: Job, directory: Path) -> str | None:
     """Why there is no output of a job here."""
-    if job.is_attached:
-        return f"job {job.id[:8]} has no output here: jobtop did not start it, it writes where it did before"
+    if (why := kind_of(job).why_no_output) is not None:
+        return f"job {job.id[:8]} has no output here: {why}"
     if directory.is_dir():
         return None
     if job.kept is Kept.RECORD:

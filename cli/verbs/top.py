@@ -138,6 +138,7 @@ class Source:
         with suppress(OSError, AttributeError):  # gone by now, or not to be had here: the next reading tells
             self.ends.append(os.pidfd_open(self.shim.pid))
         target = target_in(app.paths.job(job.id), job)
+        assert target is not None
         self.closeup = CloseUp(target, app.config.texts("run.redact"), with_threads)
         self.last: Moment | None = None
 

@@ -51,11 +51,7 @@ class Observation:
         last = last_after(newest, job)
         if last is not None:
             self.tally.add(last)
-        if newest is not None and job.is_attached:
-            from jobtop.core.run.attached import counted
-
-            job = counted(job, newest, self.high_bytes)
-        elif newest is not None:
+        if newest is not None:
             job = _with_sampled_cpu(job, newest)
         spreads = self.tally.spreads()
         monitor = replace(
@@ -94,8 +90,8 @@ class Observation:
         return round(self.tally.gap_seconds, 3)
 
     def _began_late(self, job: Job) -> bool:
-        """Whether the longest time is that before jobtop was attached to a process."""
-        return job.is_attached and self.tally.gap[0].elapsed == 0.0
+        """Whether the longest time without samples is the one before jobtop knew of the job."""
+        return self.tally.gap[0].elapsed == 0.0 and (job.submitted_at or 0.0) > (job.start_time or 0.0)
 
     def _with_gap(self, job: Job) -> Job:
         """The record says where samples are missing: what happened there is not in peaks and curves."""

@@ -22,14 +22,15 @@ class Target:
     memory_limit_bytes: int | None = None  # the sampler stops the job above this
 
 
-def target_in(directory: object, job: Job) -> Target:
-    """What to sample of a running job, by the facts in its directory, or by its record where they are damaged."""
+def target_in(directory: object, job: Job) -> Target | None:
+    """What to sample of a job, by the facts in its directory or, if damaged, by its record; None: it has not started."""
     from jobtop.core.run.facts import read_started
 
     started = read_started(directory)
     if started is not None:
         return target_of(started)
-    assert job.shim is not None
+    if job.shim is None:
+        return None
     return Target(job.shim, job.start_boottime or 0.0, includes_root=job.shim.pid == job.pid)
 
 

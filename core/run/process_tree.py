@@ -1,8 +1,9 @@
-"""A process and everything below it where no shim is above: held by identities, made to stand still, ended."""
+"""Processes and everything below them where no shim is above: found by identity, stopped, continued, ended."""
 
 import os
 import signal
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from jobtop.core.measure.collectors.proc import identify, is_alive, send, send_to_members
@@ -11,6 +12,7 @@ from jobtop.core.procfs import descendants, freeze_descendants, stat_fields
 
 POLL_SECONDS = 0.02
 STOP_SECONDS = 2.0
+KILL_SECONDS = 10.0  # how long the kernel may take to end what was killed
 
 
 def lineage(pid: int) -> list[int]:
@@ -24,17 +26,17 @@ def lineage(pid: int) -> list[int]:
 
 
 def is_inside(root: Identity) -> bool:
-    """Whether this very process is in the tree."""
+    """Whether this process is in the tree."""
     return root.pid in lineage(os.getpid()) and is_alive(root)
 
 
 def members(root: Identity) -> list[Identity]:
-    """Everybody who is there now, parents before children; nobody if the root is gone."""
+    """The processes of the tree, parents before children; none if the root is gone."""
     return [root, *map(identify, descendants(root.pid))] if is_alive(root) else []
 
 
 def freeze(root: Identity) -> None:
-    """STOP to all, until all of them stand still; a root of another user (sudo) goes on."""
+    """STOP to all, until all of them stand still; a root of another user (sudo) is left running."""
     with suppress(PermissionError):
         if not send(root, signal.SIGSTOP):
             return
@@ -48,36 +50,59 @@ def freeze(root: Identity) -> None:
 def thaw(root: Identity) -> None:
     """CONT to all."""
     send_to_members(root, signal.SIGCONT)
-    _tell(root, signal.SIGCONT)
+    _send(root, signal.SIGCONT)
 
 
 def kill(root: Identity) -> None:
-    """KILL to all; who stands still forks nobody meanwhile."""
+    """KILL to all; processes that stand still fork nothing meanwhile."""
     freeze(root)
     for who in members(root)[::-1]:
-        _tell(who, signal.SIGKILL)
+        _send(who, signal.SIGKILL)
 
 
-def end(root: Identity, grace_seconds: float, patience_seconds: float) -> None:
-    """TERM to all, after the grace KILL to who is left, orphans among them; after the patience whoever is there is."""
+def end(root: Identity, grace_seconds: float) -> None:
+    """TERM to all, and after the grace KILL to those that are left, also to those whose parents have exited."""
     known = set(members(root))
-    send_to_members(root, signal.SIGTERM)
-    _tell(root, signal.SIGTERM)
-    thaw(root)
-    began = time.monotonic()
+
+    def tree() -> Iterable[Identity]:
+        known.update(below for who in list(known) if is_alive(who) for below in members(who))
+        return known
+
+    def first() -> None:
+        send_to_members(root, signal.SIGTERM)
+        _send(root, signal.SIGTERM)
+        thaw(root)
+
+    stop_with_grace(tree, kill, grace_seconds, first)
+
+
+def stop_with_grace(
+    processes: Callable[[], Iterable[Identity]],
+    kill_one: Callable[[Identity], object],
+    grace_seconds: float,
+    ask: Callable[[], None] | None = None,
+) -> None:
+    """Ask processes to end (TERM), kill after the grace what is left, until none is; the kernel gets `KILL_SECONDS`."""
+    known = set(processes())
+    if ask is not None:
+        ask()
+    else:
+        for who in known:
+            _send(who, signal.SIGTERM)
+    asked_at = time.monotonic()
     while left := [who for who in known if is_alive(who)]:
-        waited = time.monotonic() - began
-        if waited > patience_seconds:
+        waited = time.monotonic() - asked_at
+        if waited > grace_seconds + KILL_SECONDS:
             return
-        known.update(below for who in left for below in members(who))
+        known.update(processes())
         if waited > grace_seconds:
             for who in left:
-                kill(who)
+                kill_one(who)
         time.sleep(POLL_SECONDS)
 
 
-def _tell(who: Identity, number: int) -> bool:
-    """Whether it was there to be told; who belongs to another user (sudo) is let be."""
+def _send(who: Identity, number: int) -> bool:
+    """Whether it was there to be signalled; a process of another user (sudo) is left alone."""
     with suppress(PermissionError):
         return send(who, number)
     return True

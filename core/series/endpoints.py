@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SAMPLED = "sampled"  # the source of totals that are those of the last sample
 # What a job has counted from nothing, and where its record keeps the total.
 TOTALS = {
     "cpu.user": "cpu_user_seconds",
@@ -45,7 +46,9 @@ def last_after(newest: Sample | None, job: Job) -> Sample | None:
 
 def last_sample(job: Job) -> Sample | None:
     """The totals at the moment of the end; None while it runs, or where they are not those of that moment."""
-    if not job.status.ended or job.duration_seconds is None or "left_running" in job.flags or job.is_attached:
+    if not job.status.ended or job.duration_seconds is None or "left_running" in job.flags:
+        return None
+    if job.sources.get("cpu") == SAMPLED:
         return None
     totals = (getattr(job.usage, TOTALS[key]) if key in TOTALS else None for key in JOB_COLUMNS)
     return Sample(job.duration_seconds, tuple(totals))

@@ -13,7 +13,8 @@ import pytest
 from agents import DEADLINE, Line, Load, agents_of, kill, line
 from jobtop.core.model import Job
 from jobtop.core.record import replace
-from jobtop.lifecycle.queue_runner import SILENT_DIRECTORY, SILENT_PROGRAM, SILENT_SHIM
+from jobtop.lifecycle.kinds.process import SILENT_DIRECTORY, SILENT_SHIM
+from jobtop.lifecycle.queue_runner import SILENT_PROGRAM
 from records import call
 from running import children, is_alive, nothing_is_left
 from support import Jobtop, require, wait_for

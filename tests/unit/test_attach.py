@@ -15,7 +15,7 @@ from jobtop.core.measure.attach import meet, refusal
 from jobtop.core.measure.collectors.jobs import fold
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.observation import Observation, seen_in
-from jobtop.core.model import ATTACHED, Job, Status, StopRequest, Usage
+from jobtop.core.model import Job, Status, StopRequest, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run import attached
@@ -32,7 +32,7 @@ from sampled import steady
 ROOT, START = 50, 100
 STATUS = "Name:\twork\nState:\tS (sleeping)\nTgid:\t50\n"
 JOB = running_job(
-    flags=(ATTACHED,), usage=Usage(cpus_allowed=2.0, memory_peak_bytes=7 * MIB), sources={"memory_peak": "vmhwm"}
+    kind="attached", usage=Usage(cpus_allowed=2.0, memory_peak_bytes=7 * MIB), sources={"memory_peak": "vmhwm"}
 )
 
 
@@ -153,7 +153,7 @@ def test_what_watches_a_job_and_what_has_a_watched_one_below_it_are_refused(
     job = jobs.insert(running_job(recorder=identify(child)))
     with pytest.raises(UsageError, match=f"the jobtop that watches job {job.id[:8]}"):
         refuse_known(jobs, paths, child)
-    jobs.change(job.id, lambda row: (replace(row, recorder=None, flags=(ATTACHED,), shim=identify(child)), ()))
+    jobs.change(job.id, lambda row: (replace(row, recorder=None, kind="attached", shim=identify(child)), ()))
     with pytest.raises(UsageError, match=rf"job {job.id[:8]} \(train\) is below process {os.getpid()}"):
         refuse_known(jobs, paths, os.getpid())
 
@@ -162,7 +162,7 @@ def test_an_attached_job_has_the_identity_of_its_process_and_is_found_gone(
     jobs: Jobs, paths: StatePaths, child: int
 ) -> None:
     job = attach(jobs, paths, load((), {}, paths.root), child, {"name": "it", "tags": {"a": "b"}})
-    assert (job.shim, job.pid, job.is_attached) == (identify(child), child, True)
+    assert (job.shim, job.pid, job.kind) == (identify(child), child, "attached")
     assert (job.name, job.tool, job.tags, job.status) == ("it", "sleep", {"a": "b"}, Status.RUNNING)
     reconcile(jobs, paths)
     assert jobs.find(job.id).status is Status.RUNNING
@@ -214,4 +214,4 @@ def test_a_stopped_one_is_cancelled_by_whom() -> None:
 
 def concluded(seen: Observation | None, elapsed: float | None = 10.0) -> Job:
     done = attached.ended(JOB, elapsed)
-    return done if seen is None else seen.of(done)
+    return done if seen is None else seen.of(attached.with_sampled_totals(done, seen))

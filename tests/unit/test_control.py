@@ -11,7 +11,8 @@ import pytest
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity, Status
 from jobtop.core.paths import StatePaths
-from jobtop.lifecycle.control import KILL_SECONDS, Control, is_gone, patience
+from jobtop.core.run.process_tree import KILL_SECONDS
+from jobtop.lifecycle.control import Control, is_gone, patience_seconds
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from records import HERE, NO_PROCESS, kept_jobs, leave_started, made_job, running_job, this_process
@@ -109,5 +110,5 @@ def test_a_stop_that_comes_too_late_says_so(control: Control, paths: StatePaths,
 
 def test_a_stopped_job_has_its_grace_and_a_killed_one_has_none() -> None:
     job = running_job(grace_seconds=30.0)
-    assert patience(job, by_force=False) == 30.0 + KILL_SECONDS
-    assert patience(job, by_force=True) == KILL_SECONDS
+    assert patience_seconds(job, by_force=False) == 30.0 + KILL_SECONDS
+    assert patience_seconds(job, by_force=True) == KILL_SECONDS

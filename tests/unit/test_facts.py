@@ -17,7 +17,8 @@ from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, MARKS, STARTED, damage_in, read_facts, read_marks, read_started
-from jobtop.lifecycle.reconcile import forget, reconcile, survivors
+from jobtop.lifecycle.kinds.registry import kind_of
+from jobtop.lifecycle.reconcile import forget, reconcile
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, columns_of
 from records import HERE, NO_PROCESS, call, leave_ended, leave_started, made_job, running_job
@@ -195,7 +196,7 @@ def test_a_crafted_cgroup_is_not_touched(paths: StatePaths, tmp_path: Path) -> N
     started = read_started(paths.job(job.id))
     assert started is not None
     assert started.cgroups == (), "it has the shape, but is in no cgroup file system"
-    assert survivors(paths, job) == []
+    assert kind_of(job).survivors(paths, job) == []
     database = open_to_write(paths)
     job = Jobs(database).insert(job)
     reconcile(Jobs(database), paths)

@@ -163,7 +163,7 @@ def test_a_gap_is_measured_against_the_interval(
 
 
 def test_the_time_before_a_process_was_attached_is_no_gap() -> None:
-    attached = replace(JOB, duration_seconds=100.0, flags=("attached",))
+    attached = replace(JOB, duration_seconds=100.0, submitted_at=(JOB.start_time or 0.0) + 97.0)
     done = seen(sample(98.0, mem_used=1), sample(99.0, mem_used=1), job=attached)
     assert not [entry for entry in done.incomplete if entry.startswith("samples:")]
 

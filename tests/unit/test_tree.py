@@ -80,14 +80,14 @@ def test_who_does_not_end_when_told_is_killed_after_the_grace_though_its_parent_
     root: Identity, family: list[int]
 ) -> None:
     began = time.monotonic()
-    process_tree.end(root, grace_seconds=0.2, patience_seconds=10.0)
+    process_tree.end(root, grace_seconds=0.2)
     assert 0.2 < time.monotonic() - began < 10.0
     assert not any(map(is_alive, family))
 
 
 def test_a_tree_that_stands_still_can_be_ended(root: Identity, family: list[int]) -> None:
     process_tree.freeze(root)
-    process_tree.end(root, grace_seconds=0.1, patience_seconds=10.0)
+    process_tree.end(root, grace_seconds=0.1)
     assert not any(map(is_alive, family))
 
 
@@ -96,7 +96,7 @@ def test_another_process_with_the_number_of_a_root_is_let_be(root: Identity, fam
     assert process_tree.members(other) == []
     process_tree.freeze(other)
     process_tree.kill(other)
-    process_tree.end(other, 0.0, 0.0)
+    process_tree.end(other, 0.0)
     assert not states(family) & {"T", "t", "Z", "X"}
 
 

@@ -16,7 +16,7 @@ from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record, replace
 from jobtop.core.run.request import Request
-from jobtop.lifecycle.control import POLL_SECONDS, Control, elsewhere, is_gone, kill_again, patience
+from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, elsewhere
 from jobtop.lifecycle.queue import NOBODY, Queue
 from jobtop.lifecycle.start import request_again, start_and_stay
 from jobtop.lifecycle.submit import Wish, submit_to
@@ -99,12 +99,10 @@ def carry_out(row: JobRow, deed: Deed) -> Outcome:
 
 async def end_of(row: JobRow, job: Job, deed: Deed) -> Job | None:
     """The job once nothing of it is left; None if it will not go."""
-    deadline = time.monotonic() + patience(job, deed.by_force)
-    while not is_gone(job):
-        if time.monotonic() > deadline:
+    ending = Ending((job,), deed.by_force)
+    while ending.left():
+        if ending.is_late:
             return None
-        if deed.by_force:
-            kill_again(job)
         await asyncio.sleep(POLL_SECONDS)
     return await asyncio.to_thread(_settled, row, job)
 

@@ -279,7 +279,9 @@ class Nearby:
         self._closeup = None
 
     def _opened(self, job: Job) -> CloseUp:
-        return CloseUp(target_in(self.directory, job), self.secret)
+        target = target_in(self.directory, job)
+        assert target is not None
+        return CloseUp(target, self.secret)
 
 
 def part_of(window: TimeWindow, last: float) -> tuple[float | None, float | None]:

@@ -16,7 +16,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity, Job, Monitor, Sample, Status, StopRequest, Usage
 from jobtop.core.record import replace
 from jobtop.core.units import format_duration
-from jobtop.lifecycle.reconcile import VANISHED
+from jobtop.lifecycle.kinds.process import VANISHED
 from jobtop.store.jobs import Event
 from jobtop.tui.demo.data import FAMILIES
 from jobtop.tui.demo.load import CORES, HOST, UPTIME_SECONDS, Load

@@ -13,6 +13,7 @@ from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.text.job_text import not_begun_words, was_let_go
 from jobtop.core.units import format_bytes, printable
+from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.output.text import Output, Row
@@ -98,8 +99,8 @@ def _stored_marks(database: Database, job_id: str) -> list[tuple[float, int, int
 
 def why_no_output(job: Job) -> str | None:
     """Why there is none to be looked for; None if there should be."""
-    if job.is_attached:
-        return "it writes where it did before jobtop met it"
+    if (why := kind_of(job).why_no_output) is not None:
+        return why
     return not_begun_words(job) or ("let go: it is old (jobtop pin keeps jobs whole)" if was_let_go(job) else None)
 
 

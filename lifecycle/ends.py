@@ -1,0 +1,47 @@
+"""What the starts and ends of all kinds of jobs have in common: events of the timeline, and what stored samples add."""
+
+from __future__ import annotations
+
+import time
+
+from jobtop.core.run import outcome
+from jobtop.store.jobs import Event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobtop.core.measure.observation import Observation
+    from jobtop.core.model import Job
+    from jobtop.core.run.facts import Started
+    from jobtop.store.jobs import Jobs
+
+
+def started_change(started: Started) -> Callable[[Job], tuple[Job, tuple[Event, ...]]]:
+    """The change of a record when its job has started."""
+    event = Event(started.start_time, "started", {"pid": started.main.pid})
+    return lambda row: (outcome.begin(row, started), (event,))
+
+
+def end_events(before: Job, done: Job, last: float) -> tuple[Event, ...]:
+    """The events of an end that are not in the timeline yet; `last` is when the last descendant exited."""
+    if before.status.ended:
+        return (Event(last, "descendants_ended", {}),) if done.settled and not before.settled else ()
+    ended = Event(done.end_time or time.time(), "exited", {"status": str(done.status), "reason": done.reason})
+    return (ended, Event(ended.at, "left_running", {})) if "left_running" in done.flags else (ended,)
+
+
+def stored_observation(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
+    """What stored samples add to the record of a job that was sampled by a process which is gone; None: nothing."""
+    observation = observation_in(jobs, job)
+    return None if observation is None else observation.of
+
+
+def observation_in(jobs: Jobs, job: Job) -> Observation | None:
+    """What stored samples say of a job; None if there are none."""
+    if job.seq is None or not jobs.has_series(job.seq):
+        return None
+    from jobtop.core.measure.observation import seen_in
+    from jobtop.store.samples.series import SeriesStore
+
+    return seen_in(SeriesStore(jobs.database).samples(job.seq))

@@ -1,0 +1,241 @@
+"""Commands that jobtop starts, each below a shim of its own, which reaps and counts everything they fork."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from jobtop.core.measure.collectors import cgroup
+from jobtop.core.measure.collectors.proc import identify, is_alive, send, send_to_members
+from jobtop.core.model import ENDS, Job, Status
+from jobtop.core.procfs import (
+    HAS_PROC,
+    children,
+    descendants,
+    freeze_descendants,
+    read_text,
+    signal_descendants,
+    stat_fields,
+    status_value,
+)
+from jobtop.core.record import replace
+from jobtop.core.run import outcome
+from jobtop.core.run.facts import ENDED, STARTED, reachable, read_facts, read_marks, read_started
+from jobtop.lifecycle.ends import end_events, stored_observation
+from jobtop.lifecycle.kinds.kind import START_SECONDS, Unanswered
+from jobtop.store.jobs import event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jobtop.core.measure.target import Target
+    from jobtop.core.model import Identity
+    from jobtop.core.paths import StatePaths
+    from jobtop.core.run.facts import Facts, Started
+    from jobtop.core.run.supervisor import Supervisor
+    from jobtop.lifecycle.kinds.kind import Order, Watched
+    from jobtop.store.jobs import Event, Jobs
+
+VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
+DAMAGED = "how it ended is not known, because what its supervisor left is damaged"
+NEVER_STARTED = "jobtop was ended before it could start the command"
+NO_SPEC = "its command and environment are not kept any more (store.spec_days)"
+SILENT_DIRECTORY = "its working directory does not answer"
+SILENT_SHIM = "its supervisor did not answer"
+
+
+class ProcessStart:
+    """A shim that was given its order."""
+
+    def __init__(self, supervisor: Supervisor, directory: str | None) -> None:
+        self.supervisor, self.directory = supervisor, directory
+
+    @property
+    def fd(self) -> int:
+        return self.supervisor.status_read
+
+    def answer(self) -> Facts | None:
+        return self.supervisor.answer()
+
+    def close(self) -> None:
+        os.close(self.supervisor.status_read)
+
+    def give_up(self) -> Unanswered:
+        """A shim that hangs is stopped first: a stopped process starts nothing while its files are read."""
+        shim = self.supervisor.pid
+        state, parent = (*stat_fields(shim), "", "")[:2]
+        exists = parent == str(os.getpid()) and state not in "ZX"
+        if not HAS_PROC:
+            return Unanswered()
+        if exists and state not in "Tt":
+            os.kill(shim, signal.SIGSTOP)
+            return Unanswered()
+        if self.directory is not None and os.path.lexists(os.path.join(self.directory, STARTED)):
+            if exists:
+                os.kill(shim, signal.SIGCONT)
+            return Unanswered(read_facts(self.directory, STARTED)[0])
+        why = SILENT_DIRECTORY if exists and children(shim) else SILENT_SHIM
+        if exists:
+            signal_descendants(shim, signal.SIGKILL)
+            os.kill(shim, signal.SIGKILL)
+        cgroup.discard(self.supervisor.cgroups)
+        return Unanswered(why=why)
+
+
+class ProcessKind:
+    """A command below a shim."""
+
+    name = "process"
+    why_no_output: str | None = None
+    knows_exit_status = True
+
+    def start(self, order: Order) -> ProcessStart:
+        from jobtop.core.run.supervisor import Supervisor
+
+        supervisor = order.supervisor or Supervisor()
+        supervisor.order(order.spec, order.directory, order.with_cgroup, order.with_stdin, order.successor)
+        return ProcessStart(supervisor, order.directory)
+
+    def target(self, paths: StatePaths, job: Job) -> Target | None:
+        from jobtop.core.measure.target import target_in
+
+        return target_in(paths.job(job.id), job)
+
+    def is_alive(self, job: Job) -> bool:
+        return job.shim is not None and is_alive(job.shim)
+
+    def has_ended(self, paths: StatePaths, job: Job) -> bool:
+        """A job that leaves processes behind ends before its shim exits; a damaged `ended` is no end."""
+        return read_facts(paths.job(job.id), ENDED)[0] is not None
+
+    def refusal(self, job: Job) -> str | None:
+        return None
+
+    def stop(self, job: Job) -> bool:
+        """TERM to the shim, which sends it to all processes and kills the rest after the grace."""
+        return send(root_of(job), signal.SIGTERM)
+
+    def kill(self, job: Job) -> None:
+        send_to_members(root_of(job), signal.SIGKILL)
+
+    def signal(self, job: Job, number: int) -> None:
+        send_to_members(root_of(job), number)
+
+    def pause(self, job: Job) -> None:
+        freeze_descendants(root_of(job).pid)
+
+    def resume(self, job: Job) -> None:
+        self.signal(job, signal.SIGCONT)
+
+    def processes(self, job: Job) -> int:
+        return len(descendants(root_of(job).pid))
+
+    def survivors(self, paths: StatePaths, job: Job) -> list[Identity]:
+        """The processes in its cgroups, else its main process and those below, once the shim is gone."""
+        started = read_started(paths.job(job.id))
+        if started is None or is_alive(started.shim):
+            return []
+        pids = {int(pid) for path in started.cgroups for pid in read_text(f"{path}/cgroup.procs").split()}
+        if not pids and is_alive(started.main):
+            pids = {started.main.pid, *descendants(started.main.pid)}
+        return [identify(pid) for pid in pids]
+
+    def record_end(self, jobs: Jobs, paths: StatePaths, job: Job, watched: Watched | None = None) -> Job:
+        ended = None if watched is None else read_facts(paths.job(job.id), ENDED)[0]
+        if watched is None or ended is None:
+            return reconcile(jobs, paths, job)
+        ended.note("recorder_cpu", watched.cpu_seconds or 0.0)
+        ended.note("recorder_rss", watched.rss_bytes or status_value(os.getpid(), "VmHWM:") * 1024)
+        seen = None if watched.observation is None else watched.observation.of
+        return finish(jobs, paths, job, ended, seen=seen)
+
+    def why_not_again(self, paths: StatePaths, job: Job) -> str | None:
+        return None if os.path.lexists(paths.spec(job.id)) else NO_SPEC
+
+
+KIND = ProcessKind()
+
+
+def root_of(job: Job) -> Identity:
+    """The root process of a job that has started."""
+    assert job.shim is not None
+    return job.shim
+
+
+def reconcile(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
+    """The job as its shim left it: running, ended, lost, or never started."""
+    directory = paths.job(job.id)
+    facts, damage = read_facts(directory, STARTED)
+    started = None if facts is None else reachable(facts.started())
+    shim = job.shim if started is None else started.shim
+    # Asked before `ended` is read: a shim that is gone by now has written it if it ever will.
+    alive = shim is not None and is_alive(shim)
+    ended, end_damage = read_facts(directory, ENDED)
+    damage = end_damage or damage
+    if started is not None and job.shim is None:
+        job = jobs.change(job.id, lambda row: (outcome.begin(row, started), ()))
+    if ended is not None:
+        settled = ended.integer("final") == 1 or not alive
+        if job.status.ended and not settled:
+            return job
+        return finish(jobs, paths, job, ended, settled, None if job.status.ended else stored_observation(jobs, job))
+    if alive:
+        return job
+    if job.status in ENDS - {Status.LOST}:
+        return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
+    if started is not None or damage is not None:
+        return lose(jobs, job, started, VANISHED if damage is None else f"{DAMAGED}: {damage}")
+    if job.queue is not None:  # its turn comes again
+        return job
+    if time.time() - (job.submitted_at or 0) < START_SECONDS:
+        return job
+    cgroup.discard(cgroup.possible_directories(job.id))
+    return never_started(jobs, job, NEVER_STARTED)
+
+
+def never_started(jobs: Jobs, job: Job, why: str) -> Job:
+    """Write that a job could not be started."""
+    return jobs.change(job.id, lambda row: (outcome.never_started(row, why), (event("error", reason=why),)))
+
+
+def finish(
+    jobs: Jobs,
+    paths: StatePaths,
+    job: Job,
+    ended: Facts,
+    settled: bool | None = None,
+    seen: Callable[[Job], Job] | None = None,
+) -> Job:
+    """Write how a job ended, what it used, what samples add to that, and the marks of its output."""
+
+    def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
+        done = outcome.conclude(row, ended)
+        done = done if seen is None or done.status is Status.ERROR else seen(done)
+        if settled is not None:
+            done = replace(done, settled=settled)
+        return done, end_events(row, done, ended.moment("last")[0])
+
+    done = jobs.change(job.id, concluded)
+    jobs.keep_marks(done, read_marks(paths.job(job.id))[0])
+    return done
+
+
+def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:
+    """Write that the shim is gone without a readable end: keep what its cgroups still count, and call it lost."""
+    texts: dict[str, str] = {}
+    directories = cgroup.possible_directories(job.id) if started is None else started.cgroups
+    for directory in directories:
+        for names in cgroup.EVIDENCE.values():
+            texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
+    is_empty = cgroup.discard(directories)
+    seen = stored_observation(jobs, job)
+
+    def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
+        row = row if started is None else outcome.begin(row, started)
+        known = outcome.lost_with(row, why, cgroup.reading(texts))
+        known = known if seen is None or row.status is Status.LOST else seen(known)
+        return replace(known, settled=is_empty), () if row.status is Status.LOST else (event("lost", reason=why),)
+
+    return jobs.change(job.id, concluded)

@@ -1,0 +1,33 @@
+"""Finds the kind of a job by the name in its record; a kind is imported when it is first needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.model import Job
+    from jobtop.lifecycle.kinds.kind import Kind
+
+PROCESS, ATTACHED = "process", "attached"
+MODULES = {
+    PROCESS: "jobtop.lifecycle.kinds.process",
+    ATTACHED: "jobtop.lifecycle.kinds.attached",
+}
+_KINDS: dict[str, Kind] = {}
+
+
+def register(kind: Kind) -> None:
+    """Make a kind known under its name."""
+    _KINDS[kind.name] = kind
+
+
+def kind_of(job: Job) -> Kind:
+    """The kind of a job; one that this jobtop does not have refuses every request."""
+    if job.kind not in _KINDS:
+        if job.kind not in MODULES:
+            from jobtop.lifecycle.kinds.unknown import UnknownKind
+
+            return UnknownKind(job.kind)
+        register(import_module(MODULES[job.kind]).KIND)
+    return _KINDS[job.kind]
