@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime
 
+from jobtop.core import procfs
+
+BOOTTIME = procfs.BOOTTIME  # counts the time in which the machine is suspended; defined where a shim can import it too
 AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between samples
 
 

@@ -16,6 +16,8 @@ signals = _signal  # without the enumerations of the public module, which cost a
 SHIM_NAME = "jobtop-shim"
 CALL_FOR_AGENT = signals.SIGURG  # to the `run` of a job that has put others into the queue; nobody else minds it
 SAME_REQUEST_SECONDS = 0.5  # timeout(1), scancel and systemd send one TERM to a process and again to its group
+OVER_LIMIT_SIGNAL = getattr(signals, "SIGRTMIN", signals.SIGXCPU)  # the sampler asks the shim to kill the job at once
+BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 HAS_PROC = os.path.isdir("/proc/self")
 FORWARDED = tuple(
     getattr(signals, name) for name in ("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")

@@ -11,6 +11,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 
 from jobtop.core import journal
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import JobtopError, StoreBusy, StoreReplaced, UnknownJob
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.proc import identify, is_alive
@@ -19,7 +20,6 @@ from jobtop.core.measure.engine import Engine, chosen
 from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.record import replace
 from jobtop.core.run.supervisor import Keeper
-from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.lifecycle import agent_lock
 from jobtop.lifecycle.ends import observation_in
 from jobtop.lifecycle.kinds.kind import Watched

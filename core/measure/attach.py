@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.cgroup import cpu_quota
 from jobtop.core.measure.collectors.members import START, TICK_SECONDS
@@ -12,7 +13,6 @@ from jobtop.core.measure.collectors.threads import read_arguments
 from jobtop.core.model import Identity
 from jobtop.core.procfs import HAS_PROC, SHIM_NAME, boot_id, name_of, read_text, start_ticks, stat_fields, value_in
 from jobtop.core.record import record
-from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.core.units import printable
 
 FLAGS, KERNEL_THREAD = 6, 0x00200000  # PF_KTHREAD, in /proc/PID/stat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from jobtop.core.clock import AUTO_SECONDS
+from jobtop.core.clock import AUTO_SECONDS, BOOTTIME
 from jobtop.core.measure.collectors import jobs as job_values
 from jobtop.core.measure.collectors.heaviest import Heaviest
 from jobtop.core.measure.collectors.job_cgroup import JobCgroup
@@ -13,7 +13,6 @@ from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Kind
 from jobtop.core.model import Sample
 from jobtop.core.record import fresh, record
-from jobtop.core.shim.supervise import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import os
 import time
 
 from jobtop.core.measure.collectors.proc import send
-from jobtop.core.procfs import read_text, value_in
+from jobtop.core.procfs import OVER_LIMIT_SIGNAL, read_text, value_in
 from jobtop.core.record import replace
-from jobtop.core.shim.supervise import OVER_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ class Guard:
         used = resident if resident <= self.limit_bytes else self._used(living)
         if used > self.limit_bytes:
             self.over_bytes, self.due = used, float("inf")
-            return self.tell(self.shim, OVER_LIMIT)
+            return self.tell(self.shim, OVER_LIMIT_SIGNAL)
         wait = max(self._patience(resident, used, now), COST_RATIO * (time.thread_time() - began))
         self.due = now + min(LONGEST_WAIT_SECONDS, wait)
         return False

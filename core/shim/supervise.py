@@ -14,7 +14,9 @@ import select
 import time
 
 from jobtop.core.procfs import (
+    BOOTTIME,
     FORWARDED,
+    OVER_LIMIT_SIGNAL,
     SAME_REQUEST_SECONDS,
     SHIM_NAME,
     descendants,
@@ -36,10 +38,8 @@ if TYPE_CHECKING:
 
 WALL = 0x40000000  # __WALL: children made by clone() without SIGCHLD too
 F_SETPIPE_SZ = 1031
-BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 INTERRUPTING = (signals.SIGINT, signals.SIGHUP, signals.SIGQUIT)
 TO_MAIN_ONLY = (signals.SIGUSR1, signals.SIGUSR2)  # their default action ends a process that does not expect them
-OVER_LIMIT = getattr(signals, "SIGRTMIN", signals.SIGXCPU)  # whoever samples the job says so: it is killed at once
 CENSUS_FIRST_SECONDS, CENSUS_LAST_SECONDS = 0.004, 2.0
 CENSUS_COST_RATIO = 40  # a look may cost 1/40 of the time while there is news …
 CENSUS_STABLE_COST_RATIO = 200  # … and 1/200 while there is none
@@ -265,7 +265,7 @@ class Shim:
             self.stop("signal")
         elif number == signals.SIGIO:
             self.look_at = time.monotonic()
-        elif number == OVER_LIMIT:
+        elif number == OVER_LIMIT_SIGNAL:
             self.stop_cause = self.stop_cause or "limit"
             self.kill_at = time.monotonic()
         elif number in TO_MAIN_ONLY and self.main_status is None:
@@ -627,7 +627,7 @@ def catch_signals() -> int:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signals.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (signals.SIGTERM, signals.SIGCHLD, OVER_LIMIT, *FORWARDED):
+    for number in (signals.SIGTERM, signals.SIGCHLD, OVER_LIMIT_SIGNAL, *FORWARDED):
         if number == signals.SIGCHLD or signals.getsignal(number) != signals.SIG_IGN:
             signals.signal(number, lambda *_: None)
     return reader

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.proc import is_alive, send_to_members
 from jobtop.core.model import ENDS, Job, Status
 from jobtop.core.record import replace
 from jobtop.core.run import attached, process_tree
-from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.lifecycle.ends import end_events, observation_in
 from jobtop.lifecycle.kinds.process import root_of
 

@@ -6,12 +6,12 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.derive import derive
 from jobtop.core.model import Identity, Job, Sample
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record, replace
-from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store.database import Database
 from jobtop.store.rows import is_number
 from jobtop.store.samples import head

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from agents import DEADLINE, Line, Load, agents_of, kill, kill_with_spares, line
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.model import Job
 from jobtop.core.run.request import Request
 from jobtop.core.shim.revival import SETTLED_SECONDS
-from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.lifecycle.agent import GAP_SECONDS
 from jobtop.lifecycle.start import start_and_stay
 from records import call

@@ -12,8 +12,8 @@ from itertools import pairwise
 import pytest
 
 from agents import agents_of
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.model import Sample
-from jobtop.core.shim.supervise import BOOTTIME
 from running import PYTHON, children, descendants, ended, is_alive, nothing_is_left
 from support import Jobtop, wait_for
 from terminal import terminal

@@ -7,8 +7,9 @@ import pytest
 from jobtop.core.measure.collectors.cgroup import JobCgroup
 from jobtop.core.measure.collectors.members import Member, Tree
 from jobtop.core.model import Identity, JobSpec
+from jobtop.core.procfs import OVER_LIMIT_SIGNAL
 from jobtop.core.run.limits import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guard, enforce
-from jobtop.core.shim.supervise import OVER_LIMIT, without_cgroup
+from jobtop.core.shim.supervise import without_cgroup
 from records import numbered_id
 
 ID = numbered_id(7)
@@ -121,7 +122,7 @@ def dog(tmp_path: Path) -> Watchdog:
 def test_the_shim_is_told_once_that_the_job_is_over_its_limit(dog: Watchdog) -> None:
     dog.put(51, LIMIT + MIB)
     assert dog.look(0.0)
-    assert dog.told == [(SHIM, OVER_LIMIT)]
+    assert dog.told == [(SHIM, OVER_LIMIT_SIGNAL)]
     assert dog.guard.over_bytes == LIMIT + MIB
     assert dog.guard.due == float("inf")
 

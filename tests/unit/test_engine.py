@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import StoreBusy, StoreUnavailable
 from jobtop.core.measure import engine as engine_module
 from jobtop.core.measure.collectors.proc import identify
@@ -16,7 +17,6 @@ from jobtop.core.measure.engine import Engine, Settings, Watched
 from jobtop.core.measure.sampler import Batch
 from jobtop.core.measure.tally import Tally
 from jobtop.core.measure.target import Target
-from jobtop.core.shim.supervise import BOOTTIME
 from sampled import sample
 from support import wait_for
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.members import Tree
 from jobtop.core.measure.sampler import CLOSER_SHARE, LARGEST_STRETCH, Batch, Sampler, Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity
 from jobtop.core.run.limits import Guard
-from jobtop.core.shim.supervise import BOOTTIME
 from processes import MIB, FakeProc, below
 from support import wait_for
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.jobs import CORES, within_cores
 from jobtop.core.measure.derive import derive
 from jobtop.core.measure.sampler import Sampler, Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
-from jobtop.core.shim.supervise import BOOTTIME
 from processes import FakeProc, below
 
 SHIM, WORKER = 50, 51

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import StoreBusy
 from jobtop.core.measure.collectors.host import open_host
 from jobtop.core.measure.sampler import Batch
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
-from jobtop.core.shim.supervise import BOOTTIME
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples import sink as sink_module

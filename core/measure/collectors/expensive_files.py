@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.members import RSS, Share
 from jobtop.core.measure.collectors.memfds import Memfds
 from jobtop.core.procfs import read_text, word_in
-from jobtop.core.shim.supervise import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

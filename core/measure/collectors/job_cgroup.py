@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.members import LONGEST_READ_SECONDS
 from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.procfs import read_text, word_in
-from jobtop.core.shim.supervise import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import os
 import resource
 import time
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.expensive_files import DearFiles
 from jobtop.core.measure.collectors.members import (
     CMAJFLT,
@@ -28,7 +29,6 @@ from jobtop.core.measure.collectors.members import (
 )
 from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.procfs import read_text
-from jobtop.core.shim.supervise import BOOTTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
