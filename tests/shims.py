@@ -17,7 +17,7 @@ from jobtop.core.model import JobSpec
 from jobtop.core.run import supervisor
 from jobtop.core.run.facts import Facts
 from jobtop.core.run.supervisor import Supervisor, Terminal
-from jobtop.core.shim import supervise
+from jobtop.core.shim import own_process, supervise, system_calls
 
 DEADLINE = 30.0
 
@@ -32,14 +32,14 @@ def fork_shim(arguments: list[str]) -> int:
     try:
         os.setsid()
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
-        for fd in supervise.open_fds() - {0, 1, 2}:
+        for fd in own_process.open_fds() - {0, 1, 2}:
             if not os.get_inheritable(fd):
                 os.close(fd)
         for number in signal.valid_signals():
             if callable(signal.getsignal(number)):
                 signal.signal(number, signal.SIG_DFL)
         save_coverage_before_exec()
-        supervise.read_exactly(int(arguments[-4]), int(arguments[-2]))
+        system_calls.read_exactly(int(arguments[-4]), int(arguments[-2]))
         supervise.main(arguments[-4:])
         code = 0
     except BaseException:  # noqa: BLE001 - a forked test must never go on as if it were pytest
@@ -76,13 +76,13 @@ class Supervised:
         os.kill(self.supervisor.pid, number)
 
     def hear(self) -> Facts:
-        told = self.supervisor.hear()
+        told = self.supervisor.receive()
         assert told is not None
         return told
 
     def end(self) -> Facts:
         """The last the shim tells, once it is gone; by its file if it told before."""
-        told = self.supervisor.hear()
+        told = self.supervisor.receive()
         self.reap()
         if self.directory is not None and (self.directory / "ended").is_file():
             kept = Facts((self.directory / "ended").read_text(errors="surrogateescape"))

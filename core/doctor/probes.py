@@ -152,7 +152,7 @@ def check_end(supervisor: Supervisor, trial: Trial) -> Trial:
     """Hear how the job ended; it has to be by the signal that we sent."""
     if not select.select([supervisor.status_read], [], [], PATIENCE_SECONDS)[0]:
         return Trial("it did not stop its job", made=trial.made)
-    ended = supervisor.hear()
+    ended = supervisor.receive()
     if ended is None or os.waitstatus_to_exitcode(ended.integer("status")) != -signal.SIGTERM:
         return Trial("it did not tell how its job ended", made=trial.made)
     return trial

@@ -98,7 +98,7 @@ class Foreground:
                 begin()
             for fd, _ in ready:
                 if fd == status:
-                    return self.supervisor.hear()
+                    return self.supervisor.receive()
                 if fd == wakeup:
                     for number in os.read(wakeup, 4096):
                         self._handle(number)

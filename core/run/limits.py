@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.cgroup import JobCgroup
     from jobtop.core.measure.collectors.members import Member
     from jobtop.core.model import Identity, JobSpec
-
-    Row = tuple[str, str, str]  # what is limited, how, and in which directory, or why not
+    from jobtop.core.shim.order import EnforcedLimits, LimitRow
 
 CONTROLLERS = {"memory": "memory", "cpus": "cpu"}
 BY_SYSTEMD = "cgroup v2 (systemd scope)"
@@ -28,7 +27,7 @@ HASTE = 2  # growth may double before the next look
 COST_RATIO = 4  # a look may cost a fifth of a core: of a job with hundreds of gigabytes it takes the kernel a second
 
 
-def enforce(spec: JobSpec, own: JobCgroup, come_up: Callable[[], int] | None) -> tuple[JobCgroup, dict[str, object]]:
+def enforce(spec: JobSpec, own: JobCgroup, come_up: Callable[[], int] | None) -> tuple[JobCgroup, EnforcedLimits]:
     """Set what can be set before the job begins: in its own cgroup or, if that cannot hold all, in one of systemd's.
 
     Which cgroup it is at last, and what the shim has to know and to do. `come_up` gives its number if it has to move.
@@ -51,9 +50,9 @@ def enforce(spec: JobSpec, own: JobCgroup, come_up: Callable[[], int] | None) ->
     return own, {"limits": limits, "memory_limit": spec.hold_memory_bytes, "affinity": affinity}
 
 
-def _set(spec: JobSpec, directories: Sequence[str]) -> tuple[list[Row], int | None]:
+def _set(spec: JobSpec, directories: Sequence[str]) -> tuple[list[LimitRow], int | None]:
     """Who holds what, and the number of CPUs the job has to choose itself."""
-    limits: list[Row] = []
+    limits: list[LimitRow] = []
     affinity = None
     if spec.hold_memory_bytes is not None:
         limits.append(_hold_memory(directories, spec.hold_memory_bytes))
@@ -63,7 +62,7 @@ def _set(spec: JobSpec, directories: Sequence[str]) -> tuple[list[Row], int | No
     return limits, affinity
 
 
-def _hold_memory(directories: Sequence[str], limit: int) -> Row:
+def _hold_memory(directories: Sequence[str], limit: int) -> LimitRow:
     """Swap is no way out, and what the kernel ends for it it ends as a whole, where the cgroup has files for that."""
     for directory in directories:
         if _write(directory, "memory.max", limit):
@@ -76,7 +75,7 @@ def _hold_memory(directories: Sequence[str], limit: int) -> Row:
     return "memory", "sampling", ""
 
 
-def _hold_cpus(directories: Sequence[str], cpus: float) -> tuple[Row, int | None]:
+def _hold_cpus(directories: Sequence[str], cpus: float) -> tuple[LimitRow, int | None]:
     """How, and the number of CPUs the job has to choose itself for want of a cgroup."""
     period = PERIOD_MICROSECONDS if cpus >= 0.01 else LONG_PERIOD_MICROSECONDS
     quota = max(LEAST_QUOTA_MICROSECONDS, round(cpus * period))

@@ -1,6 +1,6 @@
-"""Starts a job under its shim and listens to what the shim tells.
+"""Starts the shim of a job, sends it the order, and receives its messages.
 
-A `run` makes the shim before anything else, so that it is up when the job is known: this file imports little.
+A `run` starts the shim first and reads its options meanwhile. That is why this file imports little.
 """
 
 import errno
@@ -21,16 +21,25 @@ if TYPE_CHECKING:
 
     from jobtop.core.model import JobSpec
     from jobtop.core.run.facts import Facts
+    from jobtop.core.shim.order import AgentStart, EnforcedLimits, Order, Prelude
 
-ORDER_VERSION, ORDER_START = 2, b"{"  # of marshal: the last without references, where a dict begins in one way
-PATIENCE_SECONDS = 5.0
-CODE: list[bytes] = []  # of the shim, once it is needed
-# What a shim is made of, in order.
+MARSHAL_VERSION, ORDER_START = 2, b"{"  # version 2 has no references: there, every dict starts with this byte
+SHIM_READY_SECONDS = 5.0
+CODE: list[bytes] = []  # the code of the shim, once it was needed
+# The modules of a shim; each one imports only modules above it.
 SHIM = (
     "jobtop.core.procfs",
+    "jobtop.core.shim.system_calls",
+    "jobtop.core.shim.order",
+    "jobtop.core.shim.cgroups",
+    "jobtop.core.shim.facts",
+    "jobtop.core.shim.logs",
     "jobtop.core.shim.output",
+    "jobtop.core.shim.own_process",
+    "jobtop.core.shim.report",
     "jobtop.core.shim.revival",
     "jobtop.core.shim.start",
+    "jobtop.core.shim.stopping",
     "jobtop.core.shim.totals",
     "jobtop.core.shim.supervise",
 )
@@ -55,49 +64,51 @@ class Terminal:
 
 
 class Keeper:
-    """How a shim sees to it that there is an agent: the file an agent locks, and the command that starts one.
+    """How a shim starts an agent: the lock file of the agent, and the command.
 
-    Without a command the outermost `run` is asked for one.
+    Without a command the shim asks the outermost `run` to start the agent.
     """
 
-    def __init__(self, seat: str, command: list[str]) -> None:
-        self.seat, self.command = seat, command
+    def __init__(self, lock_path: str, command: list[str]) -> None:
+        self.lock_path, self.command = lock_path, command
 
     @property
-    def words(self) -> tuple[str, list[str]]:
-        return self.seat, self.command
+    def start(self) -> "AgentStart":
+        """As it is sent to the shim."""
+        return self.lock_path, self.command
 
 
 class Supervisor:
-    """A shim that was executed and waits to be told its job; closed without a word it goes away."""
+    """A running shim that waits for its order; if it is closed without one, it exits."""
 
     def __init__(self, terminal: Terminal | None = None, keeper: Keeper | None = None) -> None:
         if not os.path.exists(os.devnull) or not (HAS_PROC or sys.platform != "linux"):
             raise FileNotFoundError(errno.ENOENT, "a part of the machine that every job needs is missing")
         self.terminal = terminal
         self.job_id = new_id()
-        spec_read, self._spec_write = os.pipe()
-        with_room(self._spec_write)
+        order_read, self._order_write = os.pipe()
+        enlarge(self._order_write)
         self.status_read, status_write = os.pipe()
-        passed = [spec_read, status_write, *((terminal.master, terminal.slave) if terminal else ())]
+        passed = [order_read, status_write, *((terminal.master, terminal.slave) if terminal else ())]
         for fd in passed:
             os.set_inheritable(fd, True)
         code = shim_code()
-        # A cgroup made by a `run` that is killed before it can say more is the shim's to remove.
-        kept = None if keeper is None else keeper.words
-        prelude = marshal.dumps((cgroup.own_procs(), cgroup.possible_directories(self.job_id), kept))
-        numbers = (spec_read, status_write, len(code), len(prelude))
+        # If `run` is killed before it can send the order, the shim removes the cgroups that `run` may have made.
+        agent = None if keeper is None else keeper.start
+        prelude: Prelude = (cgroup.own_procs(), cgroup.possible_directories(self.job_id), agent)
+        prelude_bytes = marshal.dumps(prelude)
+        numbers = (order_read, status_write, len(code), len(prelude_bytes))
         arguments = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *map(str, numbers)]
         self.pid = spawn(arguments)
         for fd in passed:
             os.set_inheritable(fd, False)
-        os.close(spec_read)
+        os.close(order_read)
         os.close(status_write)
         if terminal:
             os.close(terminal.slave)
-        self._heard = b""
-        self._begun = 0  # bytes of the order that are said
-        self._say(code + prelude)
+        self._received = b""
+        self._order_bytes_sent = 0
+        self._send(code + prelude_bytes)
 
     def begin(
         self,
@@ -107,9 +118,9 @@ class Supervisor:
         with_stdin: bool,
         successor: Keeper | None = None,
     ) -> "Facts | None":
-        """Say what to run and wait until it does; None if the shim is gone.
+        """Send the order and wait until the job runs; None if the shim is gone.
 
-        If we are killed before the job ends, the shim starts our successor.
+        If this process exits before the job does, the shim starts an agent as its successor.
         """
         self.order(spec, directory, with_cgroup, with_stdin, successor)
         return self.answer()
@@ -122,87 +133,90 @@ class Supervisor:
         with_stdin: bool,
         successor: Keeper | None = None,
     ) -> None:
-        """Say what to run."""
+        """Make the cgroups of the job and send the order."""
         own = cgroup.make(spec.id, with_cpu=spec.hold_cpus is not None) if with_cgroup else cgroup.JobCgroup()
-        held: dict[str, object] = {}
+        enforced: EnforcedLimits = {"limits": [], "memory_limit": None, "affinity": None}
         if spec.hold_memory_bytes is not None or spec.hold_cpus is not None:
             from jobtop.core.run.limits import enforce
 
-            own, held = enforce(spec, own, self._come_up if with_cgroup else None)
-        order = self._order(spec, directory, own) | held
-        if spec.ionice is not None:
-            from jobtop.core.run.priority import io_call
-
-            order["ionice"] = io_call(spec.ionice)
-        order["keeper"] = successor.words if successor is not None and spec.is_watched else None
-        order["stdin"] = "inherit" if with_stdin and not spec.detached else "null"
+            own, enforced = enforce(spec, own, self._wait_until_ready if with_cgroup else None)
         self.cgroups, self.problems = own.directories, own.problems
-        self._say(marshal.dumps(order, ORDER_VERSION)[self._begun :])
+        order = self._order(spec, directory, own, enforced, with_stdin, successor)
+        message = marshal.dumps(order, MARSHAL_VERSION)  # type: ignore[arg-type]  # marshal knows no TypedDict
+        self._send(message[self._order_bytes_sent :])
         self.close()
 
     def answer(self) -> "Facts | None":
-        """Wait until what was ordered runs; None if the shim is gone."""
-        heard = self.hear()
-        if heard is None:
+        """Wait until the job of the order runs; None if the shim is gone."""
+        started = self.receive()
+        if started is None:
             cgroup.discard(self.cgroups)
-        return heard
+        return started
 
     def close(self) -> None:
-        """Nothing more to say."""
-        os.close(self._spec_write)
+        """Send nothing more."""
+        os.close(self._order_write)
 
-    def hear(self) -> "Facts | None":
-        """The next thing the shim tells; None when it has nothing more to tell."""
+    def receive(self) -> "Facts | None":
+        """The next message of the shim; None when it has exited."""
         from jobtop.core.run.facts import Facts
 
-        while b"\0" not in self._heard:
+        while b"\0" not in self._received:
             part = os.read(self.status_read, 65536)
             if not part:
-                self._bury()
+                self._reap()
                 return None
-            self._heard += part
-        message, _, self._heard = self._heard.partition(b"\0")
+            self._received += part
+        message, _, self._received = self._received.partition(b"\0")
         return Facts(message.decode("utf-8", "surrogateescape"))
 
     def wait(self, seconds: float) -> None:
-        """Until the shim is gone, but not for ever: with descendants left it stays."""
+        """Wait until the shim has exited, at most this long: it stays while descendants of the job run."""
         deadline = time.monotonic() + seconds
         with suppress(ChildProcessError):
             while os.waitpid(self.pid, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
                 time.sleep(0.002)
 
-    def _bury(self) -> None:
-        """Wait until a shim that says no more is really gone; it closes its pipes a moment earlier."""
+    def _reap(self) -> None:
+        """Wait for a shim that has closed its pipe; it exits a moment later."""
         try:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
             return
 
-    def _come_up(self) -> int:
-        """The number of the shim, once it reads its order and so moves itself between cgroups no more."""
+    def _wait_until_ready(self) -> int:
+        """Wait until the shim reads its order, after which it no longer moves itself between cgroups; its pid."""
         import fcntl
         import select
         import termios
 
-        self._say(ORDER_START)
-        self._begun = len(ORDER_START)
-        gone = select.poll()
-        gone.register(self._spec_write, 0)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while any(fcntl.ioctl(self._spec_write, termios.FIONREAD, bytes(4))) and time.monotonic() < deadline:
-            if gone.poll(1):
+        self._send(ORDER_START)
+        self._order_bytes_sent = len(ORDER_START)
+        closed = select.poll()
+        closed.register(self._order_write, 0)
+        deadline = time.monotonic() + SHIM_READY_SECONDS
+        while any(fcntl.ioctl(self._order_write, termios.FIONREAD, bytes(4))) and time.monotonic() < deadline:
+            if closed.poll(1):
                 break
         return self.pid
 
-    def _say(self, words: bytes) -> None:
-        data = memoryview(words)
+    def _send(self, message: bytes) -> None:
+        data = memoryview(message)
         try:
             while data:
-                data = data[os.write(self._spec_write, data) :]
-        except BrokenPipeError:  # the shim is gone, and hear() will tell
+                data = data[os.write(self._order_write, data) :]
+        except BrokenPipeError:  # the shim has exited, which receive() reports
             return
 
-    def _order(self, spec: "JobSpec", directory: str | None, own: cgroup.JobCgroup) -> dict[str, object]:
+    def _order(
+        self,
+        spec: "JobSpec",
+        directory: str | None,
+        own: cgroup.JobCgroup,
+        enforced: "EnforcedLimits",
+        with_stdin: bool,
+        successor: Keeper | None,
+    ) -> "Order":
         evidence = [(label, path, "") for label, path in own.files]
         around = cgroup.ambient_oom_file()
         if around:
@@ -212,28 +226,37 @@ class Supervisor:
             "argv": [os.fsencode(word) for word in spec.command],
             "env": {os.fsencode(key): os.fsencode(value) for key, value in spec.env.items()},
             "cwd": os.fsencode(spec.cwd),
-            "dir": directory,
+            "directory": directory,
             "output": "log" if spec.detached else "pty" if self.terminal else "pump",
+            "stdin": "inherit" if with_stdin and not spec.detached else "null",
             "master": self.terminal.master if self.terminal else -1,
             "slave": self.terminal.slave if self.terminal else -1,
             "log_max": spec.log_max_bytes,
             "grace": spec.grace_seconds,
             "timeout": spec.timeout_seconds,
             "after_exit": spec.after_exit,
-            "cgroup_join": list(own.joins),
-            "cgroup_dirs": list(own.directories),
+            "nice": spec.nice,
+            "ionice": io_priority(spec),
+            "cgroup_procs": list(own.joins),
+            "cgroup_directories": list(own.directories),
             "evidence": evidence,
             "oom_before": cgroup.oom_count(read_text(around)) if around else None,
-            "limits": [],
-            "memory_limit": None,
-            "affinity": None,
-            "nice": spec.nice,
-            "ionice": None,
+            "successor": successor.start if successor is not None and spec.is_watched else None,
+            **enforced,
         }
 
 
+def io_priority(spec: "JobSpec") -> "tuple[int, ...] | None":
+    """The system call that sets the I/O priority of the job; None if the job has none."""
+    if spec.ionice is None:
+        return None
+    from jobtop.core.run.priority import io_call
+
+    return io_call(spec.ionice)
+
+
 def agent_command(root: str, sets: "Iterable[str]" = ()) -> list[str]:
-    """The words that make a process the agent of a store, with these settings; the last word for a key holds."""
+    """The command that starts the agent of a store, with these settings; the last assignment to a key counts."""
     own = f"store.dir={root}"
     assignments = [*(one for one in sets if one != own), own]
     words = [word for assignment in assignments for word in ("--set", assignment)]
@@ -243,7 +266,7 @@ def agent_command(root: str, sets: "Iterable[str]" = ()) -> list[str]:
 def spawn(
     arguments: list[str], environment: "Mapping[str, str] | None" = None, file_actions: "Sequence[Any]" = ()
 ) -> int:
-    """Execute in a session of its own from the first moment on, if the system can: no Ctrl-C is meant for it."""
+    """Execute a program in a new session, so that Ctrl-C does not reach it; the program makes one where we cannot."""
     environment = os.environ if environment is None else environment
     try:
         return os.posix_spawn(arguments[0], arguments, environment, file_actions=file_actions, setsid=True)
@@ -252,15 +275,15 @@ def spawn(
 
 
 def new_id() -> JobId:
-    """A version 4 UUID (the uuid module would cost 3 ms)."""
+    """A version 4 UUID; importing the uuid module would take 3 ms."""
     bits = int.from_bytes(os.urandom(16), "big")
     bits = bits & ~(0xF << 76) & ~(0x3 << 62) | 4 << 76 | 2 << 62
     digits = f"{bits:032x}"
     return JobId("-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])))
 
 
-def with_room(pipe: int) -> None:
-    """Make a pipe hold all of a shim's code, so that nobody waits for the shim to read it."""
+def enlarge(pipe: int) -> None:
+    """Let a pipe hold all code of a shim, so that writing it does not wait for the shim."""
     import fcntl
 
     try:
@@ -270,7 +293,7 @@ def with_room(pipe: int) -> None:
 
 
 def shim_code() -> bytes:
-    """The shim, compiled: its modules and the empty packages they say they are in. We have no use for it ourselves."""
+    """The compiled modules of the shim, and the empty packages that contain them."""
     if CODE:
         return CODE[0]
     packages = dict.fromkeys(("jobtop", "jobtop.core", *(name.rpartition(".")[0] for name in SHIM)))
@@ -284,12 +307,12 @@ def shim_code() -> bytes:
 
 
 def job_environment(extra: dict[str, str], job_id: JobId) -> dict[str, str]:
-    """Our environment as we were given it, the caller's additions, and the id of the job."""
+    """The environment that jobtop was started with, the additions of the caller, and the id of the job."""
     env = dict(os.environ)
     # PEP 538: in the C locale Python sets LC_CTYPE for itself; the job must not inherit that.
     if HAS_PROC:
         given = read_text("/proc/self/environ")
         env.pop("LC_CTYPE", None)
-        given_types = [entry for entry in given.split("\0") if entry.startswith("LC_CTYPE=")]
-        env |= dict(entry.split("=", 1) for entry in given_types)
+        locales = [entry for entry in given.split("\0") if entry.startswith("LC_CTYPE=")]
+        env |= dict(entry.split("=", 1) for entry in locales)
     return env | extra | {"JOBTOP_JOB_ID": str(job_id)}

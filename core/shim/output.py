@@ -1,64 +1,33 @@
-"""A job's output on its way to its log and to whoever started it.
+"""The output of a job on its way to the logs and to the process that started the job.
 
-Part of every shim: standard library only, nothing imported late.
+Part of every shim: standard library only, imports nothing later.
 """
 
 import errno
+import fcntl
 import os
+import select
 
-try:
-    import _ctypes
-    from _ctypes import call_function, dlopen, dlsym
-except ImportError:  # they are private, and another Python may not have them
-    _ctypes = None  # type: ignore[assignment]
-    try:
-        import ctypes
-    except ImportError:  # a Python without libffi: nothing can be asked of the C library
-        ctypes = None  # type: ignore[assignment]
+from jobtop.core.procfs import signal_descendants, signals
+from jobtop.core.shim.system_calls import warn_once
 
-PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.shim.logs import JobLogs, Log
+    from jobtop.core.shim.order import Order
+
 BUFFER_BYTES = 128 * 1024
 PIPE_BUF = 4096
-complaints: list[str] = []
-
-
-def c_call(name: str, *arguments: int) -> int:
-    """Call a function of the C library with integers; -1 if there is none, or no way to call it."""
-    try:
-        if _ctypes is not None:
-            return private_call(name, arguments)
-        if ctypes is not None:
-            return int(ctypes.CDLL(None)[name](*map(ctypes.c_longlong, arguments)))
-    except (OSError, AttributeError):  # there is no such function
-        pass
-    return -1
-
-
-def private_call(name: str, arguments: tuple[int, ...]) -> int:
-    """Call it without the 2 MB of the ctypes package."""
-
-    class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]
-        _type_ = "q"
-
-    address = dlsym(dlopen(None, 0), name)  # type: ignore[arg-type]
-    return int(call_function(address, tuple(map(Long, arguments))))
-
-
-def write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
-
-
-def read_to_end(fd: int) -> bytes:
-    parts = []
-    while part := os.read(fd, 65536):
-        parts.append(part)
-    os.close(fd)
-    return b"".join(parts)
+F_SETPIPE_SZ = 1031
+READS_PER_ROUND = 16  # of one stream, before the others have their turn
+READER_SECONDS = 1.0  # for the reader of a stopped job to take the rest of its output
 
 
 def open_twin(fd: int) -> int:
-    """The same pipe or terminal with its own flags, so that not blocking is nobody else's business; -1 if none."""
+    """Open the same pipe or terminal again, without blocking: the flags of `fd` itself are shared with other processes.
+
+    Returns -1 if it cannot be opened again.
+    """
     try:
         return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
@@ -66,7 +35,7 @@ def open_twin(fd: int) -> int:
 
 
 class Stream:
-    """One output of the job on its way to the log and to whoever started the job."""
+    """One output of the job: read from the job, written to the log and to the reader."""
 
     def __init__(self, source: int, sink: int, log: "Log | None") -> None:
         self.source, self.sink, self.log = source, sink, log
@@ -79,13 +48,13 @@ class Stream:
         self.writes_may_block = kind != 0o100000 and self.twin < 0
 
     def pull(self) -> bool:
-        """Move one buffer; False when nothing is there now."""
+        """Move one buffer; False if the job has written nothing more."""
         try:
             count = os.readv(self.source, [self.buffer])
         except BlockingIOError:
             return False
         except OSError as error:
-            if error.errno != errno.EIO:  # EIO: the last holder of the pseudo-terminal is gone
+            if error.errno != errno.EIO:  # EIO: the last process has closed the pseudo-terminal
                 raise
             count = 0
         if count == 0:
@@ -100,7 +69,7 @@ class Stream:
         return True
 
     def push(self) -> None:
-        """Pass on what is pending, as much as the reader takes."""
+        """Write pending output, as much as the reader takes."""
         while self.pending is not None:
             part = self.pending[:PIPE_BUF] if self.writes_may_block else self.pending
             try:
@@ -108,9 +77,9 @@ class Stream:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno not in (errno.EPIPE, errno.EIO):  # nobody but us is told of a full disk
+                if error.errno not in (errno.EPIPE, errno.EIO):  # the job itself does not see a full disk
                     self.error = os.strerror(error.errno or 0)
-                    complain(f"cannot write the output of this job ({self.error}); what is kept of it is in its log")
+                    warn_once(f"cannot write the output of this job ({self.error}); what is kept of it is in its log")
                 self.reader_left()
                 return
             self.pending = self.pending[count:] if count < len(self.pending) else None
@@ -118,7 +87,7 @@ class Stream:
                 return
 
     def reader_left(self) -> None:
-        """The job must see that its reader went away as it would without us: its next write fails."""
+        """Close the stream, so that the next write of the job fails: without a shim it would fail too."""
         self.close()
 
     def drop_sink(self) -> None:
@@ -135,63 +104,90 @@ class Stream:
         self.drop_sink()
 
 
-class Log:
-    """A log file that keeps its head and its tail: a hole is punched between them once it exceeds its limit."""
+class TerminalStream(Stream):
+    """The output of a job with a terminal. `run` holds the master too: closing it here does not hang up the job."""
 
-    def __init__(self, path: str, limit: int) -> None:
-        self.path, self.limit = path, limit
-        self.punched = self.untrimmed = limit // 2
-        self.error: str | None = None
+    def reader_left(self) -> None:
+        self.drop_sink()
+        signal_descendants(os.getpid(), signals.SIGHUP)
+        signal_descendants(os.getpid(), signals.SIGCONT)
+
+
+class Pump:
+    """Moves the output of the job; a detached job writes to its logs itself and has no streams."""
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+        self.error: str | None = None  # why output could not be written to the reader
+        self._abandon_at: float | None = None
+
+    def open(self, order: "Order", logs: "JobLogs") -> tuple[int, int]:
+        """Open the logs and the streams; return the two descriptors that the job writes to."""
+        kind = order["output"]
+        if kind == "pty":
+            (log,) = logs.open("stdout.log")
+            self.streams = [TerminalStream(order["master"], os.dup(1), log)]
+            return order["slave"], order["slave"]
+        has_one_target = kind == "pump" and is_same_file(1, 2)
+        files = logs.open("stdout.log") if has_one_target else logs.open("stdout.log", "stderr.log")
+        if kind == "log":
+            fds = [log.fd if log is not None and log.fd >= 0 else os.open(os.devnull, os.O_WRONLY) for log in files]
+        else:
+            fds = [self._open_pipe(number + 1, log) for number, log in enumerate(files)]
+        return fds[0], fds[-1]
+
+    def move(self) -> bool:
+        """Move the output that can be moved without waiting; True while a stream is open."""
+        for stream in self.streams:
+            for _ in range(READS_PER_ROUND):
+                if stream.pending is not None:
+                    stream.push()
+                if stream.pending is not None or stream.source < 0 or not stream.pull():
+                    break
+        for stream in self.streams:
+            if stream.source < 0:
+                self.error = self.error or stream.error
+        self.streams = [stream for stream in self.streams if stream.source >= 0]
+        return bool(self.streams)
+
+    def register(self, poll: "select.poll") -> None:
+        """Wait for more output, or for room at the reader."""
+        for stream in self.streams:
+            if stream.pending is not None:
+                poll.register(stream.twin if stream.twin >= 0 else stream.sink, select.POLLOUT)
+            elif stream.source >= 0:
+                poll.register(stream.source, select.POLLIN)
+
+    def waits_for_reader(self) -> bool:
+        return any(stream.pending is not None for stream in self.streams)
+
+    def may_abandon_readers(self, moment: float, is_stop_requested: bool) -> bool:
+        """Whether a stopped job has exited long enough ago that its reader is not waited for any longer."""
+        if self._abandon_at is None and is_stop_requested:
+            self._abandon_at = moment + READER_SECONDS
+        return self._abandon_at is not None and moment >= self._abandon_at
+
+    def abandon_readers(self) -> None:
+        """Write no more to readers that do not read; the logs still get all output."""
+        for stream in self.streams:
+            stream.push()
+            stream.drop_sink()
+
+    def due_times(self) -> "tuple[float | None, ...]":
+        return (self._abandon_at,)
+
+    def _open_pipe(self, target: int, log: "Log | None") -> int:
+        """Open a pipe that leads to the log and to one of our own descriptors; return the end to write to."""
+        reader, writer = os.pipe()
         try:
-            self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            self.fd = -1
-            self.fail(error)
-
-    def fail(self, error: OSError) -> None:
-        if self.error is None:
-            self.error = os.strerror(error.errno or 0)
-            complain(f"the output of this job cannot be kept ({self.error}); it still passes through")
-
-    def write(self, data: memoryview) -> None:
-        if self.error is not None:
-            return
-        self.untrimmed -= len(data)
-        if self.untrimmed < 0:
-            self.untrimmed = self.limit // 16
-            self.trim()
-        try:
-            while data:
-                data = data[os.write(self.fd, data) :]
-        except OSError as error:
-            self.fail(error)
-
-    def size(self) -> int:
-        return os.fstat(self.fd).st_size if self.fd >= 0 else 0
-
-    def room(self) -> float:
-        """How many bytes may come before the log takes a quarter more than its limit."""
-        kept = self.size() - (self.punched - self.limit // 2)
-        return float("inf") if self.error is not None else self.limit * 5 / 4 - kept
-
-    def trim(self) -> None:
-        """Give back everything but the head and the tail; where no hole can be made, the head alone is kept."""
-        tail_start = (self.size() - self.limit // 2) & ~4095
-        start = (self.punched + 4095) & ~4095
-        if self.fd < 0 or tail_start - start < max(self.limit // 16, 4096):
-            return
-        if c_call("fallocate", self.fd, PUNCH_HOLE, start, tail_start - start) == 0:
-            self.punched = tail_start
-        elif self.error is None:
-            self.error = "longer than run.log_max, and this file system cannot drop the middle of a file"
+            fcntl.fcntl(writer, F_SETPIPE_SZ, 2 * BUFFER_BYTES)  # fewer context switches for a job with much output
+        except OSError:  # not Linux, or this user's allowance for pipes is used up
+            pass
+        self.streams.append(Stream(reader, os.dup(target), log))
+        return writer
 
 
-def complain(text: str) -> None:
-    """Say on standard error what cannot be kept, once: a full disk fails everything at a time."""
-    if complaints:
-        return
-    complaints.append(text)
-    try:
-        os.write(2, f"jobtop: {text}\n".encode())
-    except OSError:
-        return
+def is_same_file(one: int, other: int) -> bool:
+    """Whether two descriptors lead to the same place: then one pipe keeps the order of what is written to both."""
+    first, second, null = os.fstat(one), os.fstat(other), os.stat(os.devnull)
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino) and first.st_rdev != null.st_rdev

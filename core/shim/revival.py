@@ -1,6 +1,6 @@
-"""Starts an agent when the process that recorded a job, or the agent before it, was killed.
+"""Starts an agent when the process that records a job, or the last agent, was killed.
 
-Part of every shim: standard library only, nothing imported late.
+Part of every shim: standard library only, imports nothing later.
 """
 
 import errno
@@ -9,92 +9,105 @@ import os
 import time
 
 from jobtop.core.procfs import CALL_FOR_AGENT, HAS_PROC, SHIM_NAME, read_text, signals, stat_fields
-from jobtop.core.shim.output import c_call, read_to_end, write_all
+from jobtop.core.shim.system_calls import c_call, read_to_end, write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.shim.order import AgentStart
 
 PR_SET_CHILD_SUBREAPER = 36
 PF_EXITING = 4
 CLONE_PARENT = 0x8000
-# The number of clone(2); on every other machine the subreaper is switched off for a moment instead.
+# The system call number of clone(2); on other machines the shim stops being a subreaper for a moment instead.
 CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
 GIVE_UP_SECONDS = 60.0
-LOOK_SECONDS, LATE_LOOK_SECONDS = 0.05, 1.0
-EAGER_SECONDS = 10.0  # after that there is no hurry any more
-SETTLED_SECONDS = 2.5  # an agent finds jobs without a recorder within a second; one that leaves is gone by then
+CHECK_SECONDS, LATE_CHECK_SECONDS = 0.05, 1.0
+EARLY_SECONDS = 10.0  # how long to check often
+SETTLED_SECONDS = 2.5  # a new agent finds jobs without a recorder within a second; one that fails has exited by then
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.2, 30.0
 NO_AGENT = "it ended at once (jobtop.log may say why)"
 
 
 class Revival:
-    """Starts agents until one serves the store. `step` does what is due now and never waits.
+    """Starts agents until one has taken over the store. `attend` does what is due and never waits.
 
-    The file that an agent locks is empty after the agent has left in order, and holds its pid once it has settled.
-    `is_needed`: also where the last agent left in order. Without a command the outermost `run` is asked for an agent.
+    The lock file is empty after an agent has exited normally, and holds the pid of an agent that has started up.
+    With `is_needed` an agent is also started if the last one has exited normally. Without a command the outermost
+    `run` is asked to start it.
     """
 
-    def __init__(self, seat: str, command: list[str], is_needed: bool, delay_seconds: float = 0.0) -> None:
-        self.seat, self.command, self.is_needed = seat, command, is_needed
-        self.began = time.monotonic()
-        self.start_at = self.began + delay_seconds
-        self.pause = FIRST_PAUSE_SECONDS
-        self.turn = -1
-        self.started = 0
-        self.seen_at: float | None = None
+    def __init__(self, lock_path: str, command: list[str], is_needed: bool, delay_seconds: float = 0.0) -> None:
+        self.lock_path, self.command, self.is_needed = lock_path, command, is_needed
         self.error: str | None = None
+        self.due: float | None = time.monotonic()  # None: nothing is left to do
+        self._begun_at = self.due
+        self._start_at = self.due + delay_seconds
+        self._pause = FIRST_PAUSE_SECONDS
+        self._turn_fd = -1
+        self._started_pid = 0
+        self._running_since: float | None = None
 
-    def step(self, moment: float) -> float | None:
-        """Start an agent if there is none; when to look again, None when nothing is left to do."""
-        is_held, pid = look_at_seat(self.seat)
-        if is_held and (is_there(pid) or not HAS_PROC):
-            self.seen_at, self.error = self.seen_at or moment, None
-            is_over = not self.is_needed or moment - self.seen_at >= SETTLED_SECONDS
-        else:
-            self.seen_at = None
-            left_in_order = not is_held and pid is None
-            is_over = not self.is_needed and (left_in_order or moment >= self.began + GIVE_UP_SECONDS)
-            if not is_over and not is_held and moment >= self.start_at and self.has_turn():
-                self.start(moment)
-        if is_over:
-            self.close()
-            return None
-        return moment + (LOOK_SECONDS if moment < self.began + EAGER_SECONDS else LATE_LOOK_SECONDS)
-
-    def has_turn(self) -> bool:
-        """Whether this shim starts agents: one of many does; if it is killed, another does."""
-        if self.turn < 0:
-            self.turn = lock(self.seat + ".turn")
-        return self.turn >= 0
-
-    def start(self, moment: float) -> None:
-        if is_there(self.started):
+    def attend(self, moment: float) -> None:
+        """Look for an agent if that is due, and start one if there is none."""
+        if self.due is None or moment < self.due:
             return
-        if self.started:
+        is_locked, pid = read_agent_lock(self.lock_path)
+        if is_locked and (is_alive(pid) or not HAS_PROC):
+            self._running_since, self.error = self._running_since or moment, None
+            is_done = not self.is_needed or moment - self._running_since >= SETTLED_SECONDS
+        else:
+            self._running_since = None
+            has_exited_normally = not is_locked and pid is None
+            is_done = not self.is_needed and (has_exited_normally or moment >= self._begun_at + GIVE_UP_SECONDS)
+            if not is_done and not is_locked and moment >= self._start_at and self._has_turn():
+                self._start(moment)
+        is_early = moment < self._begun_at + EARLY_SECONDS
+        self.due = None if is_done else moment + (CHECK_SECONDS if is_early else LATE_CHECK_SECONDS)
+        if is_done:
+            self._close()
+
+    def cancel(self) -> None:
+        """Start no more agents; the job has ended."""
+        self.due = None
+
+    def _has_turn(self) -> bool:
+        """Whether this shim starts the agent: one of all shims does, and another one if that shim is killed."""
+        if self._turn_fd < 0:
+            self._turn_fd = lock(self.lock_path + ".turn")
+        return self._turn_fd >= 0
+
+    def _start(self, moment: float) -> None:
+        if is_alive(self._started_pid):
+            return
+        if self._started_pid:
             self.error = NO_AGENT
         if self.command:
-            self.started, failed = start_apart(self.command)
+            self._started_pid, failed = start_outside_job(self.command)
             self.error = os.strerror(failed) if failed else self.error
         else:
-            call_outermost_run()
-        self.start_at, self.pause = moment + self.pause, min(2 * self.pause, LAST_PAUSE_SECONDS)
+            ask_outermost_run()
+        self._start_at, self._pause = moment + self._pause, min(2 * self._pause, LAST_PAUSE_SECONDS)
 
-    def close(self) -> None:
-        if self.turn >= 0:
-            os.close(self.turn)
-            self.turn = -1
+    def _close(self) -> None:
+        if self._turn_fd >= 0:
+            os.close(self._turn_fd)
+            self._turn_fd = -1
 
 
-def revive(keeper: "tuple[str, list[str]] | None") -> None:
-    """Start an agent if the last one was killed: jobs may wait in the queue, and no other process may see it."""
-    if keeper is None:
+def revive_killed_agent(agent: "AgentStart | None") -> None:
+    """Start an agent if the last one was killed: jobs may be queued, and no other process may notice."""
+    if agent is None:
         return
-    revival = Revival(*keeper, is_needed=False)
-    while (due := revival.step(time.monotonic())) is not None:
-        time.sleep(max(0.0, due - time.monotonic()))
+    revival = Revival(*agent, is_needed=False)
+    while revival.due is not None:
+        time.sleep(max(0.0, revival.due - time.monotonic()))
+        revival.attend(time.monotonic())
 
 
-def start_apart(command: list[str]) -> tuple[int, int]:
-    """Start a program that is not our descendant, so that it is no part of the job; its pid, and an errno or 0."""
+def start_outside_job(command: list[str]) -> tuple[int, int]:
+    """Start a program that is not our descendant, and so not part of the job; its pid, and an errno or 0."""
     reader, writer = os.pipe()
-    if fork_apart() == 0:
+    if fork_outside_job() == 0:
         try:
             write_all(writer, f"{os.getpid()} ".encode())
             os.setsid()
@@ -112,13 +125,13 @@ def start_apart(command: list[str]) -> tuple[int, int]:
     return (words[0], 0) if len(words) == 1 else (0, words[-1] if words else errno.EAGAIN)
 
 
-def fork_apart() -> int:
-    """Fork a process that is no descendant of ours; 0 in that process.
+def fork_outside_job() -> int:
+    """Fork a process that is not our descendant; 0 in that process.
 
-    A grandchild that loses its parent would come to us, the subreaper of the job. Where clone(2) cannot be called we
-    are no subreaper for the moment in which that happens.
+    An orphaned grandchild would become our child, since we are the subreaper of the job. Where clone(2) cannot be
+    called, we stop being a subreaper for the moment in which the grandchild is orphaned.
     """
-    ours, number = os.getpid(), CLONE.get(os.uname().machine, 0)
+    own_pid, number = os.getpid(), CLONE.get(os.uname().machine, 0)
     pid = c_call("syscall", number, CLONE_PARENT | signals.SIGCHLD, 0, 0, 0, 0) if number else -1
     if pid >= 0:
         return pid
@@ -130,15 +143,15 @@ def fork_apart() -> int:
                 return 0
             os._exit(0)
         os.waitpid(child, 0)
-    except OSError:  # there are as many processes as there may be
-        if os.getpid() != ours:
+    except OSError:  # the user may have no more processes
+        if os.getpid() != own_pid:
             os._exit(0)
     c_call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return -1
 
 
-def call_outermost_run() -> None:
-    """Ask the `run` of the outermost job around us for an agent: one that we start would be a part of that job."""
+def ask_outermost_run() -> None:
+    """Ask the `run` of the outermost job to start an agent: an agent that we start would be part of that job."""
     pid, run = os.getppid(), 0
     while pid > 1:
         parent = int((stat_fields(pid) or ("", "0"))[1])
@@ -147,31 +160,31 @@ def call_outermost_run() -> None:
     try:
         if run > 1:
             os.kill(run, CALL_FOR_AGENT)
-    except OSError:  # it is gone, and its own shim sees to an agent
+    except OSError:  # it has exited, and its own shim starts an agent
         return
 
 
-def look_at_seat(path: str) -> "tuple[bool, int | None]":
-    """Whether a process holds the lock of a file, and the number in it; None if it is empty or not there."""
+def read_agent_lock(path: str) -> "tuple[bool, int | None]":
+    """Whether a process holds the lock, and the pid in the file; None if the file is empty or does not exist."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False, None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        is_held = False
+        is_locked = False
     except OSError:
-        is_held = True
+        is_locked = True
     try:
         text = os.pread(fd, 32, 0).rstrip()
-    except OSError:  # it is no regular file
+    except OSError:  # it is not a regular file
         text = b""
     os.close(fd)
-    return is_held, int(text) if text.isdigit() else None
+    return is_locked, int(text) if text.isdigit() else None
 
 
 def lock(path: str) -> int:
-    """Hold the lock of a file until the descriptor is closed; -1 if another process does."""
+    """Lock a file until the returned descriptor is closed; -1 if another process has locked it."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -184,10 +197,10 @@ def lock(path: str) -> int:
     return fd
 
 
-def is_there(pid: int | None) -> bool:
-    """Whether there is such a process; a zombie is gone, and so is one that dies.
+def is_alive(pid: int | None) -> bool:
+    """Whether a process runs; a zombie does not, and neither does a process that is exiting.
 
-    A killed agent closes our pipe before it releases its lock.
+    A killed agent closes its end of our pipe before it releases its lock.
     """
     fields = stat_fields(pid) if pid else []
     return fields[:1] not in ([], ["Z"], ["X"]) and not int(fields[6]) & PF_EXITING

@@ -155,23 +155,23 @@ def test_what_the_seat_says_is_read_as_it_was_written(paths: StatePaths, databas
     """By a shim, which must not take the end of an old number for a part of a new one."""
     held = agent_lock.take_seat(paths.agent)
     assert held is not None
-    assert revival.look_at_seat(str(paths.agent)) == (True, None)
+    assert revival.read_agent_lock(str(paths.agent)) == (True, None)
     for text, number in ((b"28234", 28234), (b"0", 0), (b"7", 7), (b"", None)):
         agent_lock.write_seat(held, text)
-        assert revival.look_at_seat(str(paths.agent)) == (True, number)
+        assert revival.read_agent_lock(str(paths.agent)) == (True, number)
         assert len(paths.agent.read_bytes()) in (0, agent_lock.SEAT_BYTES), "one write, whatever was there"
     os.close(held)
-    assert revival.look_at_seat(str(paths.agent)) == (False, None)
+    assert revival.read_agent_lock(str(paths.agent)) == (False, None)
 
 
 def test_an_agent_that_dies_is_not_there_though_it_holds_the_seat_for_a_moment_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Or the shims that are to see to a successor, which hear of its death first, would be content."""
-    assert revival.is_there(os.getpid())
-    assert not revival.is_there(NO_PROCESS)
+    assert revival.is_alive(os.getpid())
+    assert not revival.is_alive(NO_PROCESS)
     monkeypatch.setattr(revival, "stat_fields", lambda _: "R 1 4711 4711 0 -1 4194308 0".split())  # PF_EXITING is 4
-    assert not revival.is_there(4711)
+    assert not revival.is_alive(4711)
 
 
 def test_a_link_somebody_laid_is_no_place_for_the_seat(

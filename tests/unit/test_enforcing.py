@@ -9,8 +9,12 @@ from jobtop.core.measure.collectors.members import Member, Tree
 from jobtop.core.model import Identity, JobSpec
 from jobtop.core.procfs import OVER_LIMIT_SIGNAL
 from jobtop.core.run.limits import CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS, Guard, enforce
-from jobtop.core.shim.supervise import without_cgroup
+from jobtop.core.shim.cgroups import without_cgroup
 from records import numbered_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.shim.order import EnforcedLimits
 
 ID = numbered_id(7)
 
@@ -23,8 +27,8 @@ def spec(memory: int | None = None, cpus: float | None = None) -> JobSpec:
     return JobSpec(ID, ("true",), "/", {}, hold_memory_bytes=memory, hold_cpus=cpus)
 
 
-def hold(spec: JobSpec, own: JobCgroup) -> dict[str, object]:
-    """What a shim is told where nobody is asked for a cgroup."""
+def hold(spec: JobSpec, own: JobCgroup) -> "EnforcedLimits":
+    """What the order of the job says, without a scope of systemd."""
     return enforce(spec, own, None)[1]
 
 

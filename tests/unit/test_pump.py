@@ -10,19 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.shim import output
-from jobtop.core.shim.output import BUFFER_BYTES, PIPE_BUF, Log, Stream
+from jobtop.core.shim import logs, output, system_calls
+from jobtop.core.shim.logs import Log
+from jobtop.core.shim.output import BUFFER_BYTES, PIPE_BUF, Stream
 
 MEBIBYTE = 1024 * 1024
 Pipe = Callable[[], tuple[int, int]]
 
 
 @pytest.fixture(autouse=True)
-def complaints() -> Iterator[None]:
-    """Each test has its one complaint to make."""
-    output.complaints.clear()
+def warnings() -> Iterator[None]:
+    """Each test can cause the one warning of a shim."""
+    system_calls.warnings.clear()
     yield
-    output.complaints.clear()
+    system_calls.warnings.clear()
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_output_reaches_the_log_and_the_reader_until_its_end(tmp_path: Path, pip
     os.close(writer)
     assert not stream.pull()
     assert stream.source == stream.sink == stream.twin == -1
-    assert output.read_to_end(reader) == b"one\ntwo\n"
+    assert system_calls.read_to_end(reader) == b"one\ntwo\n"
     assert (tmp_path / "log").read_bytes() == b"one\ntwo\n"
 
 
@@ -106,7 +107,7 @@ def test_without_a_reader_the_log_still_gets_everything(tmp_path: Path, pipe: Pi
     (source, writer), (reader, sink) = pipe(), pipe()
     stream = Stream(source, sink, Log(str(tmp_path / "log"), MEBIBYTE))
     stream.drop_sink()
-    assert output.read_to_end(reader) == b""
+    assert system_calls.read_to_end(reader) == b""
     os.write(writer, b"kept")
     assert stream.pull()
     assert stream.pending is None
@@ -203,7 +204,7 @@ def test_a_short_limit_works_like_a_long_one(tmp_path: Path) -> None:
 
 
 def test_where_no_hole_can_be_made_the_head_alone_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "c_call", lambda *_: -1)
+    monkeypatch.setattr(logs, "c_call", lambda *_: -1)
     log = Log(str(tmp_path / "log"), MEBIBYTE)
     data = fill(log, 5 * MEBIBYTE)
     kept = (tmp_path / "log").read_bytes()
@@ -244,7 +245,7 @@ def test_a_log_that_cannot_be_opened_is_said_once(tmp_path: Path, capfd: pytest.
     assert capfd.readouterr().err.count("\n") == 1
 
 
-def test_a_complaint_that_nobody_can_hear_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warning_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
     def refuse(fd: int, data: bytes) -> int:
@@ -252,7 +253,7 @@ def test_a_complaint_that_nobody_can_hear_harms_nobody(monkeypatch: pytest.Monke
         raise OSError(errno.EPIPE, "nobody listens")
 
     monkeypatch.setattr(os, "write", refuse)
-    output.complain("help")
+    system_calls.warn_once("help")
     assert tried == [2]
 
 
@@ -260,15 +261,15 @@ def test_a_write_in_parts_is_completed(pipe: Pipe, monkeypatch: pytest.MonkeyPat
     reader, writer = pipe()
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
-    output.write_all(writer, b"0123456789")
+    system_calls.write_all(writer, b"0123456789")
     os.close(writer)
-    assert output.read_to_end(reader) == b"0123456789"
+    assert system_calls.read_to_end(reader) == b"0123456789"
 
 
 def test_the_c_library_is_called_with_integers() -> None:
-    assert output.c_call("getpid") == os.getpid()
-    assert output.c_call("getpgid", os.getpid()) == os.getpgid(0)
-    assert output.c_call("no_such_function") == -1
+    assert system_calls.c_call("getpid") == os.getpid()
+    assert system_calls.c_call("getpgid", os.getpid()) == os.getpgid(0)
+    assert system_calls.c_call("no_such_function") == -1
 
 
 @pytest.mark.parametrize("missing", ["_ctypes", "_ctypes ctypes"])
@@ -276,8 +277,8 @@ def test_without_the_private_module_the_c_library_is_called_by_the_public_one(mi
     code = f"""
 import ctypes, os, sys
 for name in {missing.split()}: sys.modules[name] = None
-from jobtop.core.shim import output
-assert output.c_call("getpgid", os.getpid()) == {"os.getpgid(0)" if missing == "_ctypes" else -1}
-assert output.c_call("no_such_function") == -1
+from jobtop.core.shim import system_calls
+assert system_calls.c_call("getpgid", os.getpid()) == {"os.getpgid(0)" if missing == "_ctypes" else -1}
+assert system_calls.c_call("no_such_function") == -1
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,7 +19,7 @@ from jobtop.core.run import scope
 from jobtop.core.run.facts import Facts
 from jobtop.core.run.foreground import open_terminal
 from jobtop.core.run.supervisor import Supervisor
-from jobtop.core.shim import output, supervise
+from jobtop.core.shim import logs, system_calls
 from shims import Begin, Supervised
 from shims import begin as begin
 from support import wait_for
@@ -28,11 +28,11 @@ IGNORE_TERM = "trap '' TERM; echo ready; while :; do sleep 60 & wait; done"
 
 
 @pytest.fixture(autouse=True)
-def complaints() -> Iterator[None]:
-    """Each test has its one complaint to make."""
-    output.complaints.clear()
+def warnings() -> Iterator[None]:
+    """Each test can cause the one warning of a shim."""
+    system_calls.warnings.clear()
     yield
-    output.complaints.clear()
+    system_calls.warnings.clear()
 
 
 def status(told: Facts) -> int:
@@ -99,7 +99,7 @@ def test_a_detached_job_writes_to_its_logs_only_and_reads_nothing(
 
 
 def test_marks_say_how_long_the_logs_were_when(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervise, "MARK_SECONDS", ((float("inf"), 0.02),))
+    monkeypatch.setattr(logs, "MARK_SECONDS", ((float("inf"), 0.02),))
     job = begin("sh", "-c", "echo one; sleep 0.3; echo two >&2")
     job.end()
     assert job.directory is not None
@@ -146,7 +146,7 @@ def test_a_shim_whose_caller_leaves_without_a_word_leaves_too(
     monkeypatch.setattr(cgroup, "possible_directories", lambda _: [str(early)])
     supervisor = Supervisor()
     supervisor.close()
-    assert supervisor.hear() is None
+    assert supervisor.receive() is None
     os.close(supervisor.status_read)
     assert not early.exists(), "a cgroup that nobody will enter has to go"
 
@@ -173,7 +173,7 @@ def test_an_order_can_be_begun_before_it_is_known_so_that_the_shim_is_known_to_b
     assert asked == [(supervisor.pid, True)]
     assert (begun is None) == is_killed
     if not is_killed:
-        ended = supervisor.hear()
+        ended = supervisor.receive()
         assert ended is not None
         assert status(ended) == 3
         supervisor.wait(5.0)

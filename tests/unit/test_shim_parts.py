@@ -15,7 +15,7 @@ import pytest
 
 from jobtop.core.run import supervisor
 from jobtop.core.run.facts import Facts
-from jobtop.core.shim import output, start, supervise, totals
+from jobtop.core.shim import cgroups, facts, order, own_process, system_calls, totals
 from jobtop.core.shim.totals import Ledger
 from records import numbered_id
 from shims import begin as begin
@@ -25,27 +25,27 @@ ID = numbered_id(7)
 
 
 @pytest.fixture(autouse=True)
-def complaints() -> Iterator[None]:
-    """Each test has its one complaint to make."""
-    output.complaints.clear()
+def warnings() -> Iterator[None]:
+    """Each test can cause the one warning of a shim."""
+    system_calls.warnings.clear()
     yield
-    output.complaints.clear()
+    system_calls.warnings.clear()
 
 
 def test_a_line_break_never_breaks_a_line() -> None:
-    text = supervise.lines(("a", "1\n2\\n"), ("b", None), ("c", "caf\udce9"), ("d", 0))
-    assert text == b"a 1\\n2\\\\n\nc caf\xe9\nd 0\n"
+    text = facts.text_of({"a": "1\n2\\n", "b": None, "c": "caf\udce9", "more": [{"d": 0}, {"d": None, "e": 1}]})
+    assert text == b"a 1\\n2\\\\n\nc caf\xe9\nd 0\ne 1\n"
     needed = "version 1\nboot b\nshim 1 1\nmain 1 1\nstart 1 1\nsubreaper 1\n"
     told = Facts(needed + text.decode("utf-8", "surrogateescape"))
     assert [told[key] for key in "acd"] == ["1\n2\\n", "caf\udce9", "0"]
 
 
 def test_a_file_is_kept_whole_or_not_at_all(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    supervise.keep(str(tmp_path / "ended"), b"first")
-    supervise.keep(str(tmp_path / "ended"), b"second")
+    facts.write_ended(str(tmp_path), b"first")
+    facts.write_ended(str(tmp_path), b"second")
     assert (tmp_path / "ended").read_bytes() == b"second"
     assert (tmp_path / "ended").stat().st_mode & 0o777 == 0o600
-    supervise.keep(str(tmp_path / "none" / "ended"), b"lost")
+    facts.write_ended(str(tmp_path / "none"), b"lost")
     assert "cannot keep the end of this job" in capfd.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["ended"]
 
@@ -55,7 +55,7 @@ def test_a_draft_that_cannot_be_finished_does_not_stay(tmp_path: Path, monkeypat
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "fsync", full)
-    supervise.keep(str(tmp_path / "ended"), b"text")
+    facts.write_ended(str(tmp_path), b"text")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -64,7 +64,7 @@ def test_cgroups_of_jobs_inside_are_removed_first(tmp_path: Path, monkeypatch: p
     outer, inner = tmp_path / "jobtop-1", tmp_path / "jobtop-1" / "jobtop-2"
     kernel.grow(outer)
     kernel.grow(inner)
-    supervise.remove_cgroups([str(outer), str(tmp_path / "gone")])
+    cgroups.remove_cgroups([str(outer), str(tmp_path / "gone")])
     assert not outer.exists()
 
 
@@ -80,23 +80,23 @@ def test_a_cgroup_that_a_dying_task_holds_is_tried_again(tmp_path: Path, monkeyp
 
     (tmp_path / "jobtop-1").mkdir()
     monkeypatch.setattr(os, "rmdir", busy_at_first)
-    supervise.remove_cgroups([str(tmp_path / "jobtop-1")])
+    cgroups.remove_cgroups([str(tmp_path / "jobtop-1")])
     assert not (tmp_path / "jobtop-1").exists()
 
 
 def test_a_process_is_moved_by_writing_to_cgroup_procs(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").touch()
-    assert start.join_cgroup(str(tmp_path / "cgroup.procs"))
+    assert cgroups.join_cgroup(str(tmp_path / "cgroup.procs"))
     assert (tmp_path / "cgroup.procs").read_text() == "0"
-    assert not start.join_cgroup(str(tmp_path / "gone/cgroup.procs"))
+    assert not cgroups.join_cgroup(str(tmp_path / "gone/cgroup.procs"))
 
 
-@pytest.mark.parametrize("order", [b"", marshal.dumps({"a": 1})[:-1]], ids=["nothing", "a part"])
-def test_an_order_that_did_not_come_whole_is_none(order: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", marshal.dumps({"a": 1})[:-1]], ids=["nothing", "a part"])
+def test_an_order_that_did_not_come_whole_is_none(sent: bytes) -> None:
     reader, writer = os.pipe()
-    os.write(writer, order)
+    os.write(writer, sent)
     os.close(writer)
-    assert supervise.read_spec(reader) is None
+    assert order.read_order(reader) is None
 
 
 def dead(**changes: float) -> SimpleNamespace:
@@ -109,7 +109,7 @@ def test_a_ledger_adds_up_the_dead() -> None:
     account.alive = {11}
     account.count(11, dead(ru_utime=0.5, ru_maxrss=300))
     account.count(12, dead(ru_utime=0.25))
-    counts = dict(account.counts())
+    counts = account.counts()
     assert (counts["utime"], counts["stime"], counts["minflt"]) == ("0.750000", "2.000000", 2)
     assert (counts["maxrss"], counts["reaped"], counts["seen"]) == (300 * 1024, 2, 1)
     assert account.alive == set()
@@ -127,10 +127,10 @@ def test_a_dead_process_whose_characters_cannot_be_read_is_missed(monkeypatch: p
 
 
 def test_a_ledger_holds_a_bounded_number_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(totals, "MAX_HELD", 1)
+    monkeypatch.setattr(totals, "MOST_OPEN_FILES", 1)
     account = Ledger(os.getpid())
     account.io_fds = {-1: -1, -2: -1}
-    account.hold_io(os.getpid())
+    account.open_io(os.getpid())
     assert set(account.io_fds) == {-1, -2}
 
 
@@ -160,7 +160,7 @@ def test_a_child_that_is_waited_for_during_a_census_was_not_discarded(monkeypatc
         child = int(said.readline())
         account = Ledger(os.getpid())
         account.census()
-        assert {parent.pid, child} <= set(account.kin)
+        assert {parent.pid, child} <= set(account.parents)
         answers: list[str] = []
 
         def ask(pid: int) -> int | None:
@@ -174,7 +174,7 @@ def test_a_child_that_is_waited_for_during_a_census_was_not_discarded(monkeypatc
         monkeypatch.setattr(totals, "cpu_nanoseconds", ask)
         account.census()
         assert answers == ["waited\n"]
-        assert child not in account.kin
+        assert child not in account.parents
         account.census()
         assert account.discarding is None
         print(file=parent.stdin)
@@ -185,7 +185,7 @@ def test_a_shim_without_a_comm_file_keeps_its_name(monkeypatch: pytest.MonkeyPat
         raise FileNotFoundError(errno.ENOENT, "not Linux")
 
     monkeypatch.setattr(os, "open", refuse)
-    supervise.rename("anything")
+    own_process.set_name("anything")
 
 
 def test_a_new_id_is_a_uuid_and_new() -> None:
@@ -238,12 +238,12 @@ APART = """
 import os, sys, time
 from jobtop.core.shim import revival
 from jobtop.core.procfs import descendants
-from jobtop.core.shim.output import c_call
+from jobtop.core.shim.system_calls import c_call
 c_call("prctl", revival.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 if sys.argv[1] == "without":
     revival.CLONE = {}
-pid, failed = revival.start_apart(["/bin/sleep", "60"])
-print(pid, failed, pid in descendants(os.getpid()), os.getsid(pid) == pid, revival.start_apart(["/none"])[1])
+pid, failed = revival.start_outside_job(["/bin/sleep", "60"])
+print(pid, failed, pid in descendants(os.getpid()), os.getsid(pid) == pid, revival.start_outside_job(["/none"])[1])
 """
 
 
