@@ -23,7 +23,7 @@ class Target:
 
 
 def target_in(directory: object, job: Job) -> Target | None:
-    """What to sample of a job, by the facts in its directory or, if damaged, by its record; None: it has not started."""
+    """What to sample of a job, by the facts in its directory or, if damaged, by its record; None: not started."""
     from jobtop.core.run.facts import read_started
 
     started = read_started(directory)
