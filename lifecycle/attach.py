@@ -6,7 +6,7 @@ import errno
 import os
 import time
 
-from jobtop.core.errors import StartError, StoreUnavailable, UsageError
+from jobtop.core.errors import StartError, UsageError
 from jobtop.core.measure.attach import meet
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job, Monitor, Status, Usage
@@ -16,11 +16,10 @@ from jobtop.core.run.process_tree import lineage
 from jobtop.core.run.request import default_name, script_of
 from jobtop.core.run.start_problems import cannot_start
 from jobtop.core.run.supervisor import new_id
-from jobtop.core.state_files import make_state_dirs
 from jobtop.core.units import printable
 from jobtop.lifecycle.agent_lock import AGENT, ensure_agent, start_agent
 from jobtop.lifecycle.kinds.registry import ATTACHED
-from jobtop.lifecycle.recorder import write_private
+from jobtop.lifecycle.kinds.started import create_started
 from jobtop.store.agents import registered
 from jobtop.store.jobs import Event, event
 
@@ -41,7 +40,7 @@ def attach(jobs: Jobs, paths: StatePaths, config: Config, pid: int, said: Mappin
     job = made(process, paths.host, config, said)
     with jobs.database.writing():  # nobody else makes a job of it meanwhile
         refuse_known(jobs, paths, pid)
-        leave_started(paths, job, process)
+        create_started(paths, job.id, process.who, process.start_time, process.start_boottime)
         return jobs.insert(job, Event(process.start_time, "started", {"pid": pid}), event("attached"))
 
 
@@ -89,21 +88,6 @@ def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
     agent = registered(jobs.database)
     if agent is not None and agent.who.pid in (pid, *below):
         raise UsageError(f"the agent, process {agent.who.pid}, is not to watch itself: attach to what is to be watched")
-
-
-def leave_started(paths: StatePaths, job: Job, process: Process) -> None:
-    """What a shim leaves when its job begins, by one that is its own."""
-    who = f"{process.who.pid} {process.who.start}"
-    moments = f"{process.start_time:.6f} {process.start_boottime:.6f}"
-    rows = ("version 1", f"boot {process.who.boot}", f"shim {who}", f"main {who}", f"start {moments}", "subreaper 0")
-    try:
-        make_state_dirs(paths.root, paths.jobs)
-        directory = paths.job(job.id)
-        directory.mkdir(mode=0o700)
-        write_private(str(directory / "started"), "\n".join(rows) + "\n")
-    except OSError as error:
-        why = f"{paths.jobs}: {os.strerror(error.errno or 0)}"
-        raise StoreUnavailable(f"{why}; set JOBTOP_HOME to a directory that can be written") from error
 
 
 def call_agent(jobs: Jobs, paths: StatePaths, environ: Mapping[str, str]) -> bool:

@@ -46,7 +46,7 @@ class Control:
         owner = _owner(job.shim)
         if owner is not None and os.getuid() not in (0, owner):
             return f"job {job.id[:8]} belongs to {job.user}"
-        return None if job.shim is None else kind_of(job).refusal(job)
+        return kind_of(job).refusal(job)
 
     def refusal(self, job: Job) -> str | None:
         """Why nothing can be done to this job; None if something can."""

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from jobtop.store.jobs import Event, Jobs
 
 WAITING = frozenset({Status.QUEUED, Status.PAUSED})
-CARRIED = ("name", "command", "host", "user", "cwd", "external_id", "tool", "script", "params", "tags", "note")
+CARRIED = (
+    *("name", "command", "host", "user", "cwd", "external_id", "tool", "script", "params", "tags", "note"),
+    *("kind", "environment"),
+)
 CALL_SECONDS, POLL_SECONDS = 5.0, 0.02
 NOBODY = "nobody starts it yet: this is inside of a job, and there is no agent (outside of it: jobtop agent start)"
 

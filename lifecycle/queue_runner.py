@@ -144,7 +144,7 @@ class Starter:
         directory = self.paths.job(job.id)
         try:
             make_state_dirs(self.paths.root, self.paths.jobs, directory)
-            supervisor = self.spares.pop(0) if self.spares else Supervisor(keeper=self.keeper)
+            supervisor = self._take_shim() if kind_of(job).has_shim else None
         except OSError as error:
             self.queue.release(job.id, self.me)
             raise UsageError(f"job {job.id[:8]} cannot be started now: {os.strerror(error.errno or 0)}") from error
@@ -152,9 +152,13 @@ class Starter:
             order = Order(spec, str(directory), self.with_cgroup, supervisor=supervisor)
             self.ordered[job.id] = Ordered(job, kind_of(job).start(order))
         except BaseException:
-            discard(supervisor)
+            if supervisor is not None:
+                discard(supervisor)
             cgroup.discard(cgroup.possible_directories(job.id))
             raise
+
+    def _take_shim(self) -> Supervisor:
+        return self.spares.pop(0) if self.spares else Supervisor(keeper=self.keeper)
 
     def _started(self) -> Iterator[Job]:
         """The jobs that were ordered to start and did; one that hangs delays no other."""

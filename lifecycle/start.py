@@ -129,6 +129,7 @@ def request_again(paths: StatePaths, job: Job) -> Request:
         command=spec.command,
         cwd=spec.cwd,
         environment=spec.env,
+        kind=job.kind,
         name=job.name,
         tool=job.tool,
         params=job.params,

@@ -40,6 +40,7 @@ class Request:
     tool: str | None = None
     env: dict[str, str] = fresh(default_factory=dict)  # added to `environment`
     environment: dict[str, str] | None = None  # None: ours
+    kind: str = "process"
     params: dict[str, Any] = fresh(default_factory=dict)
     tags: dict[str, str] = fresh(default_factory=dict)
     note: str | None = None
@@ -72,6 +73,7 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
         user=user_name(),
         cwd=request.cwd,
         status=Status.RUNNING,
+        kind=request.kind,
         external_id=request.external_id,
         parent_id=request.parent_id,
         tool=request.tool or program,

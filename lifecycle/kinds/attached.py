@@ -30,6 +30,7 @@ class AttachedKind:
     """A process that was already running, and everything below it; its root is the process itself."""
 
     name = "attached"
+    has_shim = False
     why_no_output: str | None = "jobtop did not start it: it writes where it did before"
     knows_exit_status = False
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         """Verbs, console, agent and reconciliation act on a job only through this."""
 
         name: str
+        has_shim: bool  # whether a start needs `Order.supervisor`
         why_no_output: str | None  # None: its output is kept in its directory
         knows_exit_status: bool
 

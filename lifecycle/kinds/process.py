@@ -88,6 +88,7 @@ class ProcessKind:
     """A command below a shim."""
 
     name = "process"
+    has_shim = True
     why_no_output: str | None = None
     knows_exit_status = True
 

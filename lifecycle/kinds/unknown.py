@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class UnknownKind:
     """A kind of which only the name is known; every request is refused."""
 
+    has_shim = False
     why_no_output: str | None = None
     knows_exit_status = True
 
