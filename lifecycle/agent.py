@@ -1,4 +1,4 @@
-"""The agent: watches every job of its host that nobody else does, and keeps how each ended."""
+"""The agent: the background process that runs queued jobs, samples detached ones and records how each ended."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
     from jobtop.core.paths import StatePaths
 
-LOOK_SECONDS = 0.2  # between two looks at a store that says nothing
-NEWS_SECONDS = 1.0  # of what we changed ourselves sqlite says nothing
-ADOPT_SECONDS = 1.0  # between two looks for jobs whose recorder died without a word
+LOOK_SECONDS = 0.2  # between two looks at a store without changes
+NEWS_SECONDS = 1.0  # SQLite does not report the changes of this process itself
+ADOPT_SECONDS = 1.0  # between two looks for jobs whose recorder was killed
 RECONCILE_SECONDS = 5.0
 FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
 GAP_SECONDS = 3.0
 END_SECONDS = 1.0
-BURY_SECONDS = 1.0
+REAP_SECONDS = 1.0
 
 
 class Held:
@@ -63,7 +63,7 @@ class Held:
 
 
 class Agent:
-    """Serves one store until there has been nothing to do for a while, or until it is told to end."""
+    """Serves one store until it has been idle for a while, or until a signal ends it."""
 
     def __init__(self, paths: StatePaths, config: Config, sets: tuple[str, ...] = ()) -> None:
         self.paths, self.config, self.sets = paths, config, sets
@@ -71,7 +71,7 @@ class Agent:
         self.me = identify(os.getpid())
         self.live: dict[str, Job] = {}
         self.held: dict[str, Held] = {}
-        self.spoilt: set[str] = set()  # jobs that a mistake of ours keeps us from recording
+        self.broken: set[str] = set()  # jobs that a bug of jobtop keeps from being recorded
         self.engine: Engine | None = None
         self.cost = SharedCost()
         self._selector = selectors.DefaultSelector()
@@ -87,36 +87,38 @@ class Agent:
         self._has_new_store = False
 
     def serve(self) -> bool:
-        """Until the end; False if another agent serves this store."""
+        """Work until the end; False if another agent serves this store."""
         self.database = open_to_write(self.paths, self.network)
         self.jobs = Jobs(self.database)
-        seat = agent_lock.seat(self.paths, self.network)
-        held = agent_lock.wait_for_seat(seat, self.database, partial(self._log, "WARNING"))
+        lock_path = agent_lock.lock_path(self.paths, self.network)
+        held = agent_lock.wait_for_lock(lock_path, self.database, partial(self._log, "WARNING"))
         if held is None:
             self.database.close()
             return False
-        self._seat = held
-        agent_lock.write_seat(held, b"0")
+        self._lock_fd = held
+        agent_lock.write_lock(held, b"0")
         self._listen()
-        keeper = Keeper(str(seat), agent_lock.agent_command(self.paths, self.sets))
+        keeper = Keeper(str(lock_path), agent_lock.agent_command(self.paths, self.sets))
         self.starter = Starter(self.paths, self.config, self.jobs, self.me, keeper, self._log)
-        with suppress(OSError):  # there are as many processes as there may be: it will be made later
+        with suppress(OSError):  # no more processes may be started: it is made later
             self.starter.keep_spares()
-        agents.register(self.database, self.me)  # from now on others rely on us, and may wake us by a signal
+        agents.register(
+            self.database, self.me
+        )  # from now on other processes rely on this one, and may wake it by a signal
         self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
         is_settled = False
         try:
             while not self._guarded_round():
-                if not is_settled:  # from here on a spare shim tells if we are killed
-                    is_settled = agent_lock.write_seat(self._seat, str(os.getpid()).encode())
+                if not is_settled:  # from here on a spare shim notices if this process is killed
+                    is_settled = agent_lock.write_lock(self._lock_fd, str(os.getpid()).encode())
                 self._sleep()
-        finally:  # before a spare shim learns that we leave: it need not start another, least of all after a mistake
-            agent_lock.write_seat(self._seat, b"")
+        finally:  # before a spare shim notices the exit: it must not start another agent, least of all after a bug
+            agent_lock.write_lock(self._lock_fd, b"")
         self._leave()
         return True
 
     def _guarded_round(self) -> bool:
-        """One round of work; whether it was the last. A store in trouble is tried again, nothing ends for it."""
+        """One round of work; whether it was the last. A store that fails is tried again, and ends nothing."""
         try:
             return self._round()
         except StoreReplaced:
@@ -138,10 +140,10 @@ class Agent:
         if self._is_told:
             return True
         self._look()
-        may_bury = bool(self._ready) or self._is_due("bury", BURY_SECONDS)
+        may_reap = bool(self._ready) or self._is_due("bury", REAP_SECONDS)
         self._attend()
-        if may_bury:
-            self._bury()
+        if may_reap:
+            self._reap()
         for job in self.starter.start_due():
             with self._contained(job):
                 self._hold_started(job)
@@ -155,7 +157,7 @@ class Agent:
     # -- a store that was deleted or replaced
 
     def _has_place(self) -> bool:
-        """Whether there is a store to serve; one that took the place of ours is opened."""
+        """Whether there is a store to serve; a file that replaced the store is opened."""
         if self.database.is_in_place():
             return True
         if not os.path.isfile(self.paths.store) and not self.held and not self.starter.has_work:
@@ -165,8 +167,8 @@ class Agent:
         return True
 
     def _put_again(self) -> None:
-        """Write what we know into the new store: the jobs that we record and those that wait."""
-        self._take_new_seat()
+        """Write the jobs that this agent records, and the queued ones, into the new store."""
+        self._take_new_lock()
         self._log("WARNING", f"{self.paths.store} was deleted or replaced: {len(self.held)} jobs are written again")
         for job in [job for job in self.live.values() if job.status == "queued" and job.id not in self.held]:
             self.jobs.put_again(job)
@@ -180,23 +182,23 @@ class Agent:
         self.starter.start_over()
         self._has_new_store = False
 
-    def _take_new_seat(self) -> None:
-        """Hold the seat beside the new store; where another agent does, our jobs are left to that one."""
-        seat = agent_lock.seat(self.paths, self.network)
-        if agent_lock.is_seat(self._seat, seat):
+    def _take_new_lock(self) -> None:
+        """Take the lock beside the new store; if another agent holds it, the jobs are left to that one."""
+        lock_path = agent_lock.lock_path(self.paths, self.network)
+        if agent_lock.is_lock_file(self._lock_fd, lock_path):
             return
-        new = agent_lock.take_seat(seat)
+        new = agent_lock.take_lock(lock_path)
         if new is None:
             self._is_told = True
             return
-        os.close(self._seat)
-        self._seat = new
-        agent_lock.write_seat(new, str(os.getpid()).encode())
+        os.close(self._lock_fd)
+        self._lock_fd = new
+        agent_lock.write_lock(new, str(os.getpid()).encode())
 
     # -- what there is
 
     def _look(self) -> None:
-        """Take in what changed in the store, and whoever lost their recorder."""
+        """Take in what changed in the store, and jobs whose recorder is gone."""
         seen = self.database.version_seen()
         is_news = self._is_due("news", NEWS_SECONDS) or seen != self._seen
         if is_news:
@@ -211,7 +213,7 @@ class Agent:
                 self._recover()
 
     def _news(self) -> list[Job]:
-        """The jobs that came or changed since we looked."""
+        """The jobs that are new or changed since the last look."""
         is_first = self._seen is None
         jobs, self._touch = self.jobs.live_and_recent(0) if is_first else self.jobs.touched_since(self._touch)
         return [job for job in jobs if job.host == self.paths.host]
@@ -228,16 +230,16 @@ class Agent:
         """Finish the records of jobs whose recorder is gone."""
         take_in_unrecorded(self.jobs, self.paths)
         for job in self.jobs.unsettled(self.paths.host, but_by=self.me):
-            is_left = job.id in self.spoilt and job.shim is not None and is_alive(job.shim)
+            is_left = job.id in self.broken and job.shim is not None and is_alive(job.shim)
             if not is_left and not has_a_recorder(self.paths, job):
                 with self._contained(job):
                     kind_of(job).record_end(self.jobs, self.paths, job)
 
     def _adopt(self, jobs: Iterable[Job]) -> None:
-        """Record those that nobody records."""
+        """Record the jobs that no process records."""
         for job in list(jobs):
             waits = job.status == "queued" and (job.recorder is None or job.id in self.starter.ordered)
-            if job.id in self.held or job.id in self.spoilt or waits or self._is_recorded(job):
+            if job.id in self.held or job.id in self.broken or waits or self._is_recorded(job):
                 continue
             with self._contained(job):
                 begun = with_shim(self.paths, job)
@@ -245,11 +247,11 @@ class Agent:
                     self._adopt_one(begun)
 
     def _is_recorded(self, job: Job) -> bool:
-        """Whether somebody else keeps the end of a job."""
+        """Whether another process will record the end of a job."""
         return job.recorder != self.me and has_a_recorder(self.paths, job)
 
     def _recover(self) -> None:
-        """Take up what trouble has made us drop: jobs that are ours by their rows only."""
+        """Record jobs again that errors made this agent drop: their rows still name it as the recorder."""
         self._has_stumbled = False
         for row in self.jobs.unsettled(self.paths.host):
             if row.recorder != self.me or row.status.ended or row.id in self.held or row.id in self.starter.ordered:
@@ -266,14 +268,14 @@ class Agent:
             self.starter.is_due = True
 
     def _adopt_one(self, job: Job) -> None:
-        """Record a job from now on, and sample it; one that is over is finished."""
+        """Record and sample a job from now on; if it has ended, finish its record."""
         kind = kind_of(job)
         target = kind.target(self.paths, job)
         if target is None:
             kind.record_end(self.jobs, self.paths, job)
             return
         fd = opened(target.root.pid)
-        alive = kind.is_alive(job)  # asked with the descriptor open: it is of no other process
+        alive = kind.is_alive(job)  # asked with the descriptor open: the pid cannot be reused any more
         job = self.jobs.change(job.id, self._claimed) if alive else kind.record_end(self.jobs, self.paths, job)
         if alive and job.recorder == self.me:
             self._hold(job, target, fd)
@@ -309,7 +311,7 @@ class Agent:
         self._engine().adopt(job.id, target, spec.interval_seconds)
 
     def _last_sample(self, job: Job) -> float | None:
-        """How old the job was when it was sampled last."""
+        """The age of the job at its last sample."""
         assert job.seq is not None
         newest = SeriesStore(self.database).newest(job.seq, 1)
         return newest[-1].elapsed if newest else None
@@ -333,7 +335,7 @@ class Agent:
     # -- ends
 
     def _attend(self) -> None:
-        """Finish the records of jobs that have ended, or whose supervisors are gone."""
+        """Finish the records of jobs that have ended, or whose root process has exited."""
         gone = [held for held in self.held.values() if held.fd in self._ready] if self._ready else []
         if self._is_due("ends", END_SECONDS):
             gone = [held for held in self.held.values() if held in gone or self._has_ended(held)]
@@ -343,7 +345,7 @@ class Agent:
             self._finish(held)
 
     def _conclude(self, gone: list[Held]) -> None:
-        """Keep what was sampled of those that have ended, waiting once for all of them."""
+        """Store what was sampled of jobs that have ended, with one wait for all of them."""
         if self.engine is not None:
             observed = self.engine.conclude_all((held.job.id for held in gone if held.is_watched), FLUSH_SECONDS)
             for held in gone:
@@ -376,7 +378,7 @@ class Agent:
         return replace(observed, tally=stored.tally)
 
     def _release(self, held: Held) -> None:
-        """Watch it no longer."""
+        """Stop recording and sampling a job."""
         if self.held.pop(held.job.id, None) is None:
             return
         self.cost.leave(held.job.id)
@@ -387,29 +389,29 @@ class Agent:
             self.engine.finish(held.job.id)
 
     def _contained(self, job: Job) -> AbstractContextManager[None]:
-        """A mistake of ours with one job is that job's trouble."""
-        return contained(partial(self._spoil, job))
+        """A bug that one job triggers costs that job only."""
+        return contained(partial(self._break_off, job))
 
-    def _spoil(self, job: Job, error: Exception) -> None:
-        """Record a job no longer that we cannot cope with; while it runs it may yet leave what we can."""
+    def _break_off(self, job: Job, error: Exception) -> None:
+        """Stop recording a job that triggers a bug; while it runs it may still leave an end that can be read."""
         why = mistake(error)
-        if job.id not in self.spoilt:
+        if job.id not in self.broken:
             self.starter.log_mistake(job, error)
-        self.spoilt.add(job.id)
+        self.broken.add(job.id)
         if job.id in self.held:
             self._release(self.held[job.id])
         with suppress(UnknownJob):
-            self.jobs.change(job.id, partial(spoilt, why=why))
+            self.jobs.change(job.id, partial(broken, why=why))
 
-    def _bury(self) -> None:
-        """Our only children are shims."""
+    def _reap(self) -> None:
+        """Reap exited shims; this process has no other children."""
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
 
     def _leave(self) -> None:
-        """Give back what is held, so that whoever comes next can take it."""
-        with suppress(JobtopError):  # first, so that nobody relies on us any more
+        """Release all jobs, so that the next agent can record them."""
+        with suppress(JobtopError):  # first, so that no process relies on this one any more
             if self.database.is_in_place():
                 agents.unregister(self.database, self.me)
         self.starter.close()
@@ -466,12 +468,12 @@ class Agent:
 
 
 def as_known(row: Job, known: Job) -> tuple[Job, tuple[Event, ...]]:
-    """A job that another store has too: as we know it, unless it was already ours there."""
+    """The row of a job that the new store has too: as this agent knows it, unless the row names it already."""
     return (row if row.recorder == known.recorder else replace(known, seq=row.seq)), ()
 
 
-def spoilt(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:
-    """The record of a job that we could not cope with: how one that is gone ended stays unknown."""
+def broken(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:
+    """The record of a job that triggered a bug; if it is gone, how it ended stays unknown."""
     said = event("mistake", reason=why)
     row = replace(row, recorder=None)
     if row.shim is not None and is_alive(row.shim):
@@ -484,7 +486,7 @@ def spoilt(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:
 
 
 def opened(pid: int) -> int | None:
-    """A descriptor that says when a process is gone; None where there is no such thing, or it is gone already."""
+    """A pidfd of a process, readable once it exits; None if it is gone, or the system has no pidfds."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Who is the agent: one process per user, host and store, known by a lock that ends with it."""
+"""Which process is the agent: one per user, host and store, the one that holds a lock until it exits."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from jobtop.core.paths import StatePaths
     from jobtop.store.database import Database
 
-LEAVING_SECONDS = 10.0  # one that holds the seat for longer after it has said good-bye is worth a word
+LEAVING_SECONDS = 10.0  # an agent that keeps the lock for longer after it unregistered is worth a warning
 SCRATCH = "/tmp"
-SEAT_BYTES = 16
+LOCK_BYTES = 16
 AGENT = "the agent, which runs queued jobs and samples detached ones"
-# While a shim is made its pipes can be inherited: whatever another thread executes meanwhile must not have them.
+# While a shim is started, its pipes are inheritable: a program that another thread executes must not inherit them.
 SPAWNING = allocate_lock()
 
 
-def seat(paths: StatePaths, network: bool | None) -> Path:
-    """The file whose lock makes a process the agent; a lock on a network file system may hold for nobody else."""
+def lock_path(paths: StatePaths, network: bool | None) -> Path:
+    """The file whose lock makes a process the agent; not on a network file system, where locks may not work."""
     shared = is_network(paths.store) if network is None else network
     if not shared:
         return paths.agent
@@ -48,12 +48,12 @@ def seat(paths: StatePaths, network: bool | None) -> Path:
 
 
 def agent_environment() -> dict[str, str]:
-    """Ours, but an agent is no part of the job that may have started it."""
+    """The environment of an agent: it does not belong to the job that may have started it."""
     return {key: value for key, value in os.environ.items() if key != "JOBTOP_JOB_ID"}
 
 
-def take_seat(path: Path) -> int | None:
-    """Hold the lock for as long as this process lives; None if somebody else does."""
+def take_lock(path: Path) -> int | None:
+    """Take the lock until this process exits; None if another process holds it."""
     fd = open_lock(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ def take_seat(path: Path) -> int | None:
     return fd
 
 
-def is_seat(fd: int, path: Path) -> bool:
+def is_lock_file(fd: int, path: Path) -> bool:
     """Whether an open file is the one whose lock makes a process the agent."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
@@ -71,10 +71,10 @@ def is_seat(fd: int, path: Path) -> bool:
         return False
 
 
-def write_seat(fd: int, text: bytes) -> bool:
-    """Say in the file of the lock how things stand; shims read it, and never half of one word and half of another."""
+def write_lock(fd: int, text: bytes) -> bool:
+    """Write the state of the agent into the lock file in one write: shims read it at any moment."""
     if text:
-        os.pwrite(fd, text.ljust(SEAT_BYTES), 0)
+        os.pwrite(fd, text.ljust(LOCK_BYTES), 0)
     else:
         os.ftruncate(fd, 0)
     return True
@@ -96,12 +96,12 @@ def is_taken(path: Path) -> bool:
 
 
 def is_attended(database: Database, paths: StatePaths) -> bool:
-    """Whether an agent serves the store, or sits down to do so."""
-    return registered(database) is not None or is_taken(seat(paths, None))
+    """Whether an agent serves the store, or is about to."""
+    return registered(database) is not None or is_taken(lock_path(paths, None))
 
 
 def ensure_agent(database: Database, paths: StatePaths) -> bool:
-    """Have an agent see what was just written; whether one had to be started."""
+    """Wake the agent to read what was just written, or start one; whether one was started."""
     there = registered(database)
     if there is not None and send(there.who, signal.SIGUSR1):
         return False
@@ -110,7 +110,7 @@ def ensure_agent(database: Database, paths: StatePaths) -> bool:
 
 
 def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
-    """Start one, in a session of its own, with nothing of ours but the environment and these settings; its pid."""
+    """Start an agent in a session of its own, with this environment and these settings, and no open files; its pid."""
     from jobtop.core.run.supervisor import spawn
 
     environment = agent_environment()
@@ -123,33 +123,33 @@ def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
         from jobtop.core.run.start_problems import cannot_start
 
         raise cannot_start(AGENT, error) from error
-    with suppress(RuntimeError):  # no thread may be started any more; our own end does the same
-        start_new_thread(bury, (pid,))
+    with suppress(RuntimeError):  # no more threads may be started; the child is reaped when this process exits
+        start_new_thread(reap_child, (pid,))
     return pid
 
 
 def agent_command(paths: StatePaths, sets: Iterable[str] = ()) -> list[str]:
-    """The words that make a process the agent of a store, with these settings."""
+    """The command that starts the agent of a store with these settings."""
     return supervisor.agent_command(str(paths.root), sets)
 
 
-def bury(pid: int) -> None:
-    """Wait for a child, so that nothing of it stays."""
+def reap_child(pid: int) -> None:
+    """Wait for a child, so that it does not stay a zombie."""
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)
 
 
-def wait_for_seat(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
-    """The seat, once a leaving agent is gone, however long that takes; None if there is another agent, or one to be.
+def wait_for_lock(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
+    """The lock, once an agent that is exiting has released it; None if another agent serves, or waits to.
 
-    One waits. Whoever comes meanwhile leaves all to it: so it goes only if an agent serves after it has ceased to wait.
+    One process waits at a time. Others exit and rely on it, so it gives up only if an agent is registered by then.
     """
-    while (fd := take_seat(path)) is None:
-        turn = take_seat(path.with_name(f"{path.name}.next"))
+    while (fd := take_lock(path)) is None:
+        turn = take_lock(path.with_name(f"{path.name}.next"))
         if turn is None:
             return None
         try:
-            fd = _seat_after(path, database, say)
+            fd = _lock_after(path, database, say)
         finally:
             os.close(turn)
         if fd is not None or registered(database) is not None:
@@ -157,14 +157,14 @@ def wait_for_seat(path: Path, database: Database, say: Callable[[str], None]) ->
     return fd
 
 
-def _seat_after(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
+def _lock_after(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
     since, is_said = time.monotonic(), False
-    while (fd := take_seat(path)) is None:
+    while (fd := take_lock(path)) is None:
         waited = time.monotonic() - since
         if registered(database) is not None:
             return None
         if waited > LEAVING_SECONDS and not is_said:
             is_said = True
-            say(f"agent {os.getpid()} waits for the one before it, which has not left yet")
+            say(f"agent {os.getpid()} waits for the agent before it, which has not exited yet")
         time.sleep(0.02 if waited < 1.0 else 0.2)
     return fd

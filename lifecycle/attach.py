@@ -1,4 +1,4 @@
-"""Makes a job of a process that runs already: its row, what a shim would have left, and an agent to watch it."""
+"""Makes a job of a running process: a row of the store, the file `started`, and an agent that samples it."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 
 def attach(jobs: Jobs, paths: StatePaths, config: Config, pid: int, said: Mapping[str, Any]) -> Job:
-    """The job that this process and everything below it are from now on; `said`: its name, tool, tags and note."""
+    """The new job of a process and everything below it; `said` has its name, tool, tags and note."""
     process = meet(pid)
     job = made(process, paths.host, config, said)
-    with jobs.database.writing():  # nobody else makes a job of it meanwhile
+    with jobs.database.writing():  # no other process makes a job of it meanwhile
         refuse_known(jobs, paths, pid)
         create_started(paths, job.id, process.who, process.start_time, process.start_boottime)
         return jobs.insert(job, Event(process.start_time, "started", {"pid": pid}), event("attached"))
 
 
 def made(process: Process, host: str, config: Config, said: Mapping[str, Any]) -> Job:
-    """The record of a process as it is met."""
+    """The record of a job made from a running process."""
     shown = tuple(redact_command(list(process.command), config.texts("run.redact")))
     script = script_of(shown)
     return Job(
@@ -75,7 +75,7 @@ def made(process: Process, host: str, config: Config, said: Mapping[str, Any]) -
 
 
 def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
-    """Say which job a process is of already, or who of jobtop it would bring along."""
+    """Raise UsageError if a process belongs to a job, or a part of jobtop is below it."""
     above, below = lineage(pid), descendants(pid)
     for job in jobs.unsettled(paths.host):
         known = f"job {job.id[:8]} ({printable(job.name)})"
@@ -91,9 +91,9 @@ def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
 
 
 def call_agent(jobs: Jobs, paths: StatePaths, environ: Mapping[str, str]) -> bool:
-    """Have an agent watch it; False from inside of a job: one started there would be a part of it.
+    """Wake or start an agent; False inside of a job: an agent started there would belong to it.
 
-    It is started by a child of ours that ends at once, for what is watched may be above us.
+    A child that exits at once starts it: the attached process may be an ancestor of this one, and so of the agent.
     """
     if registered(jobs.database) is not None:
         ensure_agent(jobs.database, paths)
@@ -105,7 +105,7 @@ def call_agent(jobs: Jobs, paths: StatePaths, environ: Mapping[str, str]) -> boo
 
 
 def _start_apart(paths: StatePaths) -> None:
-    """Start an agent from a child, whose exit code is the errno of what went wrong."""
+    """Start an agent from a child process, whose exit code is the errno of a failure."""
     try:
         child = os.fork()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Everything the doctor looks at on this machine, a finding each, under headings in the order a person would ask."""
+"""Everything the doctor checks on this machine: findings under headings, in the order a user would ask."""
 
 import os
 import resource
@@ -17,7 +17,7 @@ Topics = dict[str, list[Finding]]
 
 
 def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
-    """Look at all of it: starts and stops a job, which takes a fraction of a second; nothing stays behind."""
+    """Run all checks; starts and stops a job, which takes a fraction of a second and leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="jobtop-doctor-") as directory:
         tried = probes.start_and_stop(directory)
     machine = Machine(user=user_name())
@@ -55,7 +55,7 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
 
 
 def history(paths: StatePaths, network: bool | None = None) -> Finding:
-    """The store: whether it can be read, is sound and of our time, and where it lies."""
+    """The store: whether it can be read, is intact and has a known version, and where it is."""
     shared = is_network(paths.store) if network is None else network
     where = "on a network file system, with a rollback journal" if shared else "on a local disk"
     if not paths.store.exists():
@@ -75,14 +75,14 @@ def history(paths: StatePaths, network: bool | None = None) -> Finding:
 
 
 def setting_aside(paths: StatePaths) -> str:
-    """What lets a new history begin and keeps the old one for whoever can repair it."""
+    """The command that moves a damaged store aside, so that a new history can begin and the old one can be repaired."""
     name = paths.store.name
     files = " ".join((name, f"{name}-wal", f"{name}-shm"))
     return f"cd {paths.root} && for f in {files}; do [ ! -e $f ] || mv $f damaged-$f; done"
 
 
 def unrecorded(paths: StatePaths) -> Finding:
-    """Jobs that ran while the store could not be written."""
+    """Whether there are jobs that ran while the store could not be written."""
     waiting = len(list(paths.unrecorded.glob("*.json")))
     if not waiting:
         return Finding("unrecorded jobs", State.WORKS, "none wait for the history to be writable")
@@ -91,7 +91,7 @@ def unrecorded(paths: StatePaths) -> Finding:
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """What all of them come to."""
+    """The summary of all findings."""
     failing = [finding for finding in findings if finding.state is State.FAILS]
     if essential := [finding.name for finding in failing if finding.essential]:
         return f"jobtop cannot do its work here: {', '.join(essential)}."

@@ -1,4 +1,4 @@
-"""The queue: jobs that wait are rows of the store, with how to run them kept beside it."""
+"""The queue: a queued job is a row of the store, and a file beside it with its command and environment."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ CARRIED = (
     *("kind", "environment"),
 )
 CALL_SECONDS, POLL_SECONDS = 5.0, 0.02
-NOBODY = "nobody starts it yet: this is inside of a job, and there is no agent (outside of it: jobtop agent start)"
+NO_AGENT = "no agent starts it yet: this is inside of a job (start one outside of it: jobtop agent start)"
 
 
 class Queue:
-    """What can be done with the jobs of a store that wait for their turn."""
+    """What can be done with the queued jobs of a store."""
 
     def __init__(self, jobs: Jobs, paths: StatePaths) -> None:
         self.jobs, self.paths = jobs, paths
 
     def submit(self, job: Job, spec: JobSpec, queued: Queued) -> Job:
-        """Keep a job until its turn comes; how to run it is there before the job is."""
+        """Queue a job; its command and environment are written before its row."""
         self._keep_spec(spec)
         try:
             waiting = replace(job, status=Status.QUEUED, queue=queued, recorder=None, settled=False)
@@ -59,7 +59,7 @@ class Queue:
             raise
 
     def claim(self, job_id: str, me: Identity, gpus: Iterable[str] = ()) -> Job | None:
-        """Make a waiting job this process's own to start; None if it does not wait any more."""
+        """Claim a queued job, to start it; None if it is not queued any more."""
         try:
             seen = self.jobs.find(job_id)
         except UnknownJob:
@@ -70,12 +70,12 @@ class Queue:
         return replace(seen, recorder=me, reason=None, queue=queued) if is_ours else None
 
     def release(self, job_id: str, me: Identity) -> None:
-        """Let a job wait again that was claimed and not started."""
+        """Put a job back into the queue that was claimed and not started."""
         with suppress(UnknownJob):
             self.jobs.change(job_id, lambda row: (released(row) if row.recorder == me else row, ()))
 
     def put_off(self, job_id: str, me: Identity, why: str, seconds: float) -> None:
-        """Let a job wait for so long that was claimed and could not be started."""
+        """Put a job that could not be started back into the queue, not to be started for so many seconds."""
         until = time.time() + seconds
 
         def later(row: Job) -> tuple[Job, tuple[Event, ...]]:
@@ -90,7 +90,7 @@ class Queue:
             self.jobs.change(job_id, later)
 
     def waits(self, job: Job) -> bool:
-        """Whether nobody runs this job, nor is about to, whatever became of who once was."""
+        """Whether no process runs this job or is about to; an agent that claimed it may have been killed."""
         if job.status not in WAITING or job.queue is None or job.shim is not None:
             return False
         if job.recorder is None:
@@ -98,7 +98,7 @@ class Queue:
         return not is_alive(job.recorder) and not os.path.exists(self.paths.job(job.id) / "started")
 
     def cancel(self, job_id: str, why: str, by: str | None = None) -> Job | None:
-        """End a job before it begins; None if it has begun, or is just about to."""
+        """Cancel a queued job; None if it has started, or is being started."""
         asked = None if by is None else StopRequest(by, time.time())
 
         def cancelled(row: Job) -> tuple[Job, tuple[Event, ...]]:
@@ -112,7 +112,7 @@ class Queue:
         return job if job.status is Status.CANCELLED else None
 
     def hold(self, job_id: str, held: bool) -> bool:
-        """Pass over a waiting job until it is let go, or let it go; False if it does not wait any more."""
+        """Hold a queued job, so that it is passed over, or release it; False if it is not queued any more."""
         wanted = Status.PAUSED if held else Status.QUEUED
 
         def changed(row: Job) -> tuple[Job, tuple[Event, ...]]:
@@ -123,7 +123,7 @@ class Queue:
         return self.waits(self.jobs.change(job_id, changed))
 
     def retry(self, job: Job, now: float, by_hand: bool = False) -> Job:
-        """Queue an ended job anew: a new job, the old one says by which; once, whoever else tries."""
+        """Queue an ended job again as a new job, which the old one names; only once, even if two processes try."""
         spec, job_id = self.spec(job), new_id()
 
         def retried(row: Job) -> tuple[Job, tuple[Event, ...]]:
@@ -141,11 +141,11 @@ class Queue:
             raise
 
     def spec(self, job: Job) -> JobSpec:
-        """How a job was to be run."""
+        """The command and environment of a job."""
         return spec_of(self.paths, job)
 
     def give_up(self, job_id: str, why: str) -> None:
-        """Try a job no more that was to be tried again."""
+        """Do not try a job again that had attempts left."""
 
         def given_up(row: Job) -> tuple[Job, tuple[Event, ...]]:
             return replace(row, queue=replace(row.queue or Queued(), retries=0)), (event("not_retried", reason=why),)
@@ -153,7 +153,7 @@ class Queue:
         self.jobs.change(job_id, given_up)
 
     def call_agent(self, environ: Mapping[str, str]) -> bool:
-        """Have an agent for what waits; False if this is inside of a job and nobody outside of it can start one."""
+        """Wake or start an agent; False inside of a job, if no process outside of it can start one."""
         inside, there = environ.get("JOBTOP_JOB_ID"), registered(self.jobs.database)
         if inside is None:
             ensure_agent(self.jobs.database, self.paths)
@@ -161,7 +161,7 @@ class Queue:
         return (there is not None and send(there.who, signal.SIGUSR1)) or self._is_started_outside(inside)
 
     def _is_started_outside(self, job_id: str) -> bool:
-        """Have the `run` of the outermost job around us start an agent: one that we start would be a part of it."""
+        """Ask the `run` of the outermost job to start an agent: one started here would belong to the job."""
         try:
             job = self.jobs.find(job_id)
             while job.parent_id is not None:
@@ -186,7 +186,7 @@ class Queue:
         queue_rows.set_slots(self.jobs.database, name, slots)
 
     def outcomes(self, ids: Iterable[str]) -> dict[str, Status | None]:
-        """How the last attempts at jobs stand; one that will be tried again waits. None: it is not there."""
+        """The status of the last attempt at each job; `queued` if it will be tried again. None: it was deleted."""
         found: dict[str, Status | None] = {}
         with self.jobs.database.reading():
             rows = standings(self.jobs.database, {job_id: job_id for job_id in ids})
@@ -200,7 +200,7 @@ class Queue:
         return found
 
     def last_attempt(self, job: Job) -> Job:
-        """The job itself, or what it was retried by in the end."""
+        """The job itself, or the last job that retried it."""
         while job.queue is not None and job.queue.retried_by is not None:
             try:
                 job = self.jobs.find(job.queue.retried_by)
@@ -209,7 +209,7 @@ class Queue:
         return job
 
     def attempts(self, job_id: str | None) -> list[str]:
-        """The ids of a job and of what it was retried by."""
+        """The ids of a job and of the jobs that retried it."""
         found: list[str] = []
         with self.jobs.database.reading():
             while job_id is not None:
@@ -227,7 +227,7 @@ class Queue:
             raise StoreUnavailable(f"{why}; set JOBTOP_HOME to a directory that can be written") from error
 
     def _is_forestalled(self, job: Job) -> bool:
-        """See to it that a shim of an agent that was killed cannot begin it any more: who makes this file decides."""
+        """Create `started` first, so that a shim of a killed agent cannot start the job; False: it has started."""
         if job.recorder is None:
             return True
         directory = self.paths.job(job.id)
@@ -240,12 +240,12 @@ class Queue:
 
 
 def released(job: Job) -> Job:
-    """A job that nobody has claimed."""
+    """The job without its claim."""
     return replace(job, recorder=None, queue=replace(job.queue or Queued(), gpus=()))
 
 
 def check_retry(job: Job, by_hand: bool) -> None:
-    """Say why a job cannot be queued anew."""
+    """Raise UsageError if a job cannot be queued again."""
     if not job.status.ended:
         raise UsageError(f"job {job.id[:8]} has not ended ({job.status}): there is nothing to retry")
     if job.queue is not None and job.queue.retried_by is not None:
@@ -256,7 +256,7 @@ def check_retry(job: Job, by_hand: bool) -> None:
 
 
 def made_again(job: Job, job_id: JobId, now: float, by_hand: bool) -> Job:
-    """The next attempt at a job: after a while and one less by itself, at once and with all of them by hand."""
+    """The next attempt at a job: automatic ones wait and count down; by hand, at once and with all attempts again."""
     before = job.queue or Queued()
     queued = replace(before, retry_of=job.id, retried_by=None, gpus=(), not_before=None)
     if by_hand:
@@ -264,7 +264,7 @@ def made_again(job: Job, job_id: JobId, now: float, by_hand: bool) -> Job:
     else:
         delay = retry_seconds(before.attempt)
         queued = replace(queued, retries=before.retries - 1, attempt=before.attempt + 1, not_before=now + delay)
-    if job.start_time is not None:  # what it had to wait for is long over
+    if job.start_time is not None:  # the jobs it waited for have succeeded
         queued = replace(queued, after=())
     return Job(
         id=job_id,

@@ -1,4 +1,4 @@
-"""Who waits and who runs, kept up to date at the cost of what changed, and the plan made of it."""
+"""The queued and running jobs of a host, updated by reading only what changed, and which to start next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Lineup:
-    """The jobs of one host that wait, that take room, and that have to be tried again."""
+    """The jobs of one host that are queued, that use resources, and that have to be tried again."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -35,7 +35,7 @@ class Lineup:
         self._seq = 0
 
     def refresh(self) -> bool:
-        """Take in what came, changed or went; whether anything did."""
+        """Read new, changed and deleted jobs; whether there were any."""
         if self._touch is None:
             self._read_all()
             return True
@@ -44,14 +44,14 @@ class Lineup:
         self.queue.jobs.database.sound(rows, self._take_in)
         changed = bool(rows) or groups != self.groups
         self.groups = groups
-        # One was deleted; then the next change may have the number of the last.
+        # A job was deleted; then the next change may get the same number as the last one.
         if unsettled != len(self._unsettled) or (marks.touch, marks.seq) != (self._touch, self._seq):
             self._read_all()
             return True
         return changed
 
     def plan(self, capacity: Capacity, now: float) -> Plan:
-        """Whose turn it is."""
+        """Which jobs to start now, and why the others wait."""
         asked = {job_id for job in self.waiting.values() for job_id in job.after}
         unknown = asked - self.waiting.keys() - self.running.keys() - self._succeeded
         outcomes: dict[str, Status | None] = dict.fromkeys(asked, Status.QUEUED)
@@ -62,7 +62,7 @@ class Lineup:
         return plan(self.waiting.values(), self.running.values(), capacity, self.groups, outcomes, now)
 
     def needed(self) -> dict[str, set[str]]:
-        """The jobs that somebody waits for, every attempt at them, and who waits."""
+        """The jobs that queued jobs depend on, with every attempt at them; the values are the queued jobs."""
         self.refresh()
         found: dict[str, set[str]] = {}
         for job in self.waiting.values():
@@ -73,11 +73,11 @@ class Lineup:
 
     @property
     def needs_gpus(self) -> bool:
-        """Whether anybody who waits asks for GPUs."""
+        """Whether a queued job asks for GPUs."""
         return any(job.gpus for job in self.waiting.values())
 
     def retry_failed(self, now: float) -> list[Job]:
-        """Queue anew what is to be tried again."""
+        """Queue the jobs again that have to be tried again; the new jobs."""
         made = []
         for job_id in sorted(self.to_retry):
             self.to_retry.discard(job_id)
@@ -98,7 +98,7 @@ class Lineup:
         self.queue.jobs.database.sound(rows, self._take_in)
 
     def _take_in(self, row: Mapping[str, Any]) -> None:
-        """Put a job where it belongs now; one of which that cannot be read takes no part."""
+        """Sort a job by its status; a row that cannot be read is left out."""
         self._touch, self._seq = max(self._touch or 0, row["touched"]), max(self._seq, row["seq"])
         if row["host"] != self.queue.paths.host:
             return
@@ -119,7 +119,7 @@ class Lineup:
 
 
 def is_claimed(row: Mapping[str, Any]) -> bool:
-    """Whether somebody is about to start the job."""
+    """Whether a running process has claimed the job."""
     who = row["recorder_pid"] and Identity(row["recorder_boot"], row["recorder_pid"], row["recorder_start"])
     return bool(who) and is_alive(who)
 

@@ -1,4 +1,4 @@
-"""Starts jobs whose turn has come. Shims are made ahead: they come up meanwhile, and tell if the agent is killed."""
+"""Starts queued jobs when it is their turn. Shims are made ahead: that is faster, and one notices a killed agent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SPARES = 8
 FAR = float("inf")
-ANSWER_SECONDS = 1.0  # everybody waits for shims that were just told something; then nobody does
+ANSWER_SECONDS = 1.0  # the agent waits so long for answers to new orders
 SILENT_PROGRAM = "the file system its program is on does not answer"
 
 
@@ -50,7 +50,7 @@ class Ordered:
 
 
 class Starter:
-    """The queue of one store, as the agent works it off; `is_due` says that something may have changed."""
+    """Starts the jobs of one store; `is_due` says that something in the queue may have changed."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Starter:
         self.lineup = Lineup(self.queue)
         self.spares: list[Supervisor] = []
         self.ordered: dict[str, Ordered] = {}  # without an answer so far
-        self.silences: dict[str, int] = {}  # how often nothing was heard
+        self.silences: dict[str, int] = {}  # how often a start of this job got no answer
         self.is_due = True
-        self.lately = 0.0  # jobs started at once
+        self.lately = 0.0  # jobs that were started at the same time
         self.next_moment = FAR
 
     @property
@@ -79,7 +79,7 @@ class Starter:
         return bool(self.lineup.to_retry or self.ordered) or any(not job.is_paused for job in waiting)
 
     def start_due(self) -> Iterator[Job]:
-        """Start every job whose turn it is; those that run now."""
+        """Start every job whose turn it is; the jobs that run now."""
         yield from self._started()  # answers that an error has kept from being read
         if not self.is_due and time.time() < self.next_moment:
             return
@@ -103,17 +103,17 @@ class Starter:
         yield from self._started()
 
     def start_over(self) -> None:
-        """Read the queue anew: it is in another store."""
+        """Read the whole queue again: it is in another store."""
         self.lineup = Lineup(self.queue)
         self.is_due = True
 
     def close(self) -> None:
-        """Let go of the shims that have no job."""
+        """End the shims that have no job."""
         while self.spares:
             discard(self.spares.pop())
 
     def keep_spares(self) -> None:
-        """As many as were needed lately; one at least, since it is what outlives us."""
+        """Keep as many spare shims as were needed lately; at least one, which restarts the agent if it is killed."""
         wanted = max(1, min(int(self.lately), SPARES, len(self.lineup.waiting)))
         while len(self.spares) < wanted:
             self.spares.append(Supervisor(keeper=self.keeper))
@@ -121,7 +121,7 @@ class Starter:
             discard(self.spares.pop())
 
     def _order(self, turn: Start) -> None:
-        """Tell a shim to start a job; all shims that are told something do it at once."""
+        """Claim a job and order its start; all shims that have an order work at the same time."""
         job = self.queue.claim(turn.id, self.me, turn.gpus)
         if job is None:
             return
@@ -139,7 +139,7 @@ class Starter:
             return
         if gpus:
             spec = replace(spec, env=spec.env | gpu_environment(gpus, os.environ))
-        if os.path.isdir(self.paths.job(job.id)):  # somebody was about to start it, and was killed or gave up
+        if os.path.isdir(self.paths.job(job.id)):  # another agent was about to start it, and was killed or gave up
             cgroup.discard(cgroup.possible_directories(job.id))
         directory = self.paths.job(job.id)
         try:
@@ -233,20 +233,20 @@ class Starter:
         return self.jobs.change(job.id, started_change(facts.started()))
 
     def log_mistake(self, job: Job, error: Exception) -> None:
-        """Say in the log how it came to a mistake of ours with one job."""
+        """Write the traceback of a bug that one job triggered into the log."""
         import traceback
 
         self.log("ERROR", f"job {job.id[:8]}: {''.join(traceback.format_exception(error)).rstrip()}")
 
 
 def mistake(error: Exception) -> str:
-    """What went wrong, in words for the record of a job."""
+    """A bug of jobtop as the reason in the record of a job."""
     return f"a mistake in jobtop itself: {type(error).__name__}: {error}"
 
 
 @contextmanager
 def contained(blame: Callable[[Exception], object]) -> Iterator[None]:
-    """Keeps a mistake of ours with one job to that job; trouble of the store or of the host is everybody's."""
+    """Keeps a bug that one job triggers from other jobs; errors of the store or of the host concern all jobs."""
     try:
         yield
     except (JobtopError, OSError):
@@ -256,6 +256,6 @@ def contained(blame: Callable[[Exception], object]) -> Iterator[None]:
 
 
 def discard(supervisor: Supervisor) -> None:
-    """Send a shim away that has no job."""
+    """End a shim that has no job."""
     supervisor.close()
     os.close(supervisor.status_read)

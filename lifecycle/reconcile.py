@@ -1,4 +1,4 @@
-"""Bring the store up to what shims left: any verb that opens its own host's store does this first."""
+"""Update the store by the files that shims left: every verb that opens the store of its own host does this first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORD_BYTES = 16 * 1024 * 1024
 
 
 def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None:
-    """Finish the records of jobs whose recorder is gone; take in what ran while the store could not be written."""
+    """Finish the records of jobs whose recorder is gone; import jobs that ran while the store could not be written."""
     take_in_unrecorded(jobs, paths)
     for job in jobs.unsettled(paths.host, but_by=me):
         if not has_a_recorder(paths, job):
@@ -44,7 +44,7 @@ def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None
 
 
 def has_a_recorder(paths: StatePaths, job: Job) -> bool:
-    """Whether somebody else will keep the end of this job; one who has not for a while stands still or hangs."""
+    """Whether another process will record the end of this job; one that is late is stopped or hangs."""
     if job.recorder is None or job.status.ended or not is_alive(job.recorder):
         return False
     try:
@@ -54,19 +54,19 @@ def has_a_recorder(paths: StatePaths, job: Job) -> bool:
 
 
 def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
-    """The job as it stands now; finished by us if nobody else will, and it is of this host and in its own store."""
+    """The job as it is now; its record is finished here if no other process will, and the store is this host's own."""
     found = jobs.find(job.id)
     is_ours = found.host == paths.host and jobs.database.path == paths.store
     if found.settled or not is_ours or has_a_recorder(paths, found):
         return found
     try:
         return kind_of(found).record_end(jobs, paths, found)
-    except StoreUnavailable:  # it can only be read, or there is no room: as it was
+    except StoreUnavailable:  # the store cannot be written, or the disk is full
         return found
 
 
 def forget(paths: StatePaths, job: Job) -> None:
-    """Remove everything that is kept of a job outside the store."""
+    """Delete the files and cgroups of a job."""
     started = read_started(paths.job(job.id))
     cgroup.discard(cgroup.possible_directories(job.id) if started is None else started.cgroups)
     remove_directory(paths.job(job.id))
@@ -74,13 +74,13 @@ def forget(paths: StatePaths, job: Job) -> None:
 
 
 def with_shim(paths: StatePaths, job: Job) -> Job:
-    """The job with its shim, if that has begun and the row does not know it yet."""
+    """The job with its root process, if it has started and the row does not name it yet."""
     started = None if job.shim is not None else read_started(paths.job(job.id))
     return job if started is None else outcome.begin(job, started)
 
 
 def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
-    """Jobs that ran while the store could not be written."""
+    """Import the records of jobs that ran while the store could not be written."""
     if not paths.unrecorded.is_dir():
         return
     late = []
@@ -97,7 +97,7 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
 
 
 def sweep_specs(paths: StatePaths, days: float) -> None:
-    """Once a day, drop what is needed to run old jobs again: it holds their environments, secrets and all."""
+    """Once a day, delete the commands and environments of old jobs: they may hold secrets."""
     swept, now = paths.specs / ".swept", time.time()
     try:
         if os.path.lexists(swept) and now - swept.lstat().st_mtime < DAY_SECONDS:
@@ -115,12 +115,12 @@ def sweep_specs(paths: StatePaths, days: float) -> None:
             if never_began:
                 with suppress(OSError):
                     directory.rmdir()
-    except (OSError, StoreError):  # tomorrow, then
+    except (OSError, StoreError):  # tried again tomorrow
         return
 
 
 def ids_waiting(paths: StatePaths) -> frozenset[str]:
-    """The jobs that have not begun yet, however long they have waited."""
+    """The ids of jobs that have not started yet."""
     if not paths.store.exists():
         return frozenset()
     database = open_to_read(paths.store)
@@ -131,7 +131,7 @@ def ids_waiting(paths: StatePaths) -> frozenset[str]:
 
 
 def beside(job: Job) -> dict[str, object]:
-    """A job as it is kept when the store cannot be written: its record, and what only we need."""
+    """A job as JSON beside a store that cannot be written: its record, and the fields that only jobtop needs."""
     asked, shim = job.stop_request, job.shim
     return job.to_json() | {
         "shim": [shim.boot, shim.pid, shim.start] if shim else None,
@@ -151,20 +151,20 @@ def from_beside(shape: dict[str, Any]) -> Job:
 
 
 def _checked(job: Job) -> Job:
-    """A job that the store can keep and give back."""
+    """The job, if the store can hold it."""
     check_columns(columns_of(job))
     return job
 
 
 def _ended_by(row: Job, job: Job) -> tuple[Job, Iterable[Event]]:
-    """A row the store could not be told the end of."""
+    """The row of a job whose end could not be written, with that end."""
     if row.status.ended or not job.status.ended:
         return row, ()
     return replace(job, seq=row.seq), (event("recorded_late"),)
 
 
 def paused_or_running(job: Job, paused: bool) -> tuple[Job, tuple[Event, ...]]:
-    """A job that stands still, or goes on."""
+    """The record of a job that was paused or resumed, and the event."""
     wanted = Status.PAUSED if paused else Status.RUNNING
     if not job.status.may_become(wanted):
         return job, ()

@@ -1,4 +1,4 @@
-"""Keeps the record of the job that `run` runs; whatever the store does, the job and its exit code come first."""
+"""Writes the record of the job that `run` runs; errors of the store never change the job or its exit code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_YET = "this job is not in the history yet: "
 
 
 class Recorder:
-    """One job's way into the store. What cannot be kept is said in one line, once; from then on it stays in memory."""
+    """Writes one job into the store. The first failed write is a warning; from then on the record stays in memory."""
 
     def __init__(self, paths: StatePaths, network: bool | None, warn: Callable[[str], None]) -> None:
         self.paths, self.network = paths, network
@@ -43,7 +43,7 @@ class Recorder:
         self.job: Job
 
     def begin(self, job: Job, spec: JobSpec) -> None:
-        """Keep the job before it starts; in the worst case only on the screen."""
+        """Write the job before it starts, so that it is in the history even if this process is killed."""
         self.job = job
         directory = self.paths.job(job.id)
         try:
@@ -62,33 +62,35 @@ class Recorder:
         self.directory = str(directory)
         try:
             self._insert()
-        except StoreBusy:  # a job does not wait for the store: its end can
+        except StoreBusy:  # the job starts now; its end can wait for the store
             self._keep_beside()
             self._waits_for_store = True
         except StoreError as error:
             self._give_up(error)
 
     def successor(self, sets: Iterable[str] = ()) -> Keeper | None:
-        """Which agent goes on with this job if we are killed; None where nothing of the job is kept."""
+        """The agent that records this job if this process is killed; None if nothing of the job is kept."""
         if self.directory is None:
             return None
-        seat = self.paths.agent
+        lock_path = self.paths.agent
         if is_network(self.paths.store) if self.network is None else self.network:
             from jobtop.lifecycle import agent_lock
 
             try:
-                seat = agent_lock.seat(self.paths, self.network)
-            except (JobtopError, OSError):  # no agent can be here either
+                lock_path = agent_lock.lock_path(self.paths, self.network)
+            except (JobtopError, OSError):  # an agent could not take the lock either
                 return None
-        # Started inside of another job, an agent would become a part of that.
-        return Keeper(str(seat), [] if self.job.parent_id is not None else agent_command(str(self.paths.root), sets))
+        # An agent that is started inside of another job would belong to that job.
+        return Keeper(
+            str(lock_path), [] if self.job.parent_id is not None else agent_command(str(self.paths.root), sets)
+        )
 
     def started(self, started: Started) -> None:
         self.job = outcome.begin(self.job, started)
         self._change(started_change(started))
 
     def detached(self) -> None:
-        """Nobody waits for this job: whoever opens the store next looks after it."""
+        """Leave the job: the agent, or the next verb that opens the store, records its end."""
         self.job = replace(self.job, recorder=None)
         self._change(lambda row: (replace(row, recorder=None), ()))
         self._catch_up()
@@ -107,7 +109,7 @@ class Recorder:
         self._change(lambda row: reconcile.paused_or_running(row, paused))
 
     def finish(self, ended: Facts | None, seen: Callable[[Job], Job] | None = None) -> Job:
-        """The finished record, kept if it can be; None: the shim was killed. `seen` adds what samples say."""
+        """The finished record, stored if possible. No facts: the shim was killed. `seen` adds what was sampled."""
         if ended is not None:
             ended.note("recorder_cpu", time.process_time())
             ended.note("recorder_rss", status_value(os.getpid(), "VmHWM:") * 1024)
@@ -134,7 +136,7 @@ class Recorder:
         return self.job
 
     def _catch_up(self) -> None:
-        """What the store could not be told while somebody else held it; now there is time to wait."""
+        """Write what could not be written while another process held the store; now there is time to wait."""
         try:
             if self._waits_for_store:
                 self.jobs = Jobs(open_to_write(self.paths, self.network))
@@ -147,7 +149,7 @@ class Recorder:
             self._give_up(error)
 
     def _abandoned(self, jobs: Jobs) -> Job:
-        """A job whose shim was killed under us: lost, or never begun."""
+        """The record of a job whose shim was killed while this process ran: lost, or never started."""
         job = process.reconcile(jobs, self.paths, self.job)
         if job.status.ended or job.shim is not None:
             return job
@@ -188,13 +190,13 @@ class Recorder:
             self._untold.append(change)
         except JobtopError as error:
             self.jobs = None
-            self._late_problem = NOT_YET + str(error)  # the shim may be saying the same: told at the end, once
+            self._late_problem = NOT_YET + str(error)  # the shim may print the same: said once, at the end
 
     def _changed(self, jobs: Jobs, change: Callable[[Job], tuple[Job, tuple[Event, ...]]]) -> Job:
         return self._written(jobs, lambda jobs: jobs.change(self.job.id, change))
 
     def _written(self, jobs: Jobs, write: Callable[[Jobs], Job]) -> Job:
-        """What a write makes of the job; where the store was deleted or replaced, the job is put into the new one."""
+        """The job after a write; if the store was deleted or replaced, the job is inserted into the new file first."""
         try:
             return write(jobs)
         except StoreReplaced:
@@ -208,7 +210,7 @@ class Recorder:
         self.warn(NOT_YET + str(error))
 
     def _keep_beside(self) -> None:
-        """Where the next verb that can write the store takes it in."""
+        """Write the record beside the store; the next verb that can write the store imports it."""
         if self.directory is None:
             return
         try:
@@ -220,7 +222,7 @@ class Recorder:
 
 
 def write_private(path: str, text: str) -> None:
-    """A file for this user only, whole or not at all."""
+    """Write a file with mode 0600, so that it is there as a whole or not at all."""
     draft = f"{path}.{os.getpid()}.new"
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Starts jobs that nobody waits for: they are left to their shims, and whoever opens the store looks after them."""
+"""Starts detached jobs: this process returns, the shim stays, and an agent samples and records the job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobtop.core.record import replace
 from jobtop.core.run.request import Request, prepare
 from jobtop.core.run.supervisor import Supervisor
 from jobtop.core.state_files import read_state_file
-from jobtop.lifecycle.agent_lock import SPAWNING, bury, ensure_agent
+from jobtop.lifecycle.agent_lock import SPAWNING, ensure_agent, reap_child
 from jobtop.lifecycle.kinds.kind import Order
 from jobtop.lifecycle.kinds.process import NO_SPEC
 from jobtop.lifecycle.kinds.registry import kind_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def new_supervisor(terminal: Terminal | None = None) -> Supervisor:
-    """A shim that waits to be told its job."""
+    """A shim that waits for its order."""
     try:
         with SPAWNING:
             return Supervisor(terminal)
@@ -52,7 +52,7 @@ def start_detached(
     warn: Callable[[str], None],
     on_start: Callable[[str], None] | None = None,
 ) -> tuple[Job, Facts | None]:
-    """Start a job and leave it to its shim: the job, and what the shim told of the start, None if it was killed.
+    """Start a job and leave it: the job, and the facts of its start; None if the shim was killed.
 
     `on_start` hears the id as soon as the command runs, however long the store takes.
     """
@@ -78,7 +78,7 @@ def start_detached(
         recorder.detached()
         job = recorder.job
         if recorder.jobs is not None and job.parent_id is None:
-            # Inside of another job it would become a part of that.
+            # An agent that is started inside of another job would belong to that job.
             try:
                 ensure_agent(recorder.jobs.database, paths)
             except StartError as error:
@@ -96,17 +96,17 @@ def start_and_stay(
     warn: Callable[[str], None],
     supervisor: Supervisor | None = None,
 ) -> tuple[Job, Facts | None]:
-    """Start a detached job from a program that lives on, which is the parent of its shim and has to bury it."""
+    """Start a detached job from a program that goes on, and so has to reap the shim."""
     supervisor = supervisor or new_supervisor()
     try:
         return start_detached(supervisor, paths, config, request, warn)
     finally:
         os.close(supervisor.status_read)
-        start_new_thread(bury, (supervisor.pid,))
+        start_new_thread(reap_child, (supervisor.pid,))
 
 
 def kept_spec(paths: StatePaths, job_id: JobId) -> JobSpec | None:
-    """How a job was to be run; None if that is not kept any more."""
+    """The command and environment of a job; None if they are not kept any more."""
     try:
         shape = json.loads(read_state_file(paths.spec(job_id), SPEC_BYTES))
         return known(JobSpec, shape | {"id": job_id, "command": tuple(shape["command"])})
@@ -115,7 +115,7 @@ def kept_spec(paths: StatePaths, job_id: JobId) -> JobSpec | None:
 
 
 def spec_of(paths: StatePaths, job: Job) -> JobSpec:
-    """How a job was to be run."""
+    """The command and environment of a job; UsageError if it cannot be run again."""
     spec, why = kept_spec(paths, job.id), kind_of(job).why_not_again(paths, job)
     if spec is None or why is not None:
         raise UsageError(f"job {job.id[:8]} cannot be run again: {why or NO_SPEC}")
@@ -123,7 +123,7 @@ def spec_of(paths: StatePaths, job: Job) -> JobSpec:
 
 
 def request_again(paths: StatePaths, job: Job) -> Request:
-    """What it takes to run the same command in the same place and environment once more."""
+    """The request to run the same command in the same directory and environment again."""
     spec = spec_of(paths, job)
     return Request(
         command=spec.command,

@@ -1,4 +1,4 @@
-"""Puts a job into the queue, if its turn can ever come."""
+"""Adds a job to the queue, if this host can ever run it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @record
 class Wish:
-    """How a job is to wait, in the words of whoever asks; `after` may be any references to jobs."""
+    """How a job is to be queued; `after` may name jobs in any way that verbs accept."""
 
     after: Sequence[str] = ()
     priority: int = 0
@@ -32,7 +32,7 @@ class Wish:
 
 
 def submit_to(queue: Queue, config: Config, request: Request, wish: Wish) -> Job:
-    """Keep the job until its turn comes; who adds it sees to it that there is an agent."""
+    """Queue a job; the caller makes sure that there is an agent."""
     if not wish.is_forced:
         refuse_impossible(request.limits)
     queued = Queued(
@@ -43,14 +43,14 @@ def submit_to(queue: Queue, config: Config, request: Request, wish: Wish) -> Job
         retries=wish.retries,
         is_forced=wish.is_forced,
     )
-    # A job that is submitted from inside another one is not below it.
+    # A job that is submitted from inside another one is not a child of it.
     request = replace(request, detached=True, parent_id=None)
     job, spec = prepare(request, new_id(), queue.paths.host, config)
     return queue.submit(job, spec, queued)
 
 
 def refuse_impossible(limits: Limits) -> None:
-    """Say what this host will never have."""
+    """Raise UsageError if the job asks for more than this host has."""
     if not (limits.cpus or limits.memory_bytes or limits.gpus):
         return
     from jobtop.core.run.capacity import capacity
@@ -62,7 +62,7 @@ def refuse_impossible(limits: Limits) -> None:
 
 
 def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:
-    """The ids of the jobs that have to succeed first; one that did not, and never will, is refused."""
+    """The ids of the jobs that have to succeed first; UsageError if one of them has failed for good."""
     from jobtop.core.run.scheduling import ENDED
 
     found = {job.id: reference for reference in references for job in (queue.jobs.find(reference),)}

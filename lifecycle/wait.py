@@ -1,4 +1,4 @@
-"""Waits until jobs have ended: cheap while nothing happens in the store, and not for ever if nobody keeps it."""
+"""Waits until jobs have ended: cheap while the store does not change, and also when their recorder is killed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from jobtop.lifecycle.queue import Queue
 
 POLL_SECONDS = 0.1
-CALLED_SECONDS = 3.0  # within which an agent that was called has come, on a busy machine too
-LOOK_SECONDS, NETWORK_LOOK_SECONDS = 1.0, 5.0  # even if nothing happens: whoever kept a job may be gone
+CALLED_SECONDS = 3.0  # within which a new agent has registered, also on a busy machine
+LOOK_SECONDS, NETWORK_LOOK_SECONDS = 1.0, 5.0  # also without a change: the recorder of a job may be gone
 
 
 class Looks:
-    """When it is worth asking a store again: always where that is cheap, on a network once its file was written."""
+    """Says when to read a store again: always on a local disk, on a network file system once its file has changed."""
 
     def __init__(self, path: Path, network: bool | None) -> None:
         self.path = path
@@ -34,7 +34,7 @@ class Looks:
         self._seen, self._at = file_times(path) if self.is_network else (), time.monotonic()
 
     def is_due(self) -> bool:
-        """Asked again and again; at times even if nothing was written: whoever kept a job may be gone."""
+        """Whether to read the store now; sometimes without a change, because the recorder of a job may be gone."""
         if not self.is_network:
             return True
         seen, now = file_times(self.path), time.monotonic()
@@ -44,7 +44,7 @@ class Looks:
         return True
 
     def wait(self, seconds: float) -> None:
-        """Until it is, and for so long at least."""
+        """Wait so many seconds, and then until it is due."""
         time.sleep(seconds)
         while not self.is_due():
             time.sleep(seconds)
@@ -53,12 +53,12 @@ class Looks:
 def await_ends(
     queue: Queue, jobs: Iterable[Job], network: bool | None = None, warn: Callable[[str], None] | None = None
 ) -> list[Job]:
-    """The last attempts at jobs, once there will be no other; that nobody will start one is told."""
+    """The last attempts at jobs, once there will be no other; warns if no agent will start one."""
     targets, database = list(jobs), queue.jobs.database
     looks = Looks(database.path, network)
     seen, looked = None, 0.0
     while not all(map(is_over, targets)):
-        with suppress(StoreBusy):  # by and by it is not
+        with suppress(StoreBusy):  # tried again soon
             version, now = database.version_seen(), time.monotonic()
             everybody = version != seen or now - looked > LOOK_SECONDS
             if everybody:
@@ -73,7 +73,7 @@ def await_ends(
 
 
 def unattended(queue: Queue, jobs: Iterable[Job]) -> str | None:
-    """That one of some jobs waits for its turn and nobody is there to start it."""
+    """The warning that a job is queued and there is no agent to start it; None if there is no such job."""
     waiting = [job for job in jobs if job.status is Status.QUEUED and job.host == queue.paths.host and queue.waits(job)]
     if not waiting or was_called(waiting) or is_attended(queue.jobs.database, queue.paths):
         return None
@@ -81,7 +81,7 @@ def unattended(queue: Queue, jobs: Iterable[Job]) -> str | None:
 
 
 def was_called(waiting: Iterable[Job]) -> bool:
-    """Whether an agent was called for one of these just now: it may not be there yet."""
+    """Whether one of the jobs is so new that its agent may not have registered yet."""
     return time.time() - max((job.submitted_at or 0.0 for job in waiting), default=0.0) < CALLED_SECONDS
 
 
@@ -96,5 +96,5 @@ def is_over(job: Job) -> bool:
 
 
 def is_unkept(job: Job) -> bool:
-    """Whether the store will not be told when the job ends."""
+    """Whether no process will write the end of the job into the store."""
     return job.recorder is None and job.shim is not None

@@ -6,10 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-from guest_v2 import CGROUPS, NOBODY, Guest, own_cgroups
+from guest_v2 import CGROUPS, NO_AGENT, Guest, own_cgroups
 
-RUNTIME = f"/run/user/{NOBODY}"
-USER_SLICE = CGROUPS / f"user.slice/user-{NOBODY}.slice"
+RUNTIME = f"/run/user/{NO_AGENT}"
+USER_SLICE = CGROUPS / f"user.slice/user-{NO_AGENT}.slice"
 LIMITS = ("--memory", "32M", "--cpus", "0.9", "--enforce")
 SEEN = "/tmp/seen"
 # Where it runs and what holds it there; then it takes all the memory that it gets.
@@ -27,16 +27,16 @@ while True: held.append(bytearray(1048576)); held[-1][::4096] = bytes(256)
 def main() -> None:
     home = f"{RUNTIME}/home"
     os.makedirs(home)
-    os.chown(home, NOBODY, NOBODY)
+    os.chown(home, NO_AGENT, NO_AGENT)
     os.environ |= {"XDG_RUNTIME_DIR": RUNTIME}
-    guest = Guest(sys.argv[1], home, ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env"))
+    guest = Guest(sys.argv[1], home, ("setpriv", f"--reuid={NO_AGENT}", f"--regid={NO_AGENT}", "--clear-groups", "env"))
     session = USER_SLICE / "session-1.scope"  # as logind makes them: root's
     session.mkdir()
-    terminal = USER_SLICE / f"user@{NOBODY}.service/terminal.scope"  # as a desktop makes them: the user's
+    terminal = USER_SLICE / f"user@{NO_AGENT}.service/terminal.scope"  # as a desktop makes them: the user's
     terminal.mkdir()
     (terminal / "pids.max").write_text("345")
     for path in (terminal, terminal / "cgroup.procs", terminal / "cgroup.subtree_control"):
-        os.chown(path, NOBODY, NOBODY)
+        os.chown(path, NO_AGENT, NO_AGENT)
     hog = guest.run(guest.python, "-S", "-c", LOOK_AND_HOG, options=LIMITS, place=session)
     answer = {
         "session": hog | {"seen": json.loads(Path(SEEN).read_text())},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 CGROUPS = Path("/sys/fs/cgroup")
-NOBODY = 65534
+NO_AGENT = 65534
 LIMIT = "48M"
 ENFORCED = ("--memory", "32M", "--cpus", "0.5", "--enforce")
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
@@ -98,7 +98,7 @@ def delegated(guest: Guest) -> dict[str, Any]:
     place = make("delegated")
     for path in (place, place.parent):
         for file in (path, path / "cgroup.procs", path / "cgroup.subtree_control"):
-            os.chown(file, NOBODY, NOBODY)
+            os.chown(file, NO_AGENT, NO_AGENT)
     hog = f"'{guest.python}' -S -c '{HOG}'; echo survived"
     enforced = guest.run("sh", "-c", hog, options=ENFORCED, place=place)
     return {"small": guest.run("true", place=place), "enforced": enforced}
@@ -120,8 +120,8 @@ def main() -> None:
     if len(sys.argv) > 1:
         home = "/tmp/nobody-home"
         os.makedirs(home)
-        os.chown(home, NOBODY, NOBODY)
-        prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        os.chown(home, NO_AGENT, NO_AGENT)
+        prefix = ("setpriv", f"--reuid={NO_AGENT}", f"--regid={NO_AGENT}", "--clear-groups")
         answer["delegated"] = delegated(Guest(sys.argv[1], home, prefix))
     print(json.dumps(answer))
 

@@ -24,7 +24,7 @@ MOUNTS = (
     ("tmpfs", "/tmp"),
 )
 SYSTEMD, DBUS_DAEMON = "/lib/systemd/systemd", "/usr/bin/dbus-daemon"
-NOBODY = 65534
+NO_AGENT = 65534
 # A system with a message bus, the manager of one user, and a command.
 UNITS = {
     "system/guest.target": "[Unit]\nDefaultDependencies=no\nWants=guest.service\n",
@@ -127,7 +127,7 @@ def become_systemd(scratch: str) -> None:
         if os.path.isdir(f"/usr/lib/systemd/{name}"):
             mount("tmpfs", f"/usr/lib/systemd/{name}")
     words = {
-        "user": NOBODY,
+        "user": NO_AGENT,
         "python": sys.executable,
         "file": __file__,
         "scratch": scratch,
@@ -138,8 +138,8 @@ def become_systemd(scratch: str) -> None:
         unit = Path("/run/systemd", name)
         unit.parent.mkdir(parents=True, exist_ok=True)
         unit.write_text(text.format(**words))
-    os.makedirs(f"/run/user/{NOBODY}")
-    os.chown(f"/run/user/{NOBODY}", NOBODY, NOBODY)
+    os.makedirs(f"/run/user/{NO_AGENT}")
+    os.chown(f"/run/user/{NO_AGENT}", NO_AGENT, NO_AGENT)
     os.execv(SYSTEMD, [SYSTEMD, "--system", "--unit=guest.target", "--log-target=console", "--show-status=no"])
 
 

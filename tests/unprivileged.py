@@ -14,7 +14,7 @@ from pathlib import Path
 
 from support import PACKAGES, ROOMS, ROOT, Jobtop, clean_environment, require
 
-NOBODY = 65534
+NO_AGENT = 65534
 PROBE = "import ctypes, sqlite3, sys; sys.exit(sys.version_info < (3, 11))"
 INTERPRETERS = [
     str(Path(folder, name))
@@ -35,7 +35,7 @@ class Installation:
         """A jobtop with an empty home directory that belongs to the unprivileged user."""
         home = Path(tempfile.mkdtemp(dir=self.homes))
         if self.prefix:
-            os.chown(home, NOBODY, NOBODY)
+            os.chown(home, NO_AGENT, NO_AGENT)
         return Jobtop(self.python, home, clean_environment(home), self.prefix)
 
 
@@ -70,7 +70,7 @@ def unprivileged_prefix() -> tuple[str, ...]:
     if setpriv is None:
         require("unprivileged", "setpriv (util-linux) is not installed")
     # setpriv executes its command with root's capabilities still effective; `env` executes it without.
-    return (setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env")
+    return (setpriv, f"--reuid={NO_AGENT}", f"--regid={NO_AGENT}", "--clear-groups", "env")
 
 
 def usable_interpreter(prefix: tuple[str, ...]) -> str:
@@ -79,7 +79,7 @@ def usable_interpreter(prefix: tuple[str, ...]) -> str:
         probe = subprocess.run([*prefix, python, "-I", "-c", PROBE], cwd="/", capture_output=True)
         if probe.returncode == 0:
             return python
-    require("unprivileged", f"no Python 3.11 or newer that uid {NOBODY} may execute")
+    require("unprivileged", f"no Python 3.11 or newer that uid {NO_AGENT} may execute")
 
 
 def open_directory(prefix: tuple[str, ...]) -> str:
@@ -87,7 +87,7 @@ def open_directory(prefix: tuple[str, ...]) -> str:
     for directory in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
         if subprocess.run([*prefix, "test", "-x", directory], cwd="/", capture_output=True).returncode == 0:
             return directory
-    require("unprivileged", f"no temporary directory that uid {NOBODY} may enter")
+    require("unprivileged", f"no temporary directory that uid {NO_AGENT} may enter")
 
 
 def copy_jobtop(packages: Path) -> None:

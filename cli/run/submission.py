@@ -90,10 +90,10 @@ def opened(app: App) -> Queue:
 
 def call_agent(app: App, queue: Queue) -> None:
     """See to it that somebody starts what waits."""
-    from jobtop.lifecycle.queue import NOBODY
+    from jobtop.lifecycle.queue import NO_AGENT
 
     if not queue.call_agent(app.environ):
-        app.warn(NOBODY)
+        app.warn(NO_AGENT)
 
 
 def wait_for(app: App, queue: Queue, job: Job) -> int:

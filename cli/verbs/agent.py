@@ -16,7 +16,7 @@ from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.measure.collectors.proc import identify, is_alive, send
 from jobtop.core.model import SCHEMA_VERSION, Identity
 from jobtop.core.units import format_duration
-from jobtop.lifecycle.agent_lock import agent_command, is_taken, seat, start_agent
+from jobtop.lifecycle.agent_lock import agent_command, is_taken, lock_path, start_agent
 from jobtop.store.agents import Registered, registered
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
@@ -150,7 +150,7 @@ def awaited(app: App, database: Database, started: Identity) -> Registered | Non
         there = registered(database)
         if there is not None:
             return there
-        if is_over and is_taken(seat(app.paths, app.config.switch("store.network"))):
+        if is_over and is_taken(lock_path(app.paths, app.config.switch("store.network"))):
             return None
         if is_over:
             raise UsageError("the agent did not stay: jobtop agent run says why, or agent.idle is too short")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support import Jobtop, require, wait_for
-from unprivileged import NOBODY
+from unprivileged import NO_AGENT
 
 LONELY = 4243  # a user that has no other processes
 PARTS = {"/proc": "mount -t proc", "/dev/null": "mknod"}
@@ -99,7 +99,7 @@ RUNS = "import time; open('ran', 'w').close(); time.sleep(0.5); raise SystemExit
 def test_a_job_that_runs_keeps_its_exit_code_whatever_the_limit(unprivileged: Jobtop) -> None:
     """Somewhere between no process and enough the job can run and the threads that sample it cannot."""
     os.chown(unprivileged.home, LONELY, LONELY)
-    dropped = [word.replace(str(NOBODY), str(LONELY)) for word in unprivileged.prefix]
+    dropped = [word.replace(str(NO_AGENT), str(LONELY)) for word in unprivileged.prefix]
     codes = []
     for limit in range(2, 9):
         wait_for(lambda: not processes_of_user(LONELY), deadline=30)

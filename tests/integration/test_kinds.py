@@ -12,6 +12,7 @@ import pytest
 
 from agents import DEADLINE
 from jobtop.core.config import load
+from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
@@ -22,6 +23,7 @@ from jobtop.lifecycle.queue import Queue
 from jobtop.store.agents import registered
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
+from jobtop.store.samples.series import SeriesStore
 from records import HERE, call, running_job
 from support import wait_for
 
@@ -76,12 +78,14 @@ def submitted(jobs: Jobs, paths: StatePaths, *command: str) -> Job:
 def test_a_job_of_a_new_kind_runs_is_sampled_and_found_in_the_history(
     agent: None, jobs: Jobs, paths: StatePaths
 ) -> None:
-    burn = "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(0.3)\nraise SystemExit(7)"
+    burn = "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(1)\nraise SystemExit(7)"
     job = submitted(jobs, paths, sys.executable, "-I", "-S", "-c", burn)
     done = wait_for(lambda: found if (found := jobs.find(job.id)).status.ended else None, DEADLINE)
     assert (done.status, done.exit_code, done.kind) == (Status.FAILED, 7, "plain")
     assert (done.usage.samples or 0) > 3
-    assert (done.metrics["cpu.percent"]["peak"] or 0) > 20
+    assert done.seq is not None
+    last = dict(zip(JOB_COLUMNS, SeriesStore(jobs.database).newest(done.seq, 1)[-1].values, strict=True))
+    assert (last["cpu.user"] or 0) + (last["cpu.system"] or 0) == pytest.approx(0.5, abs=0.1)
     listed = call("history", "name:plainly", "status:failed")
     assert job.id[:8] in listed.stdout
     assert '"kind": "plain"' in call("show", job.id, "--json").stdout

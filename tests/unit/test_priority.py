@@ -8,7 +8,7 @@ from jobtop.core.errors import BadValue
 from jobtop.core.run import priority
 from jobtop.core.run.priority import io_call, io_class, niceness
 
-ROOT, NOBODY = (lambda _: True), (lambda _: False)
+ROOT, NO_AGENT = (lambda _: True), (lambda _: False)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "-21", "20", "1e1", "9" * 50])
@@ -29,7 +29,7 @@ def test_less_than_one_has_takes_privileges(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_limit_of_the_user_s_lowers_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
-    monkeypatch.setattr(priority, "may", NOBODY)
+    monkeypatch.setattr(priority, "may", NO_AGENT)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (30, 40))
     assert priority.lowest_allowed() == -10
 
@@ -41,7 +41,7 @@ def test_what_is_no_class_of_io_is_refused(text: str) -> None:
 
 
 def test_realtime_takes_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priority, "may", NOBODY)
+    monkeypatch.setattr(priority, "may", NO_AGENT)
     assert io_class("idle") == "idle"
     with pytest.raises(BadValue, match="realtime takes privileges"):
         io_class("realtime:0")

@@ -17,7 +17,7 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record, replace
 from jobtop.core.run.request import Request
 from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, elsewhere
-from jobtop.lifecycle.queue import NOBODY, Queue
+from jobtop.lifecycle.queue import NO_AGENT, Queue
 from jobtop.lifecycle.start import request_again, start_and_stay
 from jobtop.lifecycle.submit import Wish, submit_to
 from jobtop.store.database import Database, open_to_read, open_to_write
@@ -176,7 +176,7 @@ def queueing(paths: StatePaths, warnings: list[str]) -> Iterator[Queue]:
         queue = Queue(Jobs(database), paths)
         yield queue
         if not queue.call_agent(os.environ):
-            warnings.append(NOBODY)
+            warnings.append(NO_AGENT)
     finally:
         database.close()
 
