@@ -8,6 +8,7 @@ import marshal
 import os
 import sys
 import time
+from _frozen_importlib_external import MAGIC_NUMBER, cache_from_source  # importlib.util would take a millisecond
 from contextlib import suppress
 
 from jobtop.core.job_id import JobId
@@ -51,7 +52,7 @@ while part := os.read(int(sys.argv[1]), int(sys.argv[3]) - len(data)): data += p
 if len(data) == int(sys.argv[3]):
     for name, code in marshal.loads(data):
         module = sys.modules[name] = type(sys)(name)
-        exec(code, module.__dict__)
+        if code: exec(marshal.loads(code), module.__dict__)
     module.main(sys.argv[1:])
 """
 
@@ -293,17 +294,32 @@ def enlarge(pipe: int) -> None:
 
 
 def shim_code() -> bytes:
-    """The compiled modules of the shim, and the empty packages that contain them."""
-    if CODE:
-        return CODE[0]
-    packages = dict.fromkeys(("jobtop", "jobtop.core", *(name.rpartition(".")[0] for name in SHIM)))
-    code = [(name, compile("", name, "exec")) for name in packages]
-    loader: Any = type(__spec__.loader)
-    for name in SHIM:
-        path = os.path.join(CORE, *name.removeprefix("jobtop.core.").split(".")) + ".py"
-        code.append((name, loader(name, path).get_code(name)))
-    CODE.append(marshal.dumps(code))
+    """The compiled modules of the shim, after the empty packages that contain them."""
+    if not CODE:
+        packages = dict.fromkeys(("jobtop", "jobtop.core", *(name.rpartition(".")[0] for name in SHIM)))
+        CODE.append(marshal.dumps([*((name, b"") for name in packages), *((name, compiled(name)) for name in SHIM)]))
     return CODE[0]
+
+
+def compiled(name: str) -> bytes:
+    """The code of a module as its .pyc file has it, if that file is up to date.
+
+    The loader of the module would also decode the code, only to have it encoded again: that takes 2 ms for a shim.
+    """
+    path = os.path.join(CORE, *name.removeprefix("jobtop.core.").split(".")) + ".py"
+    source = os.stat(path)
+    try:
+        with open(cache_from_source(path), "rb", buffering=0) as file:
+            cached = file.read()
+    except (OSError, NotImplementedError):  # NotImplementedError: this Python has no .pyc files
+        cached = b""
+    # PEP 552: 0 for a file that is valid as long as the time and the size of the source stay the same.
+    numbers = (0, int(source.st_mtime), source.st_size)
+    header = MAGIC_NUMBER + b"".join((number & 0xFFFFFFFF).to_bytes(4, "little") for number in numbers)
+    if cached.startswith(header):
+        return cached[len(header) :]
+    loader: Any = type(__spec__.loader)
+    return marshal.dumps(loader(name, path).get_code(name))
 
 
 def job_environment(extra: dict[str, str], job_id: JobId) -> dict[str, str]:

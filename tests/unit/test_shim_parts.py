@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -214,6 +215,29 @@ def test_where_no_session_can_be_asked_for_the_shim_makes_its_own(monkeypatch: p
 def test_the_code_of_a_shim_needs_no_file(tmp_path: Path) -> None:
     names = [name for name, _ in marshal.loads(supervisor.shim_code())]
     assert (names[:2], names[-len(supervisor.SHIM) :]) == (["jobtop", "jobtop.core"], [*supervisor.SHIM])
+
+
+def test_the_code_of_a_module_is_that_of_its_source_whatever_was_compiled_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "CORE", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    source = tmp_path / "part.py"
+
+    def value() -> object:
+        names: dict[str, object] = {}
+        exec(marshal.loads(supervisor.compiled("jobtop.core.part")), names)
+        return names["value"]
+
+    source.write_text("value = 1")
+    assert value() == 1
+    cached = Path(cache_from_source(str(source)))
+    cached.write_bytes(cached.read_bytes()[:16] + marshal.dumps(compile("value = 2", "part.py", "exec")))
+    assert value() == 2, "a .pyc file that is up to date is not compiled again"
+    source.write_text("value = 30")
+    assert value() == 30
+    cached.write_bytes(b"damaged")
+    assert value() == 30
 
 
 def test_a_job_inherits_our_environment_and_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
