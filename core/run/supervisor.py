@@ -50,9 +50,13 @@ import marshal, os, sys
 data = b""
 while part := os.read(int(sys.argv[1]), int(sys.argv[3]) - len(data)): data += part
 if len(data) == int(sys.argv[3]):
-    for name, code in marshal.loads(data):
+    modules = marshal.loads(data)
+    del data
+    while modules:
+        name, code = modules.pop(0)
         module = sys.modules[name] = type(sys)(name)
         if code: exec(marshal.loads(code), module.__dict__)
+    del code
     module.main(sys.argv[1:])
 """
 
