@@ -1,6 +1,6 @@
-"""The process table as /proc tells it: who is who, who is below whom, and signals to all of them.
+"""The process table in /proc: fields of a process, its children and descendants, and signals to all of them.
 
-Part of every shim: standard library only, nothing imported late.
+Part of every shim: standard library only, imports nothing later.
 """
 
 import errno
@@ -9,13 +9,13 @@ import time
 
 try:
     import _signal  # type: ignore[import-not-found]
-except ImportError:  # it is private, and another Python may not have it
+except ImportError:  # this is a private module; another Python may not have it
     import signal as _signal
-signals = _signal  # without the enumerations of the public module, which cost a shim memory and time
+signals = _signal  # without the enumerations of the public module, which take memory and time in a shim
 
 SHIM_NAME = "jobtop-shim"
-CALL_FOR_AGENT = signals.SIGURG  # to the `run` of a job that has put others into the queue; nobody else minds it
-SAME_REQUEST_SECONDS = 0.5  # timeout(1), scancel and systemd send one TERM to a process and again to its group
+CALL_FOR_AGENT = signals.SIGURG  # to a `run` whose job has queued other jobs; ignored by default
+SAME_REQUEST_SECONDS = 0.5  # timeout(1), scancel and systemd send TERM to a process and then to its group
 OVER_LIMIT_SIGNAL = getattr(signals, "SIGRTMIN", signals.SIGXCPU)  # the sampler asks the shim to kill the job at once
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 HAS_PROC = os.path.isdir("/proc/self")
@@ -25,7 +25,7 @@ FORWARDED = tuple(
 
 
 def read_text(path: str) -> str:
-    """A small file as text, or nothing if it is not there (any more)."""
+    """The content of a small file; empty if the file does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -35,28 +35,28 @@ def read_text(path: str) -> str:
         while part := os.read(fd, 65536):
             parts.append(part)
         return b"".join(parts).decode("utf-8", "replace")
-    except OSError:  # ESRCH: the process ended between open and read
+    except OSError:  # ESRCH: the process exited between open and read
         return ""
     finally:
         os.close(fd)
 
 
 def boot_id() -> str:
-    """What makes a pid and its start time unique for ever; where the kernel gives no id, the time of the boot."""
+    """The id of this boot, which makes a pid and a start time unique; the boot time where the kernel has no id."""
     if text := read_text("/proc/sys/kernel/random/boot_id").strip():
         return text
-    import psutil  # never in a shim: it is told the id
+    import psutil  # never in a shim, which gets the id with its order
 
     return f"boot-{int(psutil.boot_time())}"
 
 
 def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name: state, ppid, …; the name may hold spaces and brackets."""
+    """The fields of /proc/PID/stat after the name: state, ppid, …; the name can contain spaces and brackets."""
     return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot: with pid and boot id its identity."""
+    """The start time of a process in clock ticks since boot; with pid and boot id it identifies the process."""
     fields = stat_fields(pid)
     return int(fields[19]) if len(fields) > 19 else None
 
@@ -74,7 +74,7 @@ def children(pid: int) -> list[int]:
 
 
 def parents() -> "list[tuple[int, int]]":
-    """Every process and its parent: for kernels without `children` files, and by `ps` for systems without /proc."""
+    """Every process and its parent, for kernels without `children` files; from `ps` on systems without /proc."""
     if HAS_PROC:
         pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
         return [(pid, int(fields[1])) for pid in pids if len(fields := stat_fields(pid)) > 1]
@@ -92,7 +92,7 @@ def parents() -> "list[tuple[int, int]]":
 
 
 def scanned_descendants(root: int) -> list[int]:
-    """Descendants by one look at all processes."""
+    """All processes below a process, found by reading the whole process table."""
     below: dict[int, list[int]] = {}
     for pid, parent in parents():
         below.setdefault(parent, []).append(pid)
@@ -103,7 +103,7 @@ def scanned_descendants(root: int) -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Everything below a process, parents before children."""
+    """All processes below a process, parents before children."""
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return scanned_descendants(root)
     order, known = [root], {root}
@@ -116,15 +116,16 @@ def descendants(root: int) -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """The name the kernel knows a process by."""
+    """The name of a process in the kernel."""
     return read_text(f"/proc/{pid}/comm").rstrip("\n")
 
 
-def audience(root: int, number: int) -> "list[int]":
-    """Whom below a shim a signal is for, when some of them are jobs of their own with a shim of their own.
+def signal_targets(root: int, number: int) -> "list[int]":
+    """The processes below a shim that get a signal, if some of them belong to inner jobs with shims of their own.
 
-    What asks goes to the inner `run`, or to the inner shim if that one is alone, and they pass it on: nobody hears it
-    twice. KILL spares inner shims while there is anybody else, so that they can still record how their jobs ended.
+    An inner `run` passes most signals on, and so does an inner shim without a `run`: the processes below them are left
+    out and get the signal once. KILL leaves out inner shims while other processes are left, so that they can still
+    record how their jobs ended.
     """
     members = descendants(root)
     inner = [pid for pid in members if name_of(pid) == SHIM_NAME]
@@ -132,46 +133,49 @@ def audience(root: int, number: int) -> "list[int]":
         return members
     if number == signals.SIGKILL:
         return [pid for pid in members if pid not in inner] or members
-    alone = set(children(root))
-    spared = {pid for shim in inner for pid in descendants(shim)} | {pid for pid in inner if pid not in alone}
-    return [pid for pid in members if pid not in spared]
+    orphans = set(children(root))  # an inner shim whose `run` has exited is our child
+    left_out = {pid for shim in inner for pid in descendants(shim)} | {pid for pid in inner if pid not in orphans}
+    return [pid for pid in members if pid not in left_out]
 
 
-def signal_descendants(root: int, number: int, but: "frozenset[int]" = frozenset()) -> "list[tuple[int, str]]":
-    """Signal everything below a shim, each held by a pidfd and checked to be still below it; who got it."""
-    ours = {root, *descendants(root)}
+def signal_descendants(root: int, number: int, without: "frozenset[int]" = frozenset()) -> "list[tuple[int, str]]":
+    """Signal all processes below a shim; return the pids and names of those that got the signal.
+
+    A pidfd holds each process while it is checked that the process is still below the shim.
+    """
+    tree = {root, *descendants(root)}
     reached = []
-    for pid in audience(root, number):
-        if pid in but:
+    for pid in signal_targets(root, number):
+        if pid in without:
             continue
         name = name_of(pid)
         try:
-            held = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+            pidfd = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
         except OSError as error:
             if error.errno not in (errno.ENOSYS, errno.EPERM):
                 continue
-            held = None
+            pidfd = None
         try:
             fields = stat_fields(pid)
-            if HAS_PROC and not fields and pid not in descendants(root):  # hidden from us, or gone
+            if HAS_PROC and not fields and pid not in descendants(root):  # it has exited; else /proc only hides it
                 continue
-            if fields and (int(fields[1]) not in ours or fields[0] in "ZX"):
+            if fields and (int(fields[1]) not in tree or fields[0] in "ZX"):
                 continue
-            if held is None:
+            if pidfd is None:
                 os.kill(pid, number)
             else:
-                signals.pidfd_send_signal(held, number)
+                signals.pidfd_send_signal(pidfd, number)
             reached.append((pid, name))
-        except OSError:  # gone, or another user's (sudo): the next round or the shim's own wait tells
+        except OSError:  # it has exited, or belongs to another user (sudo)
             continue
         finally:
-            if held is not None:
-                os.close(held)
+            if pidfd is not None:
+                os.close(pidfd)
     return reached
 
 
 def freeze_descendants(root: int, patience_seconds: float = 2.0) -> bool:
-    """STOP everything below a shim until all stand still: one may have been forked while its parent was stopped."""
+    """Send STOP to all processes below a shim until all are stopped: new ones may be forked meanwhile."""
     deadline = time.monotonic() + patience_seconds
     while signal_descendants(root, signals.SIGSTOP):
         states = [fields[0] for pid in descendants(root) if (fields := stat_fields(pid))]
@@ -184,11 +188,13 @@ def freeze_descendants(root: int, patience_seconds: float = 2.0) -> bool:
 
 
 def value_in(text: str, key: str) -> int:
+    """The number after a key at the start of a line, as in /proc/PID/status; 0 if the key is missing."""
     word = word_in(text, key)
     return int(word) if word else 0
 
 
 def word_in(text: str, key: str) -> str:
+    """The word after a key at the start of a line; empty if the key is missing."""
     at = text.find("\n" + key)
     if at < 0 and not text.startswith(key):
         return ""
@@ -197,5 +203,5 @@ def word_in(text: str, key: str) -> str:
 
 
 def status_value(pid: int, key: str) -> int:
-    """A number of /proc/PID/status; 0 if it is not there."""
+    """A number from /proc/PID/status; 0 if it is missing."""
     return value_in(read_text(f"/proc/{pid}/status"), key)

@@ -1,7 +1,7 @@
-"""What a shim left of a job, read and checked once: facts of known types and ranges, or what is wrong with them.
+"""Reads and checks the facts that a shim leaves of a job: the files `started`, `ended` and `marks`, and its messages.
 
-Whatever is read from `started`, `ended` and `marks` decides which processes are signalled, which cgroups are removed
-and what the store keeps. Each fact has a row in one of the tables below; one that has none is kept as text.
+These facts decide which processes are signalled, which cgroups are removed and what the store keeps. The tables below
+give the type and the range of each fact; a fact in no table is kept as text. core/shim/facts.py writes them.
 """
 
 import errno
@@ -15,19 +15,19 @@ from jobtop.core.model import Identity
 from jobtop.core.record import record
 from jobtop.core.state_files import open_job_file
 
-Mark = tuple[float, int, int | None]  # seconds since the start, and how long each log was
+Mark = tuple[float, int, int | None]  # the age of the job in seconds, and the sizes of its one or two logs
 
 STARTED, ENDED, MARKS = "started", "ended", "marks"
 VERSION = "1"
 IRREGULAR = "it is not a regular file"
-DAMAGING = {errno.ELOOP: "it is a link", errno.ENXIO: IRREGULAR, errno.EINVAL: IRREGULAR}  # of opening a file
+DAMAGING = {errno.ELOOP: "it is a link", errno.ENXIO: IRREGULAR, errno.EINVAL: IRREGULAR}  # errors of open(2)
 MOST_BYTES, MOST_VALUE_BYTES = 4 * 1024 * 1024, 64 * 1024
-MOST_MARKS, MOST_MARKS_BYTES = 300_000, 16 * 1024 * 1024  # five weeks of output without a pause
-LARGEST = 2**62  # the sum of two fits the 64 bits of the store
+MOST_MARKS, MOST_MARKS_BYTES = 300_000, 16 * 1024 * 1024  # five weeks of output without a break
+LARGEST = 2**62  # the sum of two such numbers fits into the 64 bits of the store
 LATEST_SECONDS = 1e11  # since the epoch: the year 5138
-LONGEST_SECONDS = 1e9  # a machine is not up for 30 years
+LONGEST_SECONDS = 1e9  # since boot: 30 years
 LARGEST_PID = 2**31 - 1
-# The largest value of each whole number.
+# The largest valid value of each integer.
 INTEGERS = {
     **dict.fromkeys(
         "minflt majflt nvcsw nivcsw rchar wchar chars_missing reaped seen peak threads left".split(), LARGEST
@@ -41,7 +41,7 @@ INTEGERS = {
 NUMBERS = dict.fromkeys("utime stime looked before_cgroup own_cpu recorder_cpu".split(), LATEST_SECONDS)
 MOMENTS = ("start", "end", "last", "counted")
 PROCESSES = ("shim", "main")
-# What a file must have; what is written last tells that it is whole.
+# What each file must have. The last of these is also written last: without it the file is not finished.
 NEEDED = {
     STARTED: ("version", "boot", "shim", "main", "start", "subreaper"),
     ENDED: (
@@ -54,18 +54,18 @@ NEEDED = {
 
 @record
 class Started:
-    """That and as what a job began to run."""
+    """How a job was started: its processes, its start time and its cgroups."""
 
     shim: Identity
     main: Identity
     start_time: float
     start_boottime: float
     cgroups: tuple[str, ...]
-    memory_limit: int | None = None  # for whoever samples it to hold
+    memory_limit: int | None = None  # to be enforced by the sampler
 
 
 class Facts(Mapping[str, str]):
-    """The `key value` lines of a shim, checked; a key may be repeated. EvidenceDamaged if one is wrong or missing."""
+    """The checked `key value` lines of a shim; a key can be repeated. EvidenceDamaged if a line is wrong or missing."""
 
     def __init__(self, text: str, kind: str | None = None) -> None:
         self._rows: dict[str, list[str]] = {}
@@ -94,7 +94,7 @@ class Facts(Mapping[str, str]):
         return len(self._rows)
 
     def note(self, key: str, value: float) -> None:
-        """Add what the recorder knows."""
+        """Set a fact that only the recorder knows."""
         self._rows.pop(key, None)
         self._take(key, str(value))
 
@@ -108,20 +108,20 @@ class Facts(Mapping[str, str]):
         return self._numbers[key] if default is None else self._numbers.get(key, default)
 
     def moment(self, key: str) -> tuple[float, float]:
-        """The wall clock, and the time since boot."""
+        """The wall clock and the seconds since boot."""
         return self._moments[key]
 
     def exec_error(self) -> tuple[str, int]:
-        """At which stage the command could not be started, and the number of the error."""
+        """The stage at which the command could not be started, and the errno."""
         stage, _, number = self["exec_error"].partition(" ")
         return stage, int(number)
 
     def limits(self) -> dict[str, str]:
-        """What is made to hold, and by what; `nothing: why` is not."""
+        """The enforced limits, and what enforces each; `nothing: REASON` is a limit that is not enforced."""
         return dict(entry.split(" ", 1) for entry in self.every("limit"))
 
     def started(self) -> Started:
-        """How the job began."""
+        """How the job was started."""
         return Started(
             Identity(self["boot"], *self._processes["shim"]),
             Identity(self["boot"], *self._processes["main"]),
@@ -131,7 +131,7 @@ class Facts(Mapping[str, str]):
         )
 
     def _take(self, key: str, value: str) -> None:
-        """Check one line and keep it."""
+        """Check and keep one line."""
         if len(value) > MOST_VALUE_BYTES:
             raise EvidenceDamaged(f"{key[:40]!r} has {len(value)} characters")
         if key in INTEGERS:
@@ -149,9 +149,9 @@ class Facts(Mapping[str, str]):
 
 
 def read_facts(directory: object, kind: str) -> tuple[Facts | None, str | None]:
-    """What a shim left in a job's directory, or what is wrong with it.
+    """The facts in one file of a job's directory, or what is wrong with them.
 
-    Neither: it is not there, or not finished, since what is written last is missing.
+    Both are None if the file does not exist or is not finished.
     """
     name = os.path.join(str(directory), kind)
     try:
@@ -168,13 +168,13 @@ def read_facts(directory: object, kind: str) -> tuple[Facts | None, str | None]:
 
 
 def read_started(directory: object) -> Started | None:
-    """How a job began; None if that is not told, or damaged. Its cgroups are those that are cgroups here and now."""
+    """How a job was started; None if the file is missing or damaged. Directories that are no cgroups are left out."""
     facts, _ = read_facts(directory, STARTED)
     return None if facts is None else reachable(facts.started())
 
 
 def reachable(started: Started) -> Started:
-    """Without cgroups that are in no cgroup file system: nothing else is read, signalled or removed as one."""
+    """Without the cgroups that are in no cgroup file system, so that no other directory is signalled or removed."""
     if not started.cgroups:
         return started
     from jobtop.core.record import replace
@@ -183,18 +183,18 @@ def reachable(started: Started) -> Started:
 
 
 def read_marks(directory: object, start: int = 0) -> tuple[list[Mark], int]:
-    """The marks from an offset on that a shim keeps beside the logs, and the next offset; wrong ones are left out."""
+    """The marks from a file offset on, and the offset of the next one; invalid marks are left out."""
     try:
         data = _read(os.path.join(str(directory), MARKS), MOST_MARKS_BYTES, start) or b""
     except EvidenceDamaged:
         return [], start
-    size = data.rfind(b"\n") + 1  # the last line is not finished yet
+    size = data.rfind(b"\n") + 1  # the last line may not be finished
     lines = data[:size].split(b"\n")[:MOST_MARKS]
     return [mark for line in lines if (mark := _mark(line)) is not None], start + size
 
 
 def damage_in(directory: object) -> str | None:
-    """What is wrong with what a shim left in a job's directory."""
+    """What is wrong with the files of a shim in a job's directory; None if nothing is."""
     damages = (read_facts(directory, kind)[1] for kind in NEEDED)
     return next((damage for damage in damages if damage is not None), None) or _damage_of_marks(directory)
 
@@ -210,7 +210,7 @@ def _damage_of_marks(directory: object) -> str | None:
 
 
 def _read(name: str, most: int, start: int | None = None) -> bytes | None:
-    """A regular file of at most so many bytes, or that part of it from a start on; None if it cannot be read now."""
+    """The content of a regular file of at most this many bytes, from `start` on; None if it cannot be read now."""
     try:
         fd = open_job_file(Path(os.path.dirname(name)), os.path.basename(name))
     except OSError as error:
@@ -241,7 +241,7 @@ def _mark(line: bytes) -> Mark | None:
 
 
 def _integer(key: str, text: str, most: int) -> int:
-    # int() takes other scripts' digits, underscores and blanks too, and refuses thousands of digits.
+    # int() also accepts underscores, spaces and the digits of other scripts, and refuses thousands of digits.
     if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > most:
         raise EvidenceDamaged(f"{key} is {text[:40]!r}, not a whole number up to {most}")
     return int(text)
@@ -252,7 +252,7 @@ def _number(key: str, text: str, most: float) -> float:
         value = float(text) if text.isascii() and "_" not in text else -1.0
     except ValueError:
         value = -1.0
-    if not 0 <= value <= most:  # so that NaN is none
+    if not 0 <= value <= most:  # false for NaN too
         raise EvidenceDamaged(f"{key} is {text[:40]!r}, not a number up to {most:g}")
     return value
 
@@ -265,7 +265,7 @@ def _words(key: str, text: str, count: int) -> list[str]:
 
 
 def _process(key: str, text: str) -> tuple[int, int | None]:
-    """A number above 0, and when it began; a system may not tell the latter."""
+    """A pid above 0, and the start time of the process; None on systems that do not report it."""
     pid, start = _words(key, text, 2)
     number = _integer(key, pid, LARGEST_PID)
     if number == 0:
@@ -292,7 +292,7 @@ def _check_limit(key: str, text: str) -> None:
 
 
 def _check_cgroup(key: str, text: str) -> None:
-    """A directory of the shape that jobtop makes: it is removed, and the processes in it are signalled."""
+    """Check that jobtop can have made this directory: it is removed, and the processes in it are signalled."""
     if not text.startswith("/") or os.path.normpath(text) != text or "\0" in text:
         raise EvidenceDamaged(f"{key} is {text[:80]!r}, not a plain path")
     if not os.path.basename(text).startswith(cgroup.PREFIX):

@@ -70,8 +70,8 @@ class Stopping:
 
     def _terminate(self) -> None:
         """Send TERM to the processes that have not got it yet: some were forked while the others got it."""
-        reached = signal_descendants(self.shim, signals.SIGTERM, but=self._terminated)
-        signal_descendants(self.shim, signals.SIGCONT, but=self._terminated)
+        reached = signal_descendants(self.shim, signals.SIGTERM, without=self._terminated)
+        signal_descendants(self.shim, signals.SIGCONT, without=self._terminated)
         self._terminated |= {pid for pid, _ in reached}
         self._term_again_at = time.monotonic() + TERM_AGAIN_SECONDS
 

@@ -159,7 +159,7 @@ def test_a_pid_that_is_no_longer_below_is_not_signalled(
     start: Start, vanished: int, monkeypatch: pytest.MonkeyPatch, pid_of: str
 ) -> None:
     root, stranger = named(start, "root"), named(start, "stranger")
-    monkeypatch.setattr(procfs, "audience", lambda *_: [stranger if pid_of == "stranger" else vanished])
+    monkeypatch.setattr(procfs, "signal_targets", lambda *_: [stranger if pid_of == "stranger" else vanished])
     assert procfs.signal_descendants(root, signal.SIGKILL) == []
     assert proc.is_alive(proc.identify(stranger))
 
@@ -239,7 +239,7 @@ def test_a_job_inside_hears_a_signal_once_and_its_shim_can_record_its_end(
     while len(names) < 3:
         name, pid = root.stdout.readline().split()
         names[int(pid)] = name
-    assert {names[pid] for pid in procfs.audience(root.pid, number)} == heard_by
+    assert {names[pid] for pid in procfs.signal_targets(root.pid, number)} == heard_by
 
 
 STATUS = "Name:\tsh (x)\nVmHWM:\t    5120 kB\nThreads:\t3\nSigIgn:\t0000000000010000\nEmpty:\n"
