@@ -83,7 +83,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     monitoring.close()
     recorder.close()
     sweep_specs(app.paths, app.config.number("store.spec_days"))
-    told = foreground.told_to_stop(ended_at)
+    told = foreground.stop_signal(ended_at)
     if told == signal.SIGINT and os.isatty(2):
         # A shell goes on with its loop or list unless what it ran died of the Ctrl-C.
         signal.signal(told, signal.SIG_DFL)

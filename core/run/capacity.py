@@ -1,4 +1,4 @@
-"""What this host has for its jobs: CPUs, memory, and GPUs by name; and how a job is told which are its own."""
+"""The CPUs, memory and GPUs that this host has for jobs, and the variables that show a job its GPUs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MASKS = {
 
 
 def capacity(with_gpus: bool) -> Capacity:
-    """What jobs on this host can be given together; GPUs are only looked for where somebody asks for some."""
+    """What all jobs of this host can use together; GPUs are only counted if a job asks for some."""
     return Capacity(cpus_allowed(), memory_bytes(), gpus(os.environ) if with_gpus else ())
 
 
 def memory_bytes(proc: str = "/proc") -> int | None:
-    """What the cgroups around us allow, at most what the machine has."""
+    """The memory of the machine, or less if a cgroup around us has a limit."""
     limits = []
     if total := value_in(read_text(f"{proc}/meminfo"), "MemTotal:"):
         limits.append(total * 1024)
@@ -49,7 +49,7 @@ def memory_bytes(proc: str = "/proc") -> int | None:
 def gpus(
     environ: Mapping[str, str], sys: str = "/sys", count_nvidia: Callable[[], int] = device_count
 ) -> tuple[str, ...]:
-    """The GPUs of this host, of one vendor: beside a card for computing the one for the screen does not count."""
+    """The GPUs of this host, of one vendor: next to a compute card, the card of the screen does not count."""
     for vendor, found in (
         ("nvidia", count_nvidia),
         ("amd", lambda: amd_count(sys)),
@@ -61,7 +61,7 @@ def gpus(
 
 
 def amd_count(sys: str) -> int:
-    """Nodes of the kernel's compute driver that have processors for it; CPUs are nodes too."""
+    """The nodes of the kernel's compute driver that are GPUs; CPUs are nodes too."""
     nodes = f"{sys}/class/kfd/kfd/topology/nodes"
     return sum(value_in(read_text(f"{nodes}/{name}/properties"), "simd_count") > 0 for name in _names(nodes))
 
@@ -72,7 +72,7 @@ def intel_count(sys: str) -> int:
 
 
 def visible(mask: str | None, count: int) -> list[str]:
-    """The devices a mask lets through, by number or by the name it has for them; as CUDA does, up to a wrong one."""
+    """The devices that a mask lists, by number or by name; like CUDA, up to the first invalid one."""
     if mask is None:
         return list(map(str, range(count)))
     names: list[str] = []
@@ -84,7 +84,7 @@ def visible(mask: str | None, count: int) -> list[str]:
 
 
 def gpu_environment(given: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which a job sees only the GPUs it was given; `environ` is ours, by which they were named."""
+    """The variables that hide all other GPUs from a job. The GPUs are numbered as in our own `environ`."""
     variables: dict[str, str] = {}
     by_vendor: dict[str, list[str]] = {}
     for gpu in given:
@@ -93,12 +93,12 @@ def gpu_environment(given: Iterable[str], environ: Mapping[str, str]) -> dict[st
     for vendor, names in by_vendor.items():
         variables |= {mask: ",".join(names) for mask in MASKS.get(vendor, ())}
     if "nvidia" in by_vendor:
-        # NVML numbers by bus; CUDA by speed unless it is told otherwise.
+        # NVML numbers GPUs by bus, CUDA by speed unless this variable says otherwise.
         order = None if "CUDA_VISIBLE_DEVICES" in environ else "PCI_BUS_ID"
         if (order := environ.get("CUDA_DEVICE_ORDER", order)) is not None:
             variables["CUDA_DEVICE_ORDER"] = order
     if "amd" in by_vendor:
-        # ROCR hides the others first: HIP counts what is left from 0.
+        # ROCR hides the other GPUs first, then HIP numbers the rest from 0.
         variables["HIP_VISIBLE_DEVICES"] = ",".join(map(str, range(len(by_vendor["amd"]))))
     return variables
 

@@ -1,4 +1,4 @@
-"""As much of D-Bus as it takes to ask systemd for one thing over a socket of its own, and to hear how that ended."""
+"""The part of D-Bus that is needed for one method call to systemd over its private socket."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PATH, INTERFACE, MEMBER, SIGNATURE = 1, 2, 3, 8  # the fields of a header
 
 
 class Refused(Exception):  # noqa: N818
-    """What was asked for is not given; the text says why."""
+    """systemd does not do what it was asked for; the text says why."""
 
 
 class Connection:
-    """A socket on which systemd listens itself, without a bus between."""
+    """The private socket of systemd, without a bus in between."""
 
     def __init__(self, path: str, timeout_seconds: float) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -40,12 +40,12 @@ class Connection:
 
     @property
     def peer(self) -> tuple[int, int]:
-        """The process that listens there, 0 if it is not for us to see, and its user."""
+        """The pid of the process at the other end, 0 if it is in another pid namespace, and its user id."""
         pid, uid, _ = struct.unpack("3i", self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return pid, uid
 
     def introduce(self) -> None:
-        """Say who we are; the kernel vouches for it."""
+        """Authenticate with our user id, which the kernel confirms."""
         self.socket.sendall(b"\0AUTH EXTERNAL %s\r\n" % str(os.geteuid()).encode().hex().encode())
         answer = b""
         while not answer.endswith(b"\r\n"):
@@ -75,7 +75,7 @@ class Connection:
 
 
 def call(path: str, interface: str, member: str, signature: str, *values: tuple[str, Any]) -> bytes:
-    """The message that calls a method; each value with its type."""
+    """The message for a method call; each value has its D-Bus type before it."""
     body = bytearray()
     for kind, value in values:
         put(body, kind, value)
@@ -92,7 +92,7 @@ def call(path: str, interface: str, member: str, signature: str, *values: tuple[
 
 
 def put(out: bytearray, kind: str, value: Any) -> None:
-    """Append a value as the type says, padded to its alignment."""
+    """Append a value in its D-Bus type, padded to the alignment of that type."""
     out += bytes(-len(out) % ALIGNMENTS[kind[0]])
     if kind in ("y", "b", "u", "t"):
         out += struct.pack({"y": "=B", "t": "=Q"}.get(kind, "=I"), value)
@@ -105,7 +105,7 @@ def put(out: bytearray, kind: str, value: Any) -> None:
         put(out, inner, held)
     elif kind[0] == "a":
         _put_array(out, kind[1:], value)
-    else:  # a pair
+    else:  # a struct
         for inner, held in zip(kind[1:-1], value, strict=True):
             put(out, inner, held)
 
@@ -121,7 +121,7 @@ def _put_array(out: bytearray, kind: str, values: Any) -> None:
 
 
 def strings(body: bytes, offset: int = 0) -> Iterator[str]:
-    """The strings that follow each other in a body."""
+    """The strings at an offset of a message body."""
     while offset + 4 <= len(body):
         (length,) = struct.unpack_from("=I", body, offset)
         yield body[offset + 4 : offset + 4 + length].decode(errors="replace")

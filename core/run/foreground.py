@@ -1,4 +1,4 @@
-"""`run` in the foreground: signals to the job, its terminal, Ctrl-Z, until the shim tells the end."""
+"""`run` in the foreground: passes signals and terminal input to the job until the shim reports its end."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 SAME_KEY_SECONDS = 0.1
-MOMENT_MS = 30
+LASTING_MS = 30  # a job that runs longer is sampled
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Foreground:
-    """Takes our signals from its entry on and waits for one job; `on_stop` hears of each request to end it."""
+    """Catches our signals and waits for one job; calls `on_stop` at each request to end the job."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class Foreground:
     ) -> None:
         self.supervisor, self.grace_seconds = supervisor, grace_seconds
         self.on_stop, self.on_pause = on_stop, on_pause
-        self.told: list[tuple[int, float]] = []
+        self.requests: list[tuple[int, float]] = []  # signals to stop, and when they came
         self.stopping = False
-        self.typed = b""
-        self.typing = False
+        self.typed = b""  # input that the terminal of the job has not taken yet
+        self.reads_input = False
 
     def __enter__(self) -> Self:
         self.wakeup_read, self.wakeup_write = os.pipe()
@@ -56,24 +56,24 @@ class Foreground:
         os.close(self.wakeup_write)
 
     def wait(self, on_lasting: Callable[[], None]) -> Facts | None:
-        """The end of the job as its shim tells it; None if the shim was killed.
+        """Wait for the facts of the end of the job; None if the shim was killed.
 
-        `on_lasting` is called if the job is not over at once.
+        `on_lasting` is called if the job does not end at once.
         """
         self.on_lasting: Callable[[], None] | None = on_lasting
         with RawTerminal(self.supervisor.terminal) as self.raw:
-            self.typing = self.raw.passes_input
-            return self._listen()
+            self.reads_input = self.raw.passes_input
+            return self._receive()
 
-    def told_to_stop(self, ended_at: float) -> int | None:
-        """The signal we were told to stop by, if the job's end followed from it."""
-        for number, moment in self.told:
+    def stop_signal(self, ended_at: float) -> int | None:
+        """The signal that asked us to stop, if the job ended because of it."""
+        for number, moment in self.requests:
             if self.stopping or ended_at - moment <= self.grace_seconds:
                 return number
         return None
 
     def _catch(self) -> dict[int, Any]:
-        """Take every signal we pass on, but leave ignored what was ignored at our start (nohup, &)."""
+        """Catch the signals that are passed on; those that were ignored at our start stay ignored (nohup, &)."""
         handlers = {}
         for number in (signal.SIGTERM, signal.SIGTSTP, *FORWARDED):
             handler = signal.getsignal(number)
@@ -82,7 +82,7 @@ class Foreground:
                 signal.signal(number, lambda *_: None)
         return handlers
 
-    def _listen(self) -> Facts | None:
+    def _receive(self) -> Facts | None:
         terminal, status, wakeup = self.supervisor.terminal, self.supervisor.status_read, self.wakeup_read
         while True:
             poll = select.poll()
@@ -90,12 +90,12 @@ class Foreground:
             poll.register(status, select.POLLIN)
             if terminal and self.typed:
                 poll.register(terminal.master, select.POLLOUT)
-            elif terminal and self.typing:
+            elif terminal and self.reads_input:
                 poll.register(0, select.POLLIN)
-            ready = poll.poll(None if self.on_lasting is None else MOMENT_MS)
+            ready = poll.poll(None if self.on_lasting is None else LASTING_MS)
             if not ready and self.on_lasting is not None:
-                begin, self.on_lasting = self.on_lasting, None
-                begin()
+                on_lasting, self.on_lasting = self.on_lasting, None
+                on_lasting()
             for fd, _ in ready:
                 if fd == status:
                     return self.supervisor.receive()
@@ -103,9 +103,9 @@ class Foreground:
                     for number in os.read(wakeup, 4096):
                         self._handle(number)
                 elif terminal and fd == terminal.master:
-                    self._type(terminal)
+                    self._write_input(terminal)
                 elif terminal:
-                    self._read_typed(terminal)
+                    self._read_input(terminal)
 
     def _handle(self, number: int) -> None:
         if number == signal.SIGTSTP:
@@ -118,13 +118,13 @@ class Foreground:
             self._pass(number)
 
     def _stop(self, number: int) -> None:
-        """First as it came; again within the grace: TERM, grace, KILL. A shim told TERM twice kills at once."""
+        """Pass on the first request; a second one within the grace stops the job with TERM, a third one kills it."""
         moment = time.time()
         window = SAME_REQUEST_SECONDS if number == signal.SIGTERM else SAME_KEY_SECONDS
-        if any(which == number and moment - at < window for which, at in self.told):
+        if any(which == number and moment - at < window for which, at in self.requests):
             return
-        again = any(moment - at <= self.grace_seconds for _, at in self.told)
-        self.told.append((number, moment))
+        again = any(moment - at <= self.grace_seconds for _, at in self.requests)
+        self.requests.append((number, moment))
         if again and not self.stopping:
             say("stopping the job; once more kills it")
         self.stopping |= again or number == signal.SIGTERM
@@ -138,7 +138,7 @@ class Foreground:
             return
 
     def _suspend(self) -> None:
-        """Ctrl-Z: the job stands still with us and goes on with us."""
+        """Ctrl-Z: stop the job and then ourselves; continue the job when we are continued."""
         freeze_descendants(self.supervisor.pid)
         self.on_pause(True)
         self.raw.leave()
@@ -149,7 +149,7 @@ class Foreground:
         signal_descendants(self.supervisor.pid, signal.SIGCONT)
         self.on_pause(False)
 
-    def _read_typed(self, terminal: Terminal) -> None:
+    def _read_input(self, terminal: Terminal) -> None:
         try:
             data = os.read(0, 65536)
         except OSError:
@@ -159,11 +159,11 @@ class Foreground:
             if b"\x03" in data and makes_signals(terminal):
                 self.on_stop(CTRL_C)
         else:
-            self.typing = False
-            self.typed = b"\x04\x04"  # the first ends an unfinished line, the second is the end of the file
-        self._type(terminal)
+            self.reads_input = False
+            self.typed = b"\x04\x04"  # the first ends an unfinished line, the second ends the file
+        self._write_input(terminal)
 
-    def _type(self, terminal: Terminal) -> None:
+    def _write_input(self, terminal: Terminal) -> None:
         try:
             self.typed = self.typed[os.write(terminal.master, self.typed) :]
         except BlockingIOError:
@@ -173,7 +173,7 @@ class Foreground:
 
 
 class RawTerminal:
-    """Our terminal, raw while a job has one of its own: every key is the job's."""
+    """Our terminal, in raw mode while the job has its own terminal: all keys go to the job."""
 
     def __init__(self, terminal: Terminal | None) -> None:
         self.terminal = terminal
@@ -196,7 +196,7 @@ class RawTerminal:
         copy_size(self.terminal)
         self.before = termios.tcgetattr(0)
         tty.setraw(0, termios.TCSANOW)
-        if not os.isatty(1):  # somebody else writes to our terminal, and expects new lines to begin at the left
+        if not os.isatty(1):  # other programs write to our terminal, and expect that a line feed returns to column 0
             settings = termios.tcgetattr(0)
             settings[1] |= termios.OPOST
             termios.tcsetattr(0, termios.TCSANOW, settings)
@@ -205,20 +205,20 @@ class RawTerminal:
         if self.before is not None:
             import termios
 
-            with suppress(OSError, termios.error):  # EIO: the terminal is gone
+            with suppress(OSError, termios.error):  # EIO: the terminal was closed
                 termios.tcsetattr(0, termios.TCSADRAIN, self.before)
             self.before = None
 
 
 def makes_signals(terminal: Terminal) -> bool:
-    """Whether the job's terminal turns Ctrl-C into a signal; an editor reads it as a key."""
+    """Whether Ctrl-C in the terminal of the job is a signal; for an editor it is a key."""
     import termios
 
     return bool(termios.tcgetattr(terminal.master)[3] & termios.ISIG)
 
 
 def open_terminal() -> Terminal:
-    """A pseudo-terminal with the settings and the size of ours; without one, without echo."""
+    """Open a pseudo-terminal with the settings and the size of our terminal; without echo if we have none."""
     import termios
 
     master, slave = os.openpty()
@@ -234,7 +234,7 @@ def open_terminal() -> Terminal:
 
 
 def copy_size(terminal: Terminal) -> None:
-    """Give the job's terminal the size of ours; the kernel tells the job."""
+    """Give the terminal of the job the size of ours; the kernel sends the job a SIGWINCH."""
     import fcntl
     import struct
     import termios
@@ -250,7 +250,7 @@ def copy_size(terminal: Terminal) -> None:
 
 
 def in_background() -> bool:
-    """Whether a shell runs us with `&`: the terminal's input is then not ours to read, nor the job's."""
+    """Whether a shell runs us with `&`: then neither we nor the job may read from the terminal."""
     try:
         return os.isatty(0) and os.tcgetpgrp(0) != os.getpgrp()
     except OSError:

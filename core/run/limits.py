@@ -1,4 +1,4 @@
-"""Makes limits hold: by the job's own cgroup, else by the CPUs it may run on and by whoever samples it."""
+"""Enforces limits: with the cgroup of the job, else with CPU affinity and with a check at each sample."""
 
 from __future__ import annotations
 
@@ -22,24 +22,27 @@ CONTROLLERS = {"memory": "memory", "cpus": "cpu"}
 BY_SYSTEMD = "cgroup v2 (systemd scope)"
 PERIOD_MICROSECONDS, LONG_PERIOD_MICROSECONDS, LEAST_QUOTA_MICROSECONDS = 100_000, 1_000_000, 1000
 LONGEST_WAIT_SECONDS, CALM_WAIT_SECONDS, SHORTEST_WAIT_SECONDS = 1.0, 0.1, 0.02
-SUDDEN_BYTES_PER_SECOND = 1 << 30  # what a job that stood still may begin to take without a warning
-HASTE = 2  # growth may double before the next look
-COST_RATIO = 4  # a look may cost a fifth of a core: of a job with hundreds of gigabytes it takes the kernel a second
+SUDDEN_BYTES_PER_SECOND = 1 << 30  # how fast an idle job may suddenly grow
+GROWTH_FACTOR = 2  # a job may grow twice as fast until the next check
+COST_RATIO = 4  # a check may take a fifth of a core; for hundreds of gigabytes the kernel needs a second
 
 
-def enforce(spec: JobSpec, own: JobCgroup, come_up: Callable[[], int] | None) -> tuple[JobCgroup, EnforcedLimits]:
-    """Set what can be set before the job begins: in its own cgroup or, if that cannot hold all, in one of systemd's.
+def enforce(
+    spec: JobSpec, own: JobCgroup, wait_until_ready: Callable[[], int] | None
+) -> tuple[JobCgroup, EnforcedLimits]:
+    """Set the limits before the job starts: in its own cgroup, or in a scope of systemd if that can enforce more.
 
-    Which cgroup it is at last, and what the shim has to know and to do. `come_up` gives its number if it has to move.
+    Returns the cgroup that is used, and what the shim has to enforce itself. `wait_until_ready` returns the pid of the
+    shim once it can be moved.
     """
     limits, affinity = _set(spec, own.directories)
     wanted = {CONTROLLERS[what] for what, _, _ in limits}
     held = {CONTROLLERS[what] for what, how, _ in limits if how.startswith("cgroup")}
-    if come_up is not None and held != wanted:
+    if wait_until_ready is not None and held != wanted:
         from jobtop.core.measure.collectors.cgroup import discard
         from jobtop.core.run import scope
 
-        scoped = scope.make(spec.id, wanted, held, spec.detached, come_up)
+        scoped = scope.make(spec.id, wanted, held, spec.detached, wait_until_ready)
         if scoped.directories:
             discard(own.directories)
             own = scoped
@@ -51,7 +54,7 @@ def enforce(spec: JobSpec, own: JobCgroup, come_up: Callable[[], int] | None) ->
 
 
 def _set(spec: JobSpec, directories: Sequence[str]) -> tuple[list[LimitRow], int | None]:
-    """Who holds what, and the number of CPUs the job has to choose itself."""
+    """What enforces each limit, and the number of CPUs to bind the job to."""
     limits: list[LimitRow] = []
     affinity = None
     if spec.hold_memory_bytes is not None:
@@ -63,7 +66,7 @@ def _set(spec: JobSpec, directories: Sequence[str]) -> tuple[list[LimitRow], int
 
 
 def _hold_memory(directories: Sequence[str], limit: int) -> LimitRow:
-    """Swap is no way out, and what the kernel ends for it it ends as a whole, where the cgroup has files for that."""
+    """Limit memory, without swap; where the cgroup has the files for it, the OOM killer ends the whole job."""
     for directory in directories:
         if _write(directory, "memory.max", limit):
             _write(directory, "memory.swap.max", 0)
@@ -76,7 +79,7 @@ def _hold_memory(directories: Sequence[str], limit: int) -> LimitRow:
 
 
 def _hold_cpus(directories: Sequence[str], cpus: float) -> tuple[LimitRow, int | None]:
-    """How, and the number of CPUs the job has to choose itself for want of a cgroup."""
+    """Limit CPU time; without a cgroup, return the number of CPUs to bind the job to."""
     period = PERIOD_MICROSECONDS if cpus >= 0.01 else LONG_PERIOD_MICROSECONDS
     quota = max(LEAST_QUOTA_MICROSECONDS, round(cpus * period))
     for directory in directories:
@@ -92,7 +95,7 @@ def _hold_cpus(directories: Sequence[str], cpus: float) -> tuple[LimitRow, int |
 
 
 def _write(directory: str, name: str, value: object) -> bool:
-    """Whether the kernel took it; no file is no controller."""
+    """Write to a file of a cgroup; False if the controller is missing or the kernel refuses the value."""
     try:
         fd = os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -107,49 +110,49 @@ def _write(directory: str, name: str, value: object) -> bool:
 
 
 class Guard:
-    """Keeps the memory of one job below its limit: looks the more often the less room is left, and has it killed.
+    """Has the shim kill a job that exceeds its memory limit; the closer the limit, the more often it checks.
 
-    Counted is what no page cache can give back: anonymous and shared memory, and what of it was swapped out.
+    It counts memory that the kernel cannot drop like page cache: anonymous, shared and swapped memory.
     """
 
     def __init__(
-        self, shim: Identity, limit_bytes: int, proc: str = "/proc", tell: Callable[[Identity, int], bool] = send
+        self, shim: Identity, limit_bytes: int, proc: str = "/proc", signal: Callable[[Identity, int], bool] = send
     ) -> None:
-        self.shim, self.limit_bytes, self.proc, self.tell = shim, limit_bytes, proc, tell
+        self.shim, self.limit_bytes, self.proc, self.signal = shim, limit_bytes, proc, signal
         self.due = -float("inf")
-        self.over_bytes: int | None = None  # what it held when it was stopped for that
-        self._seen: tuple[float, int] | None = None  # when, and how much was resident
-        self._shared: tuple[int, dict[tuple[int, int], int]] | None = None  # of all together, and what each held then
+        self.over_bytes: int | None = None  # what the job used when it was killed for it
+        self._last: tuple[float, int] | None = None  # the time of the last check, and the resident bytes
+        self._shared: tuple[int, dict[tuple[int, int], int]] | None = None  # PSS of all, and what each used then
 
     def look(self, members: Collection[Member], now: float) -> bool:
-        """Whether the job was over its limit, and is being killed."""
+        """Check the job; True if it exceeds its limit and is being killed."""
         began = time.thread_time()
         living = [member for member in members if member.threads > 0]
         resident = sum(member.rss + ((member.slow or (0,))[0] or 0) for member in living)
         used = resident if resident <= self.limit_bytes else self._used(living)
         if used > self.limit_bytes:
             self.over_bytes, self.due = used, float("inf")
-            return self.tell(self.shim, OVER_LIMIT_SIGNAL)
-        wait = max(self._patience(resident, used, now), COST_RATIO * (time.thread_time() - began))
+            return self.signal(self.shim, OVER_LIMIT_SIGNAL)
+        wait = max(self._seconds_to_limit(resident, used, now), COST_RATIO * (time.thread_time() - began))
         self.due = now + min(LONGEST_WAIT_SECONDS, wait)
         return False
 
-    def _patience(self, resident: int, used: int, now: float) -> float:
-        """How long it takes the job to get to its limit, if it makes haste."""
-        before, self._seen = self._seen or (now - LONGEST_WAIT_SECONDS, 0), (now, resident)
+    def _seconds_to_limit(self, resident: int, used: int, now: float) -> float:
+        """How long the job takes to reach its limit if it grows fast."""
+        before, self._last = self._last or (now - LONGEST_WAIT_SECONDS, 0), (now, resident)
         growth = (resident - before[1]) / max(now - before[0], SHORTEST_WAIT_SECONDS)
         least = SHORTEST_WAIT_SECONDS if growth > 0 else CALM_WAIT_SECONDS
-        return max(least, (self.limit_bytes - used) / max(SUDDEN_BYTES_PER_SECOND, HASTE * growth))
+        return max(least, (self.limit_bytes - used) / max(SUDDEN_BYTES_PER_SECOND, GROWTH_FACTOR * growth))
 
     def _used(self, members: Sequence[Member]) -> int:
-        """At least what the job holds; exact if that is over the limit. The dear files are read only to tell."""
+        """An upper bound of what the job uses, exact above the limit; expensive files are read only if needed."""
         own = {(member.pid, member.start): self._own(member) for member in members}
-        held = sum(own.values())
-        if held <= self.limit_bytes or len(members) == 1:
-            return held
+        total = sum(own.values())
+        if total <= self.limit_bytes or len(members) == 1:
+            return total
         if self._shared is not None:
             before, each = self._shared
-            bound = before + sum(max(0, size - each.get(who, 0)) for who, size in own.items())
+            bound = before + sum(max(0, size - each.get(process, 0)) for process, size in own.items())
             if bound <= self.limit_bytes:
                 return bound
         exact = sum(self._share(member, own[member.pid, member.start]) for member in members)
@@ -157,14 +160,14 @@ class Guard:
         return exact
 
     def _own(self, member: Member) -> int:
-        """Without the files it has mapped, which the kernel can drop; with what others share of it."""
+        """The memory of a process without mapped files, which the kernel can drop; shared memory counts in full."""
         text = read_text(f"{self.proc}/{member.pid}/status")
-        if "RssAnon:" not in text:  # gone, or before Linux 4.5
+        if "RssAnon:" not in text:  # the process has exited, or the kernel is older than Linux 4.5
             return member.rss if text else 0
         return 1024 * sum(value_in(text, name) for name in ("RssAnon:", "RssShmem:", "VmSwap:"))
 
     def _share(self, member: Member, own: int) -> int:
-        """Its share of what it holds; all of it where that is not ours to see."""
+        """The same, with its share of shared memory; in full where smaps_rollup cannot be read."""
         text = read_text(f"{self.proc}/{member.pid}/smaps_rollup")
         if not text:
             return own

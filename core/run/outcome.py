@@ -1,4 +1,4 @@
-"""What follows from what a shim left of a job: status, reason, totals, each with its source. Pure."""
+"""Derives the record of a finished job from the facts of its shim: status, reason, and totals with sources. Pure."""
 
 import errno
 import os
@@ -12,12 +12,12 @@ from jobtop.core.record import record, replace
 from jobtop.core.run.facts import Facts, Started
 from jobtop.core.units import format_bytes, format_duration
 
-SHORTEST_LOOK_SECONDS = 0.01  # a process seen just after its exec has not mapped its libraries yet
-KEY_SECONDS = 0.5
-POSSIBLE_SLACK, POSSIBLE_SLACK_SECONDS = 0.02, 0.1  # clocks are read one after the other
-CTRL_C = "Ctrl-C"  # typed into a terminal of the job's own, which it may read as a key
+SHORTEST_LOOK_SECONDS = 0.01  # right after its exec a process has not mapped its libraries yet
+KEY_SECONDS = 0.5  # a job that fails this soon after Ctrl-C was interrupted by it
+POSSIBLE_SLACK, POSSIBLE_SLACK_SECONDS = 0.02, 0.1  # clocks are not read at the same time
+CTRL_C = "Ctrl-C"  # typed into the terminal of the job, which may read it as a key
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
-REACHED_SHARE = 0.95  # of a limit: the kernel charges in steps, and gives up on large ones first
+REACHED_SHARE = 0.95  # of a limit: the kernel charges memory in steps, and large ones fail first
 NOT_SAMPLED = "limits: nobody sampled the job, so that its memory limit did not hold"
 BOTH, BY_SAMPLES = "cgroup+rusage", "+sampled"  # sources of CPU time
 DIFFERENCE_SECONDS, DIFFERENCE_SHARE = 0.05, 0.02
@@ -25,21 +25,21 @@ OVER_LIMIT = "over_limit"
 IMPOSSIBLE = "impossible_cpu"
 IMPOSSIBLE_RATE = "cpu.percent:"
 UNREAD_MEMORY = "memory_peak: samples"
-SAMPLED = (IMPOSSIBLE_RATE, UNREAD_MEMORY, "samples:")  # in `incomplete`, and known from samples only
-FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; 0.7 MiB off was measured
+SAMPLED = (IMPOSSIBLE_RATE, UNREAD_MEMORY, "samples:")  # entries of `incomplete` that only samples can cause
+FLOOR_SLACK_BYTES = 1024 * 1024  # RSS counters are batched per CPU since Linux 6.2; up to 0.7 MiB was measured
 
 
-def begin(job: Job, begun: Started) -> Job:
-    """The record of a job that now runs."""
+def begin(job: Job, started: Started) -> Job:
+    """The record of a job that has been started."""
     status = Status.RUNNING if job.status is Status.QUEUED else job.status
-    job = replace(job, status=status, pid=begun.main.pid, shim=begun.shim)
-    return replace(job, start_time=begun.start_time, start_boottime=begun.start_boottime)
+    job = replace(job, status=status, pid=started.main.pid, shim=started.shim)
+    return replace(job, start_time=started.start_time, start_boottime=started.start_boottime)
 
 
 def conclude(job: Job, facts: Facts) -> Job:
-    """The finished record. With descendants left running it is not settled: the shim will say more.
+    """The record of a job that has ended. It is not settled while descendants run: a second report will follow.
 
-    An end is final: what is said later completes the totals and changes nothing else.
+    The second report completes the totals and changes nothing else.
     """
     start, end, last = (facts.moment(key) for key in ("start", "end", "last"))
     settled, was_over = facts.integer("final") == 1, job.status in ENDS - {Status.LOST}
@@ -62,14 +62,14 @@ def conclude(job: Job, facts: Facts) -> Job:
 
 
 def over_at_once(job: Job) -> Job:
-    """A job that ended before anybody looked: its start and its end are its samples, its mean is all there is."""
+    """The record of a job that ended before its first sample: start and end count as samples, with the mean CPU."""
     mean = job.usage.cpu_percent_mean
     job = replace(job, usage=replace(job.usage, samples=2, cpu_percent_min=mean, cpu_percent_peak=mean))
     return watched(job)
 
 
 def watched(job: Job, over_bytes: int | None = None) -> Job:
-    """The record of a job that somebody sampled; `over_bytes` it held when it was stopped for that."""
+    """The record of a job that was sampled; `over_bytes` is the memory for which it was killed."""
     job = replace(job, incomplete=tuple(entry for entry in job.incomplete if entry != NOT_SAMPLED))
     if OVER_LIMIT not in job.flags:
         return job
@@ -77,12 +77,12 @@ def watched(job: Job, over_bytes: int | None = None) -> Job:
 
 
 def lost(job: Job, why: str, moment: float | None) -> Job:
-    """A job whose end nobody kept."""
+    """The record of a job of whose end nothing is known."""
     return replace(job, status=Status.LOST, reason=why, end_time=moment, settled=True)
 
 
 def lost_with(job: Job, why: str, counted: cgroup.Reading) -> Job:
-    """A lost job with what its cgroup had counted."""
+    """The record of a lost job, with the counters of its cgroup."""
     job = replace(lost(job, why, None), incomplete=("all: its supervisor vanished",))
     usage = replace(job.usage, memory_cgroup_peak_bytes=counted.memory_peak_bytes, oom_kills=counted.oom_kills)
     if counted.cpu_user_seconds is None or counted.cpu_system_seconds is None:
@@ -101,7 +101,7 @@ def never_started(job: Job, why: str) -> Job:
 
 
 def exit_code(job: Job) -> int:
-    """What `run` passes on for a finished job."""
+    """The exit code of `run` for a finished job."""
     if job.status is Status.TIMEOUT:
         return ExitCode.TIMED_OUT
     if job.signal is not None:
@@ -112,7 +112,7 @@ def exit_code(job: Job) -> int:
 def signal_name(number: int) -> str:
     try:
         return signals.Signals(number).name
-    except ValueError:  # real-time signals have no name of their own
+    except ValueError:  # real-time signals have no names
         return f"signal {number}"
 
 
@@ -138,7 +138,7 @@ def _not_started(job: Job, facts: Facts) -> Job:
 
 
 def _not_found(name: str) -> str:
-    """That there is no such command, and what may have been meant."""
+    """The error for a command that does not exist, with a hint at what may have been meant."""
     hint = ""
     if " " in name or name in ("cd", "export", "source", "ulimit", "alias", "set", "eval"):
         hint = " (for what a shell understands: jobtop run --shell -- …)"
@@ -148,7 +148,7 @@ def _not_found(name: str) -> str:
 
 
 def _judged(job: Job, facts: Facts) -> Job:
-    """Status, exit code, signal and the reason in words."""
+    """The record with status, exit code, signal and the reason in words."""
     raw = facts.integer("status")
     code, number = (None, os.WTERMSIG(raw)) if os.WIFSIGNALED(raw) else (os.WEXITSTATUS(raw), None)
     job = replace(job, exit_code=code, signal=number)
@@ -171,7 +171,7 @@ def _judged(job: Job, facts: Facts) -> Job:
 
 
 def _request(job: Job, cause: str | None) -> str | None:
-    """Who asked for the end, if that is why it came; an interrupt the job lived through, or finished well, is not."""
+    """Which request ended the job; None if it ended by itself, or after an interrupt without any effect."""
     asked: StopRequest | None = job.stop_request
     if cause == "signal":
         return f"stopped by {asked.by}" if asked is not None else "stopped by SIGTERM to its supervisor"
@@ -218,7 +218,7 @@ def _oom_words(job: Job, number: int | None, facts: Facts) -> str:
 
 
 def _reached_limit(job: Job, facts: Facts) -> bool:
-    """Whether it was the job's own limit that its cgroup ran into, and not one around it or the end of all memory."""
+    """Whether the job reached its own memory limit, not an outer limit and not the memory of the machine."""
     limit, peak = job.limits.memory_bytes, job.usage.memory_cgroup_peak_bytes or 0
     if limit is None or not facts.limits().get("memory", "").startswith("cgroup"):
         return False
@@ -237,7 +237,7 @@ def _cgroup(facts: Facts) -> cgroup.Reading:
 
 @record
 class Cpu:
-    """CPU time of the whole job, and what counted it."""
+    """CPU time of the whole job, and its source."""
 
     user_seconds: float
     system_seconds: float
@@ -249,9 +249,10 @@ class Cpu:
 
 
 def _cpu(before: Job | None, facts: Facts) -> Cpu:
-    """The larger of what the cgroup counted and of what parents were told; never less than it was before.
+    """The largest of the counts of cgroup and rusage, and of the record before.
 
-    Neither can be too large: a process may leave the cgroup, and the kernel discards what no parent waits for.
+    No count is too large, but each can be too small: a process can leave the cgroup, and rusage has no children for
+    which their parent did not wait.
     """
     own, rusage = _cgroup(facts), (facts.number("utime"), facts.number("stime"))
     counted = [Cpu(*rusage, "rusage")]
@@ -264,7 +265,7 @@ def _cpu(before: Job | None, facts: Facts) -> Cpu:
 
 
 def _usage(before: Usage, limits: Limits, facts: Facts, cpu: Cpu, seconds: float) -> Usage:
-    """All totals; `seconds` is the time in which the CPU time was used."""
+    """All totals; `seconds` is the time during which the CPU time was used."""
     own = _cgroup(facts)
     total, cpus = cpu.total_seconds, limits.cpus or before.cpus_allowed
     chars_known = facts.integer("chars_missing") < facts.integer("reaped")
@@ -293,7 +294,7 @@ def _usage(before: Usage, limits: Limits, facts: Facts, cpu: Cpu, seconds: float
 
 
 def _doubted(job: Job, seconds: float) -> Job:
-    """A total of CPU time that no machine could have given is kept, flagged, and no share is made of it."""
+    """Flag a CPU time that this machine cannot have spent; the total is kept, and no percentage is derived from it."""
     total, possible = job.usage.cpu_total_seconds or 0.0, (os.cpu_count() or 1) * seconds
     if total <= possible * (1 + POSSIBLE_SLACK) + POSSIBLE_SLACK_SECONDS:
         return _with_bounds(job)
@@ -304,7 +305,7 @@ def _doubted(job: Job, seconds: float) -> Job:
 
 
 def _with_bounds(job: Job) -> Job:
-    """No mean is below the minimum or above the peak: descendants left running are counted and not sampled."""
+    """Extend minimum and peak to the mean: descendants that were left running are counted but not sampled."""
     mean, least, greatest = job.usage.cpu_percent_mean, job.usage.cpu_percent_min, job.usage.cpu_percent_peak
     if mean is None or least is None or greatest is None:
         return job
@@ -314,7 +315,7 @@ def _with_bounds(job: Job) -> Job:
 
 
 def _with_sampled_peak(job: Job, before: Job) -> Job:
-    """What was sampled of all processes together stays when the totals are completed, if it was more."""
+    """Keep the sampled memory peak of all processes together if it is larger than the new one."""
     peak = before.usage.memory_peak_bytes
     if peak is None or peak <= (job.usage.memory_peak_bytes or 0):
         return job
@@ -323,7 +324,7 @@ def _with_sampled_peak(job: Job, before: Job) -> Job:
 
 
 def _memory_peak(facts: Facts) -> tuple[int | None, str]:
-    """The largest mark of any one process; ru_maxrss is never below what the launcher held at its fork."""
+    """The largest memory peak of a single process, and its source; ru_maxrss is at least that of the forked shim."""
     maxrss, floor, seen = (facts.integer(key) for key in ("maxrss", "floor", "hwm"))
     if maxrss > floor + FLOOR_SLACK_BYTES:
         return max(maxrss, seen), "rusage"
@@ -350,7 +351,7 @@ def _sources(facts: Facts, cpu: Cpu) -> dict[str, str]:
 
 
 def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
-    """What the kernel could not know or hold, and why."""
+    """In words, which totals are incomplete and which limits were not enforced, and why."""
     limits = facts.limits()
     missing = [f"limits: {why}" for how in limits.values() if (why := how.partition("nothing: ")[2])]
     if limits.get("memory") == "sampling" and job.usage.samples is None:
@@ -382,20 +383,20 @@ def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
 
 
 def _left_cgroup(counted_seconds: float, facts: Facts) -> Iterator[str]:
-    """That a process left the job's cgroup, as is seen where parents were told of more than the cgroup counted."""
-    told = facts.number("utime") + facts.number("stime") - facts.number("before_cgroup", 0.0)
-    if is_far_more(told, counted_seconds):
-        outside, all_of_it = format_duration(told - counted_seconds), format_duration(told)
+    """Report that a process left the cgroup of the job: rusage has more CPU time than the cgroup."""
+    total = facts.number("utime") + facts.number("stime") - facts.number("before_cgroup", 0.0)
+    if is_far_more(total, counted_seconds):
+        outside, all_of_it = format_duration(total - counted_seconds), format_duration(total)
         yield f"cpu: the job's cgroup has not counted {outside} of {all_of_it}: a process left it (kept from rusage)"
 
 
 def is_far_more(seconds: float, others: float) -> bool:
-    """Whether two counts of the same CPU time differ by more than rounding explains."""
+    """Whether a count exceeds another count of the same CPU time by more than rounding."""
     return seconds - others > max(DIFFERENCE_SECONDS, DIFFERENCE_SHARE * seconds)
 
 
 def with_sampled_cpu_said(source: str, incomplete: tuple[str, ...]) -> tuple[str, ...]:
-    """What is incomplete, with a word on CPU time that only samples saw."""
+    """`incomplete` with an entry for CPU time that only samples have seen."""
     if not source.endswith(BY_SAMPLES) or any(entry.startswith(("cpu:", "all:")) for entry in incomplete):
         return incomplete
     return (*incomplete, "cpu: samples saw more than the kernel told any parent")

@@ -1,4 +1,4 @@
-"""How a job is to be scheduled against others: its niceness, and its turn at the disk."""
+"""The priorities of a job: its niceness, and its I/O class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAP_SYS_ADMIN, CAP_SYS_NICE = 21, 23
 
 
 def niceness(text: str) -> int:
-    """A number from -20 to 19 that this user may set."""
+    """Check a niceness: a number from -20 to 19 that this user may set."""
     wrong = f'"{printable(text)}" is not a niceness, from {BEST} (first) to {WORST} (last)'
     try:
         wanted = int(text)
@@ -33,7 +33,7 @@ def niceness(text: str) -> int:
 
 
 def lowest_allowed() -> int:
-    """What RLIMIT_NICE or a capability lets us go down to, whatever we are now."""
+    """The lowest niceness that RLIMIT_NICE or a capability allows, whatever our own niceness is."""
     import resource
 
     if may(CAP_SYS_NICE):
@@ -43,7 +43,7 @@ def lowest_allowed() -> int:
 
 
 def io_class(text: str) -> str:
-    """CLASS[:LEVEL] that this user may set."""
+    """Check an I/O class: CLASS[:LEVEL] that this user may set."""
     name, colon, level = text.partition(":")
     known = name in CLASSES and (not colon or (level.isascii() and level.isdigit() and int(level) in LEVELS))
     if not known or (name == "idle" and colon):
@@ -56,13 +56,13 @@ def io_class(text: str) -> str:
 
 
 def io_call(text: str) -> tuple[int, int, int, int]:
-    """The system call that sets it for whoever makes the call."""
+    """The system call that sets an I/O class for the calling process."""
     name, _, level = text.partition(":")
     number = CLASSES[name] << CLASS_SHIFT | (0 if name == "idle" else int(level or MIDDLE_LEVEL))
     return IOPRIO_SET[os.uname().machine], OF_PROCESS, MYSELF, number
 
 
 def may(capability: int) -> bool:
-    """Whether a capability is effective; where there are none, root has them."""
+    """Whether we have a capability; on systems without capabilities, root has all."""
     effective = word_in(read_text("/proc/self/status"), "CapEff:")
     return bool(int(effective, 16) >> capability & 1) if effective else os.geteuid() == 0

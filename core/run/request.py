@@ -1,4 +1,4 @@
-"""What is asked of a new job, by a verb, a form or a job that ran before; and the record and the order made of it."""
+"""A request for a new job, from a verb, a form or an earlier job; and the record and the spec that follow from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_VALUE_CHARACTERS = 4096  # of an environment variable in a record
 
 @record
 class Request:
-    """Everything a caller may say about a job; what is None is as the settings or the command have it."""
+    """Everything a caller can ask for; None is the default of the settings or of the command."""
 
     command: tuple[str, ...]
     cwd: str
@@ -39,7 +39,7 @@ class Request:
     name: str | None = None
     tool: str | None = None
     env: dict[str, str] = fresh(default_factory=dict)  # added to `environment`
-    environment: dict[str, str] | None = None  # None: ours
+    environment: dict[str, str] | None = None  # None: our own environment
     kind: str = "process"
     params: dict[str, Any] = fresh(default_factory=dict)
     tags: dict[str, str] = fresh(default_factory=dict)
@@ -56,7 +56,7 @@ class Request:
 
 
 def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple[Job, JobSpec]:
-    """Everything about the job before it exists."""
+    """The record and the spec of the job."""
     words = ("/bin/sh", "-c", " ".join(request.command)) if request.is_shell else request.command
     secret = config.texts("run.redact")
     shown = tuple(redact_command(list(words), secret))
@@ -121,14 +121,14 @@ def recorded_environment(
 
 
 def sampling_seconds(config: Config) -> float | None:
-    """How often the job will be sampled at first; None: not at all."""
+    """The seconds between the first samples of the job; None: it is not sampled."""
     if not config.boolean("monitor.enabled"):
         return None
     return config.interval("monitor.interval") or 1.0
 
 
 def script_of(command: tuple[str, ...]) -> str | None:
-    """The script an interpreter is given, if the command looks like that."""
+    """The script in a command such as `python script.py`; None if the command runs no script."""
     program = os.path.basename(command[0]).rstrip("0123456789.")
     if program not in INTERPRETERS:
         return None
@@ -141,7 +141,7 @@ def script_of(command: tuple[str, ...]) -> str | None:
 
 
 def default_name(command: tuple[str, ...], script: str | None, shell: bool) -> str:
-    """The script without its suffix, else the program, else the first word of the shell's command line."""
+    """The name of the script without its suffix, or of the program; of a shell command line, its first word."""
     if script is not None:
         return os.path.splitext(os.path.basename(script))[0] or script
     if shell:
@@ -150,7 +150,7 @@ def default_name(command: tuple[str, ...], script: str | None, shell: bool) -> s
 
 
 def typed(value: str) -> str | int | float | bool:
-    """A parameter as a number or a truth value if it is one, else as text; 1.10 stays what it is, a version."""
+    """A parameter as a number or boolean if it is one, else as text; 1.10 stays text, since it is a version."""
     if value in ("true", "false"):
         return value == "true"
     for kind in (int, float):
@@ -186,7 +186,7 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def cpus(text: str) -> float:
-    """A number of CPUs; half a one is one too."""
+    """A number of CPUs; it need not be whole."""
     try:
         count = float(text)
     except ValueError:
@@ -197,7 +197,7 @@ def cpus(text: str) -> float:
 
 
 def whole_number(text: str, such_as: str = "a whole number, such as 10 or -5") -> int:
-    """A number that may be below zero."""
+    """A whole number; it may be negative."""
     shown = printable(text[:40])
     if not re.fullmatch("[+-]?[0-9]+", text):
         raise BadValue(f'"{shown}" is not {such_as}')
@@ -208,7 +208,7 @@ def whole_number(text: str, such_as: str = "a whole number, such as 10 or -5") -
 
 
 def count(text: str) -> int:
-    """A number that may be zero."""
+    """A whole number that is not negative."""
     kind = "a number of times, such as 3"
     number = whole_number(text, kind)
     if number < 0:
@@ -217,7 +217,7 @@ def count(text: str) -> int:
 
 
 def group_name(text: str) -> str:
-    """What a group may be called."""
+    """A valid name for a group."""
     if not text.strip() or not text.isprintable() or len(text) > 100:
         raise BadValue(f'"{printable(text[:40])}" is no name for a group: letters, digits, up to 100 of them')
     return text.strip()

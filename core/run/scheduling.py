@@ -1,4 +1,4 @@
-"""Whose turn it is: which waiting jobs start now, and why the others do not. Pure; moments are passed in."""
+"""Plans the queue: which queued jobs start now, and why each of the others waits. Pure; the time is passed in."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ENDED = {
     Status.CANCELLED: "was cancelled",
     Status.ERROR: "could not be started",
     Status.LOST: "was lost",
-    Status.UNKNOWN: "ended nobody knows how",
+    Status.UNKNOWN: "ended in an unknown way",
     None: "is not in the history any more",
 }
 
 
 @record
 class Waiting:
-    """What there is to know of a job that waits; `turn` orders them, the smallest first."""
+    """What the plan needs to know of a queued job; the job with the smallest `turn` starts first."""
 
     id: str
     turn: tuple[int, int]
@@ -48,12 +48,12 @@ class Waiting:
     not_before: float | None = None
     attempt: int = 1
     is_paused: bool = False
-    put_off: str | None = None  # why it could not be started when its turn was there
+    put_off: str | None = None  # why it could not be started at its turn
 
 
 @record
 class Running:
-    """What there is to know of a job that takes room: it runs, or is just being started."""
+    """What the plan needs to know of a job that takes resources: it runs, or is being started."""
 
     id: str
     group: str | None = None
@@ -67,7 +67,7 @@ class Running:
 
 @record
 class Capacity:
-    """What a host has for its jobs; None: not known, and so never lacking."""
+    """What a host has for its jobs; a resource that is None is not known and never lacking."""
 
     cpus: float
     memory_bytes: int | None = None
@@ -76,7 +76,7 @@ class Capacity:
 
 @record
 class Start:
-    """A job whose turn it is, and the GPUs it gets."""
+    """A job that starts now, and the GPUs it gets."""
 
     id: str
     gpus: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Start:
 
 @record
 class Plan:
-    """What is to be done now, and in words why the rest waits; at `next_moment` a clock will have changed that."""
+    """The jobs to start and to cancel now, and why the others wait; at `next_moment` another job becomes due."""
 
     start: tuple[Start, ...]
     waits: dict[str, str]
@@ -100,13 +100,13 @@ def plan(
     outcomes: Mapping[str, Status | None],
     now: float,
 ) -> Plan:
-    """Higher priority first, then age; the first that lacks room has it kept for it, so that nothing starves."""
+    """Higher priority first, then age. Resources are reserved for the first job that lacks some, so none starves."""
     room = Room(capacity, groups, list(running), now)
     start: list[Start] = []
     waits: dict[str, str] = {}
     cancel: dict[str, str] = {}
     moments: set[float] = set()
-    # Ten thousand jobs wait for a few things. Room only gets scarcer: what was refused once is refused again.
+    # Thousands of jobs ask for the same. Resources only get scarcer during a plan, so a refusal holds for all of them.
     refused: dict[object, str] = {}
     clocks: dict[tuple[float, int], str] = {}
     dependencies: dict[tuple[str, ...], tuple[str | None, str | None]] = {(): (None, None)}
@@ -136,7 +136,7 @@ def plan(
 
 
 class Room:
-    """What is left of a host; and once a job lacks some of it, what is kept for that job."""
+    """The free resources of a host, and those that are reserved for the first job that lacks some."""
 
     def __init__(self, capacity: Capacity, groups: Mapping[str, int], running: list[Running], now: float) -> None:
         self.capacity, self.groups, self.now = capacity, groups, now
@@ -146,19 +146,19 @@ class Room:
         self.slots = dict(groups)
         self.kept_for: Waiting | None = None
         self.kept: Amounts = (0.0, 0.0, 0.0)
-        self.can_start_at = -math.inf  # who it is kept for, by what was declared
+        self.can_start_at = -math.inf  # the job that it is kept for, by the declared run times
         self._ends: list[tuple[float, Amounts]] = []
         ids = {job.id for job in running}
-        counted = [job for job in running if job.parent_id not in ids]  # an outer job includes those inside it
+        counted = [job for job in running if job.parent_id not in ids]  # an outer job includes its inner jobs
         given = {gpu for job in counted for gpu in job.given}
         self.gpus = [gpu for gpu in capacity.gpus if gpu not in given]
         for job in counted:
             self._take(job, job.ends_at)
-            # Which GPUs a job has that nobody gave it any is not known; most programs use the first ones.
+            # A job that was not given its GPUs uses unknown ones; most programs use the first.
             del self.gpus[: max(0, (job.gpus or 0) - len(job.given))]
 
     def needs(self, job: Waiting | Running) -> Amounts:
-        """Of what was not declared one CPU, unless slots of its group decide."""
+        """What a job takes. An undeclared number of CPUs counts as one, or as none in a group with slots."""
         cpus = job.cpus
         if cpus is None:
             cpus = 0.0 if job.group in self.groups else min(1.0, self.capacity.cpus)
@@ -187,7 +187,7 @@ class Room:
         return f"behind job {self.kept_for.id[:8]}, for which {words} {verb} being kept"
 
     def take(self, job: Waiting) -> tuple[str, ...]:
-        """Give a job its room; the GPUs that are now its own."""
+        """Take the resources of a job; return the GPUs it gets."""
         self._take(job, None if job.runtime_seconds is None else self.now + job.runtime_seconds)
         count = job.gpus or 0
         given, self.gpus = tuple(self.gpus[:count]), self.gpus[count:]
@@ -202,7 +202,7 @@ class Room:
             self._ends.append((ends_at, needs))
 
     def _keep(self, job: Waiting, needs: Amounts) -> None:
-        """Let nobody who comes later take what this job waits for."""
+        """Reserve what this job waits for."""
         self.kept_for, self.kept = job, needs
         if job.group in self.slots:
             self.slots[job.group] -= 1
@@ -226,7 +226,7 @@ class Room:
 
 
 def waiting_from(job: Job) -> Waiting:
-    """A job that has not begun, as the plan knows it."""
+    """A queued job, for the plan."""
     queued, limits = job.queue or Queued(), job.limits
     return Waiting(
         job.id,
@@ -245,7 +245,7 @@ def waiting_from(job: Job) -> Waiting:
 
 
 def running_from(job: Job) -> Running:
-    """A job that has begun, or is about to, as the plan knows it."""
+    """A job that runs or is being started, for the plan."""
     queued, limits, seconds = job.queue or Queued(), job.limits, longest(job.limits)
     known = job.start_time is not None and seconds is not None and job.status is not Status.PAUSED
     ends_at = (job.start_time or 0.0) + (seconds or 0.0) if known else None
@@ -255,20 +255,20 @@ def running_from(job: Job) -> Running:
 
 
 def longest(limits: Limits) -> float | None:
-    """How long a job takes at most, by what was declared."""
+    """The longest time that a job takes, as declared; None if nothing was."""
     declared = [seconds for seconds in (limits.runtime_seconds, limits.timeout_seconds) if seconds is not None]
     return min(declared, default=None)
 
 
 def impossible(limits: Limits, capacity: Capacity) -> str | None:
-    """What a job asks for that the host will never have; None if it has all."""
+    """What a job asks for and the host does not have at all; None if it has everything."""
     memory = math.inf if capacity.memory_bytes is None else capacity.memory_bytes
     needs = (limits.cpus or 0.0, limits.memory_bytes or 0, limits.gpus or 0)
     return beyond(needs, (capacity.cpus, memory, len(capacity.gpus)))
 
 
 def beyond(needs: Amounts, total: Amounts) -> str | None:
-    """That more is asked for than there is, in words."""
+    """In words, what is asked for and exceeds the total; None if nothing does."""
     scarce = lacking(needs, total)
     if scarce is None:
         return None
@@ -277,17 +277,17 @@ def beyond(needs: Amounts, total: Amounts) -> str | None:
 
 
 def retry_seconds(attempt: int) -> float:
-    """How long to wait after an attempt that failed."""
+    """The seconds to wait after a failed attempt."""
     return float(min(LONGEST_RETRY_SECONDS, 2 ** min(attempt - 1, 20)))
 
 
 def will_be_retried(status: Status, queued: Queued | None) -> bool:
-    """Whether a job that ended like this gets another attempt and has not yet."""
+    """Whether a job with this end gets another attempt that is not queued yet."""
     return queued is not None and queued.retries > 0 and queued.retried_by is None and status in RETRIED
 
 
 def failure(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
-    """Which of the jobs that had to succeed first did not, and never will."""
+    """In words, which job had to succeed first and did not; None if none failed."""
     for job_id in after:
         status = outcomes.get(job_id)
         if status is not Status.SUCCESS and status not in LIVE:
@@ -296,7 +296,7 @@ def failure(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str 
 
 
 def pending(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
-    """Which jobs have yet to succeed."""
+    """In words, which jobs have to succeed first; None if all have."""
     left = [job_id[:8] for job_id in after if outcomes.get(job_id) is not Status.SUCCESS]
     if not left:
         return None
@@ -307,7 +307,7 @@ def pending(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str 
 
 
 def until(moment: float, attempt: int, now: float) -> str:
-    """When a job may begin, as a clock here shows it."""
+    """In words, when a job may start, in local time."""
     there, here = time.localtime(moment), time.localtime(now)
     words = time.strftime("%H:%M:%S" if there.tm_sec else "%H:%M", there)
     if there[:3] != here[:3]:
@@ -316,7 +316,7 @@ def until(moment: float, attempt: int, now: float) -> str:
 
 
 def lacking(needs: Iterable[float], there: Iterable[float]) -> int | None:
-    """The first resource of which there is too little; what nobody asks for is never lacking."""
+    """The first resource of which there is too little; None if there is enough."""
     for index, (need, have) in enumerate(zip(needs, there, strict=True)):
         if need > 0 and need > have + SLACK:
             return index

@@ -1,8 +1,10 @@
-"""A cgroup for a user who may make none, in a scope of their own systemd: as `systemd-run --user --scope` gets one.
+"""A cgroup from the systemd of the user, in a scope as `systemd-run --user --scope` makes it.
 
-The supervisor of the job is moved into the scope before it starts the command, and the scope is delegated to us. Inside
-it the job has a cgroup of its own, so that a limit ends the job and not who tells how it ended. systemd removes the
-scope with its last process.
+It is used where jobtop may not make a cgroup itself.
+
+systemd moves the shim of the job into the scope before the shim starts the command, and delegates the scope to us.
+Inside the scope the job has its own cgroup: a memory limit then ends the job and not the shim, which reports the end.
+systemd removes the scope when its last process has exited.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ NOT_GIVEN = "it was not given the controller for"
 
 
 class Manager:
-    """The user's own systemd, which we talk to: the cgroup it was given, and the controllers that came with it."""
+    """A connection to the systemd of the user, its cgroup, and the controllers that it can delegate."""
 
     def __init__(self, connection: Connection, proc: str = "/proc") -> None:
         self.connection, self.proc = connection, proc
@@ -49,7 +51,7 @@ class Manager:
         self.controllers = frozenset(read_text(f"{self.mount}{self.service}/cgroup.controllers").split())
 
     def start_scope(self, name: str, pid: int, controllers: Collection[str], most_tasks: int) -> None:
-        """Have a process moved into a new scope that is ours; returns when it is there."""
+        """Have systemd move a process into a new scope that is delegated to us; returns when it is done."""
         properties = [
             ("Description", ("s", "a job of jobtop with limits that hold")),
             ("PIDs", ("au", [pid])),
@@ -76,7 +78,7 @@ class Manager:
 
 
 def reach(proc: str = "/proc") -> Manager:
-    """The user's manager, if there is one to talk to. It has to be closed."""
+    """Connect to the systemd of the user, or raise Refused. The caller closes the connection."""
     directory = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
     try:
         connection = Connection(f"{directory}/systemd/private", PATIENCE_SECONDS)
@@ -90,11 +92,15 @@ def reach(proc: str = "/proc") -> Manager:
 
 
 def make(
-    job_id: JobId, wanted: Collection[str], held: Collection[str], is_detached: bool, come_up: Callable[[], int]
+    job_id: JobId,
+    wanted: Collection[str],
+    held: Collection[str],
+    is_detached: bool,
+    wait_until_ready: Callable[[], int],
 ) -> JobCgroup:
-    """A cgroup with the controllers that are wanted, if more of them can be had than are held already.
+    """A cgroup with more of the wanted controllers than those that are held already; else the reason why not.
 
-    `come_up` gives the number of the supervisor once it can be moved.
+    `wait_until_ready` returns the pid of the shim once it can be moved.
     """
     try:
         manager = reach()
@@ -106,7 +112,7 @@ def make(
             raise Refused(f"{NOT_GIVEN} {', '.join(sorted(lacking))}")
         check_logout(manager.here, manager.service, is_detached)
         most_tasks = leave(manager.here, manager.service)
-        name, pid = f"{cgroup.PREFIX}{job_id}.scope", come_up()
+        name, pid = f"{cgroup.PREFIX}{job_id}.scope", wait_until_ready()
         manager.start_scope(name, pid, useful, most_tasks)
         made = settle(manager, name, pid, job_id, useful)
         return replace(made, problems=(f"{ABOUT}: {NOT_GIVEN} {', '.join(lacking)}",)) if lacking else made
@@ -122,7 +128,7 @@ def refused(error: Exception) -> JobCgroup:
 
 
 def leave(here: Hierarchy, service: str) -> int:
-    """How many tasks there may be where we come from; refused where we would leave another limit or a job behind."""
+    """The limit on tasks that the scope has to keep. Refused if the shim would escape another limit or an outer job."""
     own, most = here.own, NO_LIMIT
     while not f"{service}/".startswith(f"{own}/"):
         place = here.mount + own
@@ -137,13 +143,13 @@ def leave(here: Hierarchy, service: str) -> int:
 
 
 def check_logout(here: Hierarchy, service: str, is_detached: bool) -> None:
-    """Refuse a job that outlives its session a place that does not."""
+    """Refuse a detached job if the systemd of the user ends with the last session."""
     if is_detached and not here.own.startswith(f"{service}/") and not lingers():
         raise Refused(ENDS_AT_LOGOUT)
 
 
 def detached_problem() -> str | None:
-    """Why a job that nobody stays with gets no scope where others do."""
+    """Why a detached job gets no scope where a foreground job does; None if it does."""
     try:
         manager = reach()
     except (OSError, Refused):
@@ -157,7 +163,7 @@ def detached_problem() -> str | None:
 
 
 def lingers(directory: str = "/var/lib/systemd/linger") -> bool:
-    """Whether the user's systemd stays when the user is gone."""
+    """Whether the systemd of the user keeps running after the last logout."""
     import pwd
 
     try:
@@ -167,7 +173,7 @@ def lingers(directory: str = "/var/lib/systemd/linger") -> bool:
 
 
 def settle(manager: Manager, name: str, pid: int, job_id: JobId, controllers: Collection[str]) -> JobCgroup:
-    """Make room in the scope: one place for the supervisor, and one for the job, which gets the controllers."""
+    """Make two cgroups in the scope: one for the shim, and one with the controllers for the job."""
     inside = {tree.kind: tree.own for tree in cgroup.all_hierarchies(f"{manager.proc}/{pid}")}.get("v2", "")
     scope = manager.mount + inside
     if os.path.basename(scope) != name:

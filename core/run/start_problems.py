@@ -1,4 +1,4 @@
-"""Why no process can be started here, and what to do about it. Read only when that has gone wrong."""
+"""Why a process could not be started, and the remedy. Imported only after a failure."""
 
 import errno
 import os
@@ -18,14 +18,14 @@ REMEDIES = {
 
 
 def missing_part() -> str | None:
-    """What of the machine every job needs and is not there."""
+    """What every job needs and this machine lacks; None if it has all."""
     if sys.platform == "linux" and not os.path.exists("/proc/self/stat"):
         return WITHOUT_PROC
     return None if os.path.exists(os.devnull) else WITHOUT_NULL
 
 
 def explanation(number: int) -> str | None:
-    """What an errno means for starting a process, and the remedy; None where its name says all there is."""
+    """What an errno means for starting a process, and the remedy; None if strerror says enough."""
     return REMEDIES.get(number)
 
 
