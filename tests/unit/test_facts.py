@@ -1,5 +1,6 @@
 """Files of a shim are facts or a reason: damage costs only the job in question, and the record says what it is."""
 
+import ast
 import os
 import random
 import time
@@ -15,8 +16,10 @@ from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors.cgroup import PREFIX, mounted
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.run import facts as reader
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, MARKS, STARTED, damage_in, read_facts, read_marks, read_started
+from jobtop.core.shim import facts as writer
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.reconcile import forget, reconcile
 from jobtop.store.database import open_to_write
@@ -67,6 +70,24 @@ WRONG_ENDED = {
 @pytest.fixture
 def paths(home: Path) -> StatePaths:
     return StatePaths(home, HERE)
+
+
+def declared_facts(*classes: str) -> set[str]:
+    """The keys of types that only the type checker sees."""
+    tree = ast.parse(Path(writer.__file__).read_text(encoding="utf-8"))
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name in classes]
+    assert len(bodies) == len(classes)
+    rows = [row.target for body in bodies for row in body if isinstance(row, ast.AnnAssign)]
+    return {row.id for row in rows if isinstance(row, ast.Name)}
+
+
+def test_what_is_read_of_a_shim_is_what_it_writes() -> None:
+    groups = declared_facts("LimitLines", "CgroupLines", "KilledLines", "LogLines")
+    started, ended = declared_facts("Started"), declared_facts("Ended", "Counts")
+    assert set(reader.NEEDED[STARTED]) <= started
+    assert set(reader.NEEDED[ENDED]) <= ended
+    checked = {*reader.INTEGERS, *reader.NUMBERS, *reader.MOMENTS, *reader.PROCESSES, *reader.CHECKS}
+    assert checked - {"recorder_cpu", "recorder_rss"} <= started | ended | groups
 
 
 def rewritten(file: Path, key: str, value: str | None) -> None:
