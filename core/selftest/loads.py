@@ -1,17 +1,22 @@
 """The loads: processes built to cost a known amount, which say by their own counters what it was.
 
 Run as a script, `python -I -S loads.py REPORT NAME ARGUMENT…`, and independent of what they judge: nothing of jobtop
-is imported here. A process appends one line of JSON to REPORT as the last thing it does.
+is imported here. A process appends one line of JSON to REPORT as the last thing it does. Only cheap modules are
+imported at the start: what Python uses before a load notes its first point is on no curve.
 """
 
-import json
+from __future__ import annotations
+
 import os
 import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import NoReturn
 
 CHUNK_BYTES = 1024 * 1024
 SHELL_LOOP = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"
@@ -55,6 +60,8 @@ def cpu_used() -> float:
 
 def say(report: str, skip: str | None = None, **more: object) -> None:
     """Append what this process and the children it waited for have used; the CPU time is read last."""
+    import json  # takes as long as the start of Python
+
     storage = read_values("/proc/self/io")
     line: dict[str, object] = more | {
         "skip": skip,
@@ -92,6 +99,14 @@ class Curve:
                 for _ in range(1000):
                     pass
             self.note()
+
+    def touch(self, size: int) -> list[bytearray]:
+        """Memory in pieces of a MiB, a point noted after each: to get pages from the kernel takes CPU time."""
+        pieces = []
+        for _ in range(size // CHUNK_BYTES):
+            pieces.append(touched(CHUNK_BYTES))
+            self.note()
+        return pieces
 
 
 def spin(seconds: float) -> None:
@@ -313,13 +328,15 @@ def copy_on_write(report: str, size: int, count: int, seconds: float) -> None:
 
 def leaves_cgroup(report: str, size: int, seconds: float) -> None:
     """Work and memory of a process that moves to a cgroup further up first, as container runtimes do."""
+    curve = Curve()
     if not leave_cgroups():
         finish(report, "the job has no cgroup of its own that it may leave (that needs root, or one that is delegated)")
-    curve, memory = Curve(), touched(size)
+    memory = curve.touch(size)
     curve.spin(seconds)
     time.sleep(seconds)
     curve.note()
     together = held_together([os.getpid()])
+    curve.note()
     del memory
     finish(report, NO_SHARES if together is None else None, together_bytes=together, curve=curve.points)
 
