@@ -148,13 +148,11 @@ class Engine:
         watch = self.sampler.forget(key)
         if watch is None or key not in self.watched:
             return None
-        rows = (
-            None
-            if "snapshots" in self.settings.without
-            else watch.heaviest.rows(self.sampler.table.proc, watch.tree, is_last=True)
-        )
-        if rows:
-            self._take(Batch(snapshots=[(key, watch.elapsed, rows)]))
+        if "snapshots" not in self.settings.without:
+            elapsed, read_at = watch.last_members
+            rows = watch.heaviest.rows(self.sampler.table.proc, watch.tree, read_at)
+            if rows:
+                self._take(Batch(snapshots=[(key, elapsed, rows)]))
         return watch
 
     def _observation(self, key: str, watch: Watch) -> Observation:

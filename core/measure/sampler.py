@@ -58,6 +58,7 @@ class Watch:
     __slots__ = (
         *("cgroup", "elapsed", "guard", "heaviest", "impossible_seconds", "interval", "interval_until", "key"),
         *(
+            "last_members",
             "longest_stretch",
             "looked_at",
             "next_snapshot",
@@ -86,6 +87,7 @@ class Watch:
         self.values: dict[str, Number] = {}
         self.row: tuple[Number | None, ...] = ()
         self.elapsed = 0.0
+        self.last_members = (0.0, 0.0)  # of the last sample that found a process: seconds elapsed, moment since boot
         self.version = UNREAD
         self.unread = 0
         self.interval_until = float("inf")  # moment since boot
@@ -121,6 +123,8 @@ class Watch:
                 tree.note_possible(read.get("mem.used", 0), read["mem.rss"])
             self._take(read, max(self.elapsed, at - self.start))
         self.elapsed = max(self.elapsed, at - self.start)
+        if tree.members:
+            self.last_members = self.elapsed, tree.read_at
         return Sample(self.elapsed, self.row)
 
     def _with_cgroup(self, read: dict[str, Number], at: float, own: JobCgroup) -> tuple[dict[str, Number], float]:
@@ -322,7 +326,7 @@ class Sampler:
         taken = []
         for watch in moved:
             watch.heaviest.learn(self.table.proc, watch.tree)
-            if now >= watch.next_snapshot:
+            if now >= watch.next_snapshot and watch.tree.members:
                 watch.next_snapshot = now + SNAPSHOT_SECONDS * self.stretch * watch.snapshot_share
                 watch.snapshot_share = 1.0
                 rows = watch.heaviest.rows(self.table.proc, watch.tree)

@@ -151,6 +151,22 @@ def test_who_has_vanished_is_known_by_what_was_learnt_of_it(job: Job) -> None:
     assert job.look() == []
 
 
+def test_the_last_look_is_at_members_that_a_sweep_has_found_gone(job: Job) -> None:
+    job.fake.put(51, SHIM, cpu=1.0)
+    job.command(51, "train")
+    job.look()
+    moment = job.tree.read_at
+    job.fake.put(51, SHIM, cpu=1.5)
+    job.sweep()
+    job.fake.end(51)
+    job.sweep()
+    assert not job.tree.members
+    rows = job.heaviest.rows(str(job.fake.root), job.tree, last_read_at=moment + 2.0)
+    assert rows is not None
+    assert [(row.pid, row.command, row.cpu_seconds) for row in rows] == [(51, "train", 1.5)]
+    assert rows[0].cpu_percent == pytest.approx(25)
+
+
 def test_after_an_exec_a_process_is_what_it_has_become(job: Job) -> None:
     job.fake.put(51, SHIM, name="sh")
     job.command(51, "sh", "-c", "exec solver")

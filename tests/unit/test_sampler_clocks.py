@@ -110,6 +110,17 @@ def test_snapshots_are_taken_at_the_start_and_then_every_ten_seconds(job: Watche
     assert len(steps) >= 3
 
 
+def test_a_tick_after_the_last_process_exited_takes_no_snapshot(job: Watched) -> None:
+    job.fake.put(WORKER, SHIM, cpu=0.5)
+    last = job.tick(1.0)
+    job.fake.end(WORKER)
+    taken = len(job.snapshots)
+    job.tick(60.0)
+    assert not job.watch.tree.members
+    assert len(job.snapshots) == taken
+    assert job.watch.last_members == (last.elapsed, pytest.approx(job.clocks.monotonic - 60.0))
+
+
 def test_a_clock_that_is_set_back_changes_nothing(job: Watched) -> None:
     taken = []
     for second in range(1, 6):

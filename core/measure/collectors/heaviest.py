@@ -27,25 +27,31 @@ class Heaviest:
         self._cpu: dict[tuple[int, int], float] = {}
         self._commands: dict[tuple[int, int], tuple[bytes, str]] = {}
         self._version = self._births = -1
+        self._present: list[Member] = []
 
     def learn(self, proc: str, tree: Tree) -> None:
-        """Remember who the members of a small job are: at its end they can be asked no more."""
+        """Remember the members, and the commands of a small job: at its end they can be asked no more."""
+        if tree.members:
+            self._present = list(tree.members.values())
         if tree.births != self._births and len(tree.members) <= KEPT:
             self._births = tree.births
             for member in tree.members.values():
                 self._command(proc, member)
 
-    def rows(self, proc: str, tree: Tree, is_last: bool = False) -> list[ProcessRow] | None:
+    def rows(self, proc: str, tree: Tree, last_read_at: float | None = None) -> list[ProcessRow] | None:
         """The heaviest members, parents before children; None if nothing has happened since the last look.
 
-        The last look counts anyway.
+        With the moment at which members were last read it is the last look, which counts anyway. If a sweep has found
+        that all of them exited, it is a look at what was read of them before.
         """
-        if tree.version == self._version and not is_last:
+        if tree.version == self._version and last_read_at is None:
             return None
-        now = tree.read_at
+        present, now = list(tree.members.values()), tree.read_at
+        if last_read_at is not None and not present:
+            present, now = self._present, last_read_at
         seconds, before = now - self._looked_at, self._cpu
         self._looked_at, self._version = now, tree.version
-        members = [member for member in tree.members.values() if member.cpu_ns is not None]
+        members = [member for member in present if member.cpu_ns is not None]
         self._cpu = {(member.pid, member.start): own_seconds(member) for member in members}
         used = {key: cpu - before.get(key, 0.0) for key, cpu in self._cpu.items()}
         if len(members) > KEPT:
