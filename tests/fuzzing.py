@@ -36,9 +36,9 @@ SHARES = {
     "filters": 0.1,
     "command line": 0.05,
 }
-MOST_SECONDS = 1.0
+MOST_CPU_SECONDS = 1.0
 MOST_BYTES = 64 * 1024 * 1024  # above the size of the input
-HANGING_SECONDS = 20.0
+HANGING_SECONDS = 10.0  # of wall time: an input that waits for something uses no CPU time
 PAGE_BYTES = resource.getpagesize()
 ODD_NUMBERS = (
     *("0 -0 1 -1 127 128 255 256 65535 65536 2147483647 2147483648 4294967295 4294967296 -2147483649".split()),
@@ -104,22 +104,20 @@ def fuzz(
     allowed: type[BaseException] | tuple[type[BaseException], ...] = JobtopError,
     size: Callable[[T], int] = lambda value: len(value) if isinstance(value, (bytes, str)) else 0,
 ) -> None:
-    """Check so many inputs: only `allowed` may be raised, in at most a second and 64 MiB above the input's size."""
+    """Check so many inputs: only `allowed` may be raised, in a second of CPU time and 64 MiB above the size at most."""
     seed = SEED or "0"
     with _watchdog():
         for number in (int(ONLY),) if ONLY else range(count):
             value = generate(random.Random(f"{target}:{seed}:{number}"))
             try:
                 if number == 0:  # imports and caches of the tested code are not part of an input's cost
-                    _seconds(check, value, allowed)
+                    _cpu_seconds(check, value, allowed)
                 with _bounded_memory(size(value)):
-                    seconds = _seconds(check, value, allowed)
-                    if seconds > MOST_SECONDS:  # another process may have had the CPU
-                        seconds = min(seconds, _seconds(check, value, allowed))
+                    seconds = _cpu_seconds(check, value, allowed)
             except (Exception, Hangs) as error:  # noqa: BLE001 - whatever it is, it is named with its input
                 _fail(f"{type(error).__name__}: {error}", target, seed, number, value, error)
-            if seconds > MOST_SECONDS:
-                _fail(f"it took {seconds:.1f} s", target, seed, number, value)
+            if seconds > MOST_CPU_SECONDS:
+                _fail(f"it took {seconds:.1f} s of CPU time", target, seed, number, value)
 
 
 def mutated(dice: random.Random, data: bytes, most: int = 4) -> bytes:
@@ -197,18 +195,34 @@ _MUTATIONS: Sequence[Callable[[random.Random, bytearray], None]] = (
 )
 
 
-def _seconds(
+def _cpu_seconds(
     check: Callable[[T], object], value: T, allowed: type[BaseException] | tuple[type[BaseException], ...]
 ) -> float:
+    """The CPU time of one check: what other processes do at the same time is not the work of an input.
+
+    One that hangs is tried again if it may only have waited for a CPU.
+    """
+    begun = time.process_time()
+    try:
+        _check(check, value, allowed)
+    except Hangs:
+        if time.process_time() - begun > MOST_CPU_SECONDS:
+            raise
+        begun = time.process_time()
+        _check(check, value, allowed)
+    return time.process_time() - begun
+
+
+def _check(
+    check: Callable[[T], object], value: T, allowed: type[BaseException] | tuple[type[BaseException], ...]
+) -> None:
     signal.setitimer(signal.ITIMER_REAL, HANGING_SECONDS)
-    begun = time.perf_counter()
     try:
         check(value)
     except allowed:
         pass
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return time.perf_counter() - begun
 
 
 @contextmanager

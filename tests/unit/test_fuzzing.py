@@ -56,10 +56,42 @@ def test_an_input_may_cost_memory_of_its_own_size() -> None:
     fuzz("blocks", lambda _: 100 << 20, bytes, 1, size=lambda value: value)
 
 
-def test_a_slow_input_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzzing, "MOST_SECONDS", 0.01)
+def _compute(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_an_input_that_costs_much_cpu_time_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "MOST_CPU_SECONDS", 0.01)
     with pytest.raises(AssertionError, match="it took"):
-        fuzz("blocks", _empty, lambda _: time.sleep(0.02), 1)
+        fuzz("blocks", _empty, lambda _: _compute(0.02), 1)
+
+
+def test_time_in_which_others_have_the_cpu_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "MOST_CPU_SECONDS", 0.05)
+    fuzz("blocks", _empty, lambda _: time.sleep(0.2), 1)
+
+
+def test_an_input_that_was_interrupted_without_cpu_time_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "HANGING_SECONDS", 0.05)
+    waits = [10.0, 0.0, 0.0]
+    fuzz("blocks", _empty, lambda _: time.sleep(waits.pop(0)), 1)
+    assert waits == []
+
+
+def test_a_loop_that_never_ends_is_interrupted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing, "HANGING_SECONDS", 0.05)
+    monkeypatch.setattr(fuzzing, "MOST_CPU_SECONDS", 0.0)
+    began: list[None] = []
+
+    def loop(_: bytes) -> None:
+        began.append(None)
+        _compute(60)
+
+    with pytest.raises(AssertionError, match="Hangs"):
+        fuzz("blocks", _empty, loop, 1)
+    assert len(began) == 1
 
 
 def test_a_read_that_never_ends_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
