@@ -10,6 +10,7 @@ from jobtop.core.measure.collectors import jobs as job_values
 from jobtop.core.measure.collectors.heaviest import Heaviest
 from jobtop.core.measure.collectors.job_cgroup import JobCgroup
 from jobtop.core.measure.collectors.processes import ProcessTable
+from jobtop.core.measure.derive import SHORTEST_SECONDS
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Kind
 from jobtop.core.model import Sample
 from jobtop.core.record import fresh, record
@@ -281,7 +282,7 @@ class Sampler:
             self._adapt(cost / step)
             events = self._events(due, now, boottime) + [over_event(watch) for watch in over]
             for rhythm in beating:
-                rhythm.next_due = self._next_on_grid(now, rhythm.interval * self.stretch)
+                rhythm.next_due = self._next_on_grid(rhythm.interval * self.stretch)
         return Batch(samples, snapshots, host, events)
 
     def _enforce(self, now: float) -> list[Watch]:
@@ -339,12 +340,18 @@ class Sampler:
         if self.host is None or now < self._host_due:
             return None
         shortest = min((rhythm.interval for rhythm in self._rhythms.values() if rhythm.watches), default=1.0)
-        self._host_due = self._next_on_grid(now, max(1.0, shortest) * self.stretch)
+        self._host_due = self._next_on_grid(max(1.0, shortest) * self.stretch)
         before, self._last_host = self._last_host, self.host.collect()
         return None if before is None else (time.clock_gettime(BOOTTIME), before, self._last_host)
 
-    def _next_on_grid(self, now: float, period: float) -> float:
-        return self._origin + (int((now - self._origin) / period + 1e-6) + 1) * period
+    def _next_on_grid(self, period: float) -> float:
+        """The next point of the grid that is far enough away for a rate between two samples.
+
+        After a late tick the next point may be a millisecond away. Blocks keep whole milliseconds: two samples in one
+        would be the same moment twice.
+        """
+        since = self.monotonic() + SHORTEST_SECONDS - self._origin
+        return self._origin + (int(since / period + 1e-6) + 1) * period
 
     def _run(self) -> None:
         while not self._stopped:

@@ -87,6 +87,17 @@ def test_ticks_that_were_missed_are_not_made_up_for(fake: FakeProc) -> None:
     assert len(sampler.tick().samples) == 1
 
 
+@pytest.mark.parametrize(("late_seconds", "next_due"), [(0.05, 1000.2), (0.0795, 1000.2), (0.0995, 1000.3)])
+def test_no_sample_follows_a_late_one_at_once(fake: FakeProc, late_seconds: float, next_due: float) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock)
+    sampler.watch("1", SHIM, boottime(), interval=0.1)
+    sampler.tick()
+    clock.now += 0.1 + late_seconds
+    assert len(sampler.tick().samples) == 1
+    assert sampler.next_due() == pytest.approx(next_due)
+
+
 @pytest.mark.parametrize(("age", "seconds"), [(0, 1), (3599, 1), (3600, 5), (14399, 5), (14400, 10), (1e9, 10)])
 def test_an_older_job_is_sampled_less_often(age: float, seconds: float) -> None:
     assert Watch("1", Tree(SHIM), 0.0, None).interval_at(age) == seconds
