@@ -74,15 +74,24 @@ class StoreSink:
         self._kept_until.update((key, sample.elapsed) for batch in batches for key, sample in batch.samples)
 
     def _written(self, write: Callable[[Database], T]) -> T:
-        """What a write answers; where the store was deleted or replaced, its jobs are put into the new one first."""
+        """What a write answers; where the store was deleted or replaced, its jobs are put into the new one first.
+
+        StoreReplaced if that happens again meanwhile: the numbers of jobs are those of a store that is gone.
+        """
+        try:
+            return self._write_once(write)
+        except StoreReplaced:
+            return self._write_once(write)
+
+    def _write_once(self, write: Callable[[Database], T]) -> T:
         database = self._open()
         try:
-            if not self._is_replaced:
-                return write(database)
+            if self._is_replaced:
+                self._put_again(database)
+            return write(database)
         except StoreReplaced:
             self._is_replaced = True
-        self._put_again(database)
-        return write(database)
+            raise
 
     def _put_again(self, database: Database) -> None:
         """Keep our jobs in the store that is there now, and note until when their samples are not in it."""

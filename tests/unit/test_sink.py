@@ -3,18 +3,19 @@
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from jobtop.core.clock import BOOTTIME
-from jobtop.core.errors import StoreBusy
+from jobtop.core.errors import StoreBusy, StoreReplaced
 from jobtop.core.measure.collectors.host import open_host
 from jobtop.core.measure.sampler import Batch
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
-from jobtop.store.database import open_to_read, open_to_write
+from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples import sink as sink_module
 from jobtop.store.samples.head import HOSTS
@@ -151,6 +152,36 @@ def test_a_block_is_sealed_after_a_call_that_failed(paths: StatePaths, sink: Sto
         pass
     sink.finish(job.id)
     assert moments(paths, job) == [float(number) for number in range(1, 301)]
+
+
+def test_a_store_that_is_replaced_twice_at_once_has_the_samples_of_the_right_job(
+    paths: StatePaths, tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = StatePaths(tmp_path / "other", HERE)
+    (neighbour,) = kept_jobs(other.root, running_job())
+    assert neighbour.seq == job.seq
+    sink = StoreSink(paths, network=False, known=lambda _: job)
+    sink.keep(batches(job, 1))
+    put_again = StoreSink._put_again
+
+    def put_and_replaced(self: StoreSink, database: Database) -> None:
+        put_again(self, database)
+        if other.store.exists():
+            other.store.rename(paths.store)
+
+    monkeypatch.setattr(StoreSink, "_put_again", put_and_replaced)
+    for file in paths.root.glob("*.db*"):
+        file.unlink()
+    with suppress(StoreReplaced):  # then the engine tries again
+        sink.keep(batches(job, 1, first=2))
+    sink.keep(batches(job, 1, first=3))
+    sink.close()
+    database = open_to_read(paths.store)
+    found = Jobs(database).find(job.id)
+    database.close()
+    assert found.seq != neighbour.seq
+    assert moments(paths, neighbour) == []
+    assert moments(paths, found)[-1] == 3.0
 
 
 def heartbeat(paths: StatePaths, job: Job) -> float | None:
