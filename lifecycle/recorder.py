@@ -183,6 +183,8 @@ class Recorder:
 
     def _change(self, change: Callable[[Job], tuple[Job, tuple[Event, ...]]]) -> None:
         if self.jobs is None:
+            if self._waits_for_store:
+                self._untold.append(change)
             return
         try:
             self.job = self._changed(self.jobs, change)

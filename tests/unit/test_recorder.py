@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import jobtop.lifecycle.recorder as recorder_module
 import jobtop.store.database as database_module
 from jobtop.core.model import Job, JobSpec, Status, StopRequest
 from jobtop.core.paths import StatePaths
@@ -195,6 +196,30 @@ def test_a_start_that_cannot_be_written_is_known_in_the_end(
     assert len(warned) == 1
     found = kept(paths, job)
     assert (found.pid, found.exit_code, found.settled) == (NO_PROCESS, 3, True)
+
+
+def test_what_happens_while_another_program_holds_the_store_is_kept_in_the_end(
+    recorder: Recorder, paths: StatePaths, job: Job, warned: Warned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "START_PATIENCE_SECONDS", 0.01)
+    open_to_write(paths).close()
+    other = sqlite3.connect(paths.store, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    recorder.begin(job, spec_of(job))
+    assert recorder.jobs is None
+    directory = paths.job(job.id)
+    leave_started(directory, "boot", (NO_PROCESS, 1))
+    recorder.started(Facts((directory / "started").read_text()).started())
+    recorder.stop_requested("SIGINT")
+    other.close()
+    done = recorder.finish(facts(directory))
+    assert (done.pid, done.shim) == (NO_PROCESS, recorder.job.shim)
+    assert done.shim is not None
+    assert done.stop_request is not None
+    assert kept(paths, job) == done
+    assert recorder.jobs is not None
+    assert [happened.kind for happened in recorder.jobs.events(done)][1:] == ["started", "stop_requested", "exited"]
+    assert warned == []
 
 
 def test_a_job_whose_end_could_not_be_written_is_taken_in_later(
