@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from running import processes_of, show
+from running import DEADLINE, processes_of, show
 from support import Jobtop, require, wait_for
 from unprivileged import NO_AGENT
 
@@ -77,25 +77,33 @@ def test_a_job_is_recorded_and_sampled_with_what_there_is(restricted: Jobtop) ->
     assert processes_of(restricted) == []
 
 
+def by_command(jobtop: Jobtop, job_id: str) -> dict[str, Any]:
+    """What `top` says of the processes of a job, by the first word of their commands."""
+    return {process["command"].split()[0]: process for process in answers(jobtop, "top", "--json", job_id)["processes"]}
+
+
 def test_of_a_member_that_changed_user_is_told_what_may_be_seen(restricted: Jobtop, unprivileged: Jobtop) -> None:
     changed = unprivileged.home / "changed"
     shutil.copy("/bin/sleep", changed)
     os.chown(changed, NO_AGENT - 1, NO_AGENT - 1)
     changed.chmod(0o4755)
-    job_id = unprivileged("run", "--detach", "--", "sh", "-c", f"{changed} 60 & sleep 61; :").stdout.strip()
+    job_id = unprivileged("run", "--detach", "--", "sh", "-c", f"{changed} 600 & sleep 601; :").stdout.strip()
     try:
-        wait_for(lambda: len(answers(unprivileged, "top", "--json", job_id)["processes"]) == 3)
-        everyone, unhidden = (answers(jobtop, "top", "--json", job_id) for jobtop in (unprivileged, restricted))
+        # Until a child executes its command it is a shell, of the user who started it.
+        wait_for(lambda: by_command(unprivileged, job_id).keys() == {"sh", str(changed), "sleep"}, DEADLINE)
+        used = answers(unprivileged, "top", "--json", job_id)["mem"]["used"]
+        everyone, unhidden = by_command(unprivileged, job_id), by_command(restricted, job_id)
     finally:
         assert unprivileged("kill", job_id).returncode == 0
-    _, other, own = everyone["processes"]
-    if other["memory_kind"] == "pss":
+    kinds = {command: process["memory_kind"] for command, process in everyone.items()}
+    if kinds[str(changed)] == "pss":
         require("setuid", f"{changed} does not change its user here")
-    assert (other["command"], other["memory_kind"], own["memory_kind"]) == (f"{changed} 60", "rss", "pss")
-    assert everyone["mem"]["used"] is None, "what all hold together without counting twice is not known"
-    assert [process["pid"] for process in unhidden["processes"]] == [everyone["processes"][0]["pid"], own["pid"]]
-    assert {process["memory_kind"] for process in unhidden["processes"]} == {"pss"}
-    wait_for(lambda: processes_of(unprivileged) == [])  # the agent leaves last
+    assert kinds == {"sh": "pss", str(changed): "rss", "sleep": "pss"}
+    assert used is None, "what all hold together without counting twice is not known"
+    own = {command: process["pid"] for command, process in everyone.items() if command != str(changed)}
+    assert {command: process["pid"] for command, process in unhidden.items()} == own
+    assert {process["memory_kind"] for process in unhidden.values()} == {"pss"}
+    wait_for(lambda: processes_of(unprivileged) == [], DEADLINE)  # the agent leaves last
 
 
 def test_the_doctor_says_what_is_hidden_and_its_remedies_are_some(restricted: Jobtop, unprivileged: Jobtop) -> None:
