@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.host import HostSample, HostSource
     from jobtop.core.measure.collectors.jobs import Number
     from jobtop.core.measure.collectors.members import Tree
+    from jobtop.core.measure.device import Device
     from jobtop.core.measure.snapshot import ProcessRow
     from jobtop.core.measure.target import Target
     from jobtop.core.run.limits import Guard
@@ -42,15 +43,21 @@ IMPOSSIBLE_SECONDS, IMPOSSIBLE_SHARE = 0.1, 0.05  # more CPU time than there can
 
 @record
 class Batch:
-    """What one tick brought, by the keys of the jobs; `host` is a moment since boot and two samples to derive from."""
+    """What one tick brought, by the keys of the jobs; `host` is a moment since boot and two samples to derive from.
+
+    `devices`: device, seconds since boot, raw counters and gauges by catalogue key.
+    `named`: job key, the name the job chose, elapsed seconds, value.
+    """
 
     samples: list[tuple[str, Sample]] = fresh(default_factory=list)
     snapshots: list[tuple[str, float, list[ProcessRow]]] = fresh(default_factory=list)
     host: tuple[float, HostSample, HostSample] | None = None
     events: list[tuple[str, float, str, dict[str, object]]] = fresh(default_factory=list)  # by the wall clock
+    devices: list[tuple[Device, float, dict[str, Number | None]]] = fresh(default_factory=list)
+    named: list[tuple[str, str, float, float]] = fresh(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.samples or self.host)
+        return bool(self.samples or self.host or self.devices or self.named)
 
 
 class Watch:
