@@ -16,9 +16,9 @@ from benchmarks.memory import read_kib
 from benchmarks.report import MeasurementError, Result
 from benchmarks.stopwatch import in_turns
 from jobtop.core.config import load
-from jobtop.core.measure.collectors.members import pid_clock
 from jobtop.core.model import Job, Limits, Queued
 from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.procfs import pid_clock
 from jobtop.core.run.request import Request, prepare
 from jobtop.core.run.supervisor import new_id
 from jobtop.lifecycle.queue import Queue

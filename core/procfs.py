@@ -61,6 +61,11 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19]) if len(fields) > 19 else None
 
 
+def pid_clock(pid: int) -> int:
+    """The id of the clock that counts the CPU time of a process (CPUCLOCK_SCHED of a thread group)."""
+    return (~pid << 3) | 2
+
+
 def children(pid: int) -> list[int]:
     """The children of all threads of a process."""
     found: list[int] = []

@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from jobtop.core.measure.collectors.members import PAGE_BYTES, TICK_SECONDS, pid_clock
+from jobtop.core.measure.collectors.members import PAGE_BYTES, TICK_SECONDS
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.target import Target
 from jobtop.core.model import Identity
+from jobtop.core.procfs import pid_clock
 
 MIB = 1024 * 1024
 

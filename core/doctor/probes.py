@@ -12,7 +12,7 @@ from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.job_cgroup import JobCgroup
 from jobtop.core.model import JobSpec
-from jobtop.core.procfs import read_text, value_in
+from jobtop.core.procfs import pid_clock, read_text, value_in
 from jobtop.core.record import record, replace
 from jobtop.core.run import scope
 from jobtop.core.run.facts import Started
@@ -143,7 +143,7 @@ def counted_in(cgroups: Sequence[str]) -> frozenset[str]:
 def can_read_clock(pid: int) -> bool:
     """Whether the CPU clock of another process answers: clock_getcpuclockid(3) by hand."""
     try:
-        return time.clock_gettime((~pid << 3) | 2) >= 0
+        return time.clock_gettime(pid_clock(pid)) >= 0
     except OSError:
         return False
 

@@ -7,7 +7,17 @@ import os
 import sys
 import time
 
-from jobtop.core.procfs import children, descendants, name_of, read_text, signals, stat_fields, value_in, word_in
+from jobtop.core.procfs import (
+    children,
+    descendants,
+    name_of,
+    pid_clock,
+    read_text,
+    signals,
+    stat_fields,
+    value_in,
+    word_in,
+)
 from jobtop.core.shim.system_calls import now
 
 TYPE_CHECKING = False
@@ -230,7 +240,7 @@ class Census:
 def cpu_nanoseconds(pid: int) -> int | None:
     """The CPU time of a process by its clock; None if it is gone, or where processes have no clocks."""
     try:
-        return time.clock_gettime_ns((~pid << 3) | 2)
+        return time.clock_gettime_ns(pid_clock(pid))
     except (OSError, AttributeError):
         return None
 

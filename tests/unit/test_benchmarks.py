@@ -14,8 +14,7 @@ from benchmarks.installation import Installation
 from benchmarks.report import MeasurementError, Result, document, table, verdict
 from benchmarks.stopwatch import in_turns
 from benchmarks.watching import MOST_PROCESSES, as_recorded, refuse_a_crowd
-from jobtop.core.measure.collectors.members import pid_clock
-from jobtop.core.procfs import stat_fields
+from jobtop.core.procfs import pid_clock, stat_fields
 from support import wait_for
 
 MIB = 2**20

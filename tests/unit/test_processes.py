@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.measure.collectors.jobs import fold
-from jobtop.core.measure.collectors.members import Tree, pid_clock
+from jobtop.core.measure.collectors.members import Tree
 from jobtop.core.measure.collectors.processes import LONGEST_UNREAD, ProcessTable
+from jobtop.core.procfs import pid_clock
 from processes import MIB, FakeProc
 from support import wait_for
 

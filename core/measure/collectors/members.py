@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from jobtop.core.procfs import pid_clock
+
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Fields of /proc/PID/stat after the name.
@@ -15,11 +17,6 @@ LOST_SECONDS, LOST_SHARE = 0.05, 0.1  # less is the rounding of c-times to ticks
 LONGEST_READ_SECONDS = 0.002  # longer, and the moment of a reading is not known well enough for a rate
 SETTLED = (0.0, 0.0)
 DRIFT = 0.02  # of the resident memory, and PSS is read again
-
-
-def pid_clock(pid: int) -> int:
-    """The id of the clock that counts the CPU time of a process (CPUCLOCK_SCHED of a thread group)."""
-    return (~pid << 3) | 2
 
 
 class Member:
