@@ -80,12 +80,12 @@ class CloseUp:
         tree = self.watch.tree
         self.table.sweep([tree])
         self._rates.turn(tree.read_at)
-        self.table.look_closer(LOOK_SECONDS * max(self._rates.seconds, 1.0), frozenset({"fds"}))
+        self.table.read_details(LOOK_SECONDS * max(self._rates.seconds, 1.0), frozenset({"fds"}))
         sample = self.watch.sample()
         shares = sum(member.threads > 0 for member in tree.members.values()) > 1
         lines = [self._line(member, shares) for member in tree.members.values()]
         frame, self._last = derive(self._last, sample), sample
-        return Reading(frame, tuple(line for line in lines if line is not None), tree.gone)
+        return Reading(frame, tuple(line for line in lines if line is not None), tree.root_is_gone)
 
     def close(self) -> None:
         if self.watch.cgroup is not None:

@@ -127,7 +127,7 @@ class Watch:
             read = job_values.fold(tree)
             if self.cgroup is not None:
                 read, at = self._with_cgroup(read, at, self.cgroup)
-            if read["proc.count"] > 1 and ("mem.anon" not in read or tree.has_left):
+            if read["proc.count"] > 1 and ("mem.anon" not in read or tree.has_left_cgroup):
                 tree.note_possible(read.get("mem.used", 0), read["mem.rss"])
             self._take(read, max(self.elapsed, at - self.start))
         self.elapsed = max(self.elapsed, at - self.start)
@@ -139,10 +139,12 @@ class Watch:
         """What the job's cgroup counts in place of what its processes tell, where that is not more."""
         counted, moment = own.read()
         uncounted_seconds = 0.0 if moment is None else job_values.cpu_seconds(read) - job_values.cpu_seconds(counted)
-        if self.looked_at != self.tree.looked_at or (uncounted_seconds > LEFT_SECONDS and not self.tree.has_left):
-            self.looked_at = self.tree.looked_at
-            self.tree.note_left(own.misses(self.tree.members.values()))
-        outside = job_values.held_by_processes(self.tree) if self.tree.has_left else None
+        if self.looked_at != self.tree.details_pass or (
+            uncounted_seconds > LEFT_SECONDS and not self.tree.has_left_cgroup
+        ):
+            self.looked_at = self.tree.details_pass
+            self.tree.note_left_cgroup(own.misses(self.tree.members.values()))
+        outside = job_values.memory_of_processes(self.tree) if self.tree.has_left_cgroup else None
         if outside is not None and outside > counted.get("mem.used", outside):
             counted["mem.used"] = outside
         if moment is None or uncounted_seconds > 0:
@@ -228,7 +230,7 @@ class Sampler:
         cgroup = JobCgroup(target.cgroups, "pressure" not in self.without) if target.cgroups else None
         with self._lock:
             tree = self.table.add_target(target)
-            tree.wants_memfds = cgroup is None or not cgroup.counts_memory
+            tree.counts_memfds = cgroup is None or not cgroup.counts_memory
             watch = Watch(key, tree, target.start_boottime, interval, cgroup, self.secret, guard)
             self.watches[key] = watch
             if guard is not None:
@@ -280,7 +282,7 @@ class Sampler:
             beating += self._placed(beating, boottime)
             step = min((rhythm.interval for rhythm in beating), default=1.0) * self.stretch
             self.table.sweep([watch.tree for watch in due])
-            self.table.look_closer(self.budget * self.closer_share * step, self.without)
+            self.table.read_details(self.budget * self.closer_share * step, self.without)
             moved = [watch for watch in due if watch.tree.version != watch.version]
             samples = [(watch.key, watch.sample()) for watch in due]
             snapshots = [] if "snapshots" in self.without else self._snapshots(moved, now)

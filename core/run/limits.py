@@ -128,7 +128,7 @@ class Guard:
         """Check the job; True if it exceeds its limit and is being killed."""
         began = time.thread_time()
         living = [member for member in members if member.threads > 0]
-        resident = sum(member.rss + ((member.slow or (0,))[0] or 0) for member in living)
+        resident = sum(member.rss + (member.swap or 0) for member in living)
         used = resident if resident <= self.limit_bytes else self._used(living)
         if used > self.limit_bytes:
             self.over_bytes, self.due = used, float("inf")

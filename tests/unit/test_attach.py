@@ -86,7 +86,7 @@ def test_what_a_root_used_is_still_known_when_it_is_gone(fake: FakeProc) -> None
     table.sweep()
     fake.end(ROOT)
     table.sweep()
-    assert tree.gone
+    assert tree.root_is_gone
     values = fold(tree)
     assert values["cpu.user"] + values["cpu.system"] == pytest.approx(6.0)
     table.remove(tree)
@@ -95,13 +95,13 @@ def test_what_a_root_used_is_still_known_when_it_is_gone(fake: FakeProc) -> None
 
 def test_another_process_with_the_number_of_a_root_is_not_watched(fake: FakeProc) -> None:
     table = fake.table(most_descriptors=0)
-    assert table.add(ROOT, True, START - 1).gone
+    assert table.add(ROOT, True, START - 1).root_is_gone
     tree = table.add(ROOT, True, START)
     table.sweep()
     fake.put(ROOT, 1, start=START + 1, cpu=0.5, rss=100 * MIB)
     table.sweep()
     table.sweep()
-    assert tree.gone
+    assert tree.root_is_gone
     assert ROOT not in tree.members
     assert fold(tree)["mem.rss"] < 10 * MIB
 
@@ -111,7 +111,7 @@ def test_the_highest_mark_of_a_member_is_kept_where_no_shim_keeps_it(fake: FakeP
     tree = table.add(ROOT, True, START)
     (fake.root / str(ROOT) / "status").write_text("VmHWM:\t  300 kB\nThreads:\t1\n")
     table.sweep()
-    table.look_closer(1.0)
+    table.read_details(1.0)
     assert tree.high_bytes == 300 * 1024
 
 

@@ -90,7 +90,7 @@ def test_what_processes_share_is_split_between_them(job: Job) -> None:
     job.fake.put(51, SHIM, rss=300 * MIB, pss=150 * MIB)
     job.fake.put(52, 51, rss=300 * MIB, pss=150 * MIB)
     job.table.sweep()
-    job.table.look_closer(1.0)
+    job.table.read_details(1.0)
     assert [row.memory_bytes for row in job.look()] == [150 * MIB, 150 * MIB]
 
 

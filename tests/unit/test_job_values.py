@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.measure.collectors.expensive_files import DearFiles
+from jobtop.core.measure.collectors import members
+from jobtop.core.measure.collectors.expensive_files import ExpensiveFiles
 from jobtop.core.measure.collectors.job_cgroup import JobCgroup
 from jobtop.core.measure.collectors.jobs import fold, never_falling
 from jobtop.core.measure.collectors.members import Member, Tree
@@ -14,19 +15,30 @@ from processes import MIB, FakeProc
 SHIM = 50
 
 
+def stat(**values: float) -> list[bytes]:
+    """The fields of a `stat` file after the name; times are given in seconds."""
+    fields = [b"0"] * 50
+    fields[members.STATE], fields[members.THREADS] = b"S", b"1"
+    for name, value in values.items():
+        ticks = value / members.TICK_SECONDS if name.endswith("TIME") else value
+        fields[getattr(members, name)] = str(round(ticks)).encode()
+    return fields
+
+
 def member(tree: Tree, pid: int, cpu: float = 0.0, parent: int = SHIM) -> Member:
     made = tree.members[pid] = Member(pid, 100, tree, parent)
-    made.cpu_ns = round(cpu * 1e9)
+    made.take_clock(round(cpu * 1e9))
     return made
 
 
 def test_cpu_is_what_the_shim_reaped_the_own_clocks_and_the_reaped_children() -> None:
     tree = Tree(SHIM)
-    tree.reaped = (1.0, 0.5, 10, 1)
-    first, second = member(tree, 51, cpu=4.0), member(tree, 52, cpu=2.0)
-    first.times = (3.0, 1.0, 0.25, 0.75)
-    second.times = (0.0, 2.0, 0.0, 0.0)
-    first.faults = (5, 2)
+    tree.take_reaped(stat(CUTIME=1.0, CSTIME=0.5, CMINFLT=10, CMAJFLT=1))
+    first, second = member(tree, 51), member(tree, 52)
+    first.take_stat(stat(UTIME=3.0, STIME=1.0, CUTIME=0.25, CSTIME=0.75, MINFLT=5, MAJFLT=2))
+    second.take_stat(stat(STIME=2.0))
+    first.take_clock(4_000_000_000)
+    second.take_clock(2_000_000_000)
     values = fold(tree)
     assert values["cpu.user"] == pytest.approx(1.0 + 3.0 + 0.25)
     assert values["cpu.system"] == pytest.approx(0.5 + 1.0 + 0.75 + 2.0)
@@ -50,7 +62,10 @@ def test_what_was_never_read_is_absent() -> None:
 
 def test_a_descriptor_count_that_nobody_may_see_is_absent_and_the_rest_is_there() -> None:
     tree = Tree(SHIM)
-    member(tree, 51).slow = (4096, 7, 2, None)
+    one = member(tree, 51)
+    read = {"swap": 4096, "switches_voluntary": 7, "switches_involuntary": 2}
+    for attribute, value in read.items():
+        setattr(one, attribute, value)
     values = fold(tree)
     assert "proc.fds" not in values
     assert (values["mem.swap"], values["proc.switches_voluntary"], values["proc.switches_involuntary"]) == (4096, 7, 2)
@@ -66,7 +81,7 @@ def test_io_of_an_orphan_stays_when_it_goes_and_switches_are_not_known_any_more(
     table = fake.table()
     tree = table.add(SHIM)
     table.sweep()
-    table.look_closer(1.0)
+    table.read_details(1.0)
     assert fold(tree)["io.read_chars"] == 1530
     assert fold(tree)["proc.switches_voluntary"] == 21
     fake.end(51)
@@ -114,11 +129,11 @@ def test_pss_of_a_family_is_read_at_once(tmp_path: Path) -> None:
     table = fake.table()
     tree = table.add(SHIM)
     table.sweep()
-    table.look_closer(1.0)
+    table.read_details(1.0)
     fake.put(51, SHIM, rss=300 * MIB, pss=150 * MIB)
     fake.put(52, 51, rss=300 * MIB, pss=150 * MIB)
     table.sweep()
-    table.look_closer(1.0)
+    table.read_details(1.0)
     assert fold(tree)["mem.used"] == 300 * MIB
     table.remove(tree)
 
@@ -138,7 +153,7 @@ def test_pages_that_forks_write_to_are_looked_for_at_once_though_nothing_is_more
     for cpu, pss, faults, used in ((1.0, 66, 0, 198), (1.1, 66, 100, 198), (1.2, 200, 50_000, 600)):
         family_of_three(fake, cpu, pss * MIB, faults)
         table.sweep()
-        table.look_closer(1.0)
+        table.read_details(1.0)
         assert fold(tree)["mem.used"] == used * MIB
     assert tree.possible_peak == 0
     table.remove(tree)
@@ -152,28 +167,28 @@ def test_what_the_budget_did_not_allow_to_read_is_known_to_be_possible(tmp_path:
     tree = table.add(SHIM)
     family_of_three(fake, 1.0, 66 * MIB)
     table.sweep()
-    table.look_closer(1.0)
+    table.read_details(1.0)
 
     def sample(cpu: float, budget: float, faults: int = 50_000) -> float:
         family_of_three(fake, cpu, 66 * MIB, faults)
         table.sweep()
-        table.look_closer(budget)
+        table.read_details(budget)
         values = fold(tree)
         tree.note_possible(values["mem.used"], values["mem.rss"])
         return values["mem.used"]
 
-    table._dear.credit_seconds = -10.0
+    table.expensive.credit_seconds = -10.0
     assert sample(1.1, 0.0) == 198 * MIB
     assert tree.possible[0] == pytest.approx(198 * MIB + 2 * 50_000 * 4096)
     assert sample(1.2, 20.0) == 198 * MIB  # nothing was given back meanwhile: it was pages that are not kept
     assert (tree.possible[0], tree.possible_peak) == (198 * MIB, 198 * MIB)
-    table._dear.credit_seconds = -10.0
+    table.expensive.credit_seconds = -10.0
     sample(1.3, 0.0, 100_000)
     for pid in (52, 53):
         fake.end(pid)
     fake.put(51, SHIM, cpu=1.4, rss=200 * MIB)
     table.sweep()
-    table.look_closer(20.0)
+    table.read_details(20.0)
     assert tree.possible_peak > 500 * MIB  # they ended with what they had made their own
     table.remove(tree)
 
@@ -190,8 +205,8 @@ def test_shared_memory_that_came_while_there_was_no_time_to_look_is_known_to_be_
         (fake.root / "meminfo").write_text(f"MemTotal: 1 kB\nShmem: {shared_kib} kB\n")
         fake.clocks[51] += 1
         table.sweep()
-        table._dear.credit_seconds = credit
-        table.look_closer(0.0)
+        table.expensive.credit_seconds = credit
+        table.read_details(0.0)
         unread.append(tree.memfd_unread_bytes)
     assert unread == [0, 50 * MIB, 0]
     table.close()
@@ -299,9 +314,9 @@ def test_who_ends_during_a_close_look_is_not_counted_beside_those_it_shared_with
     table = fake.table(most_descriptors=0)  # a plain file could still be read
     tree = table.add(SHIM)
     table.sweep()
-    read_pss, read = DearFiles._read_pss, []
+    read_pss, read = ExpensiveFiles._read_pss, []
 
-    def one_ends_after_it_was_read(files: DearFiles, member: Member) -> tuple[int | None, int | None]:
+    def one_ends_after_it_was_read(files: ExpensiveFiles, member: Member) -> tuple[int | None, int | None]:
         pss = read_pss(files, member)
         read.append(member.pid)
         if len(read) == 1:
@@ -310,8 +325,8 @@ def test_who_ends_during_a_close_look_is_not_counted_beside_those_it_shared_with
                 fake.put(pid, SHIM, rss=300 * MIB, pss=150 * MIB)
         return pss
 
-    monkeypatch.setattr(DearFiles, "_read_pss", one_ends_after_it_was_read)
-    table.look_closer(1.0)
+    monkeypatch.setattr(ExpensiveFiles, "_read_pss", one_ends_after_it_was_read)
+    table.read_details(1.0)
     assert len(read) == 3
     assert fold(tree)["mem.used"] == 300 * MIB
     table.close()
@@ -327,7 +342,7 @@ def test_who_was_born_before_its_parent_was_looked_at_has_a_share_of_its_own(tmp
     tree = table.add(SHIM)
     table.sweep()
     fake.put(53, 51, rss=300 * MIB, pss=100 * MIB)
-    table.look_closer(1.0)
+    table.read_details(1.0)
     table.sweep()
     assert fold(tree)["mem.used"] == 300 * MIB
     table.close()
@@ -342,7 +357,7 @@ def test_the_first_forks_of_one_that_was_alone_when_it_was_looked_at_share_all_o
     tree = table.add(SHIM)
     table.sweep()
     fake.put(52, 51, rss=300 * MIB)
-    table.look_closer(1.0)
+    table.read_details(1.0)
     table.sweep()
     assert fold(tree)["mem.used"] == 300 * MIB
     table.close()

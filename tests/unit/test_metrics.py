@@ -139,7 +139,7 @@ def keys_read_of_a_job(below: Path) -> set[str]:
     table = proc.table()
     tree = table.add(50)
     table.sweep()
-    table.look_closer(1.0)
+    table.read_details(1.0)
     cgroup = JobCgroup([a_cgroup(below / "cgroup")])
     counted, _ = cgroup.read()
     values = fold(tree) | counted

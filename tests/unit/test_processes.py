@@ -64,7 +64,7 @@ def test_strangers_and_their_children_never_become_members(fake: FakeProc) -> No
     for _ in range(20):
         table.sweep()
     assert list(tree.members) == [51]
-    assert {1, STRANGER, 8} <= table.strangers
+    assert {1, STRANGER, 8} <= table.other_processes
 
 
 def test_a_process_whose_parent_was_not_listed_yet_is_decided_later(fake: FakeProc) -> None:
@@ -297,7 +297,7 @@ def test_what_comes_after_a_dead_shim_with_its_pid_is_no_job(fake: FakeProc) -> 
     table.sweep()
     fake.put(51, SHIM)
     table.sweep()
-    assert tree.gone
+    assert tree.root_is_gone
     assert not tree.members
 
 
@@ -320,7 +320,7 @@ def test_real_processes_are_found_measured_and_let_go(family: subprocess.Popen[b
         return len(tree.members) >= 4
 
     wait_for(all_there)
-    table.look_closer(1.0)
+    table.read_details(1.0)
     values = fold(tree)
     assert values["mem.rss"] > values["mem.pss"] > MIB
     assert values["proc.fds"] >= 12

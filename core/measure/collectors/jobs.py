@@ -6,6 +6,7 @@ import os
 from operator import add
 
 from jobtop.core.measure.collectors.members import TICK_SECONDS
+from jobtop.core.measure.collectors.process_fields import FIELDS, GROUPS, KEYS, Exited, Presence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,50 +16,58 @@ if TYPE_CHECKING:
 
     Number = int | float
 
-IO = ("io.read_chars", "io.write_chars", "io.read_ops", "io.write_ops", "io.read_bytes", "io.write_bytes")
-SWITCHES = ("proc.switches_voluntary", "proc.switches_involuntary")
-# What the rows of members have, in their order; behind it of how many it is known.
-FOLDED = (
-    *("cpu.user", "cpu.system", "mem.rss", "mem.vms", "mem.faults_minor", "mem.faults_major"),
-    *("proc.count", "proc.threads", *IO, "mem.swap", *SWITCHES, "proc.fds", "mem.used"),
-)
 FEW_ROWS = 4
 CPU_TIMES = frozenset({"cpu.user", "cpu.system"})
 CORES = os.cpu_count() or 1
 OWN_BYTES, OWN_SHARE = 1024 * 1024, 0.01  # a fork that has hardly more than its parent shares nearly all of it
+# Columns of rows that count in how many processes some keys are known, or in how many live ones they are not.
+KNOWN_IN_SOME = tuple((group.column, group.keys) for group in GROUPS if group.presence is Presence.SOME)
+KNOWN_IN_ALL = tuple((group.column, group.keys) for group in GROUPS if group.presence is Presence.ALL)
+UNKNOWN_AFTER_EXIT = tuple(field.key for field in FIELDS if field.exited is Exited.UNKNOWN)
+SHARES = next(column for column, keys in KNOWN_IN_ALL if "mem.pss" in keys)
 
 
 def fold(tree: Tree) -> dict[str, Number]:
-    """The living members and what the dead have left, added up; what was never read is not there.
+    """Sum the live processes and what exited ones left; metrics that were never read are left out.
 
-    A zombie has no swap and another user's descriptors are not ours to see: sums are over those who could be asked.
-    Context switches of the dead only their parents are told: a job that has any has none that are known.
+    A zombie has no swap, and the open files of another user's process cannot be read: such sums are over the processes
+    that could be read.
     """
-    sums = _added_up([tree.left(), *[member.row or member.added() for member in tree.members.values()]])
-    values: dict[str, Number] = dict(zip(FOLDED, sums, strict=False))
-    io_known, swap_known, switches_known, fds_known, unlooked = sums[len(FOLDED) :]
-    alive, used = values["proc.count"], values.pop("mem.used")
-    if not io_known:
-        _drop(values, IO)
-    if not swap_known:
-        del values["mem.swap"]
-    if not (tree.knows_switches and switches_known and switches_known == alive):
-        _drop(values, SWITCHES)
-    if not fds_known:
-        del values["proc.fds"]
-    if alive == 1:
-        values["mem.used"] = values["mem.rss"] + tree.memfd_bytes
-        if not unlooked:
-            values["mem.pss"] = values["mem.rss"]
-    elif alive:
-        held = _held(tree) if unlooked else used
-        if held is not None:
-            values["mem.used"], values["mem.pss"] = held + tree.memfd_bytes, held
+    sums = _sum_rows([tree.exited, *[member.row or member.make_row() for member in tree.members.values()]])
+    values: dict[str, Number] = dict(zip(KEYS, sums, strict=False))
+    alive = values["proc.count"]
+    for column, keys in KNOWN_IN_SOME:
+        if not sums[column]:
+            _drop(values, keys)
+    for column, keys in KNOWN_IN_ALL:
+        if sums[column] or not alive:
+            _drop(values, keys)
+    if tree.has_exited:
+        _drop(values, UNKNOWN_AFTER_EXIT)
+    _fold_memory(tree, values, not sums[SHARES])
     return values
 
 
-def _added_up(rows: Sequence[Sequence[float]]) -> Sequence[float]:
-    """Column by column; few rows one after the other, which takes half the time."""
+def _drop(values: dict[str, Number], keys: Iterable[str]) -> None:
+    for key in keys:
+        values.pop(key, None)
+
+
+def _fold_memory(tree: Tree, values: dict[str, Number], has_all_shares: bool) -> None:
+    """Add what the job holds without page cache: PSS, or the resident memory of a single process."""
+    alive = values["proc.count"]
+    if alive == 1:
+        values["mem.used"] = values["mem.rss"] + tree.memfd_bytes
+        if has_all_shares:
+            values["mem.pss"] = values["mem.rss"]
+    elif alive:
+        shares = values["mem.pss"] if has_all_shares else _estimated_shares(tree)
+        if shares is not None:
+            values["mem.used"], values["mem.pss"] = shares + tree.memfd_bytes, shares
+
+
+def _sum_rows(rows: Sequence[Sequence[float]]) -> Sequence[float]:
+    """The sum of each column; few rows are added one after the other, which takes half the time."""
     if len(rows) > FEW_ROWS:
         return list(map(sum, zip(*rows, strict=True)))
     sums, *others = rows
@@ -67,51 +76,50 @@ def _added_up(rows: Sequence[Sequence[float]]) -> Sequence[float]:
     return sums
 
 
-def _drop(values: dict[str, Number], keys: Iterable[str]) -> None:
-    for key in keys:
-        del values[key]
+def _estimated_shares(tree: Tree) -> Number | None:
+    """The memory of a job in which processes are new since the last detailed read: PSS, or an estimate for the new.
 
-
-def _held(tree: Tree) -> Number | None:
-    """What the job holds without page cache where some came after the last close look: PSS, and what RSS has changed.
-
-    Who came later shares with its parent what the parent has, as far as anyone can tell before the next close look.
+    None if no share is known, or if one cannot be read.
     """
-    members = [member for member in tree.members.values() if member.threads > 0]
+    members = [member for member in tree.members.values() if member.is_alive]
     if all(member.pss is None for member in members):
         return None
-    pss = 0
+    total = 0
     for member in members:
-        if member.pss is not None:
-            pss += max(0, member.pss + member.rss - member.pss_rss)
-        elif member.pss_rss:  # looked at, and not ours to see
+        share = member.share
+        if share is not None:
+            total += share
+        elif member.pss_rss:  # its detailed read did not give PSS: it is another user's
             return None
         else:
-            pss += _estimate(tree, member)
-    return pss
+            total += _estimate(tree, member)
+    return total
 
 
 def _estimate(tree: Tree, member: Member) -> int:
-    """What a newcomer adds: what it has beyond its parent; and the parent's share once more if it was born before the
-    look at it began, for then the parent's is smaller by it."""
+    """What a new process adds: what it has beyond its parent.
+
+    If it was born before the detailed read of its parent began, the parent's share is smaller by what both share, so
+    the parent's share counts once more.
+    """
     parent = tree.members.get(member.parent)
     if parent is None:
         return member.rss
-    was_shared = parent.pss is not None and (member.start + 1) * TICK_SECONDS <= tree.looked_boottime
+    was_shared = parent.pss is not None and (member.start + 1) * TICK_SECONDS <= tree.details_boottime
     own = member.rss - parent.rss
     own = own if own > OWN_BYTES + OWN_SHARE * parent.rss else 0
     return own + (parent.pss or 0 if was_shared else 0)
 
 
-def held_by_processes(tree: Tree) -> Number | None:
+def memory_of_processes(tree: Tree) -> Number | None:
     """Anonymous and shared memory of all processes, in whatever cgroup they are; None if one was not read yet.
 
     A page that was touched before its process left stays with the cgroup: to add what is outside would count it twice.
     """
-    living = [member for member in tree.members.values() if member.threads > 0]
-    if any(member.own is None for member in living):
+    live = [member for member in tree.members.values() if member.is_alive]
+    if any(member.own is None for member in live):
         return None
-    return tree.memfd_bytes + sum(max(0, (member.own or 0) + member.rss - member.pss_rss) for member in living)
+    return tree.memfd_bytes + sum(max(0, (member.own or 0) + member.rss - member.pss_rss) for member in live)
 
 
 def cpu_seconds(values: Mapping[str, Number]) -> float:

@@ -1,9 +1,10 @@
-"""What is remembered of the processes of one job: each living member as last read, and what the dead have left."""
+"""What is known of the processes of one job: each live process as last read, and what exited processes left."""
 
 from __future__ import annotations
 
 import os
 
+from jobtop.core.measure.collectors.process_fields import COLUMN, FIELDS, INHERITED, WIDTH, make_row
 from jobtop.core.procfs import pid_clock
 
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
@@ -11,59 +12,65 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Fields of /proc/PID/stat after the name.
 STATE, PPID, MINFLT, CMINFLT, MAJFLT, CMAJFLT, UTIME, STIME, CUTIME, CSTIME = 0, 1, 7, 8, 9, 10, 11, 12, 13, 14
 THREADS, START, VSIZE, RSS = 17, 19, 20, 21
-NO_IO = (0,) * 6  # rchar wchar syscr syscw read_bytes write_bytes
-NEVER_LOOKED_AT = (None, None, None, None)
-LOST_SECONDS, LOST_SHARE = 0.05, 0.1  # less is the rounding of c-times to ticks
+USER, SYSTEM, MINOR, MAJOR = (COLUMN[key] for key in ("cpu.user", "cpu.system", "mem.faults_minor", "mem.faults_major"))
+DISCARDED_SECONDS, DISCARDED_SHARE = 0.05, 0.1  # less is the rounding of c-times to ticks
 LONGEST_READ_SECONDS = 0.002  # longer, and the moment of a reading is not known well enough for a rate
 SETTLED = (0.0, 0.0)
 DRIFT = 0.02  # of the resident memory, and PSS is read again
+# Attributes that a row of the table of fields adds; the others are set by the methods below.
+EXTRA = tuple(field.attribute for field in FIELDS if field.read is not None)
 
 
 class Member:
     """One process of a job as it was last read."""
 
     __slots__ = (
-        *("clock", "cpu_ns", "faults", "fds", "has_reaped", "io", "moved", "name", "own", "own_faults", "parent"),
-        *(
-            "pid",
-            "pss",
-            "pss_faults",
-            "pss_rss",
-            "row",
-            "rss",
-            "slow",
-            "start",
-            "state",
-            "threads",
-            "times",
-            "tree",
-            "vms",
-        ),
+        *("clock", "cpu_ns", "cpu_system", "cpu_user", "faults_major", "faults_minor", "fds", "has_reaped", "moved"),
+        *("name", "own", "own_faults", "parent", "pid", "pss", "pss_faults", "pss_rss", "read_bytes", "read_chars"),
+        *("read_ops", "row", "rss", "start", "state", "threads", "times", "tree", "vms", "write_bytes"),
+        *("write_chars", "write_ops", *EXTRA),
     )
+    swap: int | None
 
     def __init__(self, pid: int, start: int, tree: Tree, parent: int = 0) -> None:
         self.pid, self.start, self.tree, self.parent, self.clock = pid, start, tree, parent, pid_clock(pid)
-        self.fds: dict[str, int] = {}
-        self.cpu_ns: int | None = None
-        self.times = (0.0, 0.0, 0.0, 0.0)  # user, system, and those of reaped children
+        self.fds: dict[str, int] = {}  # descriptors of its files that stay open
+        self.cpu_ns: int | None = None  # its own time by its clock
+        self.cpu_user = self.cpu_system = 0.0  # seconds, with those of its reaped children
+        self.times = (0.0, 0.0, 0.0, 0.0)  # by `stat`: user, system, and those of reaped children
         self.name = b""  # and what is before it in `stat`; changes with an exec
         self.state = "?"
-        self.faults = (0, 0)
+        self.faults_minor = self.faults_major = 0  # with those of its reaped children
         self.own_faults = 0  # minor ones, without those of reaped children
-        self.has_reaped = False  # children, whose switches it alone is told
+        self.has_reaped = False  # a child
         self.rss = self.vms = 0
-        self.threads = 1  # none is a zombie
-        self.io: tuple[int, ...] | None = None
-        self.slow: tuple[int | None, ...] | None = None  # swap, voluntary and involuntary switches, descriptors
-        self.moved = True  # has run since `slow` was read
+        self.threads = 1  # 0: a zombie
+        self.read_chars: int | None = None
+        self.write_chars: int | None = None
+        self.read_ops: int | None = None
+        self.write_ops: int | None = None
+        self.read_bytes: int | None = None
+        self.write_bytes: int | None = None
+        self.moved = True  # has run since its expensive files were read
         self.pss: int | None = None
         self.own: int | None = None  # anonymous and shared memory at that time; read if the job left its cgroup
         self.pss_rss = 0  # what `rss` was when `pss` was read
         self.pss_faults = 0  # what `own_faults` was then
-        self.row: tuple[float, ...] | None = None  # what it adds to its job; None: to be made anew
+        self.row: tuple[float, ...] | None = None  # what it adds to its job; None: to be made again
+        for attribute in EXTRA:
+            setattr(self, attribute, None)
 
-    def take(self, fields: list[bytes]) -> None:
-        """What `stat` says."""
+    @property
+    def is_alive(self) -> bool:
+        return self.threads > 0
+
+    @property
+    def share(self) -> int | None:
+        """Its memory with shared pages split: PSS as last read, and what its resident memory has changed since."""
+        return None if self.pss is None else max(0, self.pss + self.rss - self.pss_rss)
+
+    def take_stat(self, fields: list[bytes]) -> None:
+        """Take over what `stat` says."""
         self.row = None
         self.state, self.parent = fields[STATE].decode(), int(fields[PPID])
         self.times = (
@@ -72,51 +79,39 @@ class Member:
             int(fields[CUTIME]) * TICK_SECONDS,
             int(fields[CSTIME]) * TICK_SECONDS,
         )
-        self.faults = (int(fields[MINFLT]) + int(fields[CMINFLT]), int(fields[MAJFLT]) + int(fields[CMAJFLT]))
+        self.faults_major = int(fields[MAJFLT]) + int(fields[CMAJFLT])
         own_faults, rss = int(fields[MINFLT]), int(fields[RSS]) * PAGE_BYTES
+        self.faults_minor = own_faults + int(fields[CMINFLT])
         if own_faults != self.own_faults or rss != self.rss:
             self.own_faults, self.rss = own_faults, rss
             self.tree.pages_version += 1
         self.has_reaped = fields[CMINFLT] != b"0"
         self.threads, self.vms = int(fields[THREADS]), int(fields[VSIZE])
-        if self.state == "Z" and self.threads == 1:  # a leader may be dead and its threads at work
+        if self.state == "Z" and self.threads == 1:  # the first thread may have exited while others run
             self.threads = 0
 
-    def cpu(self) -> tuple[float, float]:
-        """User and system seconds, its reaped children's with it; the clock is split as the ticks are."""
-        user, system, reaped_user, reaped_system = self.times
-        own = (self.cpu_ns or 0) / 1e9
-        share = user / (user + system) if user + system > 0 else 1.0
-        return own * share + reaped_user, own * (1 - share) + reaped_system
+    def take_io(self, words: list[bytes]) -> None:
+        """Take over what `io` says: names and numbers in turn."""
+        self.read_chars, self.write_chars = int(words[1]), int(words[3])
+        self.read_ops, self.write_ops = int(words[5]), int(words[7])
+        self.read_bytes, self.write_bytes = int(words[9]), int(words[11])
 
-    def added(self) -> tuple[float, ...]:
-        """What it adds to its job, in the order that `fold` knows: rows are added up where C does the loops."""
-        swap, voluntary, involuntary, descriptors = self.slow or NEVER_LOOKED_AT
-        used = None if self.pss is None else max(0, self.pss + self.rss - self.pss_rss)
-        self.row = (
-            *self.cpu(),
-            self.rss,
-            self.vms,
-            *self.faults,
-            self.threads > 0,
-            self.threads,
-            *(self.io or NO_IO),
-            swap or 0,
-            voluntary or 0,
-            involuntary or 0,
-            descriptors or 0,
-            used or 0,
-            self.io is not None,
-            swap is not None,
-            voluntary is not None and not self.has_reaped,
-            descriptors is not None,
-            used is None and self.threads > 0,
-        )
-        return self.row
+    def take_clock(self, cpu_ns: int) -> None:
+        """Take over the CPU time of its clock, split into user and system time as the ticks in `stat` are."""
+        self.cpu_ns, self.row = cpu_ns, None
+        user, system, reaped_user, reaped_system = self.times
+        own = cpu_ns / 1e9
+        share = user / (user + system) if user + system > 0 else 1.0
+        self.cpu_user, self.cpu_system = own * share + reaped_user, own * (1 - share) + reaped_system
+
+    def make_row(self) -> tuple[float, ...]:
+        """What it adds to its job, a number for each column of the table of fields."""
+        self.row = row = make_row(self)
+        return row
 
 
 class Share:
-    """What a close look found of a member, and what had been read of it at that moment."""
+    """What a detailed read found of the memory of one process, and what had been read of it before."""
 
     __slots__ = ("faults", "member", "own", "pss", "rss")
 
@@ -125,96 +120,103 @@ class Share:
 
 
 class Tree:
-    """The living members of one job, parents before children, and what its dead have left."""
+    """The live processes of one job, parents before children, and what its exited processes left.
 
-    def __init__(self, shim_pid: int, shim_start: int = 0) -> None:
-        self.shim = Member(shim_pid, shim_start, self)
+    The root is the shim of the job, or its first process where it has no shim (`includes_root`).
+    """
+
+    def __init__(self, root_pid: int, root_start: int = 0) -> None:
+        self.root = Member(root_pid, root_start, self)
         self.members: dict[int, Member] = {}
-        self.includes_root = False  # the root is a process of the job, not its shim
-        self.gone = False  # the root
-        self.high_bytes = 0  # the highest mark of a member, where no shim keeps it
+        self.includes_root = False
+        self.root_is_gone = False
+        self.high_bytes = 0  # the highest resident memory of one process, where no shim records it
         self.version = 0  # rises when a reading may differ from the one before
-        self.roster_version = 0
+        self.members_version = 0  # rises when a process comes or goes
         self.births = 0
         self.read_at = 0.0
+        self.was_active = True  # a process ran, came or went in the last sweep
+        self.has_exited = False  # one of its processes at least
+        self.exited: list[float] = [0] * WIDTH  # what exited processes left, as a row like those of the live ones
         self.reaped = (0.0, 0.0, 0, 0)  # by the shim: user, system, minor and major faults
-        self.lost = (0.0, 0.0)  # seconds of those nobody waited for
-        self.knows_switches = True  # those of the dead nobody tells
-        self.io_left: tuple[int, ...] | None = None
-        self.owed = SETTLED  # seconds of those who vanished since the last settlement …
-        self.risen = 0.0  # … and by how much the c-times of the others have grown
-        self.is_restless = True  # somebody ran, came or went when it was last looked at
-        self.changed = True  # members came or went since the last close look
-        self.looked_at = -(1 << 30)  # the number of the look
-        self.look_began = self.looked_boottime = 0.0
-        self.fresh_version = -1  # nobody has run, come or gone since a close look
-        self.was_looked_at = False
-        self.unlooked: list[Member] = []  # of the close look that goes on …
-        self.looked: list[Share] = []  # … and what it found
-        self.has_left = False  # its memory cgroup, one of its processes at least
-        self.wants_memfds = True  # no cgroup counts them
+        self.discarded = (0.0, 0.0)  # seconds of processes that were reaped by none (SIGCHLD ignored)
+        self.vanished = SETTLED  # seconds of processes that vanished since `settle` …
+        self.reaped_growth = 0.0  # … and by how much the c-times of the others have grown
+        self.members_changed = True  # processes came or went since the last detailed read
+        self.details_pass = -(1 << 30)  # the number of the pass in which the last detailed read ended
+        self.details_began = self.details_boottime = 0.0
+        self.details_version = -1  # no process has run, come or gone since the detailed read at this version
+        self.has_details = False
+        self.unread: list[Member] = []  # processes of the detailed read that goes on …
+        self.shares: list[Share] = []  # … and what it found
+        self.has_left_cgroup = False  # one of its processes at least has left its memory cgroup
+        self.counts_memfds = True  # no cgroup counts them
         self.memfd_bytes = 0  # of those that no process has mapped …
         self.memfd_version = -1  # … when they were last looked for …
-        self.memfd_machine_bytes = 0  # … and what all of the machine had in shared memory
-        self.memfd_unread_bytes = 0  # by how much that has grown meanwhile, where there was no time to look
-        self.wants_pss = True
-        self.pages_version = 0  # rises when pages of a member came or went
-        self.drift_version = -1  # that of them when this was worked out: …
+        self.memfd_host_bytes = 0  # … and what the whole host had in shared memory
+        self.memfd_unread_bytes = 0  # by how much that has grown since, where there was no time to look
+        self.reads_pss = True
+        self.pages_version = 0  # rises when pages of a process came or went
+        self.drift_version = -1  # the `pages_version` that `has_drifted` is of
         self.has_drifted = False
-        self.unread_bytes = 0  # pages that may have become a process's own since the last close look
+        self.touched_bytes = 0  # pages that may have become a process's own since the last detailed read
         self.possible = (0, 0)  # the most the job may have held since then, and what was resident at that moment
         self.possible_peak = 0  # the most it may have held at all
 
     def include_root(self) -> None:
         """Count the root too."""
         self.includes_root = True
-        self.members[self.shim.pid] = self.shim
+        self.members[self.root.pid] = self.root
 
-    def note_left(self, has_left: bool) -> None:
-        """That a process is outside the job's memory cgroup: its memory has to be read from itself, all at once."""
-        if has_left and not self.has_left:
-            self.has_left = self.changed = self.wants_memfds = True
+    def note_left_cgroup(self, has_left: bool) -> None:
+        """Note that a process is outside the job's memory cgroup: the memory of all has to be read from themselves."""
+        if has_left and not self.has_left_cgroup:
+            self.has_left_cgroup = self.members_changed = self.counts_memfds = True
             for member in self.members.values():
                 member.moved = True
 
-    def everybody(self) -> tuple[Member, ...]:
-        """Whoever is read, in this order."""
-        return (*self.members.values(),) if self.includes_root else (self.shim, *self.members.values())
+    def all_members(self) -> tuple[Member, ...]:
+        """Every process that is read, in this order."""
+        return (*self.members.values(),) if self.includes_root else (self.root, *self.members.values())
 
-    def left(self) -> tuple[float, ...]:
-        """What the dead have left, as a row like those of the living."""
-        user, system, minor, major = self.reaped
-        return (
-            user + self.lost[0],
-            system + self.lost[1],
-            *(0, 0, minor, major, 0, 0),
-            *(self.io_left or NO_IO),
-            *(0, 0, 0, 0, 0),
-            self.io_left is not None,
-            *(0, 0, 0, 0),
-        )
+    def take_reaped(self, fields: list[bytes]) -> None:
+        """Take over what the `stat` of the shim says of the processes that it reaped."""
+        user, system = int(fields[CUTIME]) * TICK_SECONDS, int(fields[CSTIME]) * TICK_SECONDS
+        reaped = (user, system, int(fields[CMINFLT]), int(fields[CMAJFLT]))
+        self.reaped_growth += user + system - self.reaped[0] - self.reaped[1]
+        self.version += reaped != self.reaped  # it wakes by itself too; no process lives without a page fault
+        self.reaped = reaped
+        self.has_exited = self.has_exited or reaped[2] > 0
+        self._update_exited()
 
-    def account_for(self, member: Member, parent_lives: bool) -> None:
-        """Keep what is nowhere to be read once a member is gone; a living parent's `io` has that of its children."""
-        self.changed = self.is_restless = True
+    def account_for(self, member: Member, has_live_parent: bool) -> None:
+        """Keep what cannot be read once a process is gone; the `io` of a live parent has that of its children."""
+        self.members_changed = self.was_active = self.has_exited = True
         self.pages_version += 1
-        user, system = member.cpu()
-        self.owed = (self.owed[0] + user, self.owed[1] + system)
-        if member.io is not None and not parent_lives:
-            left = self.io_left or (0,) * len(member.io)
-            self.io_left = tuple(a + b for a, b in zip(left, member.io, strict=True))
-        self.knows_switches = False
+        self.vanished = (self.vanished[0] + member.cpu_user, self.vanished[1] + member.cpu_system)
+        if not has_live_parent:
+            row = member.row or member.make_row()
+            for column in INHERITED:
+                self.exited[column] += row[column]
 
     def settle(self) -> None:
-        """What the vanished had used and no parent's c-times have got (SIGCHLD ignored) is kept from their samples."""
-        owed = sum(self.owed)
-        lost = owed - self.risen
-        if lost > max(LOST_SECONDS, LOST_SHARE * owed):
-            self.lost = (self.lost[0] + lost * self.owed[0] / owed, self.lost[1] + lost * self.owed[1] / owed)
-        self.owed, self.risen = SETTLED, 0.0
+        """Keep the CPU time of vanished processes that is in no c-times (SIGCHLD ignored), from their last samples."""
+        vanished = sum(self.vanished)
+        discarded = vanished - self.reaped_growth
+        if discarded > max(DISCARDED_SECONDS, DISCARDED_SHARE * vanished):
+            pairs = zip(self.discarded, self.vanished, strict=True)
+            user, system = (before + discarded * part / vanished for before, part in pairs)
+            self.discarded = user, system
+            self._update_exited()
+        self.vanished, self.reaped_growth = SETTLED, 0.0
+
+    def _update_exited(self) -> None:
+        exited, reaped, discarded = self.exited, self.reaped, self.discarded
+        exited[USER], exited[SYSTEM] = reaped[0] + discarded[0], reaped[1] + discarded[1]
+        exited[MINOR], exited[MAJOR] = reaped[2], reaped[3]
 
     def order(self) -> None:
-        """Parents before children again, after a pid went to another process."""
+        """Put parents before children again, after a pid went to another process."""
         rest, ordered = dict(self.members), {}
         while rest:
             heads = [pid for pid, member in rest.items() if member.parent not in rest or member.parent == pid]
@@ -222,56 +224,58 @@ class Tree:
                 ordered[pid] = rest.pop(pid)
         self.members = ordered
 
-    def begin_look(self, boottime: float) -> None:
-        """All members, and their shares only if pages came or went: nobody gets or loses one without a fault."""
-        self.look_began = boottime if len(self.members) > 1 else 0.0  # one alone has no shares
+    def begin_details(self, boottime: float) -> None:
+        """Begin a detailed read of all processes; PSS only if pages came or went, which takes a fault."""
+        self.details_began = boottime if len(self.members) > 1 else 0.0  # a single process shares with no other
         self.measure_drift()
-        self.wants_pss = self.changed or self.has_drifted
-        self.unlooked, self.looked, self.changed = list(self.members.values()), [], False
+        self.reads_pss = self.members_changed or self.has_drifted
+        self.unread, self.shares, self.members_changed = list(self.members.values()), [], False
 
-    def end_look(self, number: int) -> None:
-        self.looked, self.looked_at, self.was_looked_at = [], number, True
-        if self.wants_pss:
-            self.looked_boottime = self.look_began
+    def end_details(self, number: int) -> None:
+        """Note that the detailed read with this number is complete."""
+        self.shares, self.details_pass, self.has_details = [], number, True
+        if self.reads_pss:
+            self.details_boottime = self.details_began
             self.measure_drift()
             self._settle_possible()
         if not any(member.moved for member in self.members.values()):
-            self.fresh_version = self.version
+            self.details_version = self.version
 
     def measure_drift(self) -> None:
-        """How much the shares may have changed since the last close look.
+        """Estimate how much the shares of memory may have changed since the last detailed read.
 
         A page that is written after a fork becomes a process's own without being one more: only a fault tells.
         """
-        drift = held = unread = 0
+        drift = resident = all_touched = 0
         for member in self.members.values():
             touched = min(member.rss, (member.own_faults - member.pss_faults) * PAGE_BYTES)
             drift += max(abs(member.rss - member.pss_rss), touched)
-            unread += touched
-            held += member.rss
-        self.drift_version, self.has_drifted, self.unread_bytes = self.pages_version, drift > DRIFT * held, unread
+            all_touched += touched
+            resident += member.rss
+        self.drift_version, self.has_drifted = self.pages_version, drift > DRIFT * resident
+        self.touched_bytes = all_touched
 
     def note_possible(self, used: float, resident: float) -> None:
-        """Remember what the job may hold now if all pages that were touched since the last close look are its own."""
-        most = min(resident, used + self.unread_bytes)
+        """Note what the job may hold now if all pages touched since the last detailed read became its own."""
+        most = min(resident, used + self.touched_bytes)
         if most > self.possible[0]:
             self.possible = round(most), round(resident)
 
     def _settle_possible(self) -> None:
-        """A close look tells what was true of it: pages that were not given back since are counted now."""
+        """Correct what was possible by a detailed read: pages that were not freed since are counted now."""
         most, was_resident = self.possible
         used = sum(member.pss or 0 for member in self.members.values())
         resident = sum(member.rss for member in self.members.values())
         self.possible_peak = max(self.possible_peak, min(most, used + max(0, was_resident - resident)))
         self.possible = (0, 0)
 
-    def is_stale(self, long_ago: int) -> bool:
-        """Whether a close look would see anything new; one that was long ago would if a process has run since."""
-        are_many = len(self.members) > 1  # one alone shares with no other
+    def has_stale_details(self, long_ago: int) -> bool:
+        """Whether a detailed read would find anything new; after a long time it does if a process has run since."""
+        are_many = len(self.members) > 1  # a single process shares with no other
         if are_many and self.pages_version != self.drift_version:
             self.measure_drift()
-        if not self.members or self.changed or self.unlooked:
+        if not self.members or self.members_changed or self.unread:
             return bool(self.members)
-        if self.looked_at <= long_ago:
+        if self.details_pass <= long_ago:
             return any(member.moved for member in self.members.values())
         return are_many and self.has_drifted

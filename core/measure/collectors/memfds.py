@@ -18,40 +18,40 @@ if TYPE_CHECKING:
 
 LINK = "/memfd:"
 BLOCK_BYTES = 512  # the unit of st_blocks
-LEAST_BYTES, LEAST_SHARE = 1024 * 1024, 0.01  # of what is resident: less is not worth a look
+LEAST_BYTES, LEAST_SHARE = 1024 * 1024, 0.01  # of what is resident: less is not worth reading
 
 
 class Memfds:
-    """Looks through the open files of a job when the shared memory of the whole machine has changed."""
+    """Searches the open files of a job when the shared memory of the whole machine has changed."""
 
     def __init__(self, proc: str) -> None:
         self.proc = proc
         self._meminfo = KeptFile(f"{proc}/meminfo")
 
-    def look(self, trees: Iterable[Tree], purse_seconds: float) -> float:
-        """Look at jobs that have run since, as far as the purse goes; what it cost."""
-        waiting = [tree for tree in trees if tree.wants_memfds and tree.version != tree.memfd_version and tree.members]
+    def read(self, trees: Iterable[Tree], budget_seconds: float) -> float:
+        """Read the jobs that have run since, as far as the budget goes; return what it cost."""
+        waiting = [tree for tree in trees if tree.counts_memfds and tree.version != tree.memfd_version and tree.members]
         if not waiting:
             return 0.0
         began, cost = time.thread_time(), 0.0
-        machine_bytes = value_in(self._meminfo.read(), "Shmem:") * 1024
+        host_bytes = value_in(self._meminfo.read(), "Shmem:") * 1024
         for tree in waiting:
-            if not self._may_have_changed(tree, machine_bytes):
+            if not self._may_have_changed(tree, host_bytes):
                 continue
-            if cost >= purse_seconds:
-                tree.memfd_unread_bytes = max(tree.memfd_unread_bytes, machine_bytes - tree.memfd_machine_bytes)
+            if cost >= budget_seconds:
+                tree.memfd_unread_bytes = max(tree.memfd_unread_bytes, host_bytes - tree.memfd_host_bytes)
                 continue
             tree.memfd_bytes = self._unmapped_bytes(tree)
             tree.version += 1
-            tree.memfd_version, tree.memfd_machine_bytes, tree.memfd_unread_bytes = tree.version, machine_bytes, 0
+            tree.memfd_version, tree.memfd_host_bytes, tree.memfd_unread_bytes = tree.version, host_bytes, 0
             cost = time.thread_time() - began
         return time.thread_time() - began
 
     def close(self) -> None:
         self._meminfo.close()
 
-    def _may_have_changed(self, tree: Tree, machine_bytes: int) -> bool:
-        change = abs(machine_bytes - tree.memfd_machine_bytes)
+    def _may_have_changed(self, tree: Tree, host_bytes: int) -> bool:
+        change = abs(host_bytes - tree.memfd_host_bytes)
         if change <= LEAST_BYTES:
             return False
         return change > LEAST_SHARE * sum(member.rss for member in tree.members.values())

@@ -1,4 +1,4 @@
-"""The members of any number of jobs, swept in one pass a tick: clocks of all, files only of those that moved.
+"""The processes of any number of jobs, swept in one pass a tick: all clocks, and the files of those that have run.
 
 Own CPU time comes from the pid clock, that of reaped children from `cutime + cstime`. The shim is read first, then
 parents before children, so that nothing counts twice: what is read late can only be missing, and totals never fall.
@@ -12,18 +12,13 @@ import resource
 import time
 
 from jobtop.core.clock import BOOTTIME
-from jobtop.core.measure.collectors.expensive_files import DearFiles
+from jobtop.core.measure.collectors.expensive_files import ExpensiveFiles
 from jobtop.core.measure.collectors.members import (
-    CMAJFLT,
-    CMINFLT,
-    CSTIME,
-    CUTIME,
     LONGEST_READ_SECONDS,
     PPID,
     RSS,
     SETTLED,
     START,
-    TICK_SECONDS,
     Member,
     Tree,
 )
@@ -37,19 +32,22 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
 
 GONE = (errno.ESRCH, errno.ENOENT)
-DOUBTED = 4  # strangers looked at again in each sweep
+RECHECKED = 4  # processes of no job whose parent is read again in each sweep
 MOST_PASSES = 4
 MOST_TRIES = 3
 CLOCK_SECONDS = 3e-6
 STAT_BYTES = 1024  # more than any `stat` or `io` has
 LONGEST_UNLISTED = 10  # sweeps
-LONGEST_UNREAD = 60  # sweeps that the shim of a job that rests is not looked at
+LONGEST_UNREAD = 60  # sweeps in which the shim of an idle job is not read
 FEW_MEMBERS = 64
 MOST_DESCRIPTORS = 65536
 
 
 def raise_descriptor_limit() -> None:
-    """Two files of every member stay open: as many as this process may have. What it starts later inherits that."""
+    """Raise the limit of open files as far as allowed: two files of every process stay open.
+
+    Processes that are started later inherit the limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -57,7 +55,7 @@ def raise_descriptor_limit() -> None:
 
 
 class ProcessTable:
-    """All processes of the machine, sorted into jobs and strangers; `proc` and `clock` are where they are read."""
+    """All processes of the machine, those of jobs and others; `proc` and `clock` are where they are read."""
 
     def __init__(
         self,
@@ -68,141 +66,142 @@ class ProcessTable:
         self.proc, self.clock = proc, clock
         self.trees: dict[int, Tree] = {}
         self.owner: dict[int, Tree] = {}
-        self.strangers: set[int] = set()
-        self.undecided: dict[int, int] = {}  # whose parent is not known (yet), and how often that was so
+        self.other_processes: set[int] = set()  # of no job
+        self.undecided: dict[int, int] = {}  # processes with an unknown parent, and how often that was so
         self._names: set[str] = set()
         self._last_pid = KeptFile(f"{proc}/sys/kernel/ns_last_pid")
         self._last_pid_seen = ""
         self._sweeps_unlisted = LONGEST_UNLISTED
         self._sweeps = 0
-        self._roster_of: tuple[list[Tree], list[int]] = ([], [])
-        self._rostered: list[Member] = []
+        self._members_of: tuple[list[Tree], list[int]] = ([], [])
+        self._members: list[Member] = []
         self.kept_descriptors = 0
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
-        self._dear = DearFiles(proc, self._fields)
+        self.expensive = ExpensiveFiles(proc, self._fields)
 
     def add_target(self, target: Target) -> Tree:
         """Sweep the processes of a job from the next sweep on."""
         return self.add(target.root.pid, target.includes_root, target.root.start)
 
     def add(self, root: int, includes_root: bool = False, root_start: int | None = None) -> Tree:
-        """Sweep what is below a process from the next sweep on, and the process itself if it is part of the job."""
+        """Sweep the processes below a root from the next sweep on, and the root itself if it is part of the job."""
         fields = self._stat(root)
         tree = self.trees[root] = Tree(root, int(fields[START]) if fields else 0)
-        tree.gone = fields is None or root_start not in (None, tree.shim.start)
-        if not tree.gone:
+        tree.root_is_gone = fields is None or root_start not in (None, tree.root.start)
+        if not tree.root_is_gone:
             if includes_root:
                 tree.include_root()
             self.owner[root] = tree
             below = self._below(root)
-            doubted = self.strangers if below is None else self.strangers & below
-            self.undecided |= dict.fromkeys(doubted, 0)
-            self.strangers = self.strangers - doubted - {root}
+            unsure = self.other_processes if below is None else self.other_processes & below
+            self.undecided |= dict.fromkeys(unsure, 0)
+            self.other_processes = self.other_processes - unsure - {root}
             self._sweeps_unlisted = LONGEST_UNLISTED
         return tree
 
     def remove(self, tree: Tree) -> None:
-        for member in tree.everybody():
+        """Sweep the processes of a job no longer."""
+        for member in tree.all_members():
             self._close(member)
             if self.owner.get(member.pid) is tree:
                 del self.owner[member.pid]
-                self.strangers.add(member.pid)
-        if self.trees.get(tree.shim.pid) is tree:
-            del self.trees[tree.shim.pid]
+                self.other_processes.add(member.pid)
+        if self.trees.get(tree.root.pid) is tree:
+            del self.trees[tree.root.pid]
 
     def close(self) -> None:
         for tree in list(self.trees.values()):
             self.remove(tree)
         self._last_pid.close()
-        self._dear.close()
+        self.expensive.close()
 
     def sweep(self, due: Iterable[Tree] | None = None) -> None:
-        """Find who is new and who is gone, and read everybody in the jobs that are due who has run since."""
-        before, names = self._names, self._listed()
+        """Find new and exited processes, and read those of the jobs that are due which have run since."""
+        before, names = self._names, self._list_names()
         gone = {int(name) for name in self._names - names if name.isdigit()}
         fresh = {int(name) for name in names - self._names if name.isdigit()}
         self._names = names
         for pid in gone & self.owner.keys():
-            self._bury(pid, gone)
-        self.strangers -= gone
+            self._remove_process(pid, gone)
+        self.other_processes -= gone
         for pid in gone & self.undecided.keys():
             del self.undecided[pid]
         if names is not before:
-            # A stranger's pid may be a member's by now; pop() goes round the set.
-            fresh |= {self.strangers.pop() for _ in range(min(DOUBTED, len(self.strangers)))}
-        self._sort_in(fresh - self.owner.keys() | self.undecided.keys())
+            # The pid of another process may have gone to a process of a job; pop() goes round the set.
+            fresh |= {self.other_processes.pop() for _ in range(min(RECHECKED, len(self.other_processes)))}
+        self._assign(fresh - self.owner.keys() | self.undecided.keys())
         self._read_due(list(self.trees.values()) if due is None else list(due))
 
     def _read_due(self, due: list[Tree]) -> None:
-        """Ask the clocks of all members in one go, and read those who have run: who rests costs nothing else.
+        """Read the clocks of all processes in one go, and the files of those that have run.
 
-        Where nobody runs nobody ends: what the shim wakes for by itself is looked at now and then only.
+        Where no process runs none exits: the shim of an idle job, which wakes by itself, is read now and then only.
         """
-        roster = self._roster(due)
-        moments, read_at = self._moments(roster)
+        members = self._members_in(due)
+        times, read_at = self._read_clocks(members)
         for tree in due:
             tree.read_at = read_at
-        moved: dict[Tree, list[tuple[Member, int | None]]] = {tree: [] for tree in due if tree.is_restless}
-        clocks = [member.cpu_ns for member in roster]
-        if moments != clocks:
-            for member, moment, clock in zip(roster, moments, clocks, strict=True):
-                if moment != clock:
-                    moved.setdefault(member.tree, []).append((member, moment))
+        moved: dict[Tree, list[tuple[Member, int | None]]] = {tree: [] for tree in due if tree.was_active}
+        times_before = [member.cpu_ns for member in members]
+        if times != times_before:
+            for member, cpu_ns, before in zip(members, times, times_before, strict=True):
+                if cpu_ns != before:
+                    moved.setdefault(member.tree, []).append((member, cpu_ns))
         self._sweeps += 1
         for tree in due[self._sweeps % LONGEST_UNREAD :: LONGEST_UNREAD]:
-            if not tree.gone:
+            if not tree.root_is_gone:
                 moved.setdefault(tree, [])
-        for tree, members in moved.items():
-            tree.is_restless = not tree.gone and (not tree.members or len(members) > 0)
-            self._read_moved(tree, members)
+        for tree, active in moved.items():
+            tree.was_active = not tree.root_is_gone and (not tree.members or len(active) > 0)
+            self._read_moved(tree, active)
 
-    def _roster(self, due: list[Tree]) -> list[Member]:
-        """The members of jobs, in their order; the same list again while nobody comes or goes."""
-        births = [tree.roster_version for tree in due]
-        if self._roster_of != (due, births):
-            self._rostered = [member for tree in due if not tree.gone for member in tree.members.values()]
-            self._roster_of = due, births
-        return self._rostered
+    def _members_in(self, due: list[Tree]) -> list[Member]:
+        """The processes of jobs, in their order; the same list again while none comes or goes."""
+        versions = [tree.members_version for tree in due]
+        if self._members_of != (due, versions):
+            self._members = [member for tree in due if not tree.root_is_gone for member in tree.members.values()]
+            self._members_of = due, versions
+        return self._members
 
-    def _moments(self, roster: list[Member]) -> tuple[list[int | None], float]:
-        """What the clocks say, and when; asked again if we were kept waiting meanwhile."""
-        numbers = [member.clock for member in roster]
-        patience = LONGEST_READ_SECONDS + len(roster) * CLOCK_SECONDS
+    def _read_clocks(self, members: list[Member]) -> tuple[list[int | None], float]:
+        """The CPU time of each process, and the moment of the reading; again if this thread was interrupted."""
+        numbers = [member.clock for member in members]
+        longest = LONGEST_READ_SECONDS + len(members) * CLOCK_SECONDS
         for _ in range(MOST_PASSES):
             began = time.clock_gettime(BOOTTIME)
-            moments: list[int | None]
+            times: list[int | None]
             try:
-                moments = list(map(self.clock, numbers))
-            except OSError:  # somebody was waited for since the list was made; a zombie still has its clock
-                moments = [self._moment(number) for number in numbers]
+                times = list(map(self.clock, numbers))
+            except OSError:  # one was reaped since the list was made; a zombie still has its clock
+                times = [self._read_clock(number) for number in numbers]
             took = time.clock_gettime(BOOTTIME) - began
-            if took < patience:
+            if took < longest:
                 break
-        return moments, began + took / 2
+        return times, began + took / 2
 
-    def _moment(self, number: int) -> int | None:
+    def _read_clock(self, number: int) -> int | None:
         try:
             return self.clock(number)
         except OSError:
             return None
 
     def _read_moved(self, tree: Tree, moved: list[tuple[Member, int | None]]) -> None:
-        """Read who has run. If somebody was waited for since, all once more, so that nobody is counted twice."""
+        """Read the processes that have run. If one was reaped since, read all again, so that none counts twice."""
         has_run = False
         self._read_shim(tree)
-        for member, moment in moved:
-            is_another = moment is None or (member.cpu_ns is not None and moment < member.cpu_ns)
-            if is_another or not self._read(tree, member):
+        for member, cpu_ns in moved:
+            if cpu_ns is None or (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
                 self._read_tree(tree)
                 return
-            member.cpu_ns, member.row, has_run = moment, None, True
+            member.take_clock(cpu_ns)
+            has_run = True
         tree.version += has_run
-        if tree.risen or tree.owed != SETTLED or tree.gone:
+        if tree.reaped_growth or tree.vanished != SETTLED or tree.root_is_gone:
             self._read_tree(tree)
 
-    def _listed(self) -> set[str]:
-        """All processes, or who was there before, if no pid was given out since: who is gone has no clock."""
+    def _list_names(self) -> set[str]:
+        """The names in /proc; if no pid was given out since the sweep before, its names, exited processes included."""
         last_pid = self._last_pid.read()
         self._sweeps_unlisted += 1
         if last_pid and last_pid == self._last_pid_seen and self._sweeps_unlisted < LONGEST_UNLISTED:
@@ -214,7 +213,7 @@ class ProcessTable:
             return self._names
 
     def _below(self, root: int) -> set[int] | None:
-        """Everything below a process; None where the kernel does not tell."""
+        """All descendants of a process; None where the kernel has no `children` files."""
         below: set[int] = set()
         order = [root]
         for pid in order:
@@ -230,62 +229,64 @@ class ProcessTable:
             order += children
         return below if os.path.exists(f"{self.proc}/{root}/task/{root}/children") else None
 
-    def look_closer(self, budget_seconds: float, without: frozenset[str] = frozenset()) -> None:
-        """Read the dear files too, as far as the budget of this and former ticks goes."""
-        self._dear.look_closer(self.trees.values(), budget_seconds, without)
+    def read_details(self, budget_seconds: float, without: frozenset[str] = frozenset()) -> None:
+        """Read the expensive files too, as far as the budget of this and former ticks allows."""
+        self.expensive.read(self.trees.values(), budget_seconds, without)
 
-    def _bury(self, pid: int, gone: Container[int] = ()) -> None:
+    def _remove_process(self, pid: int, gone: Container[int] = ()) -> None:
+        """Note that a process exited; `gone` has the pids of others that exited too."""
         tree = self.owner.pop(pid)
         tree.version += 1
-        tree.roster_version += 1
-        if pid == tree.shim.pid:
-            tree.gone = True
+        tree.members_version += 1
+        if pid == tree.root.pid:
+            tree.root_is_gone = True
             if not tree.includes_root:
-                self._close(tree.shim)
+                self._close(tree.root)
                 return
         member = tree.members.pop(pid)
         self._close(member)
         tree.account_for(member, member.parent in tree.members and member.parent not in gone)
 
-    def _sort_in(self, fresh: Iterable[int]) -> None:
-        """Put new processes where their parents are; a parent may be new itself.
+    def _assign(self, fresh: Iterable[int]) -> None:
+        """Assign new processes to the jobs of their parents; a parent may be new itself.
 
-        One whose parent is not known stays undecided: the parent was born or died while we looked.
+        A process with an unknown parent stays undecided: the parent started or exited during the sweep.
         """
         unknown: dict[int, tuple[int, int]] = {}
         for pid in fresh:
             fields = self._stat(pid)
             if fields is not None:
                 unknown[pid] = (int(fields[PPID]), int(fields[START]))
-        self.strangers.update(pid for pid, (parent, _) in unknown.items() if parent == 0 and pid not in self.owner)
-        waiting = {pid for pid in unknown if pid not in self.strangers}
+        orphans = (pid for pid, (parent, _) in unknown.items() if parent == 0 and pid not in self.owner)
+        self.other_processes.update(orphans)
+        waiting = {pid for pid in unknown if pid not in self.other_processes}
         while True:
             found = [pid for pid in waiting if unknown[pid][0] in self.owner]
-            foreign = [pid for pid in waiting if unknown[pid][0] in self.strangers]
-            if not found and not foreign:
-                self._put_off(waiting)
+            others = [pid for pid in waiting if unknown[pid][0] in self.other_processes]
+            if not found and not others:
+                self._postpone(waiting)
                 return
             for pid in found:
                 parent, start = unknown[pid]
                 tree = self.owner[pid] = self.owner[parent]
                 tree.members[pid] = Member(pid, start, tree, parent)
-                tree.changed = True
+                tree.members_changed = True
                 tree.births += 1
-                tree.roster_version += 1
+                tree.members_version += 1
                 tree.version += 1
-            self.strangers.update(foreign)
-            waiting.difference_update(found, foreign)
+            self.other_processes.update(others)
+            waiting.difference_update(found, others)
 
-    def _put_off(self, waiting: set[int]) -> None:
-        """A parent that stays unknown is hidden from us (hidepid): its children are strangers."""
+    def _postpone(self, waiting: set[int]) -> None:
+        """Decide in a later sweep; a parent that stays unknown is hidden (hidepid): its children are of no job."""
         tries = {pid: self.undecided.get(pid, 0) + 1 for pid in waiting}
         self.undecided = {pid: count for pid, count in tries.items() if count < MOST_TRIES}
-        self.strangers.update(tries.keys() - self.undecided.keys())
+        self.other_processes.update(tries.keys() - self.undecided.keys())
 
     def _read_tree(self, tree: Tree) -> None:
-        """Read until nobody vanished in between: who did is in the times of a parent that was read before.
+        """Read all processes until none vanishes meanwhile: its time is in that of a parent that was read before.
 
-        The moment of it is what rates are made of: if we were kept waiting in between, the clocks are read again.
+        Rates need the moment of the reading: if this thread was interrupted, the clocks are read again.
         """
         for _ in range(MOST_PASSES):
             began = time.clock_gettime(BOOTTIME)
@@ -299,64 +300,59 @@ class ProcessTable:
                     return
 
     def _read_shim(self, tree: Tree) -> None:
-        if tree.gone or tree.includes_root:
+        if tree.root_is_gone or tree.includes_root:
             return
-        shim = tree.shim
+        shim = tree.root
         try:
             cpu_ns = self.clock(shim.clock)
         except OSError:
-            self._bury(shim.pid)
+            self._remove_process(shim.pid)
             return
-        if cpu_ns == shim.cpu_ns:  # it has not run, so it has not waited for anybody
+        if cpu_ns == shim.cpu_ns:  # it has not run, so it has not reaped any process
             return
         fields = self._fields(shim)
         if fields is None or (fields and int(fields[START]) != shim.start):
-            self._bury(shim.pid)
+            self._remove_process(shim.pid)
         elif fields:
             shim.cpu_ns = cpu_ns
-            times = int(fields[CUTIME]) * TICK_SECONDS, int(fields[CSTIME]) * TICK_SECONDS
-            reaped = (*times, int(fields[CMINFLT]), int(fields[CMAJFLT]))
-            tree.risen += sum(times) - tree.reaped[0] - tree.reaped[1]
-            tree.version += reaped != tree.reaped  # it wakes by itself too; nobody lives without a page fault
-            tree.reaped = reaped
-            tree.knows_switches = tree.knows_switches and not tree.reaped[2]
-            shim.take(fields)
+            tree.take_reaped(fields)
+            shim.take_stat(fields)
 
     def _read_members(self, tree: Tree) -> bool:
-        """Whether all of them were still there."""
+        """Read the processes that have run; whether none was gone."""
         clock, all_there = self.clock, True
         for member in list(tree.members.values()):
             try:
                 cpu_ns = clock(member.clock)
-            except OSError:  # waited for since the list was made; a zombie still has its clock
-                self._bury(member.pid)
+            except OSError:  # reaped since the list was made; a zombie still has its clock
+                self._remove_process(member.pid)
                 all_there = False
                 continue
             if cpu_ns == member.cpu_ns:
                 continue
             tree.version += 1
             if (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
-                self._bury(member.pid)
-                self._sort_in([member.pid])
+                self._remove_process(member.pid)
+                self._assign([member.pid])
                 tree.order()
                 all_there = False
                 continue
-            member.cpu_ns, member.row = cpu_ns, None
+            member.take_clock(cpu_ns)
         return all_there
 
     def _read(self, tree: Tree, member: Member) -> bool:
-        """Read what has run; False if the pid is another's by now. What cannot be read stays as it was."""
+        """Read a process that has run; False if the pid is another process now. What cannot be read stays as it was."""
         fields = self._fields(member)
         if fields is None or (fields and int(fields[START]) != member.start):
             return False
         member.moved = True
         if fields:
             before = member.times[2] + member.times[3]
-            member.take(fields)
-            tree.risen += member.times[2] + member.times[3] - before
+            member.take_stat(fields)
+            tree.reaped_growth += member.times[2] + member.times[3] - before
         words = (self._pread(member, "io") or b"").split(None, 12)
         if len(words) >= 12:
-            member.io = (int(words[1]), int(words[3]), int(words[5]), int(words[7]), int(words[9]), int(words[11]))
+            member.take_io(words)
         return True
 
     def _stat(self, pid: int) -> list[bytes] | None:
@@ -383,13 +379,13 @@ class ProcessTable:
         return fields if len(fields) > RSS else []
 
     def _pread(self, member: Member, name: str) -> bytes | None:
-        """A file of a process through a descriptor that is kept open: half the price, and never another process."""
+        """A file of a process through a descriptor that stays open: half the cost, and never another process."""
         fd = member.fds.get(name, -1)
         try:
             if fd >= 0:
                 return os.pread(fd, STAT_BYTES, 0)
             fd = os.open(f"{self.proc}/{member.pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:  # else not ours (EACCES), or no descriptor left (EMFILE)
+        except OSError as error:  # else not readable (EACCES), or no descriptor left (EMFILE)
             return None if error.errno in GONE else b""
         try:
             return os.pread(fd, STAT_BYTES, 0)
