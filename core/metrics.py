@@ -33,12 +33,15 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a value is of."""
+    """What a value is of; those after the host are kinds of devices."""
 
     JOB = "job"
-    GPU = "gpu"
-    HOST = "host"
     CONTAINER = "container"
+    HOST = "host"
+    GPU = "gpu"
+    CORE = "core"
+    DISK = "disk"
+    INTERFACE = "interface"
 
 
 class Fold(StrEnum):
@@ -71,16 +74,20 @@ JOB_AND_HOST = (Scope.JOB, Scope.CONTAINER, Scope.HOST)
 JOB_AND_GPU = (Scope.JOB, Scope.CONTAINER, Scope.GPU)
 GPU = (Scope.GPU,)
 HOST = (Scope.HOST,)
+HOST_AND_CORE = (Scope.HOST, Scope.CORE)
+HOST_AND_DISK = (Scope.HOST, Scope.DISK)
+NETWORK = (*JOB_AND_HOST, Scope.INTERFACE)
+DEVICES = (Scope.GPU, Scope.CORE, Scope.DISK, Scope.INTERFACE)
 LONGEST_SHOWN = 60  # of what is no key, in a message
 
 CATALOGUE: tuple[Metric, ...] = (
-    Metric("cpu.percent", "CPU", Unit.PERCENT, GAUGE, JOB_AND_HOST, Fold.SUM),
+    Metric("cpu.percent", "CPU", Unit.PERCENT, GAUGE, (*JOB_AND_HOST, Scope.CORE), Fold.SUM),
     Metric("cpu.user", "CPU time in user mode", Unit.SECONDS, COUNTER, JOB, Fold.SUM),
     Metric("cpu.system", "CPU time in the kernel", Unit.SECONDS, COUNTER, JOB, Fold.SUM),
     Metric("cpu.throttled", "time throttled by the CPU limit", Unit.SECONDS, COUNTER, JOB, Fold.OWN),
     Metric("cpu.pressure", "time stalled for CPU", Unit.SECONDS, COUNTER, JOB_AND_HOST, Fold.OWN),
-    Metric("cpu.iowait", "CPU time idle while I/O was awaited", Unit.SECONDS, COUNTER, HOST, Fold.NONE),
-    Metric("cpu.steal", "CPU time taken by other virtual machines", Unit.SECONDS, COUNTER, HOST, Fold.NONE),
+    Metric("cpu.iowait", "CPU time idle while I/O was awaited", Unit.SECONDS, COUNTER, HOST_AND_CORE, Fold.NONE),
+    Metric("cpu.steal", "CPU time taken by other virtual machines", Unit.SECONDS, COUNTER, HOST_AND_CORE, Fold.NONE),
     Metric("load.1", "load average, 1 minute", Unit.COUNT, GAUGE, HOST, Fold.NONE),
     Metric("load.5", "load average, 5 minutes", Unit.COUNT, GAUGE, HOST, Fold.NONE),
     Metric("load.15", "load average, 15 minutes", Unit.COUNT, GAUGE, HOST, Fold.NONE),
@@ -109,9 +116,9 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("io.read_ops", "read system calls", Unit.COUNT, COUNTER, JOB, Fold.SUM),
     Metric("io.write_ops", "write system calls", Unit.COUNT, COUNTER, JOB, Fold.SUM),
     Metric("io.pressure", "time stalled for I/O", Unit.SECONDS, COUNTER, JOB_AND_HOST, Fold.OWN),
-    Metric("disk.read_bytes", "read from disks", Unit.BYTES, COUNTER, HOST, Fold.NONE),
-    Metric("disk.write_bytes", "written to disks", Unit.BYTES, COUNTER, HOST, Fold.NONE),
-    Metric("disk.busy", "time disks were busy", Unit.SECONDS, COUNTER, HOST, Fold.NONE),
+    Metric("disk.read_bytes", "read from disks", Unit.BYTES, COUNTER, HOST_AND_DISK, Fold.NONE),
+    Metric("disk.write_bytes", "written to disks", Unit.BYTES, COUNTER, HOST_AND_DISK, Fold.NONE),
+    Metric("disk.busy", "time disks were busy", Unit.SECONDS, COUNTER, HOST_AND_DISK, Fold.NONE),
     Metric("disk.used", "disk space in use", Unit.BYTES, GAUGE, HOST, Fold.NONE),
     Metric("disk.total", "disk space", Unit.BYTES, GAUGE, HOST, Fold.NONE),
     Metric("proc.count", "processes", Unit.COUNT, GAUGE, JOB, Fold.SUM),
@@ -119,12 +126,12 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("proc.fds", "open files", Unit.COUNT, GAUGE, JOB, Fold.SUM),
     Metric("proc.switches_voluntary", "context switches to wait", Unit.COUNT, COUNTER, JOB, Fold.SUM),
     Metric("proc.switches_involuntary", "context switches by force", Unit.COUNT, COUNTER, JOB, Fold.SUM),
-    Metric("net.rx_bytes", "received", Unit.BYTES, COUNTER, JOB_AND_HOST, Fold.OWN),
-    Metric("net.tx_bytes", "sent", Unit.BYTES, COUNTER, JOB_AND_HOST, Fold.OWN),
-    Metric("net.rx_packets", "packets received", Unit.COUNT, COUNTER, JOB_AND_HOST, Fold.OWN),
-    Metric("net.tx_packets", "packets sent", Unit.COUNT, COUNTER, JOB_AND_HOST, Fold.OWN),
-    Metric("net.errors", "network errors", Unit.COUNT, COUNTER, JOB_AND_HOST, Fold.OWN),
-    Metric("net.drops", "packets dropped", Unit.COUNT, COUNTER, JOB_AND_HOST, Fold.OWN),
+    Metric("net.rx_bytes", "received", Unit.BYTES, COUNTER, NETWORK, Fold.OWN),
+    Metric("net.tx_bytes", "sent", Unit.BYTES, COUNTER, NETWORK, Fold.OWN),
+    Metric("net.rx_packets", "packets received", Unit.COUNT, COUNTER, NETWORK, Fold.OWN),
+    Metric("net.tx_packets", "packets sent", Unit.COUNT, COUNTER, NETWORK, Fold.OWN),
+    Metric("net.errors", "network errors", Unit.COUNT, COUNTER, NETWORK, Fold.OWN),
+    Metric("net.drops", "packets dropped", Unit.COUNT, COUNTER, NETWORK, Fold.OWN),
     Metric("gpu.util", "GPU utilisation", Unit.PERCENT, GAUGE, JOB_AND_GPU, Fold.SUM),
     Metric("gpu.mem_used", "GPU memory in use", Unit.BYTES, GAUGE, JOB_AND_GPU, Fold.SUM),
     Metric("gpu.mem_total", "GPU memory", Unit.BYTES, GAUGE, GPU, Fold.NONE),
@@ -172,7 +179,7 @@ def find_metric(key: str) -> Metric:
 
 
 def metrics_of(scope: Scope) -> tuple[Metric, ...]:
-    """What is known of a job, a GPU, the host or a container, in the order of the catalogue."""
+    """What is known of a job, a container, the host or a device, in the order of the catalogue."""
     return tuple(metric for metric in CATALOGUE if scope in metric.scopes)
 
 

@@ -20,7 +20,15 @@ from jobtop.tui.keymap import shown_key
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("core", "store", "lifecycle", "tui", "cli")
-TITLES = {Scope.JOB: "A job", Scope.CONTAINER: "A container", Scope.HOST: "The host", Scope.GPU: "A GPU"}
+TITLES = {
+    Scope.JOB: "A job",
+    Scope.CONTAINER: "A container",
+    Scope.HOST: "The host",
+    Scope.GPU: "A GPU",
+    Scope.CORE: "A core of the CPU",
+    Scope.DISK: "A disk",
+    Scope.INTERFACE: "A network interface",
+}
 PART = r"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
 
 

@@ -20,7 +20,7 @@ from jobtop.cli.values import Duration
 from jobtop.cli.verbs.control import looked_up
 from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.measure.live_processes import CloseUp, ProcessLine
+from jobtop.core.measure.live_processes import LiveProcesses, ProcessLine
 from jobtop.core.measure.target import target_in
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC
@@ -139,7 +139,7 @@ class Source:
             self.ends.append(os.pidfd_open(self.shim.pid))
         target = target_in(app.paths.job(job.id), job)
         assert target is not None
-        self.closeup = CloseUp(target, app.config.texts("run.redact"), with_threads)
+        self.closeup = LiveProcesses(target, app.config.texts("run.redact"), with_threads)
         self.last: Moment | None = None
 
     def read(self) -> Moment:

@@ -10,7 +10,7 @@ from jobtop.core.doctor.checks import Finding, Machine, State, cgroup_kind
 from jobtop.core.doctor.sources import member_problems
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors import cgroup
-from jobtop.core.measure.collectors.job_cgroup import JobCgroup
+from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.model import JobSpec
 from jobtop.core.procfs import pid_clock, read_text, value_in
 from jobtop.core.record import record, replace
@@ -134,7 +134,7 @@ def look(begun: Started, took: float, is_subreaper: bool, possible: cgroup.JobCg
 
 def counted_in(cgroups: Sequence[str]) -> frozenset[str]:
     """The catalogue keys of what a job's own cgroups count."""
-    collector = JobCgroup(cgroups)
+    collector = CgroupReader(cgroups)
     values, _ = collector.read()
     collector.close()
     return frozenset(values)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from jobtop.core.config import Config
     from jobtop.core.measure.derive import Frame
-    from jobtop.core.measure.sampler import Watch
     from jobtop.core.measure.target import Target
+    from jobtop.core.measure.watch import Watch
     from jobtop.core.model import Sample
 
     class Sink(Protocol):
@@ -263,13 +263,7 @@ class Engine:
         wants_host = self.settings.keeps_series and "host" not in self.settings.without and not self._closing
         if wants_host and now - self._host_checked > HOST_LEASE_SECONDS:
             self._host_checked = now
-            ours = bool(self._guarded(self.sink.may_record_host))
-            if ours and self.sampler.host is None:
-                from jobtop.core.measure.collectors.host import open_host
-
-                self.sampler.host = open_host()
-            elif not ours:
-                self.sampler.host = None
+            self.sampler.record_host(bool(self._guarded(self.sink.may_record_host)))
 
     def _finish(self, key: str) -> bool:
         """Let a job's samples be packed; StoreBusy if that has to wait."""

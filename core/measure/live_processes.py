@@ -1,16 +1,19 @@
-"""One job looked at closely, again and again: its processes and their threads, as a person wants to see them."""
+"""One job read in detail, again and again: its processes and their threads, for `jobtop top` and the console."""
 
 from __future__ import annotations
 
+import time
 from functools import lru_cache
 
-from jobtop.core.measure.collectors.job_cgroup import JobCgroup
+from jobtop.core.clock import BOOTTIME
+from jobtop.core.measure.collectors.cgroup_source import CgroupSource
 from jobtop.core.measure.collectors.members import TICK_SECONDS
+from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.collectors.threads import read_arguments, read_task, read_threads
 from jobtop.core.measure.derive import Frame, derive
-from jobtop.core.measure.sampler import Watch
 from jobtop.core.measure.snapshot import ProcessRow
+from jobtop.core.measure.watch import Watch
 from jobtop.core.record import record
 from jobtop.core.redact import redact_command
 
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
     from jobtop.core.model import Sample
 
-LOOK_SECONDS = 0.02  # of CPU time a second go to the dear files
-COMMANDS_KEPT = 4096
+DETAILS_SECONDS = 0.02  # of CPU time a second, for expensive files
+MOST_COMMANDS = 4096  # that are remembered without their secrets
+JOB = "job"  # its key
 
 
 @record
@@ -48,7 +52,7 @@ class ProcessLine:
 
 
 @record
-class Reading:
+class LiveJob:
     """A job at a moment: its values by catalogue key, its processes, parents first; `over` if its shim is gone."""
 
     frame: Frame
@@ -56,8 +60,8 @@ class Reading:
     over: bool
 
 
-class CloseUp:
-    """The processes of one job; percentages are of the time since the reading before."""
+class LiveProcesses:
+    """Reads the processes of one job; percentages are of the time since the reading before."""
 
     def __init__(
         self,
@@ -67,38 +71,45 @@ class CloseUp:
         table: ProcessTable | None = None,
     ) -> None:
         self.table = table or ProcessTable()
-        cgroup = JobCgroup(target.cgroups) if target.cgroups else None
-        self.watch = Watch("", self.table.add_target(target), target.start_boottime, None, cgroup)
+        self._jobs = {JOB: target}
+        self._processes = ProcessSource(self.table, frozenset({"fds"}))
+        self._cgroups = CgroupSource(self._processes)
+        self.watch = Watch(JOB, target, self._processes.add(JOB, target), None)
         self.with_threads = with_threads
         self._rates = Rates()
         self._last: Sample | None = None
         patterns = tuple(secret)
-        self._redacted = lru_cache(COMMANDS_KEPT)(lambda words: " ".join(redact_command(words, patterns)))
+        self._redacted = lru_cache(MOST_COMMANDS)(lambda words: " ".join(redact_command(words, patterns)))
 
-    def read(self) -> Reading:
-        """All of them now; one that vanishes while it is read is simply gone."""
+    def read(self) -> LiveJob:
+        """The job and all of its processes now; a process that vanishes meanwhile is left out."""
         tree = self.watch.tree
-        self.table.sweep([tree])
-        self._rates.turn(tree.read_at)
-        self.table.read_details(LOOK_SECONDS * max(self._rates.seconds, 1.0), frozenset({"fds"}))
-        sample = self.watch.sample()
-        shares = sum(member.threads > 0 for member in tree.members.values()) > 1
-        lines = [self._line(member, shares) for member in tree.members.values()]
+        seconds = time.clock_gettime(BOOTTIME) - self.watch.start - self.watch.elapsed
+        self._processes.details_seconds = DETAILS_SECONDS * max(seconds, 1.0)
+        moment = 0.0
+        for source in (self._processes, self._cgroups):
+            readings = source.collect(self._jobs)
+            for values in readings.jobs.values():
+                self.watch.take(source.name, values)
+            moment = readings.moments.get(JOB, readings.moment or moment)
+        self._rates.advance(tree.read_at)
+        sample = self.watch.sample(moment)
+        has_shares = sum(member.is_alive for member in tree.members.values()) > 1
+        lines = [self._line(member, has_shares) for member in tree.members.values()]
         frame, self._last = derive(self._last, sample), sample
-        return Reading(frame, tuple(line for line in lines if line is not None), tree.root_is_gone)
+        return LiveJob(frame, tuple(line for line in lines if line is not None), tree.root_is_gone)
 
     def close(self) -> None:
-        if self.watch.cgroup is not None:
-            self.watch.cgroup.close()
-        self.table.close()
+        self._cgroups.close()
+        self._processes.close()
 
-    def _line(self, member: Member, shares: bool) -> ProcessLine | None:
+    def _line(self, member: Member, has_shares: bool) -> ProcessLine | None:
         words = read_arguments(member.pid, self.table.proc)
         task = read_task(f"{self.table.proc}/{member.pid}", member.pid)
         if task is None or task.start != member.start:
             return None
         cpu = task.cpu_seconds if member.cpu_ns is None else member.cpu_ns / 1e9
-        memory, kind = memory_of(member, shares)
+        memory, kind = memory_of(member, has_shares)
         row = ProcessRow(
             pid=member.pid,
             parent=member.parent,
@@ -114,7 +125,7 @@ class CloseUp:
         return ProcessLine(row, kind, tuple(map(self._thread_line, threads)))
 
     def _thread_line(self, thread: Task) -> ThreadLine:
-        # The first thread has the number of its process, whose time is another.
+        # The first thread has the number of its process, but another CPU time.
         percent = self._rates.percent(-thread.id, thread.start, thread.cpu_seconds)
         return ThreadLine(thread.id, thread.name, thread.state, thread.cpu_seconds, percent)
 
@@ -128,14 +139,14 @@ class Rates:
         self._before: dict[tuple[int, int], float] = {}
         self._now: dict[tuple[int, int], float] = {}
 
-    def turn(self, at: float) -> None:
-        """Another reading begins."""
+    def advance(self, at: float) -> None:
+        """Begin another reading."""
         self.seconds = 0.0 if self._at is None else at - self._at
         self._at = at
         self._before, self._now = self._now, {}
 
     def percent(self, number: int, start: int, cpu_seconds: float) -> float | None:
-        """None at the first reading, and of one that was there before but is seen for the first time."""
+        """CPU percent since the reading before; None at the first one, and for one that is older but was not read."""
         self._now[number, start] = cpu_seconds
         before = self._before.get((number, start))
         if before is None and start * TICK_SECONDS >= (self._at or 0.0) - self.seconds - TICK_SECONDS:
@@ -145,8 +156,7 @@ class Rates:
         return 100 * max(0.0, cpu_seconds - before) / self.seconds
 
 
-def memory_of(member: Member, shares: bool) -> tuple[int, str]:
-    """What it holds, shared pages split; between two close looks as much more as its resident memory grew."""
-    if shares and member.pss is not None:
-        return max(0, member.pss + member.rss - member.pss_rss), "pss"
-    return member.rss, "rss"
+def memory_of(member: Member, has_shares: bool) -> tuple[int, str]:
+    """The memory of a process and which kind that is: with shared pages split where that is known, else resident."""
+    share = member.share if has_shares else None
+    return (member.rss, "rss") if share is None else (share, "pss")

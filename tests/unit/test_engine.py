@@ -343,6 +343,6 @@ def test_the_machine_is_only_looked_at_where_it_is_wanted(
     engine.sampler.sink(batch(1))
     assert engine.flush(PATIENCE)
     if asked:
-        wait_for(lambda: engine.sampler.host)
+        wait_for(lambda: engine.sampler.records_host)
     engine.close(PATIENCE)
     assert bool(sink.host_asked) is asked

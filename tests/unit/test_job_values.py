@@ -6,7 +6,7 @@ import pytest
 
 from jobtop.core.measure.collectors import members
 from jobtop.core.measure.collectors.expensive_files import ExpensiveFiles
-from jobtop.core.measure.collectors.job_cgroup import JobCgroup
+from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.measure.collectors.jobs import fold, never_falling
 from jobtop.core.measure.collectors.members import Member, Tree
 from jobtop.core.metrics import BY_KEY
@@ -237,7 +237,7 @@ def test_a_cgroup_of_version_2(tmp_path: Path) -> None:
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert JobCgroup([str(tmp_path)]).read()[0] == {
+    assert CgroupReader([str(tmp_path)]).read()[0] == {
         "cpu.user": 2.0,
         "cpu.system": 1.0,
         "cpu.throttled": 0.5,
@@ -260,7 +260,7 @@ def test_cgroups_of_version_1(tmp_path: Path) -> None:
     (memory / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     (cpu / "cpuacct.usage").write_text("3000000000\n")
     (cpu / "cpuacct.usage_user").write_text("2000000000\n")
-    assert JobCgroup([str(memory), str(cpu)]).read()[0] == {
+    assert CgroupReader([str(memory), str(cpu)]).read()[0] == {
         "cpu.user": 2.0,
         "cpu.system": 1.0,
         "mem.anon": 100,
@@ -279,7 +279,7 @@ def test_time_throttled_by_a_quota_of_version_1_is_told_beside_the_times_of_vers
     (unified / "cpu.stat").write_text("usage_usec 3000000\nuser_usec 1000000\nsystem_usec 2000000\n")
     (cpu / "cpu.stat").write_text("nr_periods 4\nnr_throttled 2\nthrottled_time 500000000\n")
     (cpu / "cpu.cfs_quota_us").write_text("50000\n")
-    values = JobCgroup([str(unified), str(cpu)]).read()[0]
+    values = CgroupReader([str(unified), str(cpu)]).read()[0]
     assert values == {"cpu.user": 1.0, "cpu.system": 2.0, "cpu.throttled": 0.5}
 
 
@@ -288,7 +288,7 @@ def test_a_cgroup_in_which_nobody_runs_has_news_when_pages_go_or_somebody_stalls
     text = "some avg10=0.10 total={}\nfull avg10=0.00 total=0\n" if name == "io.pressure" else "{}\n"
     (tmp_path / name).write_text(text.format(150))
     (tmp_path / "memory.stat").write_text("anon 100\ntotal_rss 100\n" if "usage" in name else "anon 100\n")
-    cgroup = JobCgroup([str(tmp_path)])
+    cgroup = CgroupReader([str(tmp_path)])
     cgroup.read()
     assert not cgroup.has_changed()
     (tmp_path / name).write_text(text.replace("0.10", "0.05").format(150))
@@ -300,7 +300,7 @@ def test_a_cgroup_in_which_nobody_runs_has_news_when_pages_go_or_somebody_stalls
 
 
 def test_a_cgroup_that_is_gone_says_nothing(tmp_path: Path) -> None:
-    assert JobCgroup([str(tmp_path / "gone")]).read() == ({}, None)
+    assert CgroupReader([str(tmp_path / "gone")]).read() == ({}, None)
 
 
 def test_who_ends_during_a_close_look_is_not_counted_beside_those_it_shared_with(

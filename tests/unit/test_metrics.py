@@ -3,18 +3,21 @@
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jobtop.core.errors import BadValue
-from jobtop.core.measure.collectors.host import HostCollector, host_frame
-from jobtop.core.measure.collectors.job_cgroup import JobCgroup
+from jobtop.core.measure.collectors.host import HostCollector, HostSample, host_frame
+from jobtop.core.measure.collectors.host_source import device_readings
+from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.measure.collectors.jobs import fold
 from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import (
     BY_KEY,
     CATALOGUE,
+    DEVICES,
     JOB_COLUMNS,
     Fold,
     Kind,
@@ -53,13 +56,21 @@ AWAITED = {
     Scope.GPU: GPU,
     Scope.CONTAINER: JOB,
     Scope.HOST: "",
+    Scope.CORE: "",
+    Scope.DISK: "",
+    Scope.INTERFACE: "",
 }
 COLLECTORS = sorted((ROOT / "core/measure/collectors").glob("*.py"))
 CONTAINER_READERS = {"docker.py", "podman.py", "container.py"}
 
 
 @pytest.mark.parametrize(
-    ("scope", "keys"), [(Scope.JOB, JOB), (Scope.CONTAINER, JOB), (Scope.GPU, GPU), (Scope.HOST, HOST)]
+    ("scope", "keys"),
+    [
+        *((Scope.JOB, JOB), (Scope.CONTAINER, JOB), (Scope.GPU, GPU), (Scope.HOST, HOST), (Scope.INTERFACE, NET)),
+        (Scope.CORE, "cpu.percent cpu.iowait cpu.steal"),
+        (Scope.DISK, "disk.read_bytes disk.write_bytes disk.busy"),
+    ],
 )
 def test_each_scope_has_exactly_the_promised_keys(scope: Scope, keys: str) -> None:
     assert sorted(metric.key for metric in metrics_of(scope)) == sorted(keys.split())
@@ -140,7 +151,7 @@ def keys_read_of_a_job(below: Path) -> set[str]:
     tree = table.add(50)
     table.sweep()
     table.read_details(1.0)
-    cgroup = JobCgroup([a_cgroup(below / "cgroup")])
+    cgroup = CgroupReader([a_cgroup(below / "cgroup")])
     counted, _ = cgroup.read()
     values = fold(tree) | counted
     cgroup.close()
@@ -150,8 +161,8 @@ def keys_read_of_a_job(below: Path) -> set[str]:
     return values.keys() | derived
 
 
-def keys_read_of_a_host(below: Path) -> set[str]:
-    """What the reader of a machine gives that tells everything."""
+def samples_of_a_host(below: Path) -> tuple[HostSample, HostSample]:
+    """Two samples of a machine that tells everything."""
     captured = ROOT / "tests/data/host/manycore"
     shutil.copytree(captured / "proc", below / "proc")
     for line in (captured / "sys.txt").read_text().splitlines():
@@ -165,12 +176,32 @@ def keys_read_of_a_host(below: Path) -> set[str]:
     for file in (captured / "proc-later").rglob("*"):
         if file.is_file():
             (below / "proc" / file.relative_to(captured / "proc-later")).write_text(file.read_text())
-    frame = host_frame(before, collector.collect())
+    after = collector.collect()
     collector.close()
+    return before, after
+
+
+def keys_read_of_a_host(below: Path) -> set[str]:
+    """What the reader of a machine gives."""
+    frame = host_frame(*samples_of_a_host(below))
     return {key for key, value in frame.values.items() if value is not None}
 
 
-@pytest.mark.parametrize(("scope", "read"), [(Scope.JOB, keys_read_of_a_job), (Scope.HOST, keys_read_of_a_host)])
+def keys_read_of_devices(scope: Scope, below: Path) -> set[str]:
+    """What the source of the host gives of its devices of one kind."""
+    readings = device_readings(*samples_of_a_host(below))
+    of_kind = [values for device, values in readings if device.kind == scope]
+    return {key for values in of_kind for key, value in values.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("scope", "read"),
+    [
+        (Scope.JOB, keys_read_of_a_job),
+        (Scope.HOST, keys_read_of_a_host),
+        *((scope, partial(keys_read_of_devices, scope)) for scope in DEVICES if scope is not Scope.GPU),
+    ],
+)
 def test_every_row_has_a_reader_and_every_key_of_a_reader_a_row(
     scope: Scope, read: Callable[[Path], set[str]], tmp_path: Path
 ) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.members import Tree
-from jobtop.core.measure.sampler import CLOSER_SHARE, LARGEST_STRETCH, Batch, Sampler, Watch
+from jobtop.core.measure.sampler import DETAILS_SHARE, LARGEST_STRETCH, Batch, Sampler
+from jobtop.core.measure.sources import Options
+from jobtop.core.measure.watch import Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity
 from jobtop.core.run.limits import Guard
@@ -39,7 +41,7 @@ def fake(tmp_path: Path) -> FakeProc:
 
 
 def sampler_of(fake: FakeProc, clock: Clock, budget: float = 100.0) -> Sampler:
-    made = Sampler(lambda _: None, budget, proc=str(fake.root), monotonic=clock)
+    made = Sampler(lambda _: None, budget, options=Options(proc=str(fake.root)), monotonic=clock)
     made.table.clock = fake.clock
     return made
 
@@ -100,11 +102,11 @@ def test_no_sample_follows_a_late_one_at_once(fake: FakeProc, late_seconds: floa
 
 @pytest.mark.parametrize(("age", "seconds"), [(0, 1), (3599, 1), (3600, 5), (14399, 5), (14400, 10), (1e9, 10)])
 def test_an_older_job_is_sampled_less_often(age: float, seconds: float) -> None:
-    assert Watch("1", Tree(SHIM), 0.0, None).interval_at(age) == seconds
+    assert Watch("1", below(SHIM), Tree(SHIM), None).interval_at(age) == seconds
 
 
 def test_an_interval_that_was_asked_for_holds_at_any_age() -> None:
-    assert Watch("1", Tree(SHIM), 0.0, 0.5).interval_at(1e6) == 0.5
+    assert Watch("1", below(SHIM), Tree(SHIM), 0.5).interval_at(1e6) == 0.5
 
 
 def test_jobs_of_different_intervals_are_sampled_each_at_its_own(fake: FakeProc) -> None:
@@ -126,12 +128,12 @@ def test_over_budget_the_dear_files_thin_out_then_the_interval_stretches_and_bot
     sampler = sampler_of(fake, clock, budget=1e-9)
     sampler.watch("1", below(SHIM, boottime()), interval=1.0)
     sampler.tick()
-    assert sampler.closer_share == CLOSER_SHARE  # the first pass meets every process of the machine
+    assert sampler.details_share == DETAILS_SHARE  # the first pass meets every process of the machine
     assert not sampler.thinned
     clock.now += 1
     sampler.tick()
     assert sampler.thinned
-    assert sampler.closer_share < CLOSER_SHARE
+    assert sampler.details_share < DETAILS_SHARE
     assert sampler.stretch == 1.0
     clock.now += 1
     sampler.tick()
@@ -146,7 +148,7 @@ def test_over_budget_the_dear_files_thin_out_then_the_interval_stretches_and_bot
     for _ in range(20):
         clock.now += 1000
         sampler.tick()
-    assert (sampler.stretch, sampler.closer_share) == (1.0, CLOSER_SHARE)
+    assert (sampler.stretch, sampler.details_share) == (1.0, DETAILS_SHARE)
 
 
 def test_what_sampling_costs_is_counted(fake: FakeProc) -> None:

@@ -9,7 +9,9 @@ import pytest
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.jobs import CORES, within_cores
 from jobtop.core.measure.derive import derive
-from jobtop.core.measure.sampler import Sampler, Watch
+from jobtop.core.measure.sampler import Sampler
+from jobtop.core.measure.sources import Options
+from jobtop.core.measure.watch import Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from processes import FakeProc, below
@@ -37,7 +39,9 @@ class Watched:
 
     def __init__(self, clocks: Clocks, fake: FakeProc) -> None:
         self.clocks, self.fake = clocks, fake
-        self.sampler = Sampler(lambda _: None, 100.0, proc=str(fake.root), monotonic=lambda: clocks.monotonic)
+        self.sampler = Sampler(
+            lambda _: None, 100.0, options=Options(proc=str(fake.root)), monotonic=lambda: clocks.monotonic
+        )
         self.sampler.table.clock = fake.clock
         self.sampler.table.most_descriptors = 0  # a kept one would go on reading a file that is gone
         self.sampler.watch("job", below(SHIM, clocks.monotonic), interval=1.0)

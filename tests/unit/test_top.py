@@ -11,7 +11,7 @@ import pytest
 from jobtop.cli.text.processes import NO_ROW, Moment, ordered, page, rows, shape
 from jobtop.core.measure.collectors.members import TICK_SECONDS
 from jobtop.core.measure.collectors.threads import read_arguments, read_task, read_threads
-from jobtop.core.measure.live_processes import CloseUp, ProcessLine, Rates, ThreadLine
+from jobtop.core.measure.live_processes import LiveProcesses, ProcessLine, Rates, ThreadLine
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
@@ -47,11 +47,11 @@ def put_thread(proc: FakeProc, pid: int, tid: int, name: str, seconds: float, sc
         (directory / "schedstat").write_text(schedstat)
 
 
-def close_up(proc: FakeProc, **options: Any) -> CloseUp:
-    return CloseUp(below(SHIM), table=proc.table(), **options)
+def close_up(proc: FakeProc, **options: Any) -> LiveProcesses:
+    return LiveProcesses(below(SHIM), table=proc.table(), **options)
 
 
-def commands(closeup: CloseUp) -> list[str]:
+def commands(closeup: LiveProcesses) -> list[str]:
     return [line.row.command for line in closeup.read().processes]
 
 
@@ -124,14 +124,14 @@ def test_a_job_whose_shim_is_gone_is_over(proc: FakeProc) -> None:
 
 def test_percentages_are_of_the_time_between_two_readings() -> None:
     rates = Rates()
-    rates.turn(1000.0)
+    rates.advance(1000.0)
     assert rates.percent(7, 100, 5.0) is None
-    rates.turn(1002.0)
+    rates.advance(1002.0)
     assert rates.percent(7, 100, 8.0) == pytest.approx(150)
     born = round(1001.5 / TICK_SECONDS)
     assert rates.percent(8, born, 0.4) == pytest.approx(20), "all that a new one used was used since"
     assert rates.percent(9, 100, 90.0) is None, "an old one that was not seen before may have used it at any time"
-    rates.turn(1003.0)
+    rates.advance(1003.0)
     reborn = round(1002.5 / TICK_SECONDS)
     assert rates.percent(7, reborn, 0.25) == pytest.approx(25), "a reused number is another process"
 

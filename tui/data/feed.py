@@ -24,7 +24,7 @@ from jobtop.tui.data.reader import StoreFile
 from jobtop.tui.data.view import JobRow, Machine, StoreState, View
 
 if TYPE_CHECKING:
-    from jobtop.core.measure.collectors.host import HostSample, HostSource
+    from jobtop.core.measure.collectors.host import HostReader, HostSample
     from jobtop.store.samples.hosts import HostNow, HostTail
 
 RECENT, RECENT_OF_ALL, FEWEST_RECENT = 30, 300, 2  # jobs that have ended: of one store, of many together, of each
@@ -288,7 +288,7 @@ class Feed:
 class MachineReader:
     """The host around the console, looked at by ourselves."""
 
-    def __init__(self, source: HostSource | None = None) -> None:
+    def __init__(self, source: HostReader | None = None) -> None:
         self._source = source
         self._last: HostSample | None = None
         self._cpu: deque[float | int | None] = deque(maxlen=KEPT_SAMPLES)

@@ -12,7 +12,7 @@ from jobtop.core.analysis.ending import is_telling
 from jobtop.core.errors import UnknownJob
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.measure.live_processes import CloseUp
+from jobtop.core.measure.live_processes import LiveProcesses
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.measure.target import target_in
 from jobtop.core.metrics import JOB_COLUMNS, find_metric
@@ -253,7 +253,7 @@ class Nearby:
 
     def __init__(self, directory: Path, secret: Sequence[str] = ()) -> None:
         self.directory, self.secret = directory, secret
-        self._closeup: CloseUp | None = None
+        self._closeup: LiveProcesses | None = None
         self._rows: tuple[ProcessRow, ...] = ()
         self._due = 0.0
 
@@ -278,10 +278,10 @@ class Nearby:
                 self._closeup.close()
         self._closeup = None
 
-    def _opened(self, job: Job) -> CloseUp:
+    def _opened(self, job: Job) -> LiveProcesses:
         target = target_in(self.directory, job)
         assert target is not None
-        return CloseUp(target, self.secret)
+        return LiveProcesses(target, self.secret)
 
 
 def part_of(window: TimeWindow, last: float) -> tuple[float | None, float | None]:

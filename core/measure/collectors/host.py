@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Protocol
 
-    class HostSource(Protocol):
+    class HostReader(Protocol):
         """Whatever samples a machine."""
 
         name: str
@@ -264,7 +264,7 @@ def read_space(path: str) -> tuple[int | None, int | None, str | None]:
     return (space.f_blocks - space.f_bfree) * space.f_frsize, space.f_blocks * space.f_frsize, None
 
 
-def open_host(disk_path: str = "/", proc: str = "/proc", sys: str = "/sys") -> HostSource:
+def open_host(disk_path: str = "/", proc: str = "/proc", sys: str = "/sys") -> HostReader:
     """The collector for this machine: its own files where it has /proc, else psutil."""
     if os.path.exists(f"{proc}/stat"):
         return HostCollector(proc, sys, disk_path)

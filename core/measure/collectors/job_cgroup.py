@@ -30,7 +30,7 @@ WITNESSES = ("memory.current", "memory.usage_in_bytes", "io.pressure")
 MOST_READINGS = 3
 
 
-class JobCgroup:
+class CgroupReader:
     """The files of a job's cgroups, kept open; those that are not there are not asked for again."""
 
     def __init__(self, directories: Sequence[str], with_pressure: bool = True) -> None:

@@ -75,6 +75,7 @@ class ProcessTable:
         self._sweeps = 0
         self._members_of: tuple[list[Tree], list[int]] = ([], [])
         self._members: list[Member] = []
+        self.read_at = 0.0  # the moment of the last sweep over the clocks
         self.kept_descriptors = 0
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
@@ -140,6 +141,7 @@ class ProcessTable:
         """
         members = self._members_in(due)
         times, read_at = self._read_clocks(members)
+        self.read_at = read_at
         for tree in due:
             tree.read_at = read_at
         moved: dict[Tree, list[tuple[Member, int | None]]] = {tree: [] for tree in due if tree.was_active}

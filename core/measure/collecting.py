@@ -1,0 +1,167 @@
+"""Calls all sources of a sampler, and sorts what they read: values of jobs, of the host, of devices, named values."""
+
+from __future__ import annotations
+
+import time
+
+from jobtop.core.clock import BOOTTIME
+from jobtop.core.measure.collectors.process_source import ProcessSource
+from jobtop.core.measure.collectors.processes import ProcessTable
+from jobtop.core.measure.sources import HOST_SOURCES, JOB_SOURCES, open_runs
+from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.record import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobtop.core.measure.collectors.host import HostSample
+    from jobtop.core.measure.device import Device
+    from jobtop.core.measure.source import Jobs, Number
+    from jobtop.core.measure.source_runs import News, SourceStatus
+    from jobtop.core.measure.sources import Options, Run
+    from jobtop.core.measure.watch import Watch
+
+JOB_KEYS = frozenset(JOB_COLUMNS)
+
+
+class Collecting:
+    """The sources of one sampler, and what they read for the next batch."""
+
+    def __init__(self, options: Options, watches: Mapping[str, Watch]) -> None:
+        self.options, self._watches = options, watches
+        self._job_runs = open_runs(JOB_SOURCES, options)
+        self._host_runs: list[Run] = []
+        opened = options.opened.get("processes")
+        # Limits are enforced and snapshots are taken by the processes, also if another source is in their place.
+        self.processes = opened if isinstance(opened, ProcessSource) else ProcessSource(ProcessTable(options.proc))
+        self._devices: list[tuple[Device, float, dict[str, Number | None]]] = []
+        self._named: list[tuple[str, str, float, float]] = []
+        self._due: list[Watch] = []
+        self._due_jobs: Jobs = {}
+        self._last_host: HostSample | None = None
+        self._host_values: dict[str, dict[str, Number | None]] = {}  # of sources beside the one of the host
+
+    @property
+    def problem(self) -> str | None:
+        """What went wrong first in a source of numbers of jobs."""
+        return next((f"{run.name}: {run.problem}" for run in self._job_runs if run.problem is not None), None)
+
+    @property
+    def statuses(self) -> list[SourceStatus]:
+        return [run.status for run in (*self._job_runs, *self._host_runs)]
+
+    @property
+    def records_host(self) -> bool:
+        return bool(self._host_runs)
+
+    def set_jobs(self, jobs: Jobs) -> None:
+        """Let slow sources read these jobs."""
+        for run in self._job_runs:
+            run.set_jobs(jobs)
+
+    def forget(self, key: str) -> None:
+        """Free what sources keep for a job."""
+        self._due = []
+        for run in self._job_runs:
+            run.forget(key)
+        self.processes.forget(key)
+
+    def record_host(self, is_ours: bool) -> None:
+        """Read the host and its devices too from now on, or no longer."""
+        if is_ours and not self._host_runs:
+            self._host_runs = open_runs(HOST_SOURCES, self.options)
+            for run in self._host_runs:
+                run.set_jobs({})
+        elif not is_ours:
+            for run in self._host_runs:
+                run.close()
+            self._host_runs, self._last_host, self._host_values = [], None, {}
+
+    def close(self) -> None:
+        for run in self._job_runs:
+            run.close()
+        self.record_host(False)
+        self.processes.close()
+
+    def take_cost(self) -> float:
+        """What slow sources have cost since the last call."""
+        return sum(run.take_cost() for run in (*self._job_runs, *self._host_runs))
+
+    def collect_jobs(self, due: list[Watch], boottime: float) -> tuple[list[Watch], dict[str, float], float]:
+        """Give each job what the sources read of it.
+
+        Returns the jobs in which a process has run, and the moments of the readings: of some jobs, and of the others.
+        """
+        if due != self._due:
+            self._due, self._due_jobs = due, {watch.key: watch.target for watch in due}
+        moments: dict[str, float] = {}
+        moved: list[Watch] = []
+        for run in self._job_runs:
+            news = run.poll(self._due_jobs)
+            if news is None:
+                if run.is_lost:
+                    self._drop(run.name)
+                continue
+            readings = news.readings
+            self._take(run, news, boottime)
+            if readings.moment is not None:
+                boottime = readings.moment
+            moments.update(readings.moments)
+            if run.source is self.processes:
+                moved = [self._watches[key] for key in readings.jobs]
+        return moved, moments, boottime
+
+    def collect_host(self) -> tuple[float, HostSample, HostSample] | None:
+        """The host around the jobs: a moment since boot, the sample before and the one of now."""
+        boottime, before, sample = time.clock_gettime(BOOTTIME), self._last_host, None
+        for run in self._host_runs:
+            news = run.poll({})
+            if news is not None:
+                self._take(run, news, boottime)
+                sample = news.readings.host_sample or sample
+            elif run.is_lost:
+                self._drop(run.name)
+        if sample is None:
+            return None
+        for values in self._host_values.values():
+            sample = replace(sample, values=sample.values | values)
+        self._last_host = sample
+        return None if before is None else (boottime, before, sample)
+
+    def _take(self, run: Run, news: News, boottime: float) -> None:
+        """Take over what a source read; that of the host and its devices only if this process records the host."""
+        readings, at, is_checked = news.readings, news.boottime or boottime, run.source is self.processes
+        watches = self._watches
+        for key, values in readings.jobs.items():
+            if key in watches:
+                watches[key].take(run.name, values if is_checked else known_values(values))
+        for (key, label), value in readings.named.items():
+            if key in watches:
+                self._named.append((key, label, max(0.0, at - watches[key].start), value))
+        if self._host_runs:
+            self._devices.extend((device, at, dict(values)) for device, values in readings.devices)
+            if readings.host and readings.host_sample is None:
+                self._host_values[run.name] = readings.host
+
+    def _drop(self, name: str) -> None:
+        """Let the values of a source be absent."""
+        self._host_values.pop(name, None)
+        for watch in self._watches.values():
+            if watch.parts.get(name):
+                watch.take(name, {})
+
+    def take_devices(self) -> list[tuple[Device, float, dict[str, Number | None]]]:
+        """The readings of devices since the last call."""
+        taken, self._devices = self._devices, []
+        return taken
+
+    def take_named(self) -> list[tuple[str, str, float, float]]:
+        """The values with names since the last call."""
+        taken, self._named = self._named, []
+        return taken
+
+
+def known_values(values: Mapping[str, Number | None]) -> dict[str, Number]:
+    """Only what the catalogue knows of a job, and only numbers."""
+    return {key: value for key, value in values.items() if key in JOB_KEYS and value is not None}

@@ -1,0 +1,114 @@
+"""The source of what the cgroups of jobs count: it replaces what their processes say, where that is not more."""
+
+from __future__ import annotations
+
+from jobtop.core.measure.collectors.job_cgroup import CgroupReader
+from jobtop.core.measure.collectors.jobs import CPU_TIMES, cpu_seconds, memory_of_processes
+from jobtop.core.measure.collectors.process_source import ProcessSource
+from jobtop.core.measure.source import Readings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.measure.collectors.process_source import JobProcesses
+    from jobtop.core.measure.source import Jobs, Number
+    from jobtop.core.measure.sources import Options
+
+IDLE_REREAD_SAMPLES = 10  # re-read the cgroup of an idle job after this many
+LEFT_SECONDS = 0.05  # of CPU time that the job's cgroup has not counted: a process may have left it
+NEVER = -1
+
+
+class JobCounters:
+    """The cgroups of one job, and at which state of its processes they were read."""
+
+    __slots__ = ("details_pass", "reader", "unread_samples", "version")
+
+    def __init__(self, reader: CgroupReader) -> None:
+        self.reader = reader
+        self.version = NEVER
+        self.details_pass = NEVER
+        self.unread_samples = 0
+
+
+class CgroupSource:
+    """Reads the cgroups of jobs in which a process has run; without a source of processes, of all jobs."""
+
+    name = "cgroups"
+    interval_seconds = None
+
+    def __init__(self, processes: ProcessSource | None = None, with_pressure: bool = True) -> None:
+        self._processes, self._with_pressure = processes, with_pressure
+        self._counters: dict[str, JobCounters] = {}
+        self._due: Jobs | None = None
+        self._due_counters: list[tuple[str, JobCounters]] = []
+
+    def available(self) -> str | None:
+        """None: a job that has no cgroup of its own is not read."""
+        return None
+
+    def collect(self, jobs: Jobs) -> Readings:
+        """What the cgroups count, and the moment of the CPU time where that is theirs."""
+        if jobs is not self._due:
+            self._set_due(jobs)
+        found: dict[str, dict[str, Number]] = {}
+        moments: dict[str, float] = {}
+        for key, counters in self._due_counters:
+            processes = self._processes.jobs.get(key) if self._processes is not None else None
+            if processes is not None and not self._has_news(counters, processes):
+                continue
+            values, moment = counters.reader.read()
+            if processes is not None:
+                values, moment = self._beside_processes(counters, processes, values, moment)
+            found[key] = values
+            if moment is not None:
+                moments[key] = moment
+        return Readings(found, moments)
+
+    def forget(self, key: str) -> None:
+        self._due = None
+        counters = self._counters.pop(key, None)
+        if counters is not None:
+            counters.reader.close()
+
+    def close(self) -> None:
+        for key in list(self._counters):
+            self.forget(key)
+
+    def _set_due(self, jobs: Jobs) -> None:
+        for key, target in jobs.items():
+            if target.cgroups and key not in self._counters:
+                self._counters[key] = JobCounters(CgroupReader(target.cgroups, self._with_pressure))
+        self._due = jobs
+        self._due_counters = [(key, counters) for key, counters in self._counters.items() if key in jobs]
+
+    def _has_news(self, counters: JobCounters, processes: JobProcesses) -> bool:
+        """Whether a process has run; of an idle job now and then whether its cgroup has changed nevertheless."""
+        counters.unread_samples += 1
+        if processes.version == counters.version and not (
+            counters.unread_samples % IDLE_REREAD_SAMPLES == 0 and counters.reader.has_changed()
+        ):
+            return False
+        counters.version, counters.unread_samples = processes.version, 0
+        return True
+
+    def _beside_processes(
+        self, counters: JobCounters, processes: JobProcesses, values: dict[str, Number], moment: float | None
+    ) -> tuple[dict[str, Number], float | None]:
+        """The counts of a cgroup without those that are less than what the processes of the job say."""
+        tree = processes.tree
+        uncounted_seconds = 0.0 if moment is None else cpu_seconds(processes.values) - cpu_seconds(values)
+        may_have_left = uncounted_seconds > LEFT_SECONDS and not tree.has_left_cgroup
+        if counters.details_pass != tree.details_pass or may_have_left:
+            counters.details_pass = tree.details_pass
+            tree.note_left_cgroup(counters.reader.misses(tree.members.values()))
+        outside = memory_of_processes(tree) if tree.has_left_cgroup else None
+        if outside is not None and outside > values.get("mem.used", outside):
+            values["mem.used"] = outside
+        if moment is None or uncounted_seconds > 0:
+            return {key: value for key, value in values.items() if key not in CPU_TIMES}, None
+        return values, moment
+
+
+def open_source(options: Options) -> CgroupSource:
+    opened = options.opened.get("processes")
+    return CgroupSource(opened if isinstance(opened, ProcessSource) else None, "pressure" not in options.without)

@@ -1,0 +1,99 @@
+"""The source of what the processes of jobs use, read from /proc: CPU time, memory, I/O, threads, open files."""
+
+from __future__ import annotations
+
+import os
+
+from jobtop.core.measure.collectors.jobs import fold
+from jobtop.core.measure.collectors.processes import ProcessTable
+from jobtop.core.measure.source import Readings
+from jobtop.core.procfs import HAS_PROC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.measure.collectors.members import Tree
+    from jobtop.core.measure.source import Jobs, Number
+    from jobtop.core.measure.sources import Options
+    from jobtop.core.measure.target import Target
+
+NEVER = -1
+
+
+class JobProcesses:
+    """The processes of one job, and what they used when a process had last run."""
+
+    __slots__ = ("tree", "values", "version")
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.values: dict[str, Number] = {}
+        self.version = NEVER
+
+
+class ProcessSource:
+    """Reads the processes below the roots of jobs; a job in which no process has run is not read.
+
+    `details_seconds` of CPU time may be spent on expensive files in each call.
+    """
+
+    name = "processes"
+    interval_seconds = None
+
+    def __init__(self, table: ProcessTable, without: frozenset[str] = frozenset()) -> None:
+        self.table, self.without = table, without
+        self.details_seconds = 0.0
+        self.jobs: dict[str, JobProcesses] = {}
+        self._due: Jobs | None = None
+        self._due_jobs: list[tuple[str, JobProcesses]] = []
+        self._due_trees: list[Tree] = []
+
+    def available(self) -> str | None:
+        """Why it cannot be used here, or None."""
+        return None if HAS_PROC or self.table.proc != "/proc" else "there is no /proc on this system"
+
+    def add(self, key: str, target: Target) -> Tree:
+        """Read the processes of a job from the next call on."""
+        tree = self.table.add_target(target)
+        tree.counts_memfds = not any(os.path.exists(f"{directory}/memory.stat") for directory in target.cgroups)
+        self.jobs[key] = JobProcesses(tree)
+        return tree
+
+    def collect(self, jobs: Jobs) -> Readings:
+        """Sum the processes of each job in which one has run since."""
+        if jobs is not self._due:
+            self._set_due(jobs)
+        self.table.sweep(self._due_trees)
+        self.table.read_details(self.details_seconds, self.without)
+        found: dict[str, dict[str, Number]] = {}
+        moments: dict[str, float] = {}
+        for key, job in self._due_jobs:
+            tree = job.tree
+            if tree.version != job.version:
+                job.version = tree.version
+                found[key] = job.values = values = fold(tree)
+                moments[key] = tree.read_at
+                if tree.counts_memfds and values["proc.count"] > 1:
+                    tree.note_possible(values.get("mem.used", 0), values["mem.rss"])
+        return Readings(found, moments, self.table.read_at)
+
+    def forget(self, key: str) -> None:
+        """Read the processes of a job no longer."""
+        job = self.jobs.pop(key, None)
+        self._due = None
+        if job is not None:
+            self.table.remove(job.tree)
+
+    def close(self) -> None:
+        self.table.close()
+
+    def _set_due(self, jobs: Jobs) -> None:
+        for key, target in jobs.items():
+            if key not in self.jobs:
+                self.add(key, target)
+        self._due = jobs
+        self._due_jobs = [(key, self.jobs[key]) for key in jobs]
+        self._due_trees = [job.tree for _, job in self._due_jobs]
+
+
+def open_source(options: Options) -> ProcessSource:
+    return ProcessSource(ProcessTable(options.proc), options.without)

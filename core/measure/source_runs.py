@@ -1,0 +1,214 @@
+"""How a source is called: a fast one in the tick, a slow one in its own thread; trouble costs its own numbers only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from jobtop.core.clock import BOOTTIME
+from jobtop.core.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobtop.core.measure.source import Jobs, Readings, Source
+
+LONGEST_END_SECONDS = 1.0  # that is waited for a thread to end
+STALE_INTERVALS = 3  # after so many without new readings the values of a slow source are absent
+
+
+@record
+class SourceStatus:
+    """A source as it is now: why it cannot be used here, or what went wrong first, if anything."""
+
+    name: str
+    unavailable: str | None
+    problem: str | None
+
+
+@record
+class News:
+    """New readings, and when they were complete if that was before this tick."""
+
+    readings: Readings
+    boottime: float | None = None
+
+
+class FastRun:
+    """Calls a fast source in the tick. `is_lost`: the last call gave nothing, so its values are absent."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.name = source, source.name
+        self.problem: str | None = None
+        self.is_lost = False
+        self.unavailable = _guarded(source.available)
+
+    @property
+    def status(self) -> SourceStatus:
+        return SourceStatus(self.name, self.unavailable, self.problem)
+
+    def poll(self, jobs: Jobs) -> News | None:
+        """What the source reads of these jobs now; None if nothing."""
+        if self.unavailable is not None:
+            return None
+        try:
+            readings = self.source.collect(jobs)
+        except Exception as error:  # noqa: BLE001 - a border: a source's mistake costs its own numbers
+            self.problem = self.problem or _words(error)
+            self.is_lost = True
+            return None
+        self.is_lost = False
+        return News(readings)
+
+    def set_jobs(self, jobs: Jobs) -> None:
+        """Nothing to do: each call names its jobs."""
+
+    def forget(self, key: str) -> None:
+        self._note(_guarded(lambda: self.source.forget(key)))
+
+    def take_cost(self) -> float:
+        """CPU seconds outside the tick since the last call."""
+        return 0.0
+
+    def close(self) -> None:
+        self._note(_guarded(self.source.close))
+
+    def _note(self, problem: str | None) -> None:
+        self.problem = self.problem or problem
+
+
+@record
+class Slot:
+    """The newest readings of a slow source, when they were complete, and how long they took."""
+
+    readings: Readings
+    boottime: float
+    monotonic: float
+    seconds: float
+
+
+class SlowRun:
+    """Calls a slow source in a thread of its own, which fills a slot; a tick reads the slot and never waits.
+
+    `is_lost`: nothing came for some intervals, so its values are absent.
+    """
+
+    def __init__(self, source: Source, monotonic: Callable[[], float] = time.monotonic) -> None:
+        assert source.interval_seconds is not None
+        self.source, self.name, self.interval_seconds = source, source.name, source.interval_seconds
+        self.unavailable: str | None = None
+        self.problem: str | None = None
+        self.is_lost = False
+        self._monotonic = monotonic
+        self._jobs: Jobs = {}
+        self._slot: Slot | None = None
+        self._taken: Slot | None = None
+        self._spent_seconds = self._charged_seconds = 0.0
+        self._forgotten: deque[str] = deque()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._began = monotonic()
+
+    @property
+    def status(self) -> SourceStatus:
+        return SourceStatus(self.name, self.unavailable, self.problem)
+
+    def poll(self, jobs: Jobs) -> News | None:
+        """The readings that came since the last call; None if there are none."""
+        slot = self._slot
+        self.is_lost = self._is_stale(slot)
+        if slot is None or slot is self._taken or self.is_lost:
+            return None
+        self._taken = slot
+        return News(slot.readings, slot.boottime)
+
+    def set_jobs(self, jobs: Jobs) -> None:
+        """Read these jobs from now on; the thread is started by the first call."""
+        self._jobs = jobs
+        if self._thread is not None:
+            return
+        self._began = self._monotonic()
+        self._thread = threading.Thread(target=self._run, name=f"jobtop-{self.name}", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no more threads may be started
+            self.problem = _words(error)
+
+    def forget(self, key: str) -> None:
+        """Let the thread forget a job: no other thread calls the source."""
+        self._forgotten.append(key)
+
+    def take_cost(self) -> float:
+        """CPU seconds outside the tick since the last call."""
+        before, self._charged_seconds = self._charged_seconds, self._spent_seconds
+        return self._charged_seconds - before
+
+    def close(self) -> None:
+        """Ask the thread to end, which it does at once unless the source hangs; the thread closes the source."""
+        self._stopped.set()
+        if self._thread is None:
+            _guarded(self.source.close)
+        elif self._thread.is_alive():
+            self._thread.join(LONGEST_END_SECONDS)
+
+    def _is_stale(self, slot: Slot | None) -> bool:
+        now = self._monotonic()
+        since, seconds = (self._began, 0.0) if slot is None else (slot.monotonic, slot.seconds)
+        if now - since <= STALE_INTERVALS * max(self.interval_seconds, seconds) or self.unavailable is not None:
+            return False
+        self.problem = self.problem or f"no readings for {now - since:.0f} s"
+        return True
+
+    def _run(self) -> None:
+        self.unavailable = _guarded(self.source.available)
+        while self.unavailable is None and not self._stopped.is_set():
+            began = self._monotonic()
+            self._collect(began)
+            self._stopped.wait(max(0.0, began + self.interval_seconds - self._monotonic()))
+        self.problem = self.problem or _guarded(self.source.close)
+
+    def _collect(self, began: float) -> None:
+        spent = time.thread_time()
+        try:
+            while self._forgotten:
+                self.source.forget(self._forgotten.popleft())
+            readings = self.source.collect(self._jobs)
+        except Exception as error:  # noqa: BLE001 - the same border
+            self.problem = self.problem or _words(error)
+        else:
+            now = self._monotonic()
+            self._slot = Slot(readings, time.clock_gettime(BOOTTIME), now, now - began)
+        self._spent_seconds += time.thread_time() - spent
+
+
+class UnopenedSource:
+    """Stands for a source that could not be opened."""
+
+    interval_seconds = None
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.name, self._why = name, _words(error)
+
+    def available(self) -> str:
+        return self._why
+
+    def collect(self, jobs: Jobs) -> Readings:
+        raise NotImplementedError(self._why)
+
+    def forget(self, key: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _guarded(call: Callable[[], str | None]) -> str | None:
+    """What a call answers, or why it failed."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - the same border
+        return _words(error)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

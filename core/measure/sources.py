@@ -1,0 +1,80 @@
+"""The list of all sources of numbers. A new one is a line here, a file in collectors/ and rows in the catalogue."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from jobtop.core.measure.source_runs import FastRun, SlowRun, UnopenedSource
+from jobtop.core.record import fresh, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jobtop.core.measure.source import Source
+
+    Opener = Callable[["Options"], Source]
+    Run = FastRun | SlowRun
+
+
+@record
+class Options:
+    """What sources are opened with: where the system's files are, what not to measure, and the sources before them."""
+
+    proc: str = "/proc"
+    sys: str = "/sys"
+    disk_path: str = "/"
+    without: frozenset[str] = frozenset()
+    opened: dict[str, Source] = fresh(default_factory=dict)
+
+
+def collector(module: str) -> Opener:
+    """Open a source by the function `open_source` of a module in collectors/, which is imported only then."""
+
+    def open_source(options: Options) -> Source:
+        opened: Source = import_module(f"jobtop.core.measure.collectors.{module}").open_source(options)
+        return opened
+
+    return open_source
+
+
+# Sources of jobs, in the order in which they are called: of two values of one key the later one counts.
+JOB_SOURCES: dict[str, Opener] = {
+    "processes": collector("process_source"),
+    "cgroups": collector("cgroup_source"),
+}
+# Sources of the host and its devices alone: one process records them for all.
+HOST_SOURCES: dict[str, Opener] = {
+    "host": collector("host_source"),
+}
+
+
+def open_runs(openers: Mapping[str, Opener], options: Options) -> list[Run]:
+    """Open sources, but for those that the setting monitor.without names; ready to be called."""
+    runs: list[Run] = []
+    for name, opener in openers.items():
+        if name not in options.without:
+            source = options.opened[name] = open_one(name, opener, options)
+            runs.append(FastRun(source) if source.interval_seconds is None else SlowRun(source))
+    return runs
+
+
+def open_one(name: str, opener: Opener, options: Options) -> Source:
+    """A source; where it cannot be opened, one that is not available and says why."""
+    try:
+        return opener(options)
+    except Exception as error:  # noqa: BLE001 - a border: a source that cannot be opened costs its own numbers
+        return UnopenedSource(name, error)
+
+
+def unavailable_sources(options: Options | None = None) -> dict[str, str]:
+    """Which sources cannot be used here, and why."""
+    found = {}
+    chosen = options or Options()
+    for name, opener in (*JOB_SOURCES.items(), *HOST_SOURCES.items()):
+        run = FastRun(open_one(name, opener, chosen))
+        chosen.opened[name] = run.source
+        run.close()
+        if run.unavailable is not None:
+            found[name] = run.unavailable
+    return found
