@@ -59,11 +59,12 @@ print(sorted(found.items()))
 """
 
 
-def examples(heading: str) -> list[str]:
-    """The blocks of code below a heading of the page."""
+def examples(title: str) -> list[str]:
+    """The blocks of code of an example on the page; each begins with a comment that says where it goes."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    section = re.split(r"(?m)^##+ ", page.partition(f"### {heading}\n")[2], maxsplit=1)[0]
-    return re.findall(r"(?ms)^```python\n(.*?)^```$", section)
+    section = re.split(r"(?m)^\*\*|^## ", page.partition(f"**{title}**")[2], maxsplit=1)[0]
+    code = "\n".join(line.removeprefix("    ") for line in section.splitlines() if line.startswith("    ") or not line)
+    return [part.strip("\n") + "\n" for part in re.split(r"(?m)(?=^# core/)", code) if part.strip()]
 
 
 def apply(example: str, checkout: Path) -> None:
@@ -77,7 +78,7 @@ def apply(example: str, checkout: Path) -> None:
         return
     text, line = path.read_text(), match["line"] + "\n"
     assert text.count(line) == 1, line
-    path.write_text(text.replace(line, code + line if match["side"] == "above" else line + code))
+    path.write_text(text.replace(line, f"{code}\n\n{line}" if match["side"] == "above" else line + code))
 
 
 @pytest.fixture
@@ -92,20 +93,20 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("heading", "program", "answer"),
+    ("title", "program", "answer"),
     [
-        ("Of a process", SAMPLE_OF_A_JOB, "2.5"),
+        ("Add a metric of a process", SAMPLE_OF_A_JOB, "2.5"),
         (
-            "Of a device, from a new source",
+            "Add a metric of a device",
             READINGS_OF_DEVICES,
             "[('0', {'cpu.clock': 2400000000}), ('1', {'cpu.clock': 800000000})]",
         ),
     ],
 )
 def test_a_metric_is_added_as_the_example_says(
-    heading: str, program: str, answer: str, checkout: Path, tmp_path: Path
+    title: str, program: str, answer: str, checkout: Path, tmp_path: Path
 ) -> None:
-    blocks = examples(heading)
+    blocks = examples(title)
     assert len(blocks) >= 3
     for example in blocks:
         apply(example, checkout)
