@@ -153,6 +153,10 @@ CATALOGUE: tuple[Metric, ...] = (
 )
 
 BY_KEY = {metric.key: metric for metric in CATALOGUE}
+# A series whose name a job chose has one value, which is no row of the catalogue.
+VALUE = "value"
+STORED_METRICS = BY_KEY | {VALUE: Metric(VALUE, "value of a chosen name", Unit.COUNT, GAUGE, (), Fold.NONE)}
+DEVICE_SCOPES = tuple(scope for scope in Scope if scope not in JOB_AND_HOST)
 # What is made of other metrics when it is read, and so not stored: a key, by scope, and what it is the sum of.
 DERIVED: dict[Scope, dict[str, tuple[str, ...]]] = {
     Scope.JOB: {"cpu.percent": ("cpu.user", "cpu.system")},
@@ -187,6 +191,17 @@ def columns(scope: Scope) -> tuple[str, ...]:
     """The keys that are stored of a scope, in the order of the catalogue."""
     derived = DERIVED.get(scope, {})
     return tuple(metric.key for metric in metrics_of(scope) if metric.key not in derived)
+
+
+def device_columns() -> tuple[str, ...]:
+    """The keys stored of devices of any kind, in the order of the catalogue."""
+    stored = {key for scope in DEVICE_SCOPES for key in columns(scope)}
+    return tuple(key for key in BY_KEY if key in stored)
+
+
+def derived_of(scope: Scope | None) -> dict[str, tuple[str, ...]]:
+    """The keys made of others when they are read; none where values have no single scope."""
+    return {} if scope is None else DERIVED.get(scope, {})
 
 
 def steps(key: str) -> int:

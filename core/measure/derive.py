@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import add, sub
 
-from jobtop.core.metrics import BY_KEY, DERIVED, Kind, Scope, columns
+from jobtop.core.metrics import DERIVED, STORED_METRICS, Kind, Scope, columns
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from jobtop.core.series.blocks import Growth
 
 Number = float | int
-STORED = {
-    scope: tuple((key, BY_KEY[key].kind is Kind.COUNTER) for key in columns(scope)) for scope in (Scope.JOB, Scope.HOST)
-}
+COUNTERS = frozenset(key for key, metric in STORED_METRICS.items() if metric.kind is Kind.COUNTER)
+STORED = {scope: columns(scope) for scope in (Scope.JOB, Scope.HOST)}
 # Counters of processes that were waited for move in hundredths of a second.
 SHORTEST_SECONDS = 0.02
 PART = 600
@@ -32,16 +31,22 @@ class Frame:
 
 def derive(before: Sample | None, after: Sample, scope: Scope = Scope.JOB) -> Frame:
     """Gauges as they are, counters as rates; a counter that fell is absent, and so is all of them at the first."""
+    frame = derive_keys(before, after, STORED[scope])
+    for key, parts in DERIVED.get(scope, {}).items():
+        frame.values[key] = percent([frame.values[part] for part in parts])
+    return frame
+
+
+def derive_keys(before: Sample | None, after: Sample, keys: Sequence[str]) -> Frame:
+    """The same for samples of any keys, without what is made of several keys."""
     seconds = after.elapsed - before.elapsed if before is not None else 0.0
     earlier = before.values if before is not None else after.values
     if before is not None and is_too_short(before.elapsed, seconds):
         seconds = 0.0
     values: dict[str, Number | None] = {
-        key: rate(was, value, seconds) if is_counter else value
-        for (key, is_counter), was, value in zip(STORED[scope], earlier, after.values, strict=True)
+        key: rate(was, value, seconds) if key in COUNTERS else value
+        for key, was, value in zip(keys, earlier, after.values, strict=True)
     }
-    for key, parts in DERIVED.get(scope, {}).items():
-        values[key] = percent([values[part] for part in parts])
     return Frame(after.elapsed, values)
 
 

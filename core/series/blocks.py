@@ -16,7 +16,7 @@ from itertools import accumulate
 from operator import sub
 
 from jobtop.core.errors import BlockDamaged
-from jobtop.core.metrics import BY_KEY, steps
+from jobtop.core.metrics import BY_KEY, VALUE, steps
 from jobtop.core.model import Minute, Sample
 from jobtop.core.record import record
 
@@ -29,7 +29,8 @@ WHOLE, APART = 1, 2
 SHORTEST_APART = 300
 LEVEL = 6
 ELAPSED, ID, SAMPLES = "elapsed", "id", "samples"
-OWN_STEPS = {ELAPSED: 1000, ID: 1, SAMPLES: 1}
+EXACT = 0  # steps of a value that is not rounded: whole numbers, or doubles
+OWN_STEPS = {ELAPSED: 1000, ID: 1, SAMPLES: 1, VALUE: EXACT}
 OF_MINUTES = (":min", ":max", ":last")  # what a key has columns of, in a block of minutes
 HEAD = struct.Struct("<BI")
 TABLE_SIZE = struct.Struct("<I")
@@ -317,14 +318,22 @@ def _merged(pieces: Sequence[Steps | int]) -> tuple[bytes, bytes]:
     """One column of several, in whose place there may be only how long it would be."""
     there = [piece for piece in pieces if not isinstance(piece, int)]
     places = max(piece[1] for piece in there)
+    if not all(is_whole for _, _, is_whole in there):
+        return _packed_column(_joined(pieces, is_scaled=True), EXACT, 0)
     as_they_are = all(piece[1:] == (places, True) for piece in there)
+    values = _joined(pieces, is_scaled=not as_they_are)
+    return _packed_column(values, 1, places) if as_they_are else _packed_column(values, 10**places, places)
+
+
+def _joined(pieces: Sequence[Steps | int], is_scaled: bool) -> list[Number | None]:
+    """The values of several columns, as their steps or as the numbers they are."""
     values: list[Number | None] = []
     for piece in pieces:
         if isinstance(piece, int):
             values += [None] * piece
         else:
-            values += piece[0] if as_they_are else _scaled(*piece)
-    return _packed_column(values, 1, places) if as_they_are else _packed_column(values, 10**places, places)
+            values += _scaled(*piece) if is_scaled else piece[0]
+    return values
 
 
 def _packed_odd(values: Values, factor: int) -> Packed:
@@ -438,8 +447,17 @@ def _room(width: int) -> tuple[int, str]:
 
 
 def _whole(values: Values, factor: int) -> list[int]:
-    """Values as whole steps; TypeError if one is absent, others if one is not finite."""
+    """Values as whole steps; TypeError if one is absent, others if one is not finite, or has to be exact and is not."""
+    if factor == EXACT:
+        return [_without_fraction(value) for value in values]
     return [round(value * factor) for value in values]  # type: ignore[operator]
+
+
+def _without_fraction(value: Number | None) -> int:
+    whole = int(value)  # type: ignore[arg-type]
+    if whole != value:
+        raise ValueError
+    return whole
 
 
 def _bitmap(values: Values) -> bytes:
@@ -456,11 +474,11 @@ def _with_gaps(values: Values, gaps: bytes, count: int) -> list[Number | None]:
 
 def _steps(key: str) -> tuple[int, int]:
     """How many steps of a key make one, and how many decimal places those are."""
-    factor = OWN_STEPS.get(key) or steps(key)
+    factor = OWN_STEPS[key] if key in OWN_STEPS else steps(key)
     return factor, len(str(factor)) - 1
 
 
-_OF_KEYS = [f"{key}{suffix}" for key in BY_KEY for suffix in OF_MINUTES]
+_OF_KEYS = [f"{key}{suffix}" for key in (*BY_KEY, VALUE) for suffix in OF_MINUTES]
 # The lower half: a test proves that no two keys of the catalogue share it.
 SHORT_IDS = {key: zlib.crc32(key.encode()) & 0xFFFF for key in (*OWN_STEPS, *BY_KEY, *_OF_KEYS)}
 KEYS = {short: key for key, short in SHORT_IDS.items()}

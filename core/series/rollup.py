@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 
 from jobtop.core.measure.derive import is_too_short, percent, rate
-from jobtop.core.metrics import BY_KEY, DERIVED, Kind, Scope, Unit, steps
+from jobtop.core.metrics import STORED_METRICS, VALUE, Kind, Metric, Scope, Unit, derived_of, steps
 from jobtop.core.record import record
-from jobtop.core.series.blocks import OF_MINUTES, SAMPLES, Block, Opened, encode_columns
+from jobtop.core.series.blocks import EXACT, OF_MINUTES, SAMPLES, Block, Opened, encode_columns
 
 Number = float | int
 Column = list[Number | None]
@@ -31,7 +31,7 @@ class Before:
     values: Mapping[str, Number | None]
 
 
-def roll(block: Block, scope: Scope, before: Before | None = None) -> bytes:
+def roll(block: Block, scope: Scope | None, before: Before | None = None) -> bytes:
     """The minutes of some samples; one that is cut off at an end is a row of its own."""
     bounds = _bounds(block.elapsed)
     starts = [before.elapsed if before is not None else block.elapsed[0], *block.elapsed]
@@ -40,23 +40,23 @@ def roll(block: Block, scope: Scope, before: Before | None = None) -> bytes:
     rates: dict[str, Column] = {}
     columns: dict[str, tuple[Sequence[Number | None], int]] = {}
     for key, values in block.columns.items():
-        metric = BY_KEY.get(key)
+        metric = STORED_METRICS.get(key)
         if metric is None:  # of a minute already, or of a later version
             continue
-        fine = 1 if metric.unit is Unit.BYTES else FINE
+        whole, fine = _steps(metric)
         lasts = [values[end - 1] for _, end in bounds]
         if metric.kind is Kind.COUNTER:
             was = before.values.get(key) if before is not None else None
             rates[key] = list(map(rate, [was, *values], values, walls))
-            columns[key] = (lasts, steps(key))
+            columns[key] = (lasts, whole)
             columns |= _extremes(key, rates[key], bounds, fine, None)
         else:
             means = [_mean(values[begin:end], seconds[begin:end]) for begin, end in bounds]
-            columns[key] = (means, max(steps(key), fine))
-            columns |= _extremes(key, values, bounds, steps(key), means)
+            columns[key] = (means, max(whole, fine))
+            columns |= _extremes(key, values, bounds, whole, means)
             if lasts != means:
-                columns[f"{key}{LAST}"] = (lasts, steps(key))
-    for key, parts in DERIVED.get(scope, {}).items():
+                columns[f"{key}{LAST}"] = (lasts, whole)
+    for key, parts in derived_of(scope).items():
         if rates.keys() >= set(parts):
             sums = [percent(list(row)) for row in zip(*(rates[part] for part in parts), strict=True)]
             columns |= _extremes(key, sums, bounds, FINE, None)
@@ -67,7 +67,7 @@ def roll(block: Block, scope: Scope, before: Before | None = None) -> bytes:
 
 
 def stretched(
-    opened: Opened, keys: Iterable[str], scope: Scope, before: Before | None
+    opened: Opened, keys: Iterable[str], scope: Scope | None, before: Before | None
 ) -> tuple[list[float], dict[str, Column]]:
     """The minutes of a block as samples with the same extremes, ends, means and sums: at most four of each.
 
@@ -85,10 +85,10 @@ def stretched(
     counters = {
         key: [before.values.get(key) if before is not None else None, *column]
         for key, column in wanted.items()
-        if BY_KEY[key].kind is Kind.COUNTER
+        if STORED_METRICS[key].kind is Kind.COUNTER
     }
     extremes = {key: (_column(opened, f"{key}{LEAST}"), _column(opened, f"{key}{GREATEST}")) for key in wanted}
-    for key, parts in DERIVED.get(scope, {}).items():
+    for key, parts in derived_of(scope).items():
         if counters.keys() >= set(parts):
             extremes |= _shared(opened, key, {part: counters[part] for part in parts})
     columns = {
@@ -98,6 +98,13 @@ def stretched(
         for key, column in wanted.items()
     }
     return times, columns
+
+
+def _steps(metric: Metric) -> tuple[int, int]:
+    """How many steps of a value make one, and how many of a mean or a rate; a value that a job chose stays exact."""
+    if metric.key == VALUE:
+        return EXACT, EXACT
+    return steps(metric.key), 1 if metric.unit is Unit.BYTES else FINE
 
 
 def _bounds(moments: Sequence[float]) -> list[tuple[int, int]]:

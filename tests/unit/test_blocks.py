@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.series import KEYS, json_line, rows, samples
 from jobtop.core.errors import BlockDamaged
-from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Scope, columns, steps
+from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, VALUE, Scope, columns, steps
 from jobtop.core.model import Sample
 from jobtop.core.series import blocks
-from jobtop.core.series.blocks import HEAD, OWN_STEPS, SHORT_IDS, Block, decode, merge
+from jobtop.core.series.blocks import HEAD, OF_MINUTES, OWN_STEPS, SHORT_IDS, Block, decode, merge
 
 Number = float | int
 HUGE = (2**63 - 1, -(2**63), 0, 2**62, -(2**62), 1)
@@ -172,6 +172,23 @@ def test_a_column_that_is_absent_throughout_is_absent() -> None:
     assert [sample.values for sample in block.samples(("cpu.user", "mem.used"))] == [(None, 5), (None, 6)]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0, 2.0, 3.0],
+        [1, None, 3, -(2**62)],
+        [0.1, 0.30000000000000004, 1e-300, None],
+        [1e300, -0.5, 7],
+        [math.pi * 10**number for number in range(-20, 20)],
+    ],
+)
+def test_a_chosen_value_is_not_rounded_in_a_block_or_in_a_merged_one(values: list[Number | None]) -> None:
+    assert one_column(VALUE, values) == values
+    parts = [values, [1, 2, 3], [0.5], values]
+    made = [encode((VALUE,), [Sample(0.0, (value,)) for value in part], range(len(part))) for part in parts]
+    assert decode(merge(made)).columns[VALUE] == [value for part in parts for value in part]
+
+
 @pytest.mark.parametrize("length", [120, 600])
 def test_only_what_is_wanted_is_unpacked(length: int) -> None:
     data = encode(JOB_COLUMNS, list(samples(length)), range(length))
@@ -195,7 +212,8 @@ def test_a_resolution_that_changes_later_does_not_change_what_was_kept(monkeypat
 
 
 def test_every_key_has_a_short_name_of_its_own() -> None:
-    assert len(set(SHORT_IDS.values())) == len(SHORT_IDS) == 4 * len(BY_KEY) + len(OWN_STEPS)
+    minutes = len(OF_MINUTES) * (len(BY_KEY) + 1)  # of every key, and of a chosen value
+    assert len(set(SHORT_IDS.values())) == len(SHORT_IDS) == len(BY_KEY) + len(OWN_STEPS) + minutes
     assert all(steps(key) == 10 ** (len(str(steps(key))) - 1) for key in BY_KEY)
 
 
