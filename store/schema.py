@@ -271,13 +271,15 @@ ALTER TABLE host_series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
 # The kind of a job says which file of lifecycle/kinds/ acts on it; `environment` has variables kept with its record.
 # An event has one owner: a job, a boot of the host, or a device. A device belongs to a boot, since its moments are
 # seconds since the boot; the columns of `device_head` come from the catalogue. `named` has the series whose names the
-# jobs themselves chose.
+# jobs themselves chose. A boot has the name of its host, since a merged store has boots of several.
 V7 = """
 ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'process';
 ALTER TABLE jobs ADD COLUMN environment TEXT NOT NULL DEFAULT '{}';
 UPDATE jobs SET kind = 'attached' WHERE flags LIKE '%"attached"%';
+ALTER TABLE hosts ADD COLUMN name TEXT;
+UPDATE hosts SET name = (SELECT host FROM jobs WHERE shim_boot = boot LIMIT 1);
 CREATE TABLE devices (
-    seq INTEGER PRIMARY KEY,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
     host_seq INTEGER NOT NULL REFERENCES hosts (seq) ON DELETE CASCADE,
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -304,7 +306,7 @@ CREATE TABLE device_blocks (
 ) STRICT;
 CREATE INDEX device_blocks_by_device ON device_blocks (device_seq, last_id, first_elapsed, last_elapsed);
 CREATE TABLE named (
-    seq INTEGER PRIMARY KEY,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
     job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
     name TEXT NOT NULL,
     UNIQUE (job_seq, name)
@@ -345,7 +347,8 @@ INSERT INTO owned_events (id, job_seq, at, kind, detail)
 DROP TABLE events;
 ALTER TABLE owned_events RENAME TO events;
 CREATE INDEX events_by_job ON events (job_seq, id);
-CREATE INDEX events_of_host ON events (at) WHERE job_seq IS NULL;
+CREATE INDEX events_of_host ON events (at) WHERE host_seq IS NOT NULL;
+CREATE INDEX events_of_device ON events (device_seq, at) WHERE device_seq IS NOT NULL;
 CREATE INDEX events_of_alerts ON events (at) WHERE kind = 'alert';
 """
 

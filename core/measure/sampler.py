@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jobtop.core.model import Sample
     from jobtop.core.run.limits import Guard
 
+    Happened = tuple[str | Device | None, float, str, dict[str, object]]
+
 SNAPSHOT_SECONDS = 10.0
 DETAILS_SHARE, LEAST_DETAILS_SHARE = 0.3, 0.03  # of the sampling budget, for expensive files
 LARGEST_STRETCH = 64.0
@@ -40,13 +42,14 @@ class Batch:
     """What one tick brought, by the keys of the jobs; `host` is a moment since boot and two samples to derive from.
 
     `devices`: device, seconds since boot, raw counters and gauges by catalogue key.
-    `named`: job key, the name the job chose, elapsed seconds, value.
+    `named`: job key, the name the job chose, elapsed seconds, value. The owner of an event is a job key, None for the
+    host, or a device.
     """
 
     samples: list[tuple[str, Sample]] = fresh(default_factory=list)
     snapshots: list[tuple[str, float, list[ProcessRow]]] = fresh(default_factory=list)
     host: tuple[float, HostSample, HostSample] | None = None
-    events: list[tuple[str, float, str, dict[str, object]]] = fresh(default_factory=list)  # by the wall clock
+    events: Sequence[Happened] = ()  # by the wall clock
     devices: list[tuple[Device, float, dict[str, Number | None]]] = fresh(default_factory=list)
     named: list[tuple[str, str, float, float]] = fresh(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""The newest samples of all jobs, or of the host, as rows: a table that is only ever appended to and trimmed.
+"""The newest samples of all owners of one kind, as rows: a table that is only ever appended to and trimmed.
 
 Knows nothing of `Database`, so that opening a store can add the columns of new metrics.
 """
@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 
-from jobtop.core.metrics import Scope, columns
+from jobtop.core.metrics import VALUE, Scope, columns, device_columns
 from jobtop.core.model import LIVE, Sample
 from jobtop.core.record import record
 from jobtop.store.rows import is_sample
@@ -32,12 +32,13 @@ ROWS_AT_ONCE = 16  # a statement, and counting ids, costs as much as ten columns
 
 @record
 class Layout:
-    """Where the samples of one kind of owner are kept, and which; `is_over` is the SQL for an owner that gets no more.
+    """The tables and keys of the samples of one kind of owner; `is_over` is the SQL for an owner that gets no more.
 
-    A store that can only be read may be older than `since_version`, which made the tables.
+    `scope` is None where keys are of several scopes or of none. A store that can only be read may be older than
+    `since_version`, which made the tables.
     """
 
-    scope: Scope
+    scope: Scope | None
     head: str
     series: str
     blocks: str
@@ -64,6 +65,30 @@ HOSTS = Layout(
     3,
     columns(Scope.HOST),
 )
+# A device has values only for the keys of its kind.
+DEVICES = Layout(
+    None,
+    "device_head",
+    "device_series",
+    "device_blocks",
+    "devices",
+    "device_seq",
+    "host_seq < (SELECT max(seq) FROM hosts)",
+    7,
+    device_columns(),
+)
+NAMED = Layout(
+    None,
+    "named_head",
+    "named_series",
+    "named_blocks",
+    "named",
+    "named_seq",
+    f"job_seq IN (SELECT seq FROM jobs WHERE status NOT IN ({_LIVE}))",
+    7,
+    (VALUE,),
+)
+LAYOUTS = (JOBS, HOSTS, DEVICES, NAMED)
 
 
 def column(key: str) -> str:
@@ -79,7 +104,7 @@ def missing_columns(connection: sqlite3.Connection, layout: Layout = JOBS) -> li
 
 def add_columns(connection: sqlite3.Connection, *layouts: Layout) -> None:
     """Give each head, or those named, a column for every key of today's catalogue; to be called in a transaction."""
-    for layout in layouts or (JOBS, HOSTS):
+    for layout in layouts or LAYOUTS:
         for key in missing_columns(connection, layout):
             connection.execute(f"ALTER TABLE {layout.head} ADD COLUMN {column(key)} ANY")
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.derive import derive
+from jobtop.core.metrics import Scope
 from jobtop.core.model import Identity, Job, Sample
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record, replace
@@ -49,7 +50,7 @@ class HostRecord:
         self.database = database
         self.series = SeriesStore(database, HOSTS)
         self._seq: int | None = None
-        self._held_until = -float("inf")
+        self.held_until = -float("inf")
         self._looks_back = True
 
     def lease(self, me: Identity, seconds: float = LEASE_SECONDS) -> bool:
@@ -66,12 +67,12 @@ class HostRecord:
                     "INSERT OR REPLACE INTO leases (name, boot, pid, start, until) VALUES (?, ?, ?, ?, ?)",
                     (LEASE, me.boot, me.pid, me.start, now + seconds),
                 )
-        self._held_until = now + seconds if is_free else -float("inf")
+        self.held_until = now + seconds if is_free else -float("inf")
         return is_free
 
     def release(self, me: Identity) -> None:
         """Let somebody else record."""
-        self._held_until = -float("inf")
+        self.held_until = -float("inf")
         with self.database.writing() as connection:
             connection.execute(
                 "DELETE FROM leases WHERE name = ? AND boot = ? AND pid = ? AND start IS ?",
@@ -80,7 +81,7 @@ class HostRecord:
 
     def append(self, readings: Sequence[tuple[float, dict[str, Number | None]]]) -> bool:
         """Keep readings, each with its seconds since the boot; False, and nothing kept, if the lease ran out."""
-        if not self._is_ours() or not readings:
+        if not self.holds_lease() or not readings:
             return False
         owner = self._this_boot()
         self.series.append(
@@ -90,7 +91,7 @@ class HostRecord:
 
     def keep_detail(self, elapsed: float, detail: dict[str, Any]) -> bool:
         """Keep what has no columns; of every ten seconds only the newest stays. False if the lease ran out."""
-        if not self._is_ours():
+        if not self.holds_lease():
             return False
         owner, begin = self._this_boot(), elapsed // DETAIL_SECONDS * DETAIL_SECONDS
         with self.database.writing() as connection:
@@ -123,14 +124,7 @@ class HostRecord:
         max_points: int | None = None,
     ) -> Series:
         """The machine around a job, in seconds since the job's start; unless asked otherwise, while it ran."""
-        begin, owner = job.start_boottime, self._boot_of(job)
-        if begin is None or owner is None:
-            return Joined(HOSTS, keys).series(None, None, None)
-        end = job.duration_seconds if end is None else end
-        found = self.series.series(
-            owner, keys, begin + (start or 0.0), None if end is None else begin + end, max_points
-        )
-        return replace(found, times=[round(moment - begin, 6) for moment in found.times])
+        return series_around(self.series, self._boot_of(job), job, keys, start, end, max_points)
 
     def step(self) -> bool:
         """One small unit of housekeeping, the first of them what an earlier boot left; whether there is more."""
@@ -139,13 +133,13 @@ class HostRecord:
             return True
         return self.series.step()
 
-    def _is_ours(self) -> bool:
-        return now_since_boot() < self._held_until
+    def holds_lease(self) -> bool:
+        """Whether the right to record is this process's and has not run out."""
+        return now_since_boot() < self.held_until
 
     def _this_boot(self) -> int:
-        """The number of this boot, of which there is one row."""
         if self._seq is None:
-            self._seq = boot_number(self.database, boot_id(), time.time() - now_since_boot())
+            self._seq = this_boot(self.database)
         return self._seq
 
     def _boot_of(self, job: Job) -> int | None:
@@ -156,10 +150,37 @@ class HostRecord:
         return None if row is None else int(row[0])
 
 
+def series_around(
+    store: SeriesStore,
+    owner: int | None,
+    job: Job,
+    keys: Sequence[str],
+    start: float | None = None,
+    end: float | None = None,
+    max_points: int | None = None,
+) -> Series:
+    """The series of a boot or a device, in seconds since a job's start; unless asked otherwise, while the job ran."""
+    begin = job.start_boottime
+    if begin is None or owner is None:
+        return Joined(store.layout, keys).series(None, None, None)
+    end = job.duration_seconds if end is None else end
+    found = store.series(owner, keys, begin + (start or 0.0), None if end is None else begin + end, max_points)
+    return replace(found, times=[round(moment - begin, 6) for moment in found.times])
+
+
+def this_boot(database: Database) -> int:
+    """The number of the boot of this machine; its row is made if there is none."""
+    return boot_number(database, boot_id(), time.time() - now_since_boot())
+
+
 def boot_number(database: Database, boot: str, boot_time: float) -> int:
-    """The number of a boot, which has one row."""
+    """The number of a boot, which has one row, with the name of the host of this store."""
     with database.writing() as connection:
-        connection.execute("INSERT OR IGNORE INTO hosts (boot, boot_time) VALUES (?, ?)", (boot, boot_time))
+        connection.execute(
+            "INSERT INTO hosts (boot, boot_time, name) VALUES (?, ?, ?)"
+            " ON CONFLICT (boot) DO UPDATE SET name = coalesce(name, excluded.name)",
+            (boot, boot_time, database.path.stem),
+        )
         return int(connection.execute("SELECT seq FROM hosts WHERE boot = ?", (boot,)).fetchone()[0])
 
 
@@ -218,7 +239,7 @@ class HostTail:
         place = HOSTS.keys.index("cpu.percent")
         return HostNow(
             now - after.elapsed,
-            derive(before, after, HOSTS.scope).values,
+            derive(before, after, Scope.HOST).values,
             self._detail.values,
             tuple(reading.values[place] for reading in self._readings),
         )

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.measure.derive import percents, percents_of_growth
-from jobtop.core.metrics import DERIVED, find_metric
+from jobtop.core.metrics import derived_of, find_metric
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.core.series.blocks import ELAPSED, MOST_SECONDS, Opened, are_within, open_block
@@ -36,8 +36,9 @@ class Joined:
 
     def __init__(self, layout: Layout, keys: Sequence[str], also: Iterable[str] = ()) -> None:
         for key in keys:
-            find_metric(key)
-        made_of = DERIVED.get(layout.scope, {})
+            if key not in layout.keys:
+                find_metric(key)
+        made_of = derived_of(layout.scope)
         self.derived = {key: made_of[key] for key in keys if key in made_of}
         self.plain = tuple(dict.fromkeys(key for key in (*keys, *also) if key not in made_of))
         parts = (part for parts in self.derived.values() for part in parts)

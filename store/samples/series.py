@@ -1,4 +1,4 @@
-"""What jobs, or the host, were sampled at: an append-only head, sealed one by one into blocks, one way to read both.
+"""The samples of owners of one kind: an append-only head, sealed one by one into blocks, one way to read both.
 
 Blocks and head are read in one transaction: in two, every second read had a hole or a double while somebody sealed.
 """
@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from jobtop.core.errors import BlockDamaged
-from jobtop.core.measure.derive import Frame, derive
+from jobtop.core.measure.derive import Frame, derive, derive_keys
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.core.series import blocks
@@ -39,7 +39,7 @@ class News:
 
 
 class SeriesStore:
-    """The samples of the jobs of one store, or of its hosts; an owner has one writer at a time."""
+    """The samples of all owners of one kind in a store; an owner has one writer at a time."""
 
     def __init__(self, database: Database, layout: Layout = JOBS) -> None:
         self.database, self.layout = database, layout
@@ -172,7 +172,10 @@ class SeriesStore:
         samples = self.newest(owner, 2, elapsed)
         if not samples:
             return None
-        return derive(samples[-2] if len(samples) > 1 else None, samples[-1], self.layout.scope)
+        before, layout = samples[-2] if len(samples) > 1 else None, self.layout
+        if layout.scope is None:
+            return derive_keys(before, samples[-1], layout.keys)
+        return derive(before, samples[-1], layout.scope)
 
     def newest(
         self, owner: int, count: int, until: float = float("inf"), keys: Sequence[str] | None = None

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jobtop.core.model import Job, Sample
     from jobtop.core.paths import StatePaths
     from jobtop.store.database import Database
+    from jobtop.store.samples.devices import DeviceRecord
+    from jobtop.store.samples.named import NamedRecord
     from jobtop.store.upkeep.background import Shift
 
     T = TypeVar("T")
@@ -33,13 +35,13 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 1.0
 LOCAL_PACE_SECONDS, NETWORK_PACE_SECONDS = 1.0, 10.0
 HEARTBEAT_SECONDS = 10.0
-BY_JOB = ("samples", "snapshots", "events")
+BY_JOB = ("samples", "snapshots", "named")  # parts of a batch whose rows begin with the key of a job
 RETENTION_SECONDS = 60.0  # a short job has no time for what is old
 ENDED_SEALED = 4  # jobs whose writer was killed, looked after by the next
 
 
 class StoreSink:
-    """Keeps samples, snapshots and the machine around them; raises StoreBusy while nothing of it is kept yet.
+    """Keeps what an engine samples of jobs, the machine and devices; raises StoreBusy while nothing of it is kept yet.
 
     `are_recorded`: jobs are in the store before they are sampled, so one that is not was deleted. With `config` it also
     deletes what is old. `known` is the record of a job as its recorder has it, for a store that was replaced.
@@ -114,18 +116,22 @@ class StoreSink:
             batches = [self._of_those_there(batch) for batch in batches]
         rows = [(self._seq(key), sample) for batch in batches for key, sample in batch.samples]
         for batch in batches:
-            for key in (*(row[0] for row in batch.snapshots), *(row[0] for row in batch.events)):
-                self._seq(key)
+            for owner, *_ in (*batch.snapshots, *batch.named, *batch.events):
+                if isinstance(owner, str):
+                    self._seq(owner)
         try:
             with database.writing():
                 self._keep(database, rows, batches)
         except BaseException:
+            held_until = self.host.held_until
             self._begin(database)  # what they remember was not kept
+            self.host.held_until = held_until
             raise
 
     def _of_those_there(self, batch: Batch) -> Batch:
         kept = {name: [row for row in getattr(batch, name) if self._is_there(row[0])] for name in BY_JOB}
-        return replace(batch, **kept)
+        events = [row for row in batch.events if not isinstance(row[0], str) or self._is_there(row[0])]
+        return replace(batch, **kept, events=events)
 
     def _keep(self, database: Database, rows: list[tuple[int, Sample]], batches: list[Batch]) -> None:
         if rows:
@@ -134,11 +140,33 @@ class StoreSink:
         for batch in batches:
             for key, elapsed, members in batch.snapshots:
                 self.snapshots.keep(self._seq(key), elapsed, members)
-            if batch.events:
-                happened = [(self._seq(key), Event(at, kind, detail)) for key, at, kind, detail in batch.events]
-                Jobs(database).add_events(happened)
+            if batch.named:
+                self._named(database).append(
+                    [(self._seq(key), name, elapsed, value) for key, name, elapsed, value in batch.named]
+                )
             if batch.host is not None and self._records_host:
                 self._keep_host(*batch.host)
+            if batch.devices and self._records_host and self.host.holds_lease():
+                self._devices(database).append(batch.devices)
+            if batch.events:
+                self._keep_events(database, batch)
+
+    def _keep_events(self, database: Database, batch: Batch) -> None:
+        """Keep what happened to jobs, and to the machine and its devices if this process records them."""
+        happened = [
+            (self._seq(owner), Event(at, kind, detail))
+            for owner, at, kind, detail in batch.events
+            if isinstance(owner, str)
+        ]
+        Jobs(database).add_events(happened)
+        if len(happened) < len(batch.events) and self._records_host and self.host.holds_lease():
+            from jobtop.store.events import MachineEvents
+
+            MachineEvents(database).add(
+                (owner, Event(at, kind, detail))
+                for owner, at, kind, detail in batch.events
+                if not isinstance(owner, str)
+            )
 
     def _keep_host(self, elapsed: float, before: HostSample, after: HostSample) -> None:
         from jobtop.core.measure.collectors.host import host_detail, host_frame
@@ -159,7 +187,12 @@ class StoreSink:
         if not self._looked_after:
             self._looked_after = True
             self.series.seal_ended(ENDED_SEALED)
-        is_behind = self.series.step() or (self._records_host and self.host.step())
+        is_behind = (
+            self.series.step()
+            or (self._records_host and self.host.step())
+            or (self._records_host and self.devices is not None and self.devices.step())
+            or (self.named is not None and self.named.step())
+        )
         if not is_behind and self.config is not None and time.monotonic() >= self._retains_at:
             self._retain(self.config)
         return is_behind
@@ -177,9 +210,14 @@ class StoreSink:
         for known in (self._kept_until, self.lost):
             known.pop(key, None)
 
-    def _finish(self, key: str, _: Database) -> None:
+    def _finish(self, key: str, database: Database) -> None:
         if not self.are_recorded or self._is_there(key):
-            self.series.seal(self._seq(key))
+            seq = self._seq(key)
+            self.series.seal(seq)
+            with database.reading() as connection:
+                has_named = connection.execute("SELECT 1 FROM named WHERE job_seq = ? LIMIT 1", (seq,)).fetchone()
+            if has_named is not None:
+                self._named(database).seal(seq)
 
     def close(self) -> None:
         if self._database is None:
@@ -199,6 +237,23 @@ class StoreSink:
 
     def _begin(self, database: Database) -> None:
         self.series, self.snapshots, self.host = SeriesStore(database), Snapshots(database), HostRecord(database)
+        self.devices: DeviceRecord | None = None
+        self.named: NamedRecord | None = None
+
+    def _devices(self, database: Database) -> DeviceRecord:
+        """The record of devices, imported when there is one: few short jobs have any."""
+        if self.devices is None:
+            from jobtop.store.samples.devices import DeviceRecord
+
+            self.devices = DeviceRecord(database)
+        return self.devices
+
+    def _named(self, database: Database) -> NamedRecord:
+        if self.named is None:
+            from jobtop.store.samples.named import NamedRecord
+
+            self.named = NamedRecord(database)
+        return self.named
 
     def _seq(self, key: str) -> int:
         """The number of a job; StoreBusy while its record waits for the store too."""

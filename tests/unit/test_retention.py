@@ -368,7 +368,8 @@ def test_curves_of_the_machine_grow_old_too(database: Database, paths: StatePath
 
     with database.writing() as connection:
         for seq, age in ((1, 100.0), (2, 10.0), (3, 0.0)):
-            connection.execute("INSERT INTO hosts VALUES (?, ?, ?)", (seq, f"boot {seq}", time.time() - age * DAY))
+            sql = "INSERT INTO hosts (seq, boot, boot_time) VALUES (?, ?, ?)"
+            connection.execute(sql, (seq, f"boot {seq}", time.time() - age * DAY))
             connection.executemany(
                 "INSERT INTO host_details VALUES (?, ?, ?)", [(seq, float(at), b"x") for at in range(0, 600, 10)]
             )

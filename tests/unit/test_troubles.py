@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from jobtop.core.measure.device import Device
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
+from jobtop.store.events import MachineEvents
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.problems import MOST, read_troubles
 from records import HERE, kept_jobs, made_job, running_job
@@ -48,6 +50,28 @@ def test_alerts_of_any_job_with_the_words_they_have(tmp_path: Path) -> None:
     database.close()
 
 
+def test_alerts_of_the_machine_and_of_its_devices_name_their_owner(tmp_path: Path) -> None:
+    database = open_to_write(StatePaths(tmp_path, HERE))
+    job = Jobs(database).insert(running_job(name="live"))
+    Jobs(database).add_events([(job.seq or 0, Event(SINCE + 1, "alert", {"text": "too slow"}))])
+    MachineEvents(database).add(
+        [
+            (None, Event(SINCE + 2, "alert", {"text": "memory is short", "severity": "critical"})),
+            (Device("gpu", "0"), Event(SINCE + 3, "alert", {"text": "too hot"})),
+            (None, Event(SINCE + 4, "suspended", {})),
+            (None, Event(SINCE - 1, "alert", {"text": "long ago"})),
+        ]
+    )
+    found = read_troubles(database, SINCE)
+    assert [(trouble.name, trouble.words, trouble.severity, trouble.job_id) for trouble in found] == [
+        (f"{HERE}: gpu 0", "too hot", "warning", None),
+        (HERE, "memory is short", "critical", None),
+        ("live", "too slow", "warning", job.id),
+    ]
+    assert [trouble.key.startswith("/") for trouble in found] == [True, True, False]
+    database.close()
+
+
 def test_of_very_many_the_newest_are_read(tmp_path: Path) -> None:
     failed = [made_job(name=f"n{at}", status=Status.FAILED, end_time=SINCE + at) for at in range(MOST + 3)]
     kept_jobs(tmp_path, *failed)
@@ -73,6 +97,7 @@ def test_troubles_are_found_without_looking_at_other_jobs_and_events(tmp_path: P
         ]
     assert [plan.split(" (")[0] for plan in plans if "rowid" not in plan] == [
         "SEARCH jobs USING INDEX jobs_that_failed",
+        "SEARCH events USING INDEX events_of_alerts",
         "SEARCH events USING INDEX events_of_alerts",
     ]
     database.close()

@@ -60,7 +60,7 @@ class Troubles:
         """Of each job that an alert was raised for, how grave the gravest is, and how many there are."""
         counted: dict[str, tuple[str, int]] = {}
         for trouble in self.found:
-            if trouble.severity is not None:
+            if trouble.severity is not None and trouble.job_id is not None:
                 worst, count = counted.get(trouble.job_id, (SEVERITIES[-1], 0))
                 counted[trouble.job_id] = min(worst, severity_of(trouble), key=SEVERITIES.index), count + 1
         return counted

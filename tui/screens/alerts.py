@@ -42,7 +42,7 @@ def ran(trouble: Trouble) -> Cell:
 COLUMNS: tuple[Column[Trouble], ...] = (
     Column("sign", "", lambda trouble: Words(*sign_of(trouble)), 1, sortable=False),
     Column("when", "WHEN", when, 8, sortable=False),
-    Column("id", "JOB", lambda trouble: Words(trouble.job_id[:8], Tone.GREY), 8, priority=2, sortable=False),
+    Column("id", "JOB", lambda trouble: Words((trouble.job_id or "")[:8], Tone.GREY), 8, priority=2, sortable=False),
     Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 12, flex=1, most=30, sortable=False),
     Column("words", "WHAT HAPPENED", lambda trouble: Words(trouble.words), 18, flex=9, sortable=False),
     Column("ran", "RAN", ran, 8, align=Align.RIGHT, priority=1, sortable=False),
@@ -79,8 +79,9 @@ class Alerts(PanedPage):
         entitle(table, subtitle=troubles.words)
 
     async def on_table_activated(self, message: Table.Activated) -> None:
-        """The job it happened to."""
-        await self.console.open_job(str(message.key).partition("/")[0])
+        """The job it happened to, if it is one."""
+        if job_id := str(message.key).partition("/")[0]:
+            await self.console.open_job(job_id)
 
 
 def rule_lines(config: Config | None) -> Iterator[Paragraph]:

@@ -116,7 +116,9 @@ class AlertsPanel(Painted, can_focus=True):
 
     def action_activate(self) -> None:
         if self.troubles.found:
-            self.post_message(self.Opened(self.troubles.found[self._cursor].job_id))
+            job_id = self.troubles.found[self._cursor].job_id
+            if job_id is not None:
+                self.post_message(self.Opened(job_id))
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)

@@ -1,0 +1,168 @@
+"""Values over time of the devices of a machine: GPUs, disks, interfaces, cores. A device belongs to a boot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from jobtop.core.measure.derive import Frame, derive_keys
+from jobtop.core.measure.device import Device
+from jobtop.core.metrics import DEVICE_SCOPES, Scope, columns
+from jobtop.core.model import Job, Sample
+from jobtop.core.record import record
+from jobtop.store.database import Database
+from jobtop.store.jobs import stored_text
+from jobtop.store.rows import is_number, is_sample
+from jobtop.store.samples import head
+from jobtop.store.samples.head import DEVICES
+from jobtop.store.samples.hosts import series_around, this_boot
+from jobtop.store.samples.joined import Number, Series
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.schema import has_tables_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+
+    Reading = tuple[Device, float, Mapping[str, Number | None]]
+
+ROWS_PER_DEVICE = 4  # of the end of the head, in which most devices have two
+
+
+@record
+class StoredDevice:
+    """A device of one boot, as a store has it; `boot_time` is in seconds since the epoch."""
+
+    seq: int
+    kind: str
+    name: str
+    boot: str
+    boot_time: float
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of its kind; all that a device can have if the catalogue does not know the kind."""
+        return columns(Scope(self.kind)) if self.kind in DEVICE_SCOPES else DEVICES.keys
+
+
+class DeviceRecord:
+    """The devices of the machines of one store. Only the holder of the host's lease may append."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.store = SeriesStore(database, DEVICES)
+        self._boot: int | None = None
+        self._numbers: dict[Device, int] = {}
+        self._has_ended_boots = True  # until none is found: their writer may have been killed
+
+    def append(self, readings: Iterable[Reading]) -> None:
+        """Keep readings of devices of this boot, each with its seconds since the boot; keys of no device are left out.
+
+        If the transaction fails, what this object remembers is wrong: make a new one.
+        """
+        with self.database.writing() as connection:
+            rows = [
+                (self.number(connection, device), Sample(at, tuple(values.get(key) for key in DEVICES.keys)))
+                for device, at, values in readings
+            ]
+            self.store.append(rows)
+
+    def number(self, connection: sqlite3.Connection, device: Device) -> int:
+        """The number of a device of this boot; its row is made if there is none, so in a write transaction."""
+        if device not in self._numbers:
+            if self._boot is None:
+                self._boot = this_boot(self.database)
+            row = (self._boot, stored_text(device.kind), stored_text(device.name))
+            sql = "INSERT OR IGNORE INTO devices (host_seq, kind, name) VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT))"
+            connection.execute(sql, row)
+            sql = "SELECT seq FROM devices WHERE host_seq = ? AND kind = CAST(? AS TEXT) AND name = CAST(? AS TEXT)"
+            self._numbers[device] = int(connection.execute(sql, row).fetchone()[0])
+        return self._numbers[device]
+
+    def devices(self, boot: str | None = None) -> list[StoredDevice]:
+        """The devices of a boot, or of the last one, by kind and in the order in which they were first seen."""
+        with self.database.reading() as connection:
+            return _devices(connection, boot)
+
+    def series(
+        self,
+        device: StoredDevice,
+        keys: Sequence[str],
+        start: float | None = None,
+        end: float | None = None,
+        max_points: int | None = None,
+    ) -> Series:
+        """Values of a device between two moments in seconds since its boot, as `SeriesStore.series` gives them."""
+        return self.store.series(device.seq, keys, start, end, max_points)
+
+    def around(
+        self,
+        job: Job,
+        device: Device,
+        keys: Sequence[str],
+        start: float | None = None,
+        end: float | None = None,
+        max_points: int | None = None,
+    ) -> Series:
+        """Values of a device in seconds since a job's start; unless asked otherwise, while the job ran."""
+        return series_around(self.store, self._number_around(job, device), job, keys, start, end, max_points)
+
+    def newest(self, boot: str | None = None) -> dict[StoredDevice, Frame]:
+        """The last values of each device of a boot, or of the last one, counters as rates; moments since the boot."""
+        with self.database.reading() as connection:
+            devices = _devices(connection, boot)
+            last = _last_rows(connection, ROWS_PER_DEVICE * len(devices)) if devices else {}
+        frames = {device: self._frame(device, last.get(device.seq, ())) for device in devices}
+        return {device: frame for device, frame in frames.items() if frame is not None}
+
+    def step(self) -> bool:
+        """One small unit of housekeeping, the first of them what earlier boots left; whether there is more."""
+        if self._has_ended_boots:
+            self._has_ended_boots = self.store.seal_ended(1) > 0
+            return True
+        return self.store.step()
+
+    def _frame(self, device: StoredDevice, rows: Sequence[Sample]) -> Frame | None:
+        """The last of some samples, which are read from blocks if there are fewer than two."""
+        frame = (
+            derive_keys(rows[-2], rows[-1], DEVICES.keys)
+            if len(rows) > 1
+            else self.store.frame_at(device.seq, float("inf"))
+        )
+        return None if frame is None else Frame(frame.elapsed, {key: frame.values[key] for key in device.keys})
+
+    def _number_around(self, job: Job, device: Device) -> int | None:
+        with self.database.reading() as connection:
+            if job.shim is None or not has_tables_of(connection, DEVICES.since_version):
+                return None
+            row = connection.execute(
+                "SELECT devices.seq FROM devices JOIN hosts ON hosts.seq = host_seq"
+                " WHERE boot = ? AND kind = CAST(? AS TEXT) AND devices.name = CAST(? AS TEXT)",
+                (job.shim.boot, stored_text(device.kind), stored_text(device.name)),
+            ).fetchone()
+        return None if row is None else int(row[0])
+
+
+def _devices(connection: sqlite3.Connection, boot: str | None) -> list[StoredDevice]:
+    if not has_tables_of(connection, DEVICES.since_version):
+        return []
+    which = "hosts.seq = (SELECT max(seq) FROM hosts)" if boot is None else "boot = ?"
+    rows = connection.execute(
+        "SELECT devices.seq, kind, devices.name, boot, boot_time FROM devices JOIN hosts ON hosts.seq = host_seq"
+        f" WHERE {which} ORDER BY kind, devices.seq",
+        () if boot is None else (boot,),
+    )
+    return [StoredDevice(*row) for row in rows if is_number(row[4]) and {str}.issuperset(map(type, row[1:4]))]
+
+
+def _last_rows(connection: sqlite3.Connection, count: int) -> dict[int, list[Sample]]:
+    """The samples in so many rows of the end of the head, by the number of their device."""
+    missing = head.missing_columns(connection, DEVICES)
+    names = "".join(", NULL" if key in missing else f", {head.column(key)}" for key in DEVICES.keys)
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    cursor.execute(f"SELECT id, device_seq, elapsed{names} FROM device_head ORDER BY id DESC LIMIT ?", (count,))
+    found: dict[int, list[Sample]] = {}
+    for row in cursor:
+        if is_sample(row):
+            found.setdefault(row[1], []).insert(0, Sample(row[2], row[3:]))
+    return found

@@ -1,0 +1,106 @@
+"""Values over time under names that jobs chose themselves: a loss, a step, a queue length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from jobtop.core.metrics import VALUE
+from jobtop.core.model import Job, Sample
+from jobtop.store.database import Database
+from jobtop.store.jobs import stored_text
+from jobtop.store.samples.head import NAMED
+from jobtop.store.samples.joined import Joined, Series
+from jobtop.store.samples.series import SeriesStore
+from jobtop.store.schema import has_tables_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+
+    Reading = tuple[int, str, float, float | None]
+
+
+class NamedRecord:
+    """The chosen names of the jobs of one store, and their values; a job has one writer at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.store = SeriesStore(database, NAMED)
+        self._numbers: dict[tuple[int, str], int | None] = {}
+        self._moments: dict[int, float] = {}
+
+    def append(self, readings: Iterable[Reading]) -> None:
+        """Keep values: the number of the job, the name, seconds since its start, the value.
+
+        Not of a job that is not in the store any more. A value that is not finite is absent. A moment before the last
+        one of its name becomes that one: a series is read in order. If the transaction fails, make a new object.
+        """
+        rows = []
+        with self.database.writing() as connection:
+            for job_seq, name, elapsed, value in readings:
+                number = self._number(connection, job_seq, name)
+                if number is not None:
+                    moment = self._moments[number] = max(elapsed, self._moments.get(number, elapsed))
+                    known = value if value is not None and math.isfinite(value) else None
+                    rows.append((number, Sample(moment, (known,))))
+            self.store.append(rows)
+
+    def names(self, job: Job) -> list[str]:
+        """The names that a job chose, in the order in which they were first seen."""
+        with self.database.reading() as connection:
+            return list(_numbers(connection, job.seq))
+
+    def series(
+        self,
+        job: Job,
+        name: str,
+        start: float | None = None,
+        end: float | None = None,
+        max_points: int | None = None,
+    ) -> Series:
+        """The values of one name, under the key `value`, as `SeriesStore.series` gives them."""
+        with self.database.reading() as connection:
+            number = _numbers(connection, job.seq).get(name)
+        if number is None:
+            return Joined(NAMED, (VALUE,)).series(None, None, None)
+        return self.store.series(number, (VALUE,), start, end, max_points)
+
+    def newest(self, job: Job) -> dict[str, tuple[float, float | int | None]]:
+        """The last moment and value of each name of a job."""
+        with self.database.reading() as connection:
+            numbers = _numbers(connection, job.seq)
+        last = {name: self.store.newest(number, 1) for name, number in numbers.items()}
+        return {name: (samples[-1].elapsed, samples[-1].values[0]) for name, samples in last.items() if samples}
+
+    def seal(self, job_seq: int) -> None:
+        """Seal all that a job has, as at its end, and forget it."""
+        with self.database.reading() as connection:
+            numbers = _numbers(connection, job_seq)
+        for name, number in numbers.items():
+            self.store.seal(number)
+            self._moments.pop(number, None)
+            self._numbers.pop((job_seq, name), None)
+
+    def step(self) -> bool:
+        """One small unit of housekeeping; whether there is more."""
+        return self.store.step()
+
+    def _number(self, connection: sqlite3.Connection, job_seq: int, name: str) -> int | None:
+        """The number of a name, whose row is made if there is none; None if there is no such job."""
+        known = (job_seq, name)
+        if known not in self._numbers:
+            text = stored_text(name)
+            sql = "INSERT OR IGNORE INTO named (job_seq, name) SELECT seq, CAST(? AS TEXT) FROM jobs WHERE seq = ?"
+            connection.execute(sql, (text, job_seq))
+            sql = "SELECT seq FROM named WHERE job_seq = ? AND name = CAST(? AS TEXT)"
+            row = connection.execute(sql, (job_seq, text)).fetchone()
+            self._numbers[known] = None if row is None else int(row[0])
+        return self._numbers[known]
+
+
+def _numbers(connection: sqlite3.Connection, job_seq: int | None) -> dict[str, int]:
+    if not has_tables_of(connection, NAMED.since_version):
+        return {}
+    rows = connection.execute("SELECT name, seq FROM named WHERE job_seq = ? ORDER BY seq", (job_seq,))
+    return {name: number for name, number in rows if type(name) is str}
