@@ -184,7 +184,7 @@ def test_a_column_that_is_absent_throughout_is_absent() -> None:
 )
 def test_a_chosen_value_is_not_rounded_in_a_block_or_in_a_merged_one(values: list[Number | None]) -> None:
     assert one_column(VALUE, values) == values
-    parts = [values, [1, 2, 3], [0.5], values]
+    parts: list[list[Number | None]] = [values, [1, 2, 3], [0.5], values]
     made = [encode((VALUE,), [Sample(0.0, (value,)) for value in part], range(len(part))) for part in parts]
     assert decode(merge(made)).columns[VALUE] == [value for part in parts for value in part]
 
