@@ -271,11 +271,14 @@ ALTER TABLE host_series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
 # The kind of a job says which file of lifecycle/kinds/ acts on it; `environment` has variables kept with its record.
 # An event has one owner: a job, a boot of the host, or a device. A device belongs to a boot, since its moments are
 # seconds since the boot; the columns of `device_head` come from the catalogue. `named` has the series whose names the
-# jobs themselves chose. A boot has the name of its host, since a merged store has boots of several.
+# jobs themselves chose. A boot has the name of its host, since a merged store has boots of several. A row of a head
+# whose owner is 0 has in `unchanged` the owners whose values are those of the sample before, and the moments.
 V7 = """
 ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'process';
 ALTER TABLE jobs ADD COLUMN environment TEXT NOT NULL DEFAULT '{}';
 UPDATE jobs SET kind = 'attached' WHERE flags LIKE '%"attached"%';
+ALTER TABLE head ADD COLUMN unchanged BLOB;
+ALTER TABLE host_head ADD COLUMN unchanged BLOB;
 ALTER TABLE hosts ADD COLUMN name TEXT;
 UPDATE hosts SET name = (SELECT host FROM jobs WHERE shim_boot = boot LIMIT 1);
 CREATE TABLE devices (
@@ -288,7 +291,8 @@ CREATE TABLE devices (
 CREATE TABLE device_head (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     device_seq INTEGER NOT NULL,
-    elapsed REAL NOT NULL
+    elapsed REAL NOT NULL,
+    unchanged BLOB
 ) STRICT;
 CREATE TABLE device_series (
     device_seq INTEGER PRIMARY KEY REFERENCES devices (seq) ON DELETE CASCADE,
@@ -315,7 +319,8 @@ CREATE TABLE named_head (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     named_seq INTEGER NOT NULL,
     elapsed REAL NOT NULL,
-    value ANY
+    value ANY,
+    unchanged BLOB
 ) STRICT;
 CREATE TABLE named_series (
     named_seq INTEGER PRIMARY KEY REFERENCES named (seq) ON DELETE CASCADE,

@@ -163,10 +163,22 @@ def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], ro
 
     Not as `Sample`: a writer keeps thousands, and the garbage collector leaves alone what is only numbers.
     """
+    if rows and all(row is rows[0] for row in rows):
+        return _encode_constant(keys, ids, moments, rows[0])
     columns = zip(*rows, strict=True)
     named = ((ELAPSED, moments), (ID, ids), *zip(keys, columns, strict=bool(rows)))
     packed = {SHORT_IDS[key]: _packed_column(values, *_steps(key)) for key, values in named if not _is_absent(values)}
     return _block(len(rows), packed)
+
+
+def _encode_constant(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], row: Values) -> bytes:
+    """The block of samples that all have the same values: a whole number that stays the same takes no bytes."""
+    packed = {SHORT_IDS[key]: _packed_column(values, *_steps(key)) for key, values in ((ELAPSED, moments), (ID, ids))}
+    for key, value in zip(keys, row, strict=True):
+        if value is not None:
+            column = _packed_column((value,), *_steps(key))
+            packed[SHORT_IDS[key]] = _packed_column((value,) * len(ids), *_steps(key)) if column[1] else column
+    return _block(len(ids), packed)
 
 
 def encode_columns(ids: Sequence[int], moments: Sequence[float], columns: Mapping[str, tuple[Values, int]]) -> bytes:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from jobtop.core.measure.derive import Frame, derive_keys
+from jobtop.core.measure.derive import Frame
 from jobtop.core.measure.device import Device
 from jobtop.core.metrics import DEVICE_SCOPES, Scope, columns
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record
 from jobtop.store.database import Database
 from jobtop.store.jobs import stored_text
-from jobtop.store.rows import is_number, is_sample
-from jobtop.store.samples import head
+from jobtop.store.rows import is_number
 from jobtop.store.samples.head import DEVICES
 from jobtop.store.samples.hosts import series_around, this_boot
 from jobtop.store.samples.joined import Number, Series
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     import sqlite3
 
     Reading = tuple[Device, float, Mapping[str, Number | None]]
-
-ROWS_PER_DEVICE = 4  # of the end of the head, in which most devices have two
 
 
 @record
@@ -108,11 +105,12 @@ class DeviceRecord:
 
     def newest(self, boot: str | None = None) -> dict[StoredDevice, Frame]:
         """The last values of each device of a boot, or of the last one, counters as rates; moments since the boot."""
-        with self.database.reading() as connection:
-            devices = _devices(connection, boot)
-            last = _last_rows(connection, ROWS_PER_DEVICE * len(devices)) if devices else {}
-        frames = {device: self._frame(device, last.get(device.seq, ())) for device in devices}
-        return {device: frame for device, frame in frames.items() if frame is not None}
+        found = {}
+        for device in self.devices(boot):
+            frame = self.store.frame_at(device.seq, float("inf"))
+            if frame is not None:
+                found[device] = Frame(frame.elapsed, {key: frame.values[key] for key in device.keys})
+        return found
 
     def step(self) -> bool:
         """One small unit of housekeeping, the first of them what earlier boots left; whether there is more."""
@@ -120,15 +118,6 @@ class DeviceRecord:
             self._has_ended_boots = self.store.seal_ended(1) > 0
             return True
         return self.store.step()
-
-    def _frame(self, device: StoredDevice, rows: Sequence[Sample]) -> Frame | None:
-        """The last of some samples, which are read from blocks if there are fewer than two."""
-        frame = (
-            derive_keys(rows[-2], rows[-1], DEVICES.keys)
-            if len(rows) > 1
-            else self.store.frame_at(device.seq, float("inf"))
-        )
-        return None if frame is None else Frame(frame.elapsed, {key: frame.values[key] for key in device.keys})
 
     def _number_around(self, job: Job, device: Device) -> int | None:
         with self.database.reading() as connection:
@@ -152,17 +141,3 @@ def _devices(connection: sqlite3.Connection, boot: str | None) -> list[StoredDev
         () if boot is None else (boot,),
     )
     return [StoredDevice(*row) for row in rows if is_number(row[4]) and {str}.issuperset(map(type, row[1:4]))]
-
-
-def _last_rows(connection: sqlite3.Connection, count: int) -> dict[int, list[Sample]]:
-    """The samples in so many rows of the end of the head, by the number of their device."""
-    missing = head.missing_columns(connection, DEVICES)
-    names = "".join(", NULL" if key in missing else f", {head.column(key)}" for key in DEVICES.keys)
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    cursor.execute(f"SELECT id, device_seq, elapsed{names} FROM device_head ORDER BY id DESC LIMIT ?", (count,))
-    found: dict[int, list[Sample]] = {}
-    for row in cursor:
-        if is_sample(row):
-            found.setdefault(row[1], []).insert(0, Sample(row[2], row[3:]))
-    return found

@@ -15,10 +15,10 @@ from jobtop.core.procfs import boot_id
 from jobtop.core.record import record, replace
 from jobtop.store.database import Database
 from jobtop.store.rows import is_number
-from jobtop.store.samples import head
 from jobtop.store.samples.head import HOSTS
 from jobtop.store.samples.joined import Joined, Number, Series
 from jobtop.store.samples.packed import pack, unpack
+from jobtop.store.samples.sealed import samples_after, sealed_until
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.schema import has_tables_of
 
@@ -221,7 +221,10 @@ class HostTail:
             host = connection.execute("SELECT seq FROM hosts WHERE boot = ?", (self._boot,)).fetchone()
             if host is None:
                 return
-            rows = head.select(connection, HOSTS, host[0], self._last_id, HOSTS.keys, newest=KEPT_READINGS)
+            last_id = sealed_until(connection, HOSTS, host[0]) or 0
+            rows = samples_after(
+                connection, HOSTS, host[0], last_id, HOSTS.keys, after_id=self._last_id, newest=KEPT_READINGS
+            )
             if rows:
                 self._readings.extend(sample for _, sample in rows)
                 self._last_id = rows[-1][0]

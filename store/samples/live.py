@@ -8,7 +8,7 @@ from collections import deque
 from jobtop.core.measure.derive import rate
 from jobtop.core.model import Sample
 from jobtop.core.record import record
-from jobtop.store.rows import is_sample
+from jobtop.store.rows import LARGEST, is_sample
 from jobtop.store.samples import head
 from jobtop.store.samples.head import JOBS
 from jobtop.store.samples.series import SeriesStore
@@ -114,8 +114,7 @@ class LiveTails:
                 self._last_id = newest if len(wanted) <= FEW else max(0, newest - KEPT_SAMPLES * len(wanted))
             if newest == self._last_id:
                 return changed
-            missing = head.missing_columns(connection, JOBS)  # of a store that is older and can only be read
-            names = ", ".join("NULL" if key in missing else head.column(key) for key in KEYS)
+            names = head.named_columns(connection, JOBS, KEYS)
             cursor = connection.cursor()
             cursor.row_factory = None
             cursor.execute(
@@ -128,11 +127,22 @@ class LiveTails:
 
     def _take(self, rows: Sequence[tuple[Any, ...]], changed: set[int]) -> None:
         for row in rows:
-            identifier, seq, elapsed, *values = row
+            identifier, seq, elapsed, listed, *values = row
             self._last_id = identifier
+            if listed is not None:
+                self._take_unchanged(listed, changed)
+                continue
             tail = self.tails.get(seq) if is_sample(row) else None
             if tail is not None and (not tail.times or elapsed > tail.times[-1]):
                 tail.add(elapsed, tuple(values))
+                changed.add(seq)
+
+    def _take_unchanged(self, listed: object, changed: set[int]) -> None:
+        """Samples with the values of the ones before; of a job of which none was seen they say nothing yet."""
+        for seq, elapsed in zip(*head.unchanged_in(listed), strict=True):
+            tail = self.tails.get(seq)
+            if tail is not None and tail.last is not None and tail.times[-1] < elapsed <= LARGEST:
+                tail.add(elapsed, tail.last)
                 changed.add(seq)
 
     def _begin(self, fresh: set[int]) -> set[int]:

@@ -14,12 +14,18 @@ from jobtop.core.errors import BlockDamaged
 from jobtop.core.model import Sample
 from jobtop.core.record import record
 from jobtop.core.series import blocks
+from jobtop.store.samples import head
 from jobtop.store.samples.head import Layout
 from jobtop.store.schema import has_tables_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.store.samples.head import Values
 
 BLOCK_SAMPLES = 120
 MERGED_BLOCKS = 5
 SMALL_BLOCKS = 30  # fewer are read fast enough
+MOST_UNCHANGED = 60  # samples in a row; then one with its values is kept, for readers that begin in between
 MARSHALLED = 2  # floats in binary, and no search for what is there twice
 
 
@@ -33,6 +39,7 @@ class Sealed:
     last_elapsed: float
     samples: int
     data: bytes
+    rows: int  # of the head that were its samples alone
 
 
 @record
@@ -52,31 +59,71 @@ class Unsealed:
     Numbers as bytes: as objects they take three times the room, and the garbage collector half of every tick.
     """
 
-    __slots__ = ("rows", "sealed_until")
+    __slots__ = ("_ids", "_moments", "_values", "last", "sealed_until", "unchanged")
 
     def __init__(self, sealed_until: int, rows: Sequence[tuple[int, Sample]] = ()) -> None:
         self.sealed_until = sealed_until
-        self.rows: list[bytes] = []
+        self._ids: list[int] = []
+        self._moments: list[float] = []
+        self._values: list[bytes | None] = []  # None: those of the sample before
+        self.last: Values | None = None
+        self.unchanged = 0  # samples since the last one that was kept with its values
         for identifier, sample in rows:
-            self.add(identifier, sample)
+            if sample.values is self.last:
+                self.add_unchanged(identifier, sample)
+            else:
+                self.add(identifier, sample)
+
+    def is_unchanged(self, sample: Sample) -> bool:
+        """Whether a sample has the values of the one before, and need not be kept with them."""
+        values, last = sample.values, self.last
+        return (values is last or values == last) and self.unchanged < MOST_UNCHANGED
 
     def add(self, identifier: int, sample: Sample) -> bool:
         """Remember a sample; whether there is enough for a block."""
-        self.rows.append(marshal.dumps((identifier, sample.elapsed, sample.values), MARSHALLED))
-        return len(self.rows) >= BLOCK_SAMPLES
+        self.last, self.unchanged = sample.values, 0
+        self._ids.append(identifier)
+        self._moments.append(sample.elapsed)
+        self._values.append(marshal.dumps(sample.values, MARSHALLED))
+        return len(self._ids) >= BLOCK_SAMPLES
+
+    def add_unchanged(self, identifier: int, sample: Sample) -> bool:
+        """Remember a sample with the values of the one before; whether there is enough for a block."""
+        self.unchanged += 1
+        self._ids.append(identifier)
+        self._moments.append(sample.elapsed)
+        self._values.append(None)
+        return len(self._ids) >= BLOCK_SAMPLES
+
+    def __len__(self) -> int:
+        return len(self._ids)
 
     def packed(self, keys: Sequence[str]) -> Sealed | None:
-        """The oldest block's worth of samples; None if there are none."""
-        if not self.rows:
+        """The oldest block's worth of samples; None if there are none.
+
+        The next sample has its values, unless there is none: the head never begins with samples that need the block.
+        """
+        if not self._ids:
             return None
-        ids, moments, rows = zip(*map(marshal.loads, self.rows[:BLOCK_SAMPLES]), strict=True)
+        own = self._values[: BLOCK_SAMPLES + MOST_UNCHANGED]
+        end = next((place for place in range(BLOCK_SAMPLES, len(own)) if own[place] is not None), len(own))
+        rows: list[Values] = []
+        before = None
+        for values in own[:end]:
+            rows.append(rows[-1] if values is None or values == before else marshal.loads(values))
+            before = values or before
+        ids, moments = self._ids[:end], self._moments[:end]
         data = blocks.encode(keys, ids, moments, rows)
         # As they are read from the block: to the millisecond.
-        return Sealed(self.sealed_until, ids[-1], round(moments[0], 3), round(moments[-1], 3), len(ids), data)
+        span = round(moments[0], 3), round(moments[-1], 3)
+        return Sealed(self.sealed_until, ids[-1], *span, end, data, end - own[:end].count(None))
 
     def drop(self, sealed: Sealed) -> None:
-        del self.rows[: sealed.samples]
+        for column in (self._ids, self._moments, self._values):
+            del column[: sealed.samples]
         self.sealed_until = sealed.last_id
+        if not self._ids:
+            self.last = None
 
 
 def sealed_until(connection: sqlite3.Connection, layout: Layout, owner: int) -> int | None:
@@ -184,3 +231,38 @@ def following(
         (owner, after_id),
     )
     return [(last_id, samples_in(count), data) for last_id, count, data in rows if type(last_id) is int]
+
+
+def samples_after(
+    connection: sqlite3.Connection,
+    layout: Layout,
+    owner: int,
+    sealed_until: int,
+    keys: Sequence[str],
+    after_id: int = 0,
+    until: float = float("inf"),
+    newest: int | None = None,
+) -> list[tuple[int, Sample]]:
+    """The samples of an owner behind its last block and behind an id, with these values; of the newest only so many."""
+    begin = max(sealed_until, after_id)
+    entries = head.select(connection, layout, owner, begin, keys, until, newest)
+    values: Values = ()
+    if entries and entries[0][2] is None:
+        kept = head.last_values(connection, layout, owner, sealed_until, begin, keys)
+        values = _end_of_blocks(connection, layout, owner, keys) if kept is None else kept
+    found: list[tuple[int, Sample]] = []
+    for identifier, moment, own in entries:
+        values = values if own is None else own
+        found.append((identifier, Sample(moment, values)))
+    return found if newest is None else found[-newest:]
+
+
+def _end_of_blocks(connection: sqlite3.Connection, layout: Layout, owner: int, keys: Sequence[str]) -> Values:
+    """The values at the end of the last block of an owner; absent if that cannot be read, or is not there any more."""
+    with suppress(BlockDamaged):
+        for data in newest(connection, layout, owner, float("inf")):
+            sample = blocks.decode(data).samples(keys)[-1]
+            if sample.minute is None:
+                return sample.values
+            return tuple(sample.minute.last.get(key, value) for key, value in zip(keys, sample.values, strict=True))
+    return (None,) * len(keys)

@@ -5,6 +5,7 @@ Blocks and head are read in one transaction: in two, every second read had a hol
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 
@@ -17,9 +18,10 @@ from jobtop.store.database import Database
 from jobtop.store.samples import head, sealed
 from jobtop.store.samples.head import JOBS, Layout
 from jobtop.store.samples.joined import Joined, Series
-from jobtop.store.samples.sealed import BLOCK_SAMPLES, Unsealed
+from jobtop.store.samples.sealed import BLOCK_SAMPLES, Unsealed, samples_after
 
-TRIMMED_ROWS = 2000
+TRIMMED_ROWS, FEWEST_TRIMMED = 2000, 100  # at once
+FEWEST_UNCHANGED = 4  # owners in one row; for fewer a row each costs as little
 LOOKED_AT_PER_SEALED = 3  # rows of the head: those of a sealed block lie between those of all others
 OWNERS_PER_STEP = 4
 ROWS_PER_SEAL = 105  # somewhat fewer than a block has: what has piled up is worked off
@@ -56,20 +58,42 @@ class SeriesStore:
 
         Samples of an owner that is not in the store any more are left out.
         """
-        with self.database.writing() as connection:
-            if not self._has_columns:
-                head.add_columns(connection, self.layout)
-            new = {owner for owner, _ in rows} - self._unsealed.keys()
-            begun = {owner: _begun(connection, self.layout, owner) for owner in new}
-            gone = {owner for owner, unsealed in begun.items() if unsealed is None}
-            kept = [row for row in rows if row[0] not in gone] if gone else rows
-            inserted = head.insert(connection, self.layout, kept)
+        owners = {owner for owner, _ in rows}
+        try:
+            with self.database.writing() as connection:
+                if not self._has_columns:
+                    head.add_columns(connection, self.layout)
+                new = owners - self._unsealed.keys()
+                begun = {owner: _begun(connection, self.layout, owner) for owner in new}
+                self._unsealed |= {owner: unsealed for owner, unsealed in begun.items() if unsealed is not None}
+                gone = {owner for owner, unsealed in begun.items() if unsealed is None}
+                kept = [row for row in rows if row[0] not in gone] if gone else rows
+                for wave in head.waves(kept):
+                    self._append_wave(connection, wave)
+        except BaseException:
+            for owner in owners:  # what is remembered of them may not have been kept
+                self._forget(owner)
+            raise
         self._has_columns = True
         self._seals_left = 1 + len(rows) // ROWS_PER_SEAL
-        self._unsealed |= {owner: unsealed for owner, unsealed in begun.items() if unsealed is not None}
-        for identifier, (owner, sample) in inserted:
-            if self._unsealed[owner].add(identifier, sample):
+
+    def _append_wave(self, connection: sqlite3.Connection, rows: Sequence[tuple[int, Sample]]) -> None:
+        """Keep a sample each of different owners."""
+        known = self._unsealed
+        unchanged: list[tuple[int, Sample]] = []
+        changed: Sequence[tuple[int, Sample]] = []
+        for row in rows:
+            (unchanged if known[row[0]].is_unchanged(row[1]) else changed).append(row)  # type: ignore[attr-defined]
+        if len(unchanged) < FEWEST_UNCHANGED:
+            unchanged, changed = [], rows
+        for identifier, (owner, sample) in head.insert(connection, self.layout, changed):
+            if known[owner].add(identifier, sample):
                 self._due[owner] = None
+        if unchanged:
+            identifier = head.insert_unchanged(connection, self.layout, unchanged)
+            for owner, sample in unchanged:
+                if known[owner].add_unchanged(identifier, sample):
+                    self._due[owner] = None
 
     def step(self) -> bool:
         """One small unit of housekeeping, some milliseconds at most; whether there is more before the next samples.
@@ -82,9 +106,9 @@ class SeriesStore:
             self.seal_due(owners)
         elif self._mergeable:
             self.merge()
-        elif self._rows_to_trim:
+        elif self._rows_to_trim >= FEWEST_TRIMMED:
             self.trim(min(self._rows_to_trim, TRIMMED_ROWS))
-        return bool((self._due and self._seals_left) or self._mergeable or self._rows_to_trim)
+        return bool((self._due and self._seals_left) or self._mergeable or self._rows_to_trim >= FEWEST_TRIMMED)
 
     def seal(self, owner: int) -> int:
         """Seal all that an owner has, as at its end, and forget it; how many samples that were."""
@@ -96,7 +120,7 @@ class SeriesStore:
                 if unsealed is None:
                     return total
                 self._unsealed[owner] = unsealed
-            if not self._unsealed[owner].rows:
+            if not len(self._unsealed[owner]):
                 self._forget(owner)
                 return total
             total += self._seal([owner])
@@ -110,11 +134,11 @@ class SeriesStore:
         """Seal owners that ended without it, as when their writer was killed; how many samples that were."""
         layout = self.layout
         with self.database.reading() as connection:
+            unsealed = json.dumps(list(head.unsealed_owners(connection, layout)))
             ended = connection.execute(
-                f"SELECT DISTINCT {layout.owner} FROM {layout.head} JOIN {layout.series} USING ({layout.owner})"
-                f" JOIN {layout.owners} ON seq = {layout.owner}"
-                f" WHERE {layout.head}.id > sealed_until AND {layout.is_over} LIMIT ?",
-                (limit,),
+                f"SELECT seq FROM {layout.owners} WHERE seq IN (SELECT value FROM json_each(?)) AND {layout.is_over}"
+                " LIMIT ?",
+                (unsealed, limit),
             ).fetchall()
         return sum(self.seal(owner) for (owner,) in ended)
 
@@ -165,7 +189,9 @@ class SeriesStore:
             if last_id is None:
                 return [], []
             packed = sealed.between(connection, self.layout, owner, start, end)
-            return packed, head.select(connection, self.layout, owner, last_id, keys, end)
+            return packed, samples_after(
+                connection, self.layout, owner, last_id, keys, until=float("inf") if end is None else end
+            )
 
     def frame_at(self, owner: int, elapsed: float) -> Frame | None:
         """The last sample at or before a moment, its rates from the one before it; None if there is none."""
@@ -186,7 +212,7 @@ class SeriesStore:
             last_id = sealed.sealed_until(connection, self.layout, owner)
             if last_id is None:
                 return []
-            rows = head.select(connection, self.layout, owner, last_id, keys, until, newest=count)
+            rows = samples_after(connection, self.layout, owner, last_id, keys, until=until, newest=count)
             packed = sealed.newest(connection, self.layout, owner, until) if len(rows) < count else []
         samples = [sample for _, sample in rows]
         for data in packed:
@@ -208,7 +234,7 @@ class SeriesStore:
             if last_id is None:
                 return News([], after_id)
             packed = sealed.following(connection, self.layout, owner, seen)
-            rows = head.select(connection, self.layout, owner, max(last_id, seen), self.layout.keys)
+            rows = samples_after(connection, self.layout, owner, last_id, self.layout.keys, after_id=seen)
         samples, damaged, cursor = [], 0, after_id
         for block_id, count, data in packed:
             block = _samples(data, self.layout.keys)
@@ -225,12 +251,9 @@ class SeriesStore:
             last_id = sealed.sealed_until(connection, layout, owner)
             if last_id is None:
                 return 0
-            row = connection.execute(
-                f"SELECT (SELECT coalesce(sum(samples), 0) FROM {layout.blocks} WHERE {layout.owner} = :owner)"
-                f" + (SELECT count(*) FROM {layout.head} WHERE id > :last_id AND {layout.owner} = :owner)",
-                {"owner": owner, "last_id": last_id},
-            ).fetchone()
-        return int(row[0])
+            sql = f"SELECT coalesce(sum(samples), 0) FROM {layout.blocks} WHERE {layout.owner} = ?"
+            in_blocks = connection.execute(sql, (owner,)).fetchone()[0]
+            return int(in_blocks) + head.count(connection, layout, owner, last_id)
 
     def _seal(self, owners: Sequence[int]) -> int:
         """A block of each of these owners, in one transaction; packed before it begins."""
@@ -242,7 +265,7 @@ class SeriesStore:
             kept = {owner for owner, block in packed if sealed.keep(connection, layout, owner, block)}
             mergeable = [owner for owner in kept if sealed.has_many_small(connection, layout, owner)]
         self._mergeable |= dict.fromkeys(mergeable)
-        total = 0
+        total = rows = 0
         for owner, block in packed:
             self._due.pop(owner, None)
             if owner not in kept:
@@ -250,10 +273,10 @@ class SeriesStore:
                 continue
             unsealed = self._unsealed[owner]
             unsealed.drop(block)
-            total += block.samples
-            if len(unsealed.rows) >= BLOCK_SAMPLES:
+            total, rows = total + block.samples, rows + block.rows + 1
+            if len(unsealed) >= BLOCK_SAMPLES:
                 self._due[owner] = None
-        self._rows_to_trim += total * LOOKED_AT_PER_SEALED
+        self._rows_to_trim += rows * LOOKED_AT_PER_SEALED
         return total
 
     def _forget(self, owner: int) -> None:
@@ -275,7 +298,7 @@ def _loaded(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsea
     last_id = sealed.sealed_until(connection, layout, owner)
     if last_id is None:
         return None
-    return Unsealed(last_id, head.select(connection, layout, owner, last_id, layout.keys))
+    return Unsealed(last_id, samples_after(connection, layout, owner, last_id, layout.keys))
 
 
 def _samples(data: bytes, keys: Sequence[str]) -> list[tuple[int, Sample]] | None:

@@ -114,7 +114,10 @@ class StoreSink:
     def _keep_batches(self, batches: list[Batch], database: Database) -> None:
         if self.are_recorded:
             batches = [self._of_those_there(batch) for batch in batches]
-        rows = [(self._seq(key), sample) for batch in batches for key, sample in batch.samples]
+        for key in {key for batch in batches for key, _ in batch.samples} - self._seqs.keys():
+            self._seq(key)
+        seqs = self._seqs
+        rows = [(seqs[key], sample) for batch in batches for key, sample in batch.samples]
         for batch in batches:
             for owner, *_ in (*batch.snapshots, *batch.named, *batch.events):
                 if isinstance(owner, str):
@@ -129,6 +132,9 @@ class StoreSink:
             raise
 
     def _of_those_there(self, batch: Batch) -> Batch:
+        keys = {row[0] for name in BY_JOB for row in getattr(batch, name)} | {row[0] for row in batch.events}
+        if keys <= self._seqs.keys():
+            return batch
         kept = {name: [row for row in getattr(batch, name) if self._is_there(row[0])] for name in BY_JOB}
         events = [row for row in batch.events if not isinstance(row[0], str) or self._is_there(row[0])]
         return replace(batch, **kept, events=events)
@@ -136,7 +142,7 @@ class StoreSink:
     def _keep(self, database: Database, rows: list[tuple[int, Sample]], batches: list[Batch]) -> None:
         if rows:
             self.series.append(rows)
-            self._beat(database, {seq for seq, _ in rows})
+            self._beat(database, rows)
         for batch in batches:
             for key, elapsed, members in batch.snapshots:
                 self.snapshots.keep(self._seq(key), elapsed, members)
@@ -269,12 +275,13 @@ class StoreSink:
                 self._seqs[key] = row[0]
         return key in self._seqs
 
-    def _beat(self, database: Database, seqs: set[int]) -> None:
+    def _beat(self, database: Database, rows: list[tuple[int, Sample]]) -> None:
         """Say that somebody watches these jobs."""
         now = time.monotonic()
         if now - self._beat_at >= HEARTBEAT_SECONDS:
             self._beat_at = now
             with database.writing() as connection:
                 connection.executemany(
-                    "UPDATE jobs SET heartbeat = ? WHERE seq = ?", [(time.time(), seq) for seq in seqs]
+                    "UPDATE jobs SET heartbeat = ? WHERE seq = ?",
+                    [(time.time(), seq) for seq in {seq for seq, _ in rows}],
                 )

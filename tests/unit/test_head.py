@@ -33,4 +33,4 @@ def test_any_number_of_rows_is_kept_each_under_the_id_that_is_told(database: Dat
         kept = {seq: head.select(connection, JOBS, seq, 0, JOBS.keys) for seq in seqs}
     assert len(inserted) == count
     for identifier, (seq, one) in inserted:
-        assert kept[seq] == [(identifier, one)]
+        assert kept[seq] == [(identifier, one.elapsed, one.values)]

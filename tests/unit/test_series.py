@@ -18,7 +18,7 @@ from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples import head, sealed
-from jobtop.store.samples.head import HOSTS, JOBS, Layout
+from jobtop.store.samples.head import HOSTS, JOBS, LAYOUTS, Layout
 from jobtop.store.samples.sealed import BLOCK_SAMPLES, MERGED_BLOCKS, SMALL_BLOCKS
 from jobtop.store.samples.series import SeriesStore
 from records import running_job
@@ -457,10 +457,10 @@ def test_all_samples_are_counted_and_given_whole(database: Database, store: Seri
     assert store.samples(job) == store.samples(other) == numbered(0, 130)
 
 
-@pytest.mark.parametrize("layout", [JOBS, HOSTS], ids=lambda layout: layout.head)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.head)
 def test_a_head_has_a_column_for_every_key(database: Database, layout: Layout) -> None:
     with database.reading() as connection:
         names = [row[1] for row in connection.execute(f"PRAGMA table_info({layout.head})")]
-    assert names == ["id", layout.owner, "elapsed", *map(head.column, layout.keys)]
+    assert set(names) == {"id", layout.owner, "elapsed", "unchanged", *map(head.column, layout.keys)}
     with closing(sqlite3.connect(":memory:")) as empty:
         assert head.missing_columns(empty) == []
