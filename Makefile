@@ -2,7 +2,7 @@
 # PYTHON=python3.12 chooses the interpreter and sets up .venv-3.12; PYTEST_ARGS and BENCH_ARGS are passed on.
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run test check format lint types cover bench soak docs clean
+.PHONY: help run test check format lint types cover bench soak docs schema clean
 
 PYTHON ?=
 VENV := .venv$(if $(PYTHON),-$(firstword $(shell tools/find-python $(PYTHON))))
@@ -20,7 +20,8 @@ help:
 	@echo "make format  format the code    make lint   ruff only    make types  mypy only"
 	@echo "make cover   tests with coverage; core, store and lifecycle have to reach 90 %"
 	@echo "make bench   measure jobtop itself     make soak  the long tests"
-	@echo "make docs    write the generated parts of docs/ anew     make clean"
+	@echo "make docs    write the generated parts of docs/ anew"
+	@echo "make schema  write store/newest_schema.py anew, after adding a migration or a metric     make clean"
 
 $(BIN)/python:
 	@tools/make-venv $(VENV) $(PYTHON)
@@ -66,6 +67,9 @@ cover: $(VENV)/.installed
 
 docs: $(VENV)/.installed
 	$(BIN)/python tools/docs.py
+
+schema: $(VENV)/.installed
+	$(BIN)/python tools/newest_schema.py
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
-from pathlib import Path
 
 from jobtop.core.config import Config, load
 from jobtop.core.errors import StoreDamaged, StoreError, StoreUnavailable, UnknownJob, UsageError
@@ -15,6 +14,8 @@ from jobtop.core.units import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jobtop.core.model import Job
     from jobtop.core.run.supervisor import Supervisor
     from jobtop.store.database import Database
@@ -60,14 +61,14 @@ class App:
 
     @cached_property
     def config(self) -> Config:
-        config = load(self.sets, self.environ, Path(current_directory() or "/"))
+        config = load(self.sets, self.environ, current_directory() or "/")
         for notice in config.notices:
             self.warn(notice)
         return config
 
     @cached_property
     def paths(self) -> StatePaths:
-        return StatePaths(Path(self.config.text("store.dir")), hostname())
+        return StatePaths(self.config.text("store.dir"), hostname())
 
     @cached_property
     def stores(self) -> list[Path]:
@@ -179,8 +180,8 @@ class App:
 
     def _reconciled_jobs(self) -> Jobs:
         from jobtop.lifecycle.reconcile import reconcile, sweep_specs
-        from jobtop.store.database import open_repaired
         from jobtop.store.jobs import Jobs
+        from jobtop.store.repair import open_repaired
 
         database = self.store_to_write()
         try:

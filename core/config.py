@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
 from jobtop.core.paths import absolute_path, config_files, state_dir
@@ -19,6 +18,7 @@ Kind = Callable[[object], Value]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import TypeVar
 
     Typed = TypeVar("Typed")
@@ -268,7 +268,7 @@ class Entry:
     key: str
     raw: object
     origin: str
-    base: Path
+    base: str
 
 
 @record
@@ -355,25 +355,28 @@ class Config:
         return printable(raw) if isinstance(raw, str) else str(raw).lower()
 
 
-def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: Path, root: Path = Path("/")) -> Config:
+def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: str | Path, root: str | Path = "/") -> Config:
     """Every layer, the strongest last word; `root` is where `etc` is. Raises ConfigError for what is wrong."""
     files = FromFiles()
-    paths = config_files(environ, cwd, root)
-    if any(map(_may_exist, paths)):
+    base = os.fspath(cwd)
+    names = config_files(environ, base, os.fspath(root))
+    if any(map(_may_exist, names)):
+        from pathlib import Path
+
         from jobtop.core.config_files import read_files
 
-        files = read_files(paths, environ)
-    entries = [*files.entries, *_environment_entries(environ, cwd)]
-    entries += [_option_entry(assignment, cwd) for assignment in cli_sets]
+        files = read_files([Path(name) for name in names], environ)
+    entries = [*files.entries, *_environment_entries(environ, base)]
+    entries += [_option_entry(assignment, base) for assignment in cli_sets]
     if not any(entry.key == "store.dir" for entry in entries):
         chosen_by = "JOBTOP_HOME" if environ.get("JOBTOP_HOME") else BY_DEFAULT
-        entries.append(Entry("store.dir", str(state_dir(environ)), chosen_by, cwd))
+        entries.append(Entry("store.dir", state_dir(environ), chosen_by, base))
     values = {entry.key: entry_value(entry, environ) for entry in entries}
     by_key = {entry.key: entry for entry in entries}
     return Config(values, by_key, files.alerts, files.retention, files.keys, files.ignored, files.notices)
 
 
-def _may_exist(path: Path) -> bool:
+def _may_exist(path: str) -> bool:
     """Whether something has that name, or nobody may tell."""
     try:
         os.lstat(path)
@@ -384,7 +387,7 @@ def _may_exist(path: Path) -> bool:
     return True
 
 
-def _environment_entries(environ: Mapping[str, str], cwd: Path) -> Iterator[Entry]:
+def _environment_entries(environ: Mapping[str, str], cwd: str) -> Iterator[Entry]:
     variables = {setting.variable: setting for setting in SETTINGS}
     sections = tuple(f"JOBTOP_{section.upper()}_" for section in SECTIONS if section not in TABLES)
     for name, raw in environ.items():
@@ -394,7 +397,7 @@ def _environment_entries(environ: Mapping[str, str], cwd: Path) -> Iterator[Entr
             raise ConfigError(f"{printable(name)}: unknown setting{did_you_mean(name, variables)}")
 
 
-def _option_entry(assignment: str, cwd: Path) -> Entry:
+def _option_entry(assignment: str, cwd: str) -> Entry:
     key, equals, raw = assignment.partition("=")
     if not equals:
         raise ConfigError(f"--set: {quoted(assignment)} has no value (use KEY=VALUE)")
@@ -416,7 +419,7 @@ def find_setting(key: str, place: str = "") -> Setting:
 def entry_value(entry: Entry, environ: Mapping[str, str]) -> Value:
     value = read_value(BY_KEY[entry.key].kind, entry.raw, f"{entry.origin}: {entry.key}")
     if entry.key == "store.dir" and isinstance(value, str):
-        return str(absolute_path(value, entry.base, environ))
+        return absolute_path(value, entry.base, environ)
     return value
 
 

@@ -88,7 +88,7 @@ def trust_project(path: Path, environ: Mapping[str, str]) -> None:
             entry_value(entry, environ)
 
     try:
-        trust(path, state_dir(environ), MOST_BYTES, check)
+        trust(path, Path(state_dir(environ)), MOST_BYTES, check)
     except UnsafeFile as unsafe:
         raise ConfigError(f"{path}: {unsafe}") from unsafe
 
@@ -115,7 +115,7 @@ def _project_document(path: Path, environ: Mapping[str, str], notices: list[str]
     """The file of the project: one that cannot be used is a notice, for another user may have put it there."""
     try:
         content = read_plain(path, MOST_BYTES)
-        is_trusted = is_trusted_content(path, content, state_dir(environ))
+        is_trusted = is_trusted_content(path, content, Path(state_dir(environ)))
         return Document(path, parse_toml(path, content), is_trusted)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -183,7 +183,7 @@ def _harmless_entries(
         if key not in UNTRUSTED_KEYS:
             ignored[key] = raw
             continue
-        entry = Entry(key, raw, str(document.path), document.path.parent)
+        entry = Entry(key, raw, str(document.path), str(document.path.parent))
         try:
             entry_value(entry, environ)
         except ConfigError as error:
@@ -248,7 +248,7 @@ def _entries(document: Document) -> Iterator[Entry]:
         for name, raw in table.items():
             key = f"{section}.{name}"
             find_setting(key, f"{path}: ")
-            yield Entry(key, raw, str(path), path.parent)
+            yield Entry(key, raw, str(path), str(path.parent))
 
 
 def _tables(document: Document, section: str) -> list[dict[str, object]]:

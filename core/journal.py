@@ -2,11 +2,14 @@
 
 import os
 import time
-from pathlib import Path
 
 from jobtop.core.clock import iso
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_duration, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LEVELS = {Status.SUCCESS: "INFO", Status.TIMEOUT: "WARNING", Status.CANCELLED: "WARNING", Status.UNKNOWN: "INFO"}
 
@@ -22,7 +25,7 @@ def outcome(job: Job) -> tuple[str, str]:
     return LEVELS.get(job.status, "ERROR"), line
 
 
-def write(log: Path, level: str, text: str) -> None:
+def write(log: "str | Path", level: str, text: str) -> None:
     """Append one entry; O_APPEND keeps the lines of many writers apart."""
     fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:

@@ -1,92 +1,164 @@
-"""Where jobtop keeps things; nothing here creates anything unless asked by name."""
+"""Where jobtop keeps things; nothing here creates anything unless asked by name.
+
+`run` reads only names, which are text: importing pathlib would cost it 3 ms.
+"""
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.job_id import JobId
 from jobtop.core.record import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PROJECT_CONFIG = "jobtop.toml"
 
 
 @record
-class StatePaths:
-    """The files of one host below one state directory, which many hosts may share."""
+class StateNames:
+    """The names of one host's files below one state directory, which many hosts may share."""
 
-    root: Path
+    root: str
     host: str
 
     @property
-    def store(self) -> Path:
+    def store(self) -> str:
         """The history of this host."""
-        return self.root / f"{self.host}.db"
+        return self._below(f"{self.host}.db")
 
     @property
-    def lock(self) -> Path:
-        """What the writing host holds while it repairs its store."""
-        return self.root / f"{self.host}.lock"
+    def lock(self) -> str:
+        """Locked by the process that creates, migrates or repairs the store."""
+        return self._below(f"{self.host}.lock")
 
     @property
-    def agent(self) -> Path:
-        """What the agent of this host holds while it lives."""
-        return self.root / f"{self.host}.agent"
+    def agent(self) -> str:
+        """Locked by the agent of this host for as long as it runs."""
+        return self._below(f"{self.host}.agent")
 
     @property
-    def jobs(self) -> Path:
-        """What shims leave: a directory per job."""
-        return self.root / "jobs"
+    def jobs(self) -> str:
+        """One directory for each job, written by its shim."""
+        return self._below("jobs")
 
     @property
-    def specs(self) -> Path:
+    def specs(self) -> str:
         """The exact commands and environments needed to run jobs again."""
-        return self.root / "specs"
+        return self._below("specs")
 
     @property
-    def unrecorded(self) -> Path:
+    def unrecorded(self) -> str:
         """Records of jobs that ran while the store could not be written."""
-        return self.root / "unrecorded"
+        return self._below("unrecorded")
 
     @property
-    def log(self) -> Path:
+    def log(self) -> str:
         """jobtop's own log."""
-        return self.root / "jobtop.log"
+        return self._below("jobtop.log")
 
-    def job(self, job_id: JobId) -> Path:
+    def job(self, job_id: JobId) -> str:
         """The directory of one job: evidence, output, marks."""
-        return self.jobs / job_id
+        return f"{self.jobs}/{job_id}"
 
-    def spec(self, job_id: JobId) -> Path:
+    def spec(self, job_id: JobId) -> str:
         """The file that can run one job again."""
-        return self.specs / f"{job_id}.json"
+        return f"{self.specs}/{job_id}.json"
 
-    def late_record(self, job_id: JobId) -> Path:
+    def late_record(self, job_id: JobId) -> str:
         """The record of one job that ran while the store could not be written."""
-        return self.unrecorded / f"{job_id}.json"
+        return f"{self.unrecorded}/{job_id}.json"
+
+    def _below(self, name: str) -> str:
+        return os.path.join(self.root, name)
 
 
-def state_dir(environ: Mapping[str, str]) -> Path:
+class StatePaths:
+    """The same files as paths; `names` has them as text."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, root: "str | Path", host: str) -> None:
+        self.names = StateNames(os.fspath(root), host)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StatePaths) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+    def __repr__(self) -> str:
+        return f"StatePaths({self.names.root!r}, {self.host!r})"
+
+    @property
+    def host(self) -> str:
+        return self.names.host
+
+    @property
+    def root(self) -> "Path":
+        return _path(self.names.root)
+
+    @property
+    def store(self) -> "Path":
+        return _path(self.names.store)
+
+    @property
+    def lock(self) -> "Path":
+        return _path(self.names.lock)
+
+    @property
+    def agent(self) -> "Path":
+        return _path(self.names.agent)
+
+    @property
+    def jobs(self) -> "Path":
+        return _path(self.names.jobs)
+
+    @property
+    def specs(self) -> "Path":
+        return _path(self.names.specs)
+
+    @property
+    def unrecorded(self) -> "Path":
+        return _path(self.names.unrecorded)
+
+    @property
+    def log(self) -> "Path":
+        return _path(self.names.log)
+
+    def job(self, job_id: JobId) -> "Path":
+        return _path(self.names.job(job_id))
+
+    def spec(self, job_id: JobId) -> "Path":
+        return _path(self.names.spec(job_id))
+
+    def late_record(self, job_id: JobId) -> "Path":
+        return _path(self.names.late_record(job_id))
+
+
+def state_dir(environ: Mapping[str, str]) -> str:
     """`$JOBTOP_HOME`, else `$XDG_STATE_HOME/jobtop`, else `~/.local/state/jobtop`; always absolute."""
     if chosen := environ.get("JOBTOP_HOME"):
-        return absolute_path(chosen, Path(), environ)
+        return absolute_path(chosen, "", environ)
     directory = _xdg_dir(environ, "XDG_STATE_HOME", ".local/state")
     if directory is None:
         raise StoreUnavailable("no home directory is known: set JOBTOP_HOME to where jobtop may keep its history")
-    return directory / "jobtop"
+    return os.path.join(directory, "jobtop")
 
 
-def config_files(environ: Mapping[str, str], cwd: Path, root: Path = Path("/")) -> tuple[Path, ...]:
+def config_files(environ: Mapping[str, str], cwd: str, root: str = "/") -> tuple[str, ...]:
     """The configuration files that may exist, the strongest first; `root` is where `etc` is."""
     user = _xdg_dir(environ, "XDG_CONFIG_HOME", ".config")
-    users = () if user is None else (user / "jobtop" / "config.toml",)
-    return (cwd / PROJECT_CONFIG, *users, root / "etc" / "jobtop" / "config.toml")
+    users = () if user is None else (os.path.join(user, "jobtop/config.toml"),)
+    return (os.path.join(cwd, PROJECT_CONFIG), *users, os.path.join(root, "etc/jobtop/config.toml"))
 
 
-def absolute_path(path: str, base: Path, environ: Mapping[str, str]) -> Path:
+def absolute_path(path: str, base: str, environ: Mapping[str, str]) -> str:
     """The path a user wrote: `~` is the home of `environ`, anything relative is below `base`."""
     home = _home(environ) if path == "~" or path.startswith("~/") else None
-    return Path(os.path.abspath(base / (path if home is None else f"{home}{path[1:]}")))
+    return os.path.abspath(os.path.join(base, path if home is None else f"{home}{path[1:]}"))
 
 
 def hostname(nodename: str | None = None) -> str:
@@ -95,29 +167,41 @@ def hostname(nodename: str | None = None) -> str:
     return name.replace("/", "_").lstrip(".") or "localhost"
 
 
-def make_private_dir(path: Path) -> Path:
-    """`path` as a directory; it and what is missing above it are created for this user only (0700)."""
-    for directory in reversed((path, *path.parents)):
-        if not directory.is_dir():
-            directory.mkdir(mode=0o700, exist_ok=True)
-    return path
+def make_private_dir(path: "str | Path") -> None:
+    """Make `path` a directory; it and what is missing above it are created for this user only (0700)."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    if parent and parent != path:
+        make_private_dir(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):  # another process may have made it just now
+            raise
 
 
-def _xdg_dir(environ: Mapping[str, str], variable: str, below_home: str) -> Path | None:
+def _path(name: str) -> "Path":
+    from pathlib import Path
+
+    return Path(name)
+
+
+def _xdg_dir(environ: Mapping[str, str], variable: str, below_home: str) -> str | None:
     # The XDG base directory specification: a relative path is invalid and must be ignored.
-    chosen = Path(environ.get(variable, ""))
-    if chosen.is_absolute():
+    chosen = environ.get(variable, "")
+    if os.path.isabs(chosen):
         return chosen
     home = _home(environ)
-    return None if home is None else home / below_home
+    return None if home is None else os.path.join(home, below_home)
 
 
-def _home(environ: Mapping[str, str]) -> Path | None:
+def _home(environ: Mapping[str, str]) -> str | None:
     if os.path.isabs(environ.get("HOME", "")):
-        return Path(environ["HOME"])
+        return environ["HOME"]
     import pwd
 
     try:
-        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+        return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         return None

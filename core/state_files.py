@@ -16,11 +16,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    Name = str | Path
+
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 WORLD_WRITABLE, GROUP_WRITABLE = 0o002, 0o020
 
 
-def make_state_dirs(root: Path, *directories: Path) -> None:
+def make_state_dirs(root: Name, *directories: Name) -> None:
     """Create the state directory and directories in it, for this user only (0700).
 
     Raises StoreUnavailable for one that another user owns or can write, or that is a link, and OSError.
@@ -39,23 +41,24 @@ def make_state_dirs(root: Path, *directories: Path) -> None:
         refuse_shared(directory, found)
 
 
-def refuse_link(path: Path) -> None:
+def refuse_link(path: Name) -> None:
     """Raise StoreUnavailable for a link in a state directory."""
     if os.path.islink(path):
         raise StoreUnavailable(f"{path}: it is a link; remove it (only the state directory itself may be a link)")
 
 
-def open_job_file(directory: Path, name: str) -> int:
+def open_job_file(directory: Name, name: str) -> int:
     """Open a file of a job's directory to read; OSError if there is none, or none that jobtop made."""
-    root = directory.parent.parent
-    fd = _open_parent(root, directory.parent.name, directory.name)
+    jobs, job = os.path.split(directory)
+    root, inner = os.path.split(jobs)
+    fd = _open_directory(root, inner, job)
     try:
         return open_regular(name, fd)
     finally:
         os.close(fd)
 
 
-def open_regular(path: str | Path, dir_fd: int | None = None) -> int:
+def open_regular(path: Name, dir_fd: int | None = None) -> int:
     """Open a regular file to read, no link and no device; never waits for the writer of a FIFO."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -64,11 +67,11 @@ def open_regular(path: str | Path, dir_fd: int | None = None) -> int:
     return fd
 
 
-def read_state_file(path: Path, most_bytes: int) -> bytes:
+def read_state_file(path: Name, most_bytes: int) -> bytes:
     """The bytes of a file in a directory of the state directory; OSError if it is too long or no regular file."""
-    fd = _open_parent(path.parent.parent, path.parent.name)
+    fd, name = _open_parent(path)
     try:
-        with open(open_regular(path.name, fd), "rb") as file:
+        with open(open_regular(name, fd), "rb") as file:
             content = file.read(most_bytes + 1)
     finally:
         os.close(fd)
@@ -77,44 +80,51 @@ def read_state_file(path: Path, most_bytes: int) -> bytes:
     return content
 
 
-def touch_state_file(path: Path) -> None:
+def touch_state_file(path: Name) -> None:
     """Create a file in a directory of the state directory, or give it the time of now; OSError for a link."""
-    parent = _open_parent(path.parent.parent, path.parent.name)
+    parent, name = _open_parent(path)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        fd = os.open(path.name, flags, 0o600, dir_fd=parent)
+        fd = os.open(name, flags, 0o600, dir_fd=parent)
         os.utime(fd)
         os.close(fd)
     finally:
         os.close(parent)
 
 
-def remove_directory(directory: Path) -> None:
+def remove_directory(directory: Name) -> None:
     """Remove a job's directory and all in it, if it is there; a link is removed, not what it leads to."""
     import shutil
 
     with suppress(OSError):
-        fd = _open_parent(directory.parent.parent, directory.parent.name)
+        fd, name = _open_parent(directory)
         try:
-            if stat.S_ISLNK(os.lstat(directory.name, dir_fd=fd).st_mode):
-                os.unlink(directory.name, dir_fd=fd)
+            if stat.S_ISLNK(os.lstat(name, dir_fd=fd).st_mode):
+                os.unlink(name, dir_fd=fd)
             else:
-                shutil.rmtree(directory.name, ignore_errors=True, dir_fd=fd)
+                shutil.rmtree(name, ignore_errors=True, dir_fd=fd)
         finally:
             os.close(fd)
 
 
-def remove_file(path: Path) -> None:
+def remove_file(path: Name) -> None:
     """Remove a file in a directory of the state directory, if it is there."""
     with suppress(OSError):
-        fd = _open_parent(path.parent.parent, path.parent.name)
+        fd, name = _open_parent(path)
         try:
-            os.unlink(path.name, dir_fd=fd)
+            os.unlink(name, dir_fd=fd)
         finally:
             os.close(fd)
 
 
-def _open_parent(root: Path, *names: str) -> int:
+def _open_parent(path: Name) -> tuple[int, str]:
+    """A descriptor of the directory that `path` is in, itself in the state directory, and the last name of `path`."""
+    directory, name = os.path.split(path)
+    root, inner = os.path.split(directory)
+    return _open_directory(root, inner), name
+
+
+def _open_directory(root: Name, *names: str) -> int:
     """A descriptor of a directory below the state directory, reached without a link."""
     fd = os.open(root, DIRECTORY)
     for name in names:
@@ -126,7 +136,7 @@ def _open_parent(root: Path, *names: str) -> int:
     return fd
 
 
-def refuse_shared(path: Path, found: os.stat_result) -> None:
+def refuse_shared(path: Name, found: os.stat_result) -> None:
     """Raise StoreUnavailable for a directory in which another user could place a command that jobtop would run.
 
     A group that has the number of its user is that user's own.
@@ -140,7 +150,7 @@ def refuse_shared(path: Path, found: os.stat_result) -> None:
         )
 
 
-def open_lock(path: str | Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+def open_lock(path: Name, flags: int = os.O_RDWR | os.O_CREAT) -> int:
     """Open a file that processes lock; StoreUnavailable for one that is no regular file."""
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)

@@ -98,23 +98,24 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
 
 def sweep_specs(paths: StatePaths, days: float) -> None:
     """Once a day, delete the commands and environments of old jobs: they may hold secrets."""
-    swept, now = paths.specs / ".swept", time.time()
+    names, now = paths.names, time.time()
+    swept = f"{names.specs}/.swept"
     try:
-        if os.path.lexists(swept) and now - swept.lstat().st_mtime < DAY_SECONDS:
+        if os.path.lexists(swept) and now - os.lstat(swept).st_mtime < DAY_SECONDS:
             return
         touch_state_file(swept)
-        own = [file for file in paths.specs.glob("*.json") if is_job_id(file.stem)]
-        old = {file: now - file.lstat().st_mtime for file in own}
-        old = {file: age for file, age in old.items() if age > min(days, 1) * DAY_SECONDS}
+        stems = (name.removesuffix(".json") for name in os.listdir(names.specs) if name.endswith(".json"))
+        ages = {JobId(stem): now - os.lstat(f"{names.specs}/{stem}.json").st_mtime for stem in stems if is_job_id(stem)}
+        old = {job_id: age for job_id, age in ages.items() if age > min(days, 1) * DAY_SECONDS}
         waiting = ids_waiting(paths) if old else frozenset()
-        for file, age in old.items():
-            directory = paths.job(JobId(file.stem))
+        for job_id, age in old.items():
+            directory = names.job(job_id)
             never_began = age > DAY_SECONDS and os.path.isdir(directory) and not os.listdir(directory)
-            if (age > days * DAY_SECONDS or never_began) and file.stem not in waiting:
-                remove_file(file)
+            if (age > days * DAY_SECONDS or never_began) and job_id not in waiting:
+                remove_file(names.spec(job_id))
             if never_began:
                 with suppress(OSError):
-                    directory.rmdir()
+                    os.rmdir(directory)
     except (OSError, StoreError):  # tried again tomorrow
         return
 

@@ -18,7 +18,7 @@ from jobtop.core.state_files import make_state_dirs
 from jobtop.lifecycle import reconcile
 from jobtop.lifecycle.ends import started_change
 from jobtop.lifecycle.kinds import process
-from jobtop.store.database import Database, is_network, open_repaired, open_to_write
+from jobtop.store.database import Database, is_network, open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 
 TYPE_CHECKING = False
@@ -45,21 +45,22 @@ class Recorder:
     def begin(self, job: Job, spec: JobSpec) -> None:
         """Write the job before it starts, so that it is in the history even if this process is killed."""
         self.job = job
-        directory = self.paths.job(job.id)
+        names = self.paths.names
+        directory = names.job(job.id)
         try:
-            make_state_dirs(self.paths.root, self.paths.jobs, self.paths.specs, self.paths.unrecorded)
-            directory.mkdir(mode=0o700)
-            write_private(str(self.paths.spec(job.id)), json.dumps(spec.to_json()))
+            make_state_dirs(names.root, names.jobs, names.specs, names.unrecorded)
+            os.mkdir(directory, 0o700)
+            write_private(names.spec(job.id), json.dumps(spec.to_json()))
         except OSError as error:
             if os.path.isdir(directory):
-                directory.rmdir()
-            why = f"{self.paths.root}: {os.strerror(error.errno or 0)}"
+                os.rmdir(directory)
+            why = f"{names.root}: {os.strerror(error.errno or 0)}"
             self.warn(f"nothing of this job can be kept in {why}; set JOBTOP_HOME to a directory that can be written")
             return
         except StoreUnavailable as error:
             self.warn(f"nothing of this job is kept: {error}")
             return
-        self.directory = str(directory)
+        self.directory = directory
         try:
             self._insert()
         except StoreBusy:  # the job starts now; its end can wait for the store
@@ -72,18 +73,17 @@ class Recorder:
         """The agent that records this job if this process is killed; None if nothing of the job is kept."""
         if self.directory is None:
             return None
-        lock_path = self.paths.agent
-        if is_network(self.paths.store) if self.network is None else self.network:
+        lock_path = self.paths.names.agent
+        if is_network(self.paths.names.store) if self.network is None else self.network:
             from jobtop.lifecycle import agent_lock
 
             try:
-                lock_path = agent_lock.lock_path(self.paths, self.network)
+                lock_path = str(agent_lock.lock_path(self.paths, self.network))
             except (JobtopError, OSError):  # an agent could not take the lock either
                 return None
         # An agent that is started inside of another job would belong to that job.
-        return Keeper(
-            str(lock_path), [] if self.job.parent_id is not None else agent_command(str(self.paths.root), sets)
-        )
+        command = [] if self.job.parent_id is not None else agent_command(self.paths.names.root, sets)
+        return Keeper(lock_path, command)
 
     def started(self, started: Started) -> None:
         self.job = outcome.begin(self.job, started)
@@ -169,6 +169,8 @@ class Recorder:
         try:
             self._insert_into(open_to_write(self.paths, self.network, START_PATIENCE_SECONDS))
         except StoreDamaged:
+            from jobtop.store.repair import open_repaired
+
             self._insert_into(open_repaired(self.paths, self.network))
 
     def _insert_into(self, database: Database) -> None:
@@ -216,8 +218,9 @@ class Recorder:
         if self.directory is None:
             return
         try:
-            make_state_dirs(self.paths.root, self.paths.unrecorded)
-            write_private(str(self.paths.late_record(self.job.id)), json.dumps(reconcile.beside(self.job)))
+            names = self.paths.names
+            make_state_dirs(names.root, names.unrecorded)
+            write_private(names.late_record(self.job.id), json.dumps(reconcile.beside(self.job)))
         except (OSError, StoreUnavailable) as error:
             why = os.strerror(error.errno or 0) if isinstance(error, OSError) else error
             self.warn(f"the record of this job cannot be kept: {why}")

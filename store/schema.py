@@ -1,4 +1,7 @@
-"""The tables, as the steps that lead from an empty file to today's version. A step that was released never changes."""
+"""The tables, as the steps that lead from an empty file to today's version. A step that was released never changes.
+
+Run `make schema` after adding a step: a new store is made from the script that it writes.
+"""
 
 from __future__ import annotations
 

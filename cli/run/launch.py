@@ -147,7 +147,7 @@ def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:
 
     level, line = journal.outcome(job)
     with suppress(OSError):  # said already by the recorder
-        journal.write(app.paths.log, level, line)
+        journal.write(app.paths.names.log, level, line)
     if app.verbose:
         app.warn(f"{level} {line}")
     tell(app, job, record, quiet)

@@ -7,7 +7,6 @@ give the type and the range of each fact; a fact in no table is kept as text. co
 import errno
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from jobtop.core.errors import EvidenceDamaged
 from jobtop.core.measure.collectors import cgroup
@@ -212,7 +211,7 @@ def _damage_of_marks(directory: object) -> str | None:
 def _read(name: str, most: int, start: int | None = None) -> bytes | None:
     """The content of a regular file of at most this many bytes, from `start` on; None if it cannot be read now."""
     try:
-        fd = open_job_file(Path(os.path.dirname(name)), os.path.basename(name))
+        fd = open_job_file(*os.path.split(name))
     except OSError as error:
         if error.errno in DAMAGING:
             raise EvidenceDamaged(DAMAGING[error.errno]) from error

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+import jobtop.store.creation as creation_module
 import jobtop.store.database as database_module
 from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
 from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, is_network, open_to_read, open_to_write, repair
+from jobtop.store.database import Database, is_network, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
+from jobtop.store.newest_schema import SCRIPT_VERSION
+from jobtop.store.repair import set_aside_if_damaged
 from jobtop.store.schema import MIGRATIONS, VERSION
 from records import damage_pages, made_job
 from support import ROOT
@@ -54,6 +57,13 @@ def tables(path: Path) -> list[tuple[str, str]]:
     finally:
         connection.close()
     return [(name, " ".join(sql.split())) for name, sql in rows]
+
+
+def content(path: Path) -> list[str]:
+    """Every table, index and row of a store, in the order in which they were made."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY rowid").fetchall()
+        return [*map(str, rows), *connection.iterdump()]
 
 
 def filled(paths: StatePaths, count: int) -> None:
@@ -263,9 +273,38 @@ def test_the_store_kept_from_version_1_opens_and_has_todays_tables(paths: StateP
     assert sweep.usage.cpu_total_seconds is not None
 
 
+def test_a_new_store_has_exactly_what_all_migrations_make(paths: StatePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MIGRATIONS[SCRIPT_VERSION:] == (), "run tools/newest_schema.py"
+    open_to_write(paths).close()
+    migrated = StatePaths(paths.root / "migrated", "atlas")
+    monkeypatch.setattr(creation_module, "SCRIPT_VERSION", 0)
+    open_to_write(migrated).close()
+    assert content(paths.store) == content(migrated.store), "run tools/newest_schema.py"
+    for name in ("user_version", "application_id", "auto_vacuum", "journal_mode", "page_size", "encoding"):
+        assert pragma(paths.store, name) == pragma(migrated.store, name)
+
+
+def test_a_new_store_is_made_by_the_migrations_while_the_script_is_older(
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creation_module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE more (x TEXT) STRICT;"))
+    monkeypatch.setattr(database_module, "VERSION", VERSION + 1)
+    open_to_write(paths).close()
+    assert "more" in dict(tables(paths.store))
+
+
+def test_a_script_that_fails_leaves_an_empty_store(paths: StatePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(creation_module, "SCRIPT", "CREATE TABLE more (x TEXT) STRICT; INSERT INTO nowhere VALUES (1)")
+        with pytest.raises(StoreError, match="nowhere"):
+            open_to_write(paths)
+    assert tables(paths.store) == []
+    assert read_names(paths) == set()
+
+
 def test_a_migration_keeps_the_jobs(paths: StatePaths, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(paths, 2)
-    monkeypatch.setattr(database_module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE more (x TEXT) STRICT;"))
+    monkeypatch.setattr(creation_module, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE more (x TEXT) STRICT;"))
     monkeypatch.setattr(database_module, "VERSION", VERSION + 1)
     assert read_names(paths) == {"job 0", "job 1"}
     assert pragma(paths.store, "user_version") == VERSION + 1
@@ -276,7 +315,7 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(paths: StatePaths, mo
     before = tables(paths.store)
     with monkeypatch.context() as patch:
         steps = "CREATE TABLE more (x TEXT) STRICT; INSERT INTO nowhere VALUES (1);"
-        patch.setattr(database_module, "MIGRATIONS", (*MIGRATIONS, steps))
+        patch.setattr(creation_module, "MIGRATIONS", (*MIGRATIONS, steps))
         patch.setattr(database_module, "VERSION", VERSION + 1)
         with pytest.raises(StoreError, match="nowhere"):
             open_to_write(paths)
@@ -340,9 +379,9 @@ def test_a_file_that_is_no_database_is_set_aside_whole(paths: StatePaths) -> Non
 def test_repair_sets_a_store_with_damaged_pages_aside_whole(paths: StatePaths) -> None:
     filled(paths, 30)
     damaged = damage_pages(paths.store)
-    aside = repair(paths)
+    aside = set_aside_if_damaged(paths)
     assert aside is not None
-    assert aside.read_bytes() == damaged
+    assert Path(aside).read_bytes() == damaged
     assert read_names(paths) == set()
 
 
@@ -351,15 +390,15 @@ def test_repair_leaves_a_sound_store_a_locked_one_and_a_missing_one_alone(
 ) -> None:
     monkeypatch.setattr(database_module, "BUSY_SECONDS", 0.01)
     paths.root.mkdir()
-    assert repair(paths) is None
+    assert set_aside_if_damaged(paths) is None
     assert not paths.store.exists()
     open_to_write(paths, network=True).close()
     filled(paths, 1)
     blocker = sqlite3.connect(paths.store, isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
-    assert repair(paths) is None
+    assert set_aside_if_damaged(paths) is None
     blocker.close()
-    assert repair(paths) is None
+    assert set_aside_if_damaged(paths) is None
     assert read_names(paths) == {"job 0"}
 
 
@@ -417,7 +456,7 @@ def test_damage_met_by_a_reader_is_looked_into_by_the_next_writer(paths: StatePa
     database.close()
     database = open_to_write(paths)
     (aside,) = paths.root.glob("atlas.db.damaged-*")
-    assert aside.read_bytes() == damaged
+    assert Path(aside).read_bytes() == damaged
     assert aside.name in (database.notice or "")
     database.close()
     database = open_to_write(paths)
@@ -469,14 +508,14 @@ def test_a_reader_who_gets_no_lock_reads_the_file_as_it_is_and_says_so(
     paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(paths, 1)
-    connect = database_module._connect
+    connect = database_module.connect
 
     def refuse_locks(path: Path, options: str, patience: float | None) -> sqlite3.Connection:
         if options == "mode=ro":
             raise sqlite3.OperationalError("unable to open database file")
         return connect(path, options, patience)
 
-    monkeypatch.setattr(database_module, "_connect", refuse_locks)
+    monkeypatch.setattr(database_module, "connect", refuse_locks)
     database = open_to_read(paths.store)
     assert names(database) == {"job 0"}
     assert database.notice is not None

@@ -43,19 +43,19 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     ],
 )
 def test_the_state_directory_follows_the_environment(environ: dict[str, str], expected: str) -> None:
-    assert state_dir(environ) == Path(expected)
+    assert state_dir(environ) == expected
 
 
 @pytest.mark.parametrize("environ", [{}, {"HOME": ""}, {"HOME": "relative"}])
 def test_without_a_usable_home_the_account_says_where_it_is(environ: dict[str, str]) -> None:
-    assert state_dir(environ) == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local/state/jobtop"
+    assert state_dir(environ) == f"{pwd.getpwuid(os.getuid()).pw_dir}/.local/state/jobtop"
 
 
 @pytest.mark.usefixtures("nobody")
 def test_without_any_home_the_remedy_is_named() -> None:
     with pytest.raises(StoreUnavailable, match="set JOBTOP_HOME"):
         state_dir({})
-    assert config_files({}, Path("/w")) == (Path("/w/jobtop.toml"), Path("/etc/jobtop/config.toml"))
+    assert config_files({}, "/w") == ("/w/jobtop.toml", "/etc/jobtop/config.toml")
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,12 @@ def test_without_any_home_the_remedy_is_named() -> None:
     ],
 )
 def test_configuration_files_come_strongest_first(environ: dict[str, str], user: str) -> None:
-    files = config_files(environ, Path("/w"), Path("/r"))
-    assert files == (Path("/w/jobtop.toml"), Path(user), Path("/r/etc/jobtop/config.toml"))
+    assert config_files(environ, "/w", "/r") == ("/w/jobtop.toml", user, "/r/etc/jobtop/config.toml")
 
 
 @pytest.mark.parametrize(("path", "expected"), [("/a/b", "/a/b"), ("b", "/base/b"), ("../b", "/b"), ("~/b", "/h/b")])
 def test_a_path_of_a_user_becomes_absolute(path: str, expected: str) -> None:
-    assert absolute_path(path, Path("/base"), {"HOME": "/h"}) == Path(expected)
+    assert absolute_path(path, "/base", {"HOME": "/h"}) == expected
 
 
 def test_each_file_of_the_state_has_its_place() -> None:
@@ -86,6 +85,16 @@ def test_each_file_of_the_state_has_its_place() -> None:
     assert paths.spec(job_id) == Path(f"/s/specs/{job_id}.json")
     assert paths.log == Path("/s/jobtop.log")
     assert paths.unrecorded == Path("/s/unrecorded")
+
+
+def test_paths_and_names_are_the_same_files() -> None:
+    paths, job_id = StatePaths("/s", "atlas"), numbered_id(7)
+    for name in ("root", "store", "lock", "agent", "jobs", "specs", "unrecorded", "log"):
+        assert str(getattr(paths, name)) == getattr(paths.names, name)
+    for name in ("job", "spec", "late_record"):
+        assert str(getattr(paths, name)(job_id)) == getattr(paths.names, name)(job_id)
+    assert paths == StatePaths(Path("/s/"), "atlas")
+    assert len({paths, StatePaths("/s", "atlas"), StatePaths("/s", "other"), StatePaths("/t", "atlas")}) == 3
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,7 @@ def test_the_host_is_this_one_by_default() -> None:
 def test_a_directory_and_all_that_was_missing_above_it_is_private(tmp_path: Path, umask: int) -> None:
     tmp_path.chmod(0o755)
     deep = tmp_path / "state" / "jobtop" / "jobs"
-    assert make_private_dir(deep) == deep
+    make_private_dir(deep)
     for made in (deep, deep.parent, deep.parent.parent):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
