@@ -4,7 +4,7 @@ A new store is made from this in a quarter of the time that all migrations take.
 """
 
 # ruff: noqa: E501
-SCRIPT_VERSION = 6
+SCRIPT_VERSION = 7
 SCRIPT = """
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -77,17 +77,9 @@ CREATE TABLE jobs (
     stop_by TEXT,
     stop_at REAL,
     settled INTEGER NOT NULL
-, metrics TEXT NOT NULL DEFAULT '{}', start_boottime REAL, touched INTEGER NOT NULL DEFAULT 0, queue TEXT, pinned INTEGER NOT NULL DEFAULT 0, kept TEXT NOT NULL DEFAULT 'whole') STRICT;
+, metrics TEXT NOT NULL DEFAULT '{}', start_boottime REAL, touched INTEGER NOT NULL DEFAULT 0, queue TEXT, pinned INTEGER NOT NULL DEFAULT 0, kept TEXT NOT NULL DEFAULT 'whole', kind TEXT NOT NULL DEFAULT 'process', environment TEXT NOT NULL DEFAULT '{}') STRICT;
 CREATE INDEX jobs_by_external_id ON jobs (external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX jobs_unsettled ON jobs (host) WHERE settled = 0;
-CREATE TABLE events (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
-    at REAL NOT NULL,
-    kind TEXT NOT NULL,
-    detail TEXT NOT NULL
-) STRICT;
-CREATE INDEX events_by_job ON events (job_seq, id);
 CREATE TABLE log_marks (
     job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
     elapsed_seconds REAL NOT NULL,
@@ -224,6 +216,72 @@ CREATE INDEX jobs_by_begun ON jobs (coalesce(start_time, submitted_at));
 CREATE INDEX jobs_by_kept ON jobs (kept, start_time) WHERE kept <> 'record';
 CREATE INDEX jobs_that_failed ON jobs (coalesce(end_time, start_time, submitted_at))
     WHERE status IN ('failed', 'timeout', 'error', 'lost');
+CREATE TABLE devices (
+    seq INTEGER PRIMARY KEY,
+    host_seq INTEGER NOT NULL REFERENCES hosts (seq) ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    UNIQUE (host_seq, kind, name)
+) STRICT;
+CREATE TABLE device_head (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    device_seq INTEGER NOT NULL,
+    elapsed REAL NOT NULL
+) STRICT;
+CREATE TABLE device_series (
+    device_seq INTEGER PRIMARY KEY REFERENCES devices (seq) ON DELETE CASCADE,
+    sealed_until INTEGER NOT NULL,
+    rolled_until INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE device_blocks (
+    id INTEGER PRIMARY KEY,
+    device_seq INTEGER NOT NULL REFERENCES devices (seq) ON DELETE CASCADE,
+    first_elapsed REAL NOT NULL,
+    last_elapsed REAL NOT NULL,
+    last_id INTEGER NOT NULL,
+    samples INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE INDEX device_blocks_by_device ON device_blocks (device_seq, last_id, first_elapsed, last_elapsed);
+CREATE TABLE named (
+    seq INTEGER PRIMARY KEY,
+    job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    UNIQUE (job_seq, name)
+) STRICT;
+CREATE TABLE named_head (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    named_seq INTEGER NOT NULL,
+    elapsed REAL NOT NULL,
+    value ANY
+) STRICT;
+CREATE TABLE named_series (
+    named_seq INTEGER PRIMARY KEY REFERENCES named (seq) ON DELETE CASCADE,
+    sealed_until INTEGER NOT NULL,
+    rolled_until INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE named_blocks (
+    id INTEGER PRIMARY KEY,
+    named_seq INTEGER NOT NULL REFERENCES named (seq) ON DELETE CASCADE,
+    first_elapsed REAL NOT NULL,
+    last_elapsed REAL NOT NULL,
+    last_id INTEGER NOT NULL,
+    samples INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE INDEX named_blocks_by_named ON named_blocks (named_seq, last_id, first_elapsed, last_elapsed);
+CREATE TABLE "events" (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_seq INTEGER REFERENCES jobs (seq) ON DELETE CASCADE,
+    host_seq INTEGER REFERENCES hosts (seq) ON DELETE CASCADE,
+    device_seq INTEGER REFERENCES devices (seq) ON DELETE CASCADE,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    CHECK (iif(job_seq, 1, 0) + iif(host_seq, 1, 0) + iif(device_seq, 1, 0) = 1)
+) STRICT;
+CREATE INDEX events_by_job ON events (job_seq, id);
+CREATE INDEX events_of_host ON events (at) WHERE job_seq IS NULL;
 CREATE INDEX events_of_alerts ON events (at) WHERE kind = 'alert';
 INSERT INTO "touches" VALUES(0);
 """
