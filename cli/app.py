@@ -179,7 +179,8 @@ class App:
         return False
 
     def _reconciled_jobs(self) -> Jobs:
-        from jobtop.lifecycle.reconcile import reconcile, sweep_specs
+        from jobtop.lifecycle.reconcile import reconcile
+        from jobtop.lifecycle.spec_files import sweep_specs
         from jobtop.store.jobs import Jobs
         from jobtop.store.repair import open_repaired
 

@@ -6,11 +6,9 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 
-from jobtop.core.errors import BadValue, RowDamaged, StoreError, StoreUnavailable
-from jobtop.core.job_id import JobId, is_job_id
+from jobtop.core.errors import BadValue, RowDamaged, StoreUnavailable
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Identity, Job, Status, StopRequest
@@ -18,11 +16,9 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import read_started
-from jobtop.core.state_files import read_state_file, remove_directory, remove_file, touch_state_file
+from jobtop.core.state_files import read_state_file, remove_directory, remove_file
 from jobtop.lifecycle.kinds.registry import kind_of
-from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Event, Jobs, columns_of, event
-from jobtop.store.queue_rows import unstarted_ids
 from jobtop.store.rows import check_columns
 
 TYPE_CHECKING = False
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
 
 
 RECORDER_SECONDS = 5.0
-DAY_SECONDS = 86400.0
 RECORD_BYTES = 16 * 1024 * 1024
 
 
@@ -94,41 +89,6 @@ def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
             change = partial(_ended_by, job=job)
             jobs.insert_or_change(replace(job, seq=None), event("recorded_late"), change)
             remove_file(file)
-
-
-def sweep_specs(paths: StatePaths, days: float) -> None:
-    """Once a day, delete the commands and environments of old jobs: they may hold secrets."""
-    names, now = paths.names, time.time()
-    swept = f"{names.specs}/.swept"
-    try:
-        if os.path.lexists(swept) and now - os.lstat(swept).st_mtime < DAY_SECONDS:
-            return
-        touch_state_file(swept)
-        stems = (name.removesuffix(".json") for name in os.listdir(names.specs) if name.endswith(".json"))
-        ages = {JobId(stem): now - os.lstat(f"{names.specs}/{stem}.json").st_mtime for stem in stems if is_job_id(stem)}
-        old = {job_id: age for job_id, age in ages.items() if age > min(days, 1) * DAY_SECONDS}
-        waiting = ids_waiting(paths) if old else frozenset()
-        for job_id, age in old.items():
-            directory = names.job(job_id)
-            never_began = age > DAY_SECONDS and os.path.isdir(directory) and not os.listdir(directory)
-            if (age > days * DAY_SECONDS or never_began) and job_id not in waiting:
-                remove_file(names.spec(job_id))
-            if never_began:
-                with suppress(OSError):
-                    os.rmdir(directory)
-    except (OSError, StoreError):  # tried again tomorrow
-        return
-
-
-def ids_waiting(paths: StatePaths) -> frozenset[str]:
-    """The ids of jobs that have not started yet."""
-    if not paths.store.exists():
-        return frozenset()
-    database = open_to_read(paths.store)
-    try:
-        return unstarted_ids(database)
-    finally:
-        database.close()
 
 
 def beside(job: Job) -> dict[str, object]:

@@ -15,7 +15,6 @@ from jobtop.core.run import outcome
 from jobtop.core.run.facts import Facts, Started
 from jobtop.core.run.supervisor import Keeper, agent_command
 from jobtop.core.state_files import make_state_dirs
-from jobtop.lifecycle import reconcile
 from jobtop.lifecycle.ends import started_change
 from jobtop.lifecycle.kinds import process
 from jobtop.store.database import Database, is_network, open_to_write
@@ -105,8 +104,10 @@ class Recorder:
         self._change(lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=asked.by),)))
 
     def paused(self, paused: bool) -> None:
-        self.job = reconcile.paused_or_running(self.job, paused)[0]
-        self._change(lambda row: reconcile.paused_or_running(row, paused))
+        from jobtop.lifecycle.reconcile import paused_or_running
+
+        self.job = paused_or_running(self.job, paused)[0]
+        self._change(lambda row: paused_or_running(row, paused))
 
     def finish(self, ended: Facts | None, seen: Callable[[Job], Job] | None = None) -> Job:
         """The finished record, stored if possible. No facts: the shim was killed. `seen` adds what was sampled."""
@@ -140,7 +141,9 @@ class Recorder:
         try:
             if self._waits_for_store:
                 self.jobs = Jobs(open_to_write(self.paths, self.network))
-                reconcile.take_in_unrecorded(self.jobs, self.paths)
+                from jobtop.lifecycle.reconcile import take_in_unrecorded
+
+                take_in_unrecorded(self.jobs, self.paths)
             if self.jobs is not None:
                 self.jobs.database.wait_for_others()
                 for change in self._untold:
@@ -217,10 +220,12 @@ class Recorder:
         """Write the record beside the store; the next verb that can write the store imports it."""
         if self.directory is None:
             return
+        from jobtop.lifecycle.reconcile import beside
+
+        names = self.paths.names
         try:
-            names = self.paths.names
             make_state_dirs(names.root, names.unrecorded)
-            write_private(names.late_record(self.job.id), json.dumps(reconcile.beside(self.job)))
+            write_private(names.late_record(self.job.id), json.dumps(beside(self.job)))
         except (OSError, StoreUnavailable) as error:
             why = os.strerror(error.errno or 0) if isinstance(error, OSError) else error
             self.warn(f"the record of this job cannot be kept: {why}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import time
 from contextlib import suppress
@@ -16,6 +15,7 @@ from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Job, Limits, Status
 from jobtop.core.procfs import CALL_FOR_AGENT
+from jobtop.core.procfs import signals as signal
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import Facts
@@ -57,12 +57,13 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
     from jobtop.lifecycle.kinds.kind import Order
     from jobtop.lifecycle.kinds.registry import kind_of
-    from jobtop.lifecycle.reconcile import sweep_specs
     from jobtop.lifecycle.recorder import Recorder
+    from jobtop.lifecycle.spec_files import sweep_specs
 
     recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn)
     monitoring = Monitoring(app, recorder, job.id, options["report"])
     recorder.begin(replace(job, recorder=identify(os.getpid())), spec)
+    gc.freeze()  # nothing that exists by now is garbage: do not look through it
     gc.enable()
     if job.parent_id is None:
         signal.signal(CALL_FOR_AGENT, lambda *_: start_agent(app))

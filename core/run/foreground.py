@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from jobtop.core.procfs import FORWARDED, SAME_REQUEST_SECONDS, freeze_descendants, signal_descendants
+from jobtop.core.procfs import signals as signal
 from jobtop.core.run.facts import Facts
-from jobtop.core.run.outcome import CTRL_C
+from jobtop.core.run.outcome import CTRL_C, signal_name
 from jobtop.core.run.supervisor import Supervisor, Terminal
 
 TYPE_CHECKING = False
@@ -129,7 +129,7 @@ class Foreground:
             say("stopping the job; once more kills it")
         self.stopping |= again or number == signal.SIGTERM
         self._pass(signal.SIGTERM if self.stopping else number)
-        self.on_stop(signal.Signals(number).name)
+        self.on_stop(signal_name(number))
 
     def _pass(self, number: int) -> None:
         try:

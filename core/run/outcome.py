@@ -2,12 +2,12 @@
 
 import errno
 import os
-import signal as signals
 from collections.abc import Iterator
 
 from jobtop.core.errors import ExitCode
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.model import ENDS, Job, Limits, Monitor, Status, StopRequest, Usage
+from jobtop.core.procfs import signals
 from jobtop.core.record import record, replace
 from jobtop.core.run.facts import Facts, Started
 from jobtop.core.units import format_bytes, format_duration
@@ -110,8 +110,10 @@ def exit_code(job: Job) -> int:
 
 
 def signal_name(number: int) -> str:
+    from signal import Signals  # not at the top: making its enumerations takes 0.6 ms
+
     try:
-        return signals.Signals(number).name
+        return Signals(number).name
     except ValueError:  # real-time signals have no names
         return f"signal {number}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from jobtop.core.measure.collectors import cgroup
@@ -19,6 +18,7 @@ from jobtop.core.procfs import (
     stat_fields,
     status_value,
 )
+from jobtop.core.procfs import signals as signal
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, STARTED, reachable, read_facts, read_marks, read_started

@@ -12,7 +12,8 @@ import pytest
 from jobtop.core.model import Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.lifecycle.reconcile import current, paused_or_running, reconcile, sweep_specs
+from jobtop.lifecycle.reconcile import current, paused_or_running, reconcile
+from jobtop.lifecycle.spec_files import sweep_specs
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
 from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, numbered_id, running_job, this_process

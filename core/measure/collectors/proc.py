@@ -1,11 +1,10 @@
 """Processes by identity: who is alive, who belongs to a job, and signals that cannot hit a stranger."""
 
 import os
-import signal
 
 from jobtop.core.measure.collectors.cgroup import cpu_quota
 from jobtop.core.model import Identity
-from jobtop.core.procfs import HAS_PROC, boot_id, signal_descendants, start_ticks, stat_fields
+from jobtop.core.procfs import HAS_PROC, boot_id, signal_descendants, signals, start_ticks, stat_fields
 
 
 def identify(pid: int) -> Identity:
@@ -35,7 +34,7 @@ def send(who: Identity, number: int) -> bool:
         if held is None:
             os.kill(who.pid, number)
         else:
-            signal.pidfd_send_signal(held, number)
+            signals.pidfd_send_signal(held, number)
         return True
     except ProcessLookupError:
         return False
