@@ -1,6 +1,5 @@
 """Durations, sizes, percentages and hostile text: read from and shown to people, here only."""
 
-import math
 import re
 
 from jobtop.core.errors import BadValue
@@ -10,7 +9,7 @@ MAX_SECONDS = 100 * 365.25 * 86400
 MAX_BYTES = 2**63 - 1
 
 _LONGEST_VALUE = 40
-_NUMBER = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+_DIGITS, _LETTERS = "0123456789", "abcdefghijklmnopqrstuvwxyz"
 _SECONDS_PER_UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _BYTES_PER_UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _UNSAFE = "[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
@@ -22,14 +21,14 @@ def parse_duration(text: str) -> float:
     value = text.strip().lower()
     if len(value) > _LONGEST_VALUE:
         raise _bad_duration(text, "is too long")
-    if re.fullmatch(_NUMBER, value):
-        seconds = float(value)
+    parts = _numbers_with_units(value)
+    units = [unit for _, unit in parts]
+    if units == [""]:
+        seconds = float(parts[0][0])
+    elif units and units == [unit for unit in _SECONDS_PER_UNIT if unit in units]:
+        seconds = sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
     else:
-        match = re.fullmatch("".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _SECONDS_PER_UNIT), value)
-        if match is None or not any(match.groups()):
-            raise _bad_duration(text, "is not a duration")
-        parts = zip(match.groups(), _SECONDS_PER_UNIT.values(), strict=True)
-        seconds = sum(float(number or 0) * factor for number, factor in parts)
+        raise _bad_duration(text, "is not a duration")
     if seconds > MAX_SECONDS:
         raise _bad_duration(text, "is more than 100 years")
     return seconds
@@ -40,10 +39,11 @@ def parse_size(text: str) -> int:
     value = text.strip().lower()
     if len(value) > _LONGEST_VALUE:
         raise _bad_size(text, "is too long")
-    match = re.fullmatch(rf"({_NUMBER})\s*(?:([kmgt])i?b?|b)?", value)
-    if match is None:
+    parts = _numbers_with_units(value)
+    number, name = parts[0] if len(parts) == 1 else ("", "")
+    unit = "" if name == "b" else name[:1]
+    if not number or unit not in _BYTES_PER_UNIT or (unit and name[1:] not in ("", "i", "b", "ib")):
         raise _bad_size(text, "is not a size")
-    number, unit = match[1], match[2] or ""
     whole, _, fraction = number.partition(".")
     if fraction and not unit:
         raise _bad_size(text, "is not a whole number of bytes")
@@ -53,9 +53,28 @@ def parse_size(text: str) -> int:
     return size
 
 
+def _numbers_with_units(text: str) -> list[tuple[str, str]]:
+    """`1.5h 30m` as [("1.5", "h"), ("30", "m")], nothing if it is not of this form.
+
+    Not by a regular expression: compiling one takes as long as starting a process.
+    """
+    parts = []
+    while text:
+        rest = text.lstrip(f"{_DIGITS}.")
+        number = text[: len(text) - len(rest)]
+        whole, dot, fraction = number.partition(".")
+        if not (whole or dot) or (whole and not whole.isdigit()) or (dot and not fraction.isdigit()):
+            return []
+        rest = rest.lstrip()
+        text = rest.lstrip(_LETTERS)
+        parts.append((number, rest[: len(rest) - len(text)]))
+        text = text.lstrip()
+    return parts
+
+
 def format_duration(seconds: float | None) -> str:
     """`50 ms`, `3.2 s`, `05:30`, `1:02:03` or `2d 03:04`, whichever says it best."""
-    if seconds is None or not math.isfinite(seconds):
+    if seconds is None or not _is_finite(seconds):
         return ABSENT
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
@@ -74,7 +93,7 @@ def format_duration(seconds: float | None) -> str:
 
 def format_bytes(size: float | None) -> str:
     """`512 B`, `4.4 MiB`, `1.2 GiB`: binary units, one decimal."""
-    if size is None or not math.isfinite(size):
+    if size is None or not _is_finite(size):
         return ABSENT
     if abs(size) < 1023.5:
         return f"{size:.0f} B"
@@ -87,10 +106,14 @@ def format_bytes(size: float | None) -> str:
 
 def format_percent(ratio: float | None) -> str:
     """`0.4 %`, `98.7 %`, `380 %` from a ratio: a decimal only where it says something."""
-    if ratio is None or not math.isfinite(ratio):
+    if ratio is None or not _is_finite(ratio):
         return ABSENT
     percent = ratio * 100
     return f"{percent:.1f} %" if abs(percent) < 99.95 else f"{percent:.0f} %"
+
+
+def _is_finite(number: float) -> bool:
+    return abs(number) < float("inf")
 
 
 def printable(text: str) -> str:
