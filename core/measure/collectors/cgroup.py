@@ -76,6 +76,8 @@ def all_hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
     found: dict[str, Hierarchy] = {}
     for line in read_text(f"{proc}/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
+        if not after.startswith("cgroup"):
+            continue
         words, (fstype, _, options) = before.split(), after.split(" ", 2)
         root, mount = words[3], words[4].replace("\\040", " ")
         kind: str | None
