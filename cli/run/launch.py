@@ -85,7 +85,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     recorder.close()
     sweep_specs(app.paths, app.config.number("store.spec_days"))
     told = foreground.stop_signal(ended_at)
-    if told == signal.SIGINT and os.isatty(2):
+    if told is not None and told == signal.SIGINT and os.isatty(2):
         # A shell goes on with its loop or list unless what it ran died of the Ctrl-C.
         signal.signal(told, signal.SIG_DFL)
         os.kill(os.getpid(), told)

@@ -8,7 +8,6 @@ import marshal
 import os
 import sys
 import time
-from _frozen_importlib_external import MAGIC_NUMBER, cache_from_source  # importlib.util would take a millisecond
 from contextlib import suppress
 
 from jobtop.core.job_id import JobId
@@ -23,6 +22,11 @@ if TYPE_CHECKING:
     from jobtop.core.model import JobSpec
     from jobtop.core.run.facts import Facts
     from jobtop.core.shim.order import AgentStart, EnforcedLimits, Order, Prelude
+
+try:  # the public module would take a millisecond
+    from _frozen_importlib_external import MAGIC_NUMBER, cache_from_source
+except ImportError:
+    from importlib.util import MAGIC_NUMBER, cache_from_source
 
 MARSHAL_VERSION, ORDER_START = 2, b"{"  # version 2 has no references: there, every dict starts with this byte
 SHIM_READY_SECONDS = 5.0

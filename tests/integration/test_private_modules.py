@@ -8,8 +8,8 @@ import pytest
 from support import Jobtop
 
 BLOCK = """
-import ctypes, signal, sys  # before they are blocked, since the public ones need the private ones
-sys.modules["_ctypes"] = sys.modules["_signal"] = None
+import ctypes, importlib.util, signal, sys  # before they are blocked, since the public ones need the private ones
+sys.modules["_ctypes"] = sys.modules["_signal"] = sys.modules["_frozen_importlib_external"] = None
 """
 # Here and in the shim.
 WITHOUT_PRIVATE_MODULES = f"""{BLOCK}

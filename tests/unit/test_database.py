@@ -510,7 +510,7 @@ def test_a_reader_who_gets_no_lock_reads_the_file_as_it_is_and_says_so(
     filled(paths, 1)
     connect = database_module.connect
 
-    def refuse_locks(path: Path, options: str, patience: float | None) -> sqlite3.Connection:
+    def refuse_locks(path: str, options: str, patience: float | None) -> sqlite3.Connection:
         if options == "mode=ro":
             raise sqlite3.OperationalError("unable to open database file")
         return connect(path, options, patience)

@@ -93,7 +93,7 @@ def test_ticks_that_were_missed_are_not_made_up_for(fake: FakeProc) -> None:
 def test_no_sample_follows_a_late_one_at_once(fake: FakeProc, late_seconds: float, next_due: float) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock)
-    sampler.watch("1", SHIM, boottime(), interval=0.1)
+    sampler.watch("1", below(SHIM, boottime()), interval=0.1)
     sampler.tick()
     clock.now += 0.1 + late_seconds
     assert len(sampler.tick().samples) == 1

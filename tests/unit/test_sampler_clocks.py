@@ -122,7 +122,9 @@ def test_a_tick_after_the_last_process_exited_takes_no_snapshot(job: Watched) ->
     job.tick(60.0)
     assert not job.watch.tree.members
     assert len(job.snapshots) == taken
-    assert job.watch.last_members == (last.elapsed, pytest.approx(job.clocks.monotonic - 60.0))
+    elapsed, moment = job.watch.last_members
+    assert elapsed == last.elapsed
+    assert moment == pytest.approx(job.clocks.monotonic - 60.0)
 
 
 def test_a_clock_that_is_set_back_changes_nothing(job: Watched) -> None:
