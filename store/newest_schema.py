@@ -133,7 +133,7 @@ CREATE TABLE head (
     limit_cpus ANY,
     limit_memory ANY,
     limit_pids ANY
-) STRICT;
+, unchanged BLOB) STRICT;
 CREATE TABLE series (
     job_seq INTEGER PRIMARY KEY REFERENCES jobs (seq) ON DELETE CASCADE,
     sealed_until INTEGER NOT NULL
@@ -164,12 +164,12 @@ CREATE TABLE hosts (
     seq INTEGER PRIMARY KEY,
     boot TEXT NOT NULL UNIQUE,
     boot_time REAL NOT NULL
-) STRICT;
+, name TEXT) STRICT;
 CREATE TABLE host_head (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     host_seq INTEGER NOT NULL,
     elapsed REAL NOT NULL
-, cpu_percent ANY, cpu_pressure ANY, cpu_iowait ANY, cpu_steal ANY, load_1 ANY, load_5 ANY, load_15 ANY, mem_used ANY, mem_pressure ANY, mem_total ANY, mem_available ANY, mem_cached ANY, swap_used ANY, swap_total ANY, io_pressure ANY, disk_read_bytes ANY, disk_write_bytes ANY, disk_busy ANY, disk_used ANY, disk_total ANY, net_rx_bytes ANY, net_tx_bytes ANY, net_rx_packets ANY, net_tx_packets ANY, net_errors ANY, net_drops ANY, temp ANY) STRICT;
+, unchanged BLOB, cpu_percent ANY, cpu_pressure ANY, cpu_iowait ANY, cpu_steal ANY, load_1 ANY, load_5 ANY, load_15 ANY, mem_used ANY, mem_pressure ANY, mem_total ANY, mem_available ANY, mem_cached ANY, swap_used ANY, swap_total ANY, io_pressure ANY, disk_read_bytes ANY, disk_write_bytes ANY, disk_busy ANY, disk_used ANY, disk_total ANY, net_rx_bytes ANY, net_tx_bytes ANY, net_rx_packets ANY, net_tx_packets ANY, net_errors ANY, net_drops ANY, temp ANY) STRICT;
 CREATE TABLE host_series (
     host_seq INTEGER PRIMARY KEY REFERENCES hosts (seq) ON DELETE CASCADE,
     sealed_until INTEGER NOT NULL
@@ -217,7 +217,7 @@ CREATE INDEX jobs_by_kept ON jobs (kept, start_time) WHERE kept <> 'record';
 CREATE INDEX jobs_that_failed ON jobs (coalesce(end_time, start_time, submitted_at))
     WHERE status IN ('failed', 'timeout', 'error', 'lost');
 CREATE TABLE devices (
-    seq INTEGER PRIMARY KEY,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
     host_seq INTEGER NOT NULL REFERENCES hosts (seq) ON DELETE CASCADE,
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -226,8 +226,9 @@ CREATE TABLE devices (
 CREATE TABLE device_head (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     device_seq INTEGER NOT NULL,
-    elapsed REAL NOT NULL
-) STRICT;
+    elapsed REAL NOT NULL,
+    unchanged BLOB
+, cpu_percent ANY, cpu_iowait ANY, cpu_steal ANY, disk_read_bytes ANY, disk_write_bytes ANY, disk_busy ANY, net_rx_bytes ANY, net_tx_bytes ANY, net_rx_packets ANY, net_tx_packets ANY, net_errors ANY, net_drops ANY, gpu_util ANY, gpu_mem_used ANY, gpu_mem_total ANY, gpu_temp ANY, gpu_power ANY, gpu_power_limit ANY, gpu_clock_sm ANY, gpu_clock_mem ANY, gpu_fan ANY, gpu_ecc_errors ANY, gpu_throttled ANY, gpu_processes ANY, energy_gpu ANY) STRICT;
 CREATE TABLE device_series (
     device_seq INTEGER PRIMARY KEY REFERENCES devices (seq) ON DELETE CASCADE,
     sealed_until INTEGER NOT NULL,
@@ -244,7 +245,7 @@ CREATE TABLE device_blocks (
 ) STRICT;
 CREATE INDEX device_blocks_by_device ON device_blocks (device_seq, last_id, first_elapsed, last_elapsed);
 CREATE TABLE named (
-    seq INTEGER PRIMARY KEY,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
     job_seq INTEGER NOT NULL REFERENCES jobs (seq) ON DELETE CASCADE,
     name TEXT NOT NULL,
     UNIQUE (job_seq, name)
@@ -253,7 +254,8 @@ CREATE TABLE named_head (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     named_seq INTEGER NOT NULL,
     elapsed REAL NOT NULL,
-    value ANY
+    value ANY,
+    unchanged BLOB
 ) STRICT;
 CREATE TABLE named_series (
     named_seq INTEGER PRIMARY KEY REFERENCES named (seq) ON DELETE CASCADE,
@@ -281,7 +283,8 @@ CREATE TABLE "events" (
     CHECK (iif(job_seq, 1, 0) + iif(host_seq, 1, 0) + iif(device_seq, 1, 0) = 1)
 ) STRICT;
 CREATE INDEX events_by_job ON events (job_seq, id);
-CREATE INDEX events_of_host ON events (at) WHERE job_seq IS NULL;
+CREATE INDEX events_of_host ON events (at) WHERE host_seq IS NOT NULL;
+CREATE INDEX events_of_device ON events (device_seq, at) WHERE device_seq IS NOT NULL;
 CREATE INDEX events_of_alerts ON events (at) WHERE kind = 'alert';
 INSERT INTO "touches" VALUES(0);
 """

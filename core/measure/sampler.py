@@ -234,7 +234,7 @@ class Sampler:
         taken = []
         for watch in moved:
             watch.heaviest.learn(self.table.proc, watch.tree)
-            if now >= watch.next_snapshot:
+            if now >= watch.next_snapshot and watch.tree.members:
                 watch.next_snapshot = now + SNAPSHOT_SECONDS * self.stretch * watch.snapshot_share
                 watch.snapshot_share = 1.0
                 rows = watch.heaviest.rows(self.table.proc, watch.tree)
