@@ -354,6 +354,7 @@ INSERT INTO owned_events (id, job_seq, at, kind, detail)
     SELECT id, job_seq, at, kind, detail FROM events WHERE job_seq IN (SELECT seq FROM jobs);
 DROP TABLE events;
 ALTER TABLE owned_events RENAME TO events;
+DELETE FROM sqlite_sequence WHERE name = 'events' AND seq = 0;
 CREATE INDEX events_by_job ON events (job_seq, id);
 CREATE INDEX events_of_host ON events (at) WHERE host_seq IS NOT NULL;
 CREATE INDEX events_of_device ON events (device_seq, at) WHERE device_seq IS NOT NULL;
