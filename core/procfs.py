@@ -14,7 +14,7 @@ except ImportError:  # this is a private module; another Python may not have it
 signals = _signal  # without the enumerations of the public module, which take memory and time in a shim
 
 SHIM_NAME = "jobtop-shim"
-CALL_FOR_AGENT = signals.SIGURG  # to a `run` whose job has queued other jobs; ignored by default
+CALL_FOR_AGENT = signals.SIGURG  # to the `run` of a job that has queued other jobs; ignored by default
 SAME_REQUEST_SECONDS = 0.5  # timeout(1), scancel and systemd send TERM to a process and then to its group
 OVER_LIMIT_SIGNAL = getattr(signals, "SIGRTMIN", signals.SIGXCPU)  # the sampler asks the shim to kill the job at once
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -138,7 +138,7 @@ def signal_targets(root: int, number: int) -> "list[int]":
         return members
     if number == signals.SIGKILL:
         return [pid for pid in members if pid not in inner] or members
-    orphans = set(children(root))  # an inner shim whose `run` has exited is our child
+    orphans = set(children(root))  # an inner shim becomes our child when its `run` exits
     left_out = {pid for shim in inner for pid in descendants(shim)} | {pid for pid in inner if pid not in orphans}
     return [pid for pid in members if pid not in left_out]
 

@@ -77,7 +77,7 @@ def watched(job: Job, over_bytes: int | None = None) -> Job:
 
 
 def lost(job: Job, why: str, moment: float | None) -> Job:
-    """The record of a job of whose end nothing is known."""
+    """The record of a job with an unknown end."""
     return replace(job, status=Status.LOST, reason=why, end_time=moment, settled=True)
 
 
@@ -372,8 +372,8 @@ def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
         missing.append(f"io_chars: {unseen} {'process' if unseen == 1 else 'processes'} ended unseen")
     if facts.integer("final") == 0:
         left = facts.integer("left")
-        who = "1 descendant was" if left == 1 else f"{left} descendants were"
-        missing.append(f"all: {who} left running; the totals are completed when the last one ends")
+        descendants = "1 descendant was" if left == 1 else f"{left} descendants were"
+        missing.append(f"all: {descendants} left running; the totals are completed when the last one ends")
     if "agent_error" in facts:
         why = facts["agent_error"]
         missing.append(f"samples: the recorder of the job was killed, and no agent could be started to go on ({why})")

@@ -41,7 +41,7 @@ class Manager:
         self.connection, self.proc = connection, proc
         pid, uid = connection.peer
         if uid != os.geteuid():
-            raise Refused("it is somebody else's")
+            raise Refused("it belongs to another user")
         trees = {tree.kind: tree for tree in cgroup.all_hierarchies(f"{proc}/{pid}")}
         around = {tree.kind: tree for tree in cgroup.all_hierarchies(f"{proc}/self")}
         if "v2" not in trees or "v2" not in around:
