@@ -181,7 +181,8 @@ def reconcile(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         settled = ended.integer("final") == 1 or not alive
         if job.status.ended and not settled:
             return job
-        return finish(jobs, paths, job, ended, settled, None if job.status.ended else stored_observation(jobs, job))
+        seen = None if job.status.ended else stored_observation(jobs, job)
+        return finish(jobs, paths, job, ended, settled, seen, started)
     if alive:
         return job
     if job.status in ENDS - {Status.LOST}:
@@ -208,10 +209,15 @@ def finish(
     ended: Facts,
     settled: bool | None = None,
     seen: Callable[[Job], Job] | None = None,
+    started: Started | None = None,
 ) -> Job:
-    """Write how a job ended, what it used, what samples add to that, and the marks of its output."""
+    """Write how a job ended, what it used, what samples add to that, and the marks of its output.
+
+    `started`: how it started, for a row that does not have that because its recorder was killed too early.
+    """
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
+        row = row if started is None or row.shim is not None else outcome.begin(row, started)
         done = outcome.conclude(row, ended)
         done = done if seen is None or done.status is Status.ERROR else seen(done)
         if settled is not None:

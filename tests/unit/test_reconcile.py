@@ -12,7 +12,8 @@ import pytest
 from jobtop.core.model import Identity, Job, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.lifecycle.reconcile import current, paused_or_running, reconcile
+from jobtop.lifecycle.kinds.registry import kind_of
+from jobtop.lifecycle.reconcile import current, paused_or_running, reconcile, with_shim
 from jobtop.lifecycle.spec_files import sweep_specs
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
@@ -57,6 +58,14 @@ def test_a_job_whose_recorder_died_is_finished_from_what_its_shim_left(jobs: Job
     assert kinds(jobs, done) == ["exited"]
     assert reconciled(jobs, paths, job) == done
     assert kinds(jobs, done) == ["exited"]
+
+
+def test_a_row_that_was_never_told_the_start_gets_the_pid_with_the_end(jobs: Jobs, paths: StatePaths) -> None:
+    job = jobs.insert(running_job(recorder=None))
+    leave_started(paths.job(job.id), US.boot, GONE)
+    leave_ended(paths.job(job.id))
+    done = kind_of(job).record_end(jobs, paths, with_shim(paths, job))
+    assert (done.status, done.pid, done.shim is None) == (Status.FAILED, NO_PROCESS, False)
 
 
 def test_a_job_whose_recorder_lives_is_left_to_it(jobs: Jobs, paths: StatePaths) -> None:
