@@ -92,7 +92,7 @@ def facts(job: Job, seen: Seen, rule: str | None) -> list[tuple[str, str]]:
         ("tool", printable(job.tool) if job.tool else None),
         ("tags", pairs(job.tags)),
         ("params", pairs(job.params)),
-        ("environment", pairs(job.environment)),
+        ("env", pairs(job.environment)),
         ("note", printable(job.note) if job.note else None),
         ("external", printable(job.external_id) if job.external_id else None),
         ("parent", job.parent_id),
