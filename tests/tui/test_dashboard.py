@@ -18,7 +18,7 @@ from jobtop.tui.chart.plotting import ChartView, legend
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.host_minute import MachinePast
 from jobtop.tui.data.problems import Troubles, what_happened
-from jobtop.tui.data.view import JobRow, Machine, View
+from jobtop.tui.data.view import JobRow, LastMinute, MachineView, View, copy_of
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
 from jobtop.tui.screens.dashboard import preview_of
@@ -59,12 +59,12 @@ def trouble(number: int, severity: str | None = None, **values: object) -> Troub
     return Trouble(**content | {"status": Status.FAILED, "words": "exit code 1", "severity": severity} | values)  # type: ignore[arg-type]
 
 
-def machine(at: float, received: float | None = 1.0, **gpus: float) -> Machine:
+def machine(at: float, received: float | None = 1.0, **gpus: float) -> MachineView:
     detail = {"gpus": {name.removeprefix("gpu"): {"gpu.util": busy} for name, busy in gpus.items()}}
-    return Machine("atlas", at, {"net.rx_bytes": received, "net.tx_bytes": 2.0}, detail)
+    return MachineView("atlas", at, {"net.rx_bytes": received, "net.tx_bytes": 2.0}, detail)
 
 
-def chart_of(*seen: Machine) -> ChartView:
+def chart_of(*seen: MachineView) -> ChartView:
     """The chart of a machine that was seen like this, one picture after the other."""
     past = MachinePast()
     return machine_chart([past.with_past(picture) for picture in seen][-1].past)
@@ -109,7 +109,7 @@ def test_what_was_never_sampled_is_a_dash_and_not_0() -> None:
         shown = cells(JobRow(job, STORE, elapsed=3.0))
         assert [shown[key] for key in ("cpu", "mem", "limit", "io", "gpu")] == ["–"] * 5
         assert shown["line"] == ""
-    once = cells(JobRow(limited, STORE, Now(0.0), Tail(), 3.0))
+    once = cells(JobRow(limited, STORE, Now(0.0), LastMinute(), 3.0))
     assert [once[key] for key in ("cpu", "mem", "limit", "io", "gpu")] == ["–"] * 5
 
 
@@ -214,7 +214,7 @@ def test_the_machine_s_minute_is_of_its_gpus_or_of_its_network() -> None:
 def test_the_preview_tells_memory_as_a_part_of_what_there_is(limit: int | None, total: int | None, words: str) -> None:
     tail = Tail()
     tail.add(1.0, (0.5, 0.0, 2 << 30, 0, 0, 1, 1, None, None, None))
-    row = JobRow(running(limits=Limits(memory_bytes=limit)), STORE, tail.now, tail)
+    row = JobRow(running(limits=Limits(memory_bytes=limit)), STORE, tail.now, copy_of(tail))
     assert "".join(span.text for span in legend(preview_of(row, total), None, 90)).endswith(words)
 
 
@@ -233,7 +233,7 @@ def test_a_chart_that_was_moved_into_the_past_does_not_say_now() -> None:
     tail = Tail()
     for sample in steady(75):
         tail.add(sample.elapsed, (sample.elapsed / 2, 0.0, 2**20, 0, 0, 1, 1, None, None, None))
-    row = JobRow(running(), STORE, tail.now, tail, 75.0)
+    row = JobRow(running(), STORE, tail.now, copy_of(tail), 75.0)
     chart = Chart()
 
     async def scene(on: Performance) -> None:
@@ -245,7 +245,7 @@ def test_a_chart_that_was_moved_into_the_past_does_not_say_now() -> None:
         assert on.lines()[-1].split() == ["30s", "35s", "40s", "45s", "50s"]
 
     play(chart, scene)
-    assert not preview_of(JobRow(running(), STORE, tail.now, tail, 300.0, is_stale=True)).is_live
+    assert not preview_of(JobRow(running(), STORE, tail.now, copy_of(tail), 300.0, is_stale=True)).is_live
 
 
 class Counted(AlertsPanel):

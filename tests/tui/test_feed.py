@@ -2,14 +2,15 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from jobtop.core.metrics import JOB_COLUMNS
-from jobtop.core.model import Identity, Sample, Status
+from jobtop.core.model import Identity, Job, Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
@@ -19,7 +20,8 @@ from jobtop.store.samples.hosts import HostRecord, now_since_boot
 from jobtop.store.samples.series import SeriesStore
 from jobtop.tui.data import feed, reader
 from jobtop.tui.data.feed import Feed
-from jobtop.tui.data.view import Machine, View
+from jobtop.tui.data.view import JobRow, LastMinute, MachineMoment, MachineView, View
+from jobtop.tui.demo.demo import demo
 from records import HERE, NO_PROCESS, made_job, running_job, this_process
 from support import ROOT, open_files, wait_for
 
@@ -87,6 +89,79 @@ def test_changes_of_anyone_are_seen_and_samples_with_them(paths: StatePaths, loo
     jobs.insert(made_job(name="other"))
     assert names(looking.look()) == ["live", "other"]
     database.close()
+
+
+def append_samples(database: Database, seq: int, seconds: Iterable[int]) -> None:
+    """Store one sample of a job for each of these seconds since its start."""
+    readings = [(second, {"cpu.user": second / 2, "cpu.system": 0.0, "mem.used": second}) for second in seconds]
+    SeriesStore(database).append(
+        [(seq, Sample(float(second), tuple(map(values.get, JOB_COLUMNS)))) for second, values in readings]
+    )
+
+
+def fields_of(value: object) -> tuple[object, ...]:
+    """What a record or a container holds; nothing for any other value."""
+    if isinstance(value, Mapping):
+        return *value.keys(), *value.values()
+    if type(value).__module__.startswith("jobtop."):
+        return tuple(getattr(value, name) for name in getattr(type(value), "__slots__", ()))
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else ()
+
+
+def contents(value: object) -> object:
+    """A copy of everything that can be reached from a value."""
+    return type(value), tuple(map(contents, fields_of(value))) or repr(value)
+
+
+def containers(value: object) -> Iterator[object]:
+    """Every record and container that can be reached from a value, without the inside of a job's record."""
+    held = fields_of(value)
+    if not isinstance(value, Job):
+        yield from [value] if held else ()
+        for item in held:
+            yield from containers(item)
+
+
+def test_a_view_that_was_handed_over_does_not_change_when_samples_come(
+    paths: StatePaths, database: Database, looking_at: LookingAt
+) -> None:
+    busy, idle = (Jobs(database).insert(running_job(name=name)).seq or 0 for name in ("busy", "idle"))
+    host = HostRecord(database)
+    assert host.lease(this_process())
+    looking = looking_at(paths)
+    for seq in (busy, idle):
+        append_samples(database, seq, range(1, 20))
+    record_machine(host, 2.0, 1.0)
+    handed_over = looking.look()
+    assert [row.last_minute is not None for row in handed_over.rows] == [True, True]
+    assert handed_over.machine is not None
+    before = contents(handed_over)
+    append_samples(database, busy, range(20, 120))
+    record_machine(host, 0.5)
+    later = looking.look()
+    assert contents(handed_over) == before
+    assert contents(later) != before
+    then, now = ({row.job.name: row.last_minute for row in view.rows} for view in (handed_over, later))
+    assert now["busy"] != then["busy"]
+    assert now["idle"] is then["idle"]  # without a new sample it is not copied again
+
+
+def test_everything_in_a_view_is_immutable(paths: StatePaths, database: Database, looking_at: LookingAt) -> None:
+    append_samples(database, Jobs(database).insert(running_job()).seq or 0, range(1, 20))
+    host = HostRecord(database)
+    assert host.lease(this_process())
+    record_machine(host, 2.0, 1.0)
+    looking = looking_at(paths)
+    recorded = looking.look()
+    host.release(this_process())
+    wait_for(lambda: looking.look().machine != recorded.machine)
+    with demo(1_700_000_000.0) as made, closing(Feed([made.paths.store], print, machine=made.machine)) as of_demo:
+        views = recorded, looking.look(), of_demo.look()
+    assert all(view.rows and view.machine is not None for view in views)
+    kinds = {type(found) for view in views for found in containers(view)}
+    records = {kind for kind in kinds if kind.__setattr__ is not object.__setattr__}
+    assert {View, JobRow, LastMinute, MachineView, MachineMoment} <= records
+    assert kinds - records <= {tuple, MappingProxyType}
 
 
 def test_only_the_newest_of_those_that_ended_stay(paths: StatePaths, looking_at: LookingAt) -> None:
@@ -302,7 +377,7 @@ def test_when_the_engine_goes_away_our_own_eyes_go_on_from_what_it_saw(
     assert first is not None
     assert first.values["mem.used"] == 100
 
-    def seen_by_ourselves() -> Machine | None:
+    def seen_by_ourselves() -> MachineView | None:
         machine = looking.look().machine
         return machine if machine is not None and len(machine.cpu_line) > 2 else None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jobtop.core.metrics import find_metric
 from jobtop.tui.chart.plotting import Axis, ChartView, Series, Side
-from jobtop.tui.data.view import Moment, Number
+from jobtop.tui.data.view import MachineMoment, Number
 
 BUSY, GPU_MEMORY = find_metric("gpu.util"), find_metric("gpu.mem_used")
 RECEIVED, SENT = find_metric("net.rx_bytes"), find_metric("net.tx_bytes")
@@ -15,7 +15,7 @@ LEAST_TRAFFIC = 8192.0  # bytes a second: less is silence, and not to be blown u
 UNKNOWN = "neither a GPU nor a network is known here"
 
 
-def machine_chart(past: Sequence[Moment]) -> ChartView:
+def machine_chart(past: Sequence[MachineMoment]) -> ChartView:
     """The GPUs, which is which by marker and legend; or the network."""
     if not past:
         return ChartView(empty="")
@@ -26,13 +26,13 @@ def machine_chart(past: Sequence[Moment]) -> ChartView:
     return gpus(past, names, times) if names else network(past, times)
 
 
-def network(past: Sequence[Moment], times: Sequence[float]) -> ChartView:
+def network(past: Sequence[MachineMoment], times: Sequence[float]) -> ChartView:
     received, sent = [moment.received for moment in past], [moment.sent for moment in past]
     series = (Series("in", RECEIVED, times, received, is_filled=True), Series("out", SENT, times, sent))
     return ChartView("network", series, Axis(least=LEAST_TRAFFIC), is_live=True, note="60 s", empty=UNKNOWN)
 
 
-def one_gpu(past: Sequence[Moment], name: str, times: Sequence[float]) -> ChartView:
+def one_gpu(past: Sequence[MachineMoment], name: str, times: Sequence[float]) -> ChartView:
     """What it does, and how full it is."""
     busy, memory, totals = zip(*(moment.gpus.get(name, (None, None, None)) for moment in past), strict=True)
     series = [Series("busy", BUSY, times, busy, is_filled=True)]
@@ -41,7 +41,7 @@ def one_gpu(past: Sequence[Moment], name: str, times: Sequence[float]) -> ChartV
     return ChartView("GPU", series, Axis(top=100.0), Axis(least=totals[-1] or 0.0), is_live=True, note="60 s")
 
 
-def gpus(past: Sequence[Moment], names: Sequence[str], times: Sequence[float]) -> ChartView:
+def gpus(past: Sequence[MachineMoment], names: Sequence[str], times: Sequence[float]) -> ChartView:
     """A curve for each of a few; of more, the busiest, the mean and the idlest at every moment."""
     busy = {name: [moment.gpus.get(name, (None,))[0] for moment in past] for name in names}
     if len(names) > MOST_CURVES:

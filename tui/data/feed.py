@@ -17,11 +17,11 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
 from jobtop.store.database import Database, file_times, is_network, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.samples.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, newest, still_there
+from jobtop.store.samples.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, Now, Tail, newest, still_there
 from jobtop.tui.data.host_minute import MachinePast
 from jobtop.tui.data.queue_reasons import Turns
 from jobtop.tui.data.reader import StoreFile
-from jobtop.tui.data.view import JobRow, Machine, StoreState, View
+from jobtop.tui.data.view import JobRow, LastMinute, MachineView, StoreState, View, copy_of, read_only
 
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.host import HostReader, HostSample
@@ -39,7 +39,7 @@ BUSY_SECONDS = 15.0  # until it is worth a word
 class MachineSource(Protocol):
     """Whoever knows the machine."""
 
-    def read(self) -> Machine | None: ...
+    def read(self) -> MachineView | None: ...
 
 
 class Source:
@@ -54,6 +54,7 @@ class Source:
         self.state = StoreState(path)
         self.jobs: dict[int, Job] = {}
         self.tails: LiveTails | None = None
+        self._last_minutes: dict[int, tuple[Now, LastMinute]] = {}  # by seq; with the sample they end with
         self.host: HostTail | None = None
         self.is_hasty = False  # only the jobs, for a first picture
         self._file = StoreFile(path)
@@ -156,19 +157,27 @@ class Source:
             del self.jobs[seq]
 
     def rows(self, now: float) -> list[JobRow]:
+        """The rows of all jobs. Nothing in them changes afterwards: another thread reads them."""
+        tails = self.tails.tails if self.tails is not None else {}
+        self._last_minutes = {seq: self._last_minute(seq, tail) for seq, tail in tails.items() if tail.times}
         return [self._row(seq, job, now) for seq, job in self.jobs.items()]
 
+    def _last_minute(self, seq: int, tail: Tail) -> tuple[Now, LastMinute]:
+        """The tail's newest sample and a copy of its samples; without a new sample, the same copy as before."""
+        known = self._last_minutes.get(seq)
+        return known if known is not None and known[0] is tail.now else (tail.now, copy_of(tail))
+
     def _row(self, seq: int, job: Job, now: float) -> JobRow:
-        tail = self.tails.tails.get(seq) if self.tails is not None else None
         elapsed = job.duration_seconds
         if elapsed is None and job.start_time is not None:
             elapsed = max(0.0, now - job.start_time)
         is_stale = bool(job.is_stale(now, self._host))
-        if tail is None or not tail.times:
-            why = self.turns.reasons.get(job.id) if self.turns is not None else None
-            return JobRow(job, self.path, elapsed=elapsed, is_stale=is_stale, why=why)
-        is_stale = is_stale or (elapsed is not None and elapsed - tail.times[-1] > STALE_SECONDS)
-        return JobRow(job, self.path, tail.now, tail, elapsed, is_stale)
+        if seq not in self._last_minutes:
+            wait_reason = self.turns.reasons.get(job.id) if self.turns is not None else None
+            return JobRow(job, self.path, elapsed=elapsed, is_stale=is_stale, wait_reason=wait_reason)
+        sample, last_minute = self._last_minutes[seq]
+        is_stale = is_stale or (elapsed is not None and elapsed - sample.elapsed > STALE_SECONDS)
+        return JobRow(job, self.path, sample, last_minute, elapsed, is_stale, None)
 
 
 class Feed:
@@ -257,7 +266,7 @@ class Feed:
         states = tuple(source.state for source in self.sources)
         return View(now, rows, None if self._is_hasty else self._machine(), states, self._version, agent)
 
-    def _machine_now(self) -> Machine | None:
+    def _machine_now(self) -> MachineView | None:
         """As an engine on it records it; where none does, as we see it ourselves."""
         for source in self.sources:
             recorded = source.host.now() if source.host is not None else None
@@ -293,9 +302,9 @@ class MachineReader:
         self._last: HostSample | None = None
         self._cpu: deque[float | int | None] = deque(maxlen=KEPT_SAMPLES)
         self._past = MachinePast()
-        self._shown: Machine | None = None
+        self._shown: MachineView | None = None
 
-    def read(self) -> Machine | None:
+    def read(self) -> MachineView | None:
         """The machine since the last look; at the first what was shown before, if anything was."""
         from jobtop.core.measure.collectors.host import host_detail, host_frame, open_host
 
@@ -310,7 +319,7 @@ class MachineReader:
         frame = host_frame(before, self._last)
         self._cpu.append(share(frame.cpu.percent, len(frame.cores)))
         detail = host_detail(frame, self._last.uptime_seconds)
-        seen = Machine(machine_name(), time.time(), frame.values, detail, tuple(self._cpu))
+        seen = MachineView(machine_name(), time.time(), read_only(frame.values), read_only(detail), tuple(self._cpu))
         self._shown = self._past.with_past(seen)
         return self._shown
 
@@ -319,7 +328,7 @@ class MachineReader:
             self._source.close()
         self._source = None
 
-    def rest(self, machine: Machine) -> Machine:
+    def rest(self, machine: MachineView) -> MachineView:
         """Somebody else has looked: their last value goes behind ours, and ours later behind theirs."""
         self._last = None
         if self._shown is None or abs(machine.at - self._shown.at) > SAME_LOOK_SECONDS:
@@ -328,11 +337,12 @@ class MachineReader:
         return self._shown
 
 
-def machine_of(recorded: HostNow) -> Machine:
+def machine_of(recorded: HostNow) -> MachineView:
     """The machine as it is recorded, as we would show it ourselves."""
     cores = len(recorded.detail.get("cores", ()))
     line = tuple(share(percent, cores) for percent in recorded.cpu)
-    return Machine(machine_name(), time.time() - recorded.age_seconds, recorded.values, recorded.detail, line)
+    at = time.time() - recorded.age_seconds
+    return MachineView(machine_name(), at, read_only(recorded.values), read_only(recorded.detail), line)
 
 
 def machine_name() -> str:

@@ -1,20 +1,30 @@
-"""What the console shows at a moment: one immutable picture of the opened stores, made by the feed."""
+"""What the console shows at one moment: an immutable copy of the opened stores, which the feed makes.
+
+The feed's thread hands each view to the console's thread. Nothing in a view changes after that: sequences are tuples,
+mappings are read-only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from jobtop.core.model import Job
-from jobtop.core.record import fresh, record
-from jobtop.store.samples.live import Now, Tail
+from jobtop.core.record import record
+from jobtop.store.samples.live import Now
+
+if TYPE_CHECKING:
+    from jobtop.store.samples.live import Tail
 
 Number = float | int
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @record
 class StoreState:
-    """One opened store: what is wrong with it in words, if anything is; `notice` is worth a word and no more."""
+    """One opened store: `problem` says in words why it cannot be read, `notice` what else the user should know."""
 
     path: Path
     problem: str | None = None
@@ -22,63 +32,63 @@ class StoreState:
 
 
 @record
+class LastMinute:
+    """The samples of a job's last minute, oldest first; the same position is the same sample in all three."""
+
+    times: tuple[float, ...] = ()  # seconds since the job's start
+    cpu_percent: tuple[Number | None, ...] = ()
+    memory_bytes: tuple[Number | None, ...] = ()
+
+
+@record
 class JobRow:
-    """A live or recent job as a table shows it; its tail is its last minute."""
+    """A live or recent job as a table shows it."""
 
     job: Job
     store: Path
     now: Now | None = None
-    tail: Tail | None = None
+    last_minute: LastMinute | None = None
     elapsed: float | None = None
     is_stale: bool = False
-    why: str | None = None  # it waits
+    wait_reason: str | None = None  # of a queued job
 
     @property
     def key(self) -> str:
         return self.job.id
 
-    @property
-    def cpu_line(self) -> tuple[Number | None, ...]:
-        """Of a thousand jobs twenty are in sight: only theirs are copied."""
-        return () if self.tail is None else tuple(self.tail.cpu)
-
-    @property
-    def memory_line(self) -> tuple[Number | None, ...]:
-        return () if self.tail is None else tuple(self.tail.memory)
-
 
 @record
-class Moment:
-    """What is remembered of the machine for a minute."""
+class MachineMoment:
+    """The machine's network and GPUs at one moment of the last minute."""
 
     at: float
-    received: Number | None
+    received: Number | None  # bytes a second
     sent: Number | None
-    gpus: dict[str, tuple[Number | None, Number | None, Number | None]]  # busy, memory, of how much
+    gpus: Mapping[str, tuple[Number | None, Number | None, Number | None]]  # busy percent, used bytes, total bytes
 
 
 @record
-class Machine:
+class MachineView:
     """The host now: its catalogue values as they are shown (rates per second), and each core, disk and interface."""
 
     name: str
     at: float
-    values: dict[str, Number | None] = fresh(default_factory=dict)
-    detail: dict[str, Any] = fresh(default_factory=dict)
+    values: Mapping[str, Number | None] = NOTHING
+    detail: Mapping[str, Any] = NOTHING
     cpu_line: tuple[Number | None, ...] = ()
-    past: tuple[Moment, ...] = ()  # of the last minute, this moment the last
+    past: tuple[MachineMoment, ...] = ()  # the last minute, oldest first; the last one is now
 
 
 @record
 class View:
-    """Everything at one moment."""
+    """All that the console shows at one moment."""
 
     at: float
     rows: tuple[JobRow, ...] = ()
-    machine: Machine | None = None
+    machine: MachineView | None = None
     stores: tuple[StoreState, ...] = ()
-    version: int = 0  # of what is in the stores: rises with every change of a job
-    has_agent: bool | None = None  # whether somebody starts what waits in this host's store; None: it is not open
+    version: int = 0  # rises with every change of a job in any store
+    has_agent: bool | None = None  # whether an agent starts the queued jobs of this host; None: its store is not open
 
     @property
     def running(self) -> int:
@@ -86,9 +96,21 @@ class View:
 
     @property
     def stale(self) -> int:
-        """Of which it is not known whether they still run."""
+        """The number of running jobs that have not been heard of for a while: they may have ended."""
         return sum(row.is_stale and row.job.status == "running" for row in self.rows)
 
     @property
     def waiting(self) -> int:
         return sum(row.job.status == "queued" for row in self.rows)
+
+
+def copy_of(tail: Tail) -> LastMinute:
+    """The samples of a tail, which goes on changing in the feed's thread."""
+    return LastMinute(tuple(tail.times), tuple(tail.cpu), tuple(tail.memory))
+
+
+def read_only(value: Any) -> Any:
+    """A copy of JSON-like data in which mappings are read-only and lists are tuples."""
+    if isinstance(value, dict):
+        return MappingProxyType({key: read_only(item) for key, item in value.items()})
+    return tuple(map(read_only, value)) if isinstance(value, list | tuple) else value

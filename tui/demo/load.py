@@ -12,7 +12,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.store.samples.live import KEPT_SAMPLES
 from jobtop.tui.data.host_minute import MachinePast
-from jobtop.tui.data.view import Machine
+from jobtop.tui.data.view import MachineView, read_only
 from jobtop.tui.demo.part import GIB, MIB, Part
 
 Number = float | int
@@ -146,9 +146,9 @@ class Surroundings:
         self._line: deque[float | None] = deque(maxlen=KEPT_SAMPLES)
         self._past = MachinePast()
         self._totals = dict.fromkeys(("disk.read_bytes", "disk.write_bytes", "net.rx_bytes", "net.tx_bytes"), 0.0)
-        self.machine: Machine | None = None
+        self.machine: MachineView | None = None
 
-    def read(self) -> Machine | None:
+    def read(self) -> MachineView | None:
         """The machine as it is now; what the console's feed asks for."""
         return self.machine
 
@@ -191,14 +191,16 @@ class Surroundings:
             "interfaces": {"eth0": {key: values[key] for key in ("net.rx_bytes", "net.tx_bytes")}},
             "gpus": gpus(loads),
         }
-        self.machine = self._past.with_past(Machine(HOST, at, values, detail, tuple(self._line)))
+        self.machine = self._past.with_past(
+            MachineView(HOST, at, read_only(values), read_only(detail), tuple(self._line))
+        )
 
     def counted(self) -> dict[str, Number | None]:
         """The machine now as it is recorded: what is shown as a rate counts on."""
         assert self.machine is not None
         for key in self._totals:
             self._totals[key] += self.machine.values[key] or 0.0
-        return self.machine.values | {key: int(total) for key, total in self._totals.items()}
+        return {**self.machine.values, **{key: int(total) for key, total in self._totals.items()}}
 
     def _shared(self, busy: float) -> list[float]:
         """So many cores' worth of work, spread as a scheduler would; percent of each core."""

@@ -22,7 +22,7 @@ from jobtop.tui.chart.plotting import Axis, ChartView, Series, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.problems import Troubles, is_unwritten
 from jobtop.tui.data.rows import ListRows, held_order
-from jobtop.tui.data.view import JobRow, Machine, Moment, View
+from jobtop.tui.data.view import JobRow, LastMinute, MachineMoment, MachineView, View
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.alerts_panel import AlertsPanel
 from jobtop.tui.widgets.cells import Span
@@ -39,6 +39,7 @@ STILL_SECONDS = 3.5  # between two looks at the machine's last minute while noth
 NO_PREVIEW = ChartView(empty="the job under the cursor is shown here")
 OPENS = "preview · Enter opens"
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
+NO_SAMPLES = LastMinute()
 
 
 class Dashboard(JobActions):
@@ -64,7 +65,7 @@ class Dashboard(JobActions):
         self.shown: list[JobRow] = []
         self.wanted: str | None = None
         self.previewed: JobRow | None = None
-        self.past: tuple[Moment, ...] = ()
+        self.past: tuple[MachineMoment, ...] = ()
         self.past_shown_at = 0.0
         self.version: int | None = None
 
@@ -273,26 +274,23 @@ def whole_memory(job: Job, total: float | None) -> Whole | None:
 
 def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
     """The last minute of a job that lives; of one that is not heard of any more, its last minute then."""
-    tail = row.tail
-    times, cpu, memory = (tuple(tail.times), tuple(tail.cpu), tuple(tail.memory)) if tail else ((), (), ())
-    length = min(len(times), len(cpu), len(memory))  # another thread adds to them
+    minute = row.last_minute or NO_SAMPLES
+    whole = whole_memory(row.job, memory_total)
     return ChartView(
         title=row.job.name,
         series=(
-            Series("cpu", CPU, times[:length], cpu[:length], is_filled=True),
-            Series(
-                "mem", MEMORY, times[:length], memory[:length], Side.RIGHT, False, whole_memory(row.job, memory_total)
-            ),
+            Series("cpu", CPU, minute.times, minute.cpu_percent, is_filled=True),
+            Series("mem", MEMORY, minute.times, minute.memory_bytes, Side.RIGHT, False, whole),
         ),
         left=Axis(least=100.0),
         right=Axis(limit=row.job.limits.memory_bytes),
         is_live=not row.is_stale,
         note=OPENS,
-        empty=row.why or "it waits for its turn" if row.job.start_time is None else "no samples yet",
+        empty=row.wait_reason or "it waits for its turn" if row.job.start_time is None else "no samples yet",
     )
 
 
-def host_view(machine: Machine) -> HostView:
+def host_view(machine: MachineView) -> HostView:
     """The machine as the strip wants it."""
     values, detail = machine.values, machine.detail
     loads = tuple(values.get(f"load.{minutes}") for minutes in (1, 5, 15))

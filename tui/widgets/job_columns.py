@@ -48,7 +48,7 @@ class Named:
     name: str
     command: Sequence[str]
     is_over: bool
-    why: str | None = None
+    wait_reason: str | None = None
 
     def spans(self, width: int, align: Align) -> Sequence[Span]:
         tone = Tone.GREY if self.is_over else Tone.TEXT
@@ -58,7 +58,7 @@ class Named:
             return (Span(fitted(name.text, width), tone),)
         import shlex
 
-        words = (self.why or shlex.join(self.command))[:LONGEST]
+        words = (self.wait_reason or shlex.join(self.command))[:LONGEST]
         return aligned([name, Span("  "), Span(words, Tone.FAINT if self.is_over else Tone.GREY)], width, align)
 
 
@@ -137,7 +137,7 @@ def glyph(row: JobRow) -> Cell:
 
 
 def name(row: JobRow) -> Cell:
-    return Named(row.job.name, row.job.command, row.job.status.ended, row.why)
+    return Named(row.job.name, row.job.command, row.job.status.ended, row.wait_reason)
 
 
 def state(row: JobRow) -> Cell:
@@ -171,13 +171,13 @@ def cpu(row: JobRow) -> Cell:
 
 def cpu_line(row: JobRow) -> Cell:
     """Up to the CPUs it declared, else to the next power of two above what it used."""
-    tail = row.tail
-    if tail is None:
+    minute = row.last_minute
+    if minute is None:
         return Words("")
-    times, line = tuple(tail.times), tuple(tail.cpu)
-    peak = max((value for value in line if value is not None), default=0.0)
+    peak = max((value for value in minute.cpu_percent if value is not None), default=0.0)
     top = 100 * (row.job.limits.cpus or 2 ** ceil(log2(max(1.0, peak / 100))))
-    return Minute(times, line, top, Tone.GREY if row.job.status.ended or peak < SHOWN_PERCENT else Tone.BLUE)
+    tone = Tone.GREY if row.job.status.ended or peak < SHOWN_PERCENT else Tone.BLUE
+    return Minute(minute.times, minute.cpu_percent, top, tone)
 
 
 def memory_bytes(row: JobRow) -> float | None:

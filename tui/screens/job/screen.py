@@ -240,7 +240,9 @@ class JobScreen(JobActions):
         """Why it waits, or why it ended; where there is little room that comes first."""
         view = self.console.view
         events = [(event.at, event.kind, event.detail) for event in look.events]
-        waits = waiting(look.job, self.row.why if self.row is not None else None, view.has_agent if view else None)
+        waits = waiting(
+            look.job, self.row.wait_reason if self.row is not None else None, view.has_agent if view else None
+        )
         lines = waits or ending(look.job, events, look.last_words)
         self.query_one("#why", Why).explain(lines, bool(waits))
         if is_first and lines and self.is_low:
