@@ -20,7 +20,8 @@ from jobtop.store.samples.hosts import HostRecord, now_since_boot
 from jobtop.store.samples.series import SeriesStore
 from jobtop.tui.data import feed, reader
 from jobtop.tui.data.feed import Feed
-from jobtop.tui.data.view import JobRow, LastMinute, MachineMoment, MachineView, View
+from jobtop.tui.data.last_minute import LastMinute
+from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
 from jobtop.tui.demo.demo import demo
 from records import HERE, NO_PROCESS, made_job, running_job, this_process
 from support import ROOT, open_files, wait_for

@@ -19,9 +19,10 @@ from jobtop.store.database import Database, file_times, is_network, open_to_read
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.samples.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, Now, Tail, newest, still_there
 from jobtop.tui.data.host_minute import MachinePast
+from jobtop.tui.data.last_minute import LastMinute, copy_of
 from jobtop.tui.data.queue_reasons import Turns
 from jobtop.tui.data.reader import StoreFile
-from jobtop.tui.data.view import JobRow, LastMinute, MachineView, StoreState, View, copy_of, read_only
+from jobtop.tui.data.view import JobRow, MachineView, StoreState, View, read_only
 
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.host import HostReader, HostSample
@@ -149,6 +150,7 @@ class Source:
 
     def _forget(self) -> None:
         self.jobs, self.tails, self.host, self._seen = {}, None, None, None
+        self._last_minutes = {}
 
     def _forget_old(self) -> None:
         """Of those that have ended only the newest stay."""
@@ -165,7 +167,9 @@ class Source:
     def _last_minute(self, seq: int, tail: Tail) -> tuple[Now, LastMinute]:
         """The tail's newest sample and a copy of its samples; without a new sample, the same copy as before."""
         known = self._last_minutes.get(seq)
-        return known if known is not None and known[0] is tail.now else (tail.now, copy_of(tail))
+        if known is not None and known[0] is tail.now:
+            return known
+        return tail.now, copy_of(tail, None if known is None else known[1])
 
     def _row(self, seq: int, job: Job, now: float) -> JobRow:
         elapsed = job.duration_seconds

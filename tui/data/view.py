@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.store.samples.live import Now
-
-if TYPE_CHECKING:
-    from jobtop.store.samples.live import Tail
+from jobtop.tui.data.last_minute import LastMinute
 
 Number = float | int
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -29,15 +27,6 @@ class StoreState:
     path: Path
     problem: str | None = None
     notice: str | None = None
-
-
-@record
-class LastMinute:
-    """The samples of a job's last minute, oldest first; the same position is the same sample in all three."""
-
-    times: tuple[float, ...] = ()  # seconds since the job's start
-    cpu_percent: tuple[Number | None, ...] = ()
-    memory_bytes: tuple[Number | None, ...] = ()
 
 
 @record
@@ -102,11 +91,6 @@ class View:
     @property
     def waiting(self) -> int:
         return sum(row.job.status == "queued" for row in self.rows)
-
-
-def copy_of(tail: Tail) -> LastMinute:
-    """The samples of a tail, which goes on changing in the feed's thread."""
-    return LastMinute(tuple(tail.times), tuple(tail.cpu), tuple(tail.memory))
 
 
 def read_only(value: Any) -> Any:

@@ -20,9 +20,10 @@ from jobtop.tui.chart.chart import Glance
 from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import Axis, ChartView, Series, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
+from jobtop.tui.data.last_minute import Columns
 from jobtop.tui.data.problems import Troubles, is_unwritten
 from jobtop.tui.data.rows import ListRows, held_order
-from jobtop.tui.data.view import JobRow, LastMinute, MachineMoment, MachineView, View
+from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.alerts_panel import AlertsPanel
 from jobtop.tui.widgets.cells import Span
@@ -39,7 +40,6 @@ STILL_SECONDS = 3.5  # between two looks at the machine's last minute while noth
 NO_PREVIEW = ChartView(empty="the job under the cursor is shown here")
 OPENS = "preview · Enter opens"
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
-NO_SAMPLES = LastMinute()
 
 
 class Dashboard(JobActions):
@@ -274,7 +274,7 @@ def whole_memory(job: Job, total: float | None) -> Whole | None:
 
 def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
     """The last minute of a job that lives; of one that is not heard of any more, its last minute then."""
-    minute = row.last_minute or NO_SAMPLES
+    minute = row.last_minute.columns() if row.last_minute is not None else Columns()
     whole = whole_memory(row.job, memory_total)
     return ChartView(
         title=row.job.name,

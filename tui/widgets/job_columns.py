@@ -171,9 +171,9 @@ def cpu(row: JobRow) -> Cell:
 
 def cpu_line(row: JobRow) -> Cell:
     """Up to the CPUs it declared, else to the next power of two above what it used."""
-    minute = row.last_minute
-    if minute is None:
+    if row.last_minute is None:
         return Words("")
+    minute = row.last_minute.columns()
     peak = max((value for value in minute.cpu_percent if value is not None), default=0.0)
     top = 100 * (row.job.limits.cpus or 2 ** ceil(log2(max(1.0, peak / 100))))
     tone = Tone.GREY if row.job.status.ended or peak < SHOWN_PERCENT else Tone.BLUE
