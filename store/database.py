@@ -22,7 +22,7 @@ from jobtop.core.errors import (
 )
 from jobtop.core.paths import hostname
 from jobtop.core.state_files import make_state_dirs, open_lock, refuse_link
-from jobtop.store.schema import VERSION
+from jobtop.store.schema import MIGRATIONS, TABLES, VERSION, has_tables_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,6 +179,11 @@ class Database:
             from jobtop.store.origin import check_ours
 
             return check_ours(self.file, self._connection)
+
+    def has_tables_of(self, version: int) -> bool:
+        """Whether the store is of at least this version; a store that was opened only to be read may be older."""
+        with self.reading() as connection:
+            return has_tables_of(connection, version)
 
     def is_in_place(self) -> bool:
         """Whether the path still leads to the files that are open; always true for a store that is only read."""

@@ -1,5 +1,7 @@
 """The last minute of a job: copies of a tail agree with it, and stay as they are while it goes on."""
 
+import itertools
+
 import pytest
 
 from jobtop.store.samples.live import KEPT_SAMPLES, Tail
@@ -35,7 +37,7 @@ def test_a_new_sample_copies_only_the_short_part() -> None:
     for second in range(KEPT_SAMPLES + 1, 3 * KEPT_SAMPLES):
         add_samples(tail, second, 1)
         copies.append(copy_of(tail, copies[-1]))
-    shared = [after.older is before.older for before, after in zip(copies, copies[1:], strict=False)]
+    shared = [after.older is before.older for before, after in itertools.pairwise(copies)]
     assert shared.count(False) <= len(shared) / MOST_NEWER + 1
     assert max(len(copy.newer) for copy in copies[1:]) == MOST_NEWER
 

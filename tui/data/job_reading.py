@@ -266,7 +266,7 @@ class Nearby:
         if began < self._due:
             return self._rows
         if self._closeup is None:
-            self._closeup = self._opened(job)
+            self._closeup = CloseUp(target_in(self.directory, job), self.secret)
         reading = self._closeup.read()
         self._rows = tuple(line.row for line in reading.processes)
         self._due = began + (time.monotonic() - began) / MOST_SHARE
@@ -277,11 +277,6 @@ class Nearby:
             with suppress(OSError):
                 self._closeup.close()
         self._closeup = None
-
-    def _opened(self, job: Job) -> LiveProcesses:
-        target = target_in(self.directory, job)
-        assert target is not None
-        return LiveProcesses(target, self.secret)
 
 
 def part_of(window: TimeWindow, last: float) -> tuple[float | None, float | None]:

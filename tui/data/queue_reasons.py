@@ -10,7 +10,6 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.agents import Registered, registered
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
-from jobtop.store.schema import has_tables_of
 
 if TYPE_CHECKING:
     from jobtop.lifecycle.queue_plan import Lineup
@@ -33,9 +32,8 @@ class Turns:
         return self._agent is not None and is_alive(self._agent.who)
 
     def read(self, database: Database, is_anybody_waiting: bool) -> None:
-        with database.reading() as connection:
-            if not has_tables_of(connection, QUEUE_SINCE_VERSION):
-                return
+        if not database.has_tables_of(QUEUE_SINCE_VERSION):
+            return
         self._agent = registered(database)
         self.reasons = self._read_reasons(database) if is_anybody_waiting else {}
 
