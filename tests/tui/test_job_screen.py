@@ -35,6 +35,7 @@ from jobtop.tui.widgets.process_tree import ProcessTree
 from jobtop.tui.widgets.timeline import Timeline
 from records import HERE, HOSTILE_TEXTS, holds_controls, made_job, running_job
 from sampled import damage_samples, steady
+from stage import Performance, play
 from support import wait_for
 from visiting import Visitor, visit
 
@@ -549,3 +550,20 @@ def test_the_store_is_not_touched_by_looking(tmp_path: Path) -> None:
     database.close()
     assert made.paths.store.read_bytes() == before
     made.database.close()
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_events_are_wrapped_to_the_width_beside_the_scrollbar(count: int) -> None:
+    texts = [f"{'x' * number} {'y' * 40}" for number in range(count)]
+    job = made_job(start_time=0.0)
+    events = [Event(float(at), "alert", {"severity": "critical", "text": text}) for at, text in enumerate(texts)]
+    timeline = Timeline()
+
+    async def scene(on: Performance) -> None:
+        timeline.show(job, events, None)
+        await on.settle()
+        assert timeline.show_vertical_scrollbar is (count == 40)
+        assert "▲" in on.lines()[1]
+        assert not [line for line in on.lines() if "…" in line]
+
+    play(timeline, scene, size=(36, 20))

@@ -104,6 +104,13 @@ class Timeline(Table[Entry]):
                 self.select((past[-1].number, 0))
 
     def on_resize(self) -> None:
+        self._wrap_again()
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """Wrap the events for the width that the scrollbar leaves; Textual sends no Resize for that."""
+        self.call_next(self._wrap_again)
+
+    def _wrap_again(self) -> None:
         if self._shown is not None:
             self.show(*self._shown)
 
