@@ -1,1 +1,1 @@
-"""The console: screens and widgets. The only room that knows Textual; it reads the store and measures nothing."""
+"""The console: screens and widgets. The only room that imports Textual; it reads the store and measures nothing."""

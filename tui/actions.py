@@ -1,4 +1,4 @@
-"""The registry: everything a key can do, one row each. Bindings, footer, palette and help are made from it."""
+"""The registry of actions: all that keys can do, one row each. Bindings, footer, palette and help are made from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIRM, TICK, COMMAND, LEAVING = "confirm", "tick", "command", "leaving"
 
 @record
 class Action:
-    """One thing to do: its id is what `[keys]` remaps; `place` is where the key works; `call` is Textual's action."""
+    """One action: `[keys]` remaps it by its id, its keys work in `place`, and `call` is the Textual action it runs."""
 
     id: str
     keys: str
@@ -142,7 +142,7 @@ BY_ID = {action.id: action for action in ACTIONS}
 
 
 def bindings(*places: str) -> list[Binding]:
-    """The keys of some places, as Textual wants them; what works everywhere is done by the app."""
+    """The bindings of some places, as Textual takes them; actions of the whole console are run by the app."""
     return [
         Binding(
             action.keys,
@@ -172,7 +172,7 @@ KEY_SIGNS = {"enter": "⏎", "up": "↑", "down": "↓", "left": "←", "right":
 
 
 def key_words(keys: str, in_words: bool = False) -> str:
-    """The first key of an action as people write it: ⏎ or in words Enter, space, ^p, ?."""
+    """The first key of an action as it is shown: `⏎` (or in words `Enter`), `space`, `^p`, `?`."""
     first = keys.split(",", maxsplit=1)[0]
     if first in KEY_SIGNS:
         return first.capitalize() if in_words else KEY_SIGNS[first]

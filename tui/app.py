@@ -1,4 +1,4 @@
-"""The console: wires the feed to the screens, and keys to what they do. It owns no job."""
+"""The console application: passes each view of the feed to the visible screen, and keys to actions. It owns no job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jobtop.tui.preferences import Preferences
 from jobtop.tui.widgets.cells import tamed
 from jobtop.tui.widgets.painting import ASCII_CLASS
 
-# Imported when they are first wanted: a console that shows jobs need not wait for the rest.
+# Imported when first opened: the dashboard does not wait for the other screens.
 PAGES = {
     "dashboard": "jobtop.tui.screens.dashboard:Dashboard",
     "history": "jobtop.tui.screens.history:History",
@@ -38,7 +38,7 @@ PAGES = {
 
 @record
 class Options:
-    """How the console was called."""
+    """The options that the console was started with."""
 
     stores: Sequence[Path]
     own: StatePaths | None = None
@@ -51,13 +51,13 @@ class Options:
     config: Config | None = None
     preferences: Path | None = None
     machine: MachineSource | None = None
-    job_id: str | None = None  # to be shown first
-    is_attended: bool = False  # whoever leaves is asked what becomes of it
+    job_id: str | None = None  # opened first
+    is_attended: bool = False  # when the user quits, ask whether to stop the job
     notices: Sequence[str] = ()
 
 
 class Viewed(Message):
-    """The feed has a new picture."""
+    """The feed has made a new view."""
 
     def __init__(self, view: View) -> None:
         super().__init__()
@@ -65,10 +65,10 @@ class Viewed(Message):
 
 
 class Console(App[int]):
-    """`jobtop`."""
+    """The Textual application behind `jobtop`."""
 
     TITLE = "jobtop"
-    ENABLE_COMMAND_PALETTE = False  # Textual's own; ours is made from the registry
+    ENABLE_COMMAND_PALETTE = False  # Textual's palette is off: jobtop's own is made from the registry
     BINDINGS: ClassVar[list[BindingType]] = []
     CSS = """
     #body { height: 1fr; }
@@ -79,7 +79,7 @@ class Console(App[int]):
         super().__init__()
         self.options = options
         self.view: View | None = None
-        self.wish: str | None = None  # what is to become of the job the console was opened for
+        self.wish: str | None = None  # "stop" or "detach": the user's answer about the attended job
         self.is_frozen = False
         self.pages: dict[str, Page] = {}
         self.preferences = Preferences(options.preferences)
@@ -94,18 +94,18 @@ class Console(App[int]):
         for theme in THEMES:
             self.register_theme(theme)
         wanted = options.theme or self.preferences.theme or THEMES[0].name
-        # Set later, the style sheets would be parsed a second time.
+        # Set before the app runs: a later change would parse the style sheets a second time.
         self.set_reactive(App.theme, wanted if wanted in self.available_themes else THEMES[0].name)
         self.stylesheet.set_variables(self.get_css_variables())
         self.set_class(self.current_theme.dark, "-dark-mode")
         self.set_class(not self.current_theme.dark, "-light-mode")
 
     def take(self, view: View) -> None:
-        """From the feed's thread."""
+        """Post a view to the app; called in the feed's thread."""
         self.post_message(Viewed(view))
 
     async def on_mount(self) -> None:
-        self.feed.start()  # reads while the screen is laid out
+        self.feed.start()  # it reads the stores while the screen is laid out
         self.theme_changed_signal.subscribe(self, lambda theme: self.preferences.keep_theme(theme.name))
         if self.options.keys:
             self.set_keymap(dict(self.options.keys))
@@ -121,7 +121,7 @@ class Console(App[int]):
 
     def on_viewed(self, message: Viewed) -> None:
         self.view = message.view
-        # What is below a dialog goes on. A picture may come while the console closes.
+        # The page below a dialog is updated too. A view may arrive while the console closes.
         page = next((screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen)), None)
         if not self.is_frozen and isinstance(page, Page) and page.query(TopLine):
             page.show(message.view)
@@ -130,22 +130,22 @@ class Console(App[int]):
         await self.action_go(message.name)
 
     async def action_go(self, name: str) -> None:
-        """To one of the screens; each is made when it is first wanted."""
+        """Show one of the pages, which is made when it is first opened."""
         page = self.pages.get(name)
         if page is None:
             page = self.pages[name] = imported(PAGES[name])()
-            self.install_screen(page, name)  # or leaving it would be its end
+            self.install_screen(page, name)  # Textual removes a screen that is not installed when it is left
         while len(self.screen_stack) > 2:
             await self.pop_screen()
         if len(self.screen_stack) == 1:
             await self.push_screen(page)
         elif self.screen is not page:
             await self.switch_screen(page)
-        if self.view is not None and page.query(TopLine):  # else the console closes
+        if self.view is not None and page.query(TopLine):  # false while the console closes
             page.show(self.view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Back is only where somebody came from elsewhere; the palette is not where one is."""
+        """Allow `back` only if there is a screen to go back to, not counting the palette."""
         return action != "back" or len(self.screen_stack) - isinstance(self.screen, CommandPalette) > 2
 
     async def action_back(self) -> None:
@@ -171,7 +171,7 @@ class Console(App[int]):
             self.screen.maximize(self.screen.focused)
 
     async def action_quit(self) -> None:
-        """Leave; jobs go on, but who has just started one with `run` is asked."""
+        """Quit; jobs keep running. If `jobtop run` opened the console, ask first what to do with its job."""
         attended = self.options.job_id if self.options.is_attended else None
         row = self.row(attended) if attended is not None else None
         if row is None or row.job.status.ended:
@@ -185,11 +185,11 @@ class Console(App[int]):
             self.exit()
 
     def notify(self, message: str, **how: Any) -> None:
-        """A word in the corner, whatever is in it."""
+        """Show a notification; escape sequences and markup in the message have no effect."""
         super().notify("\n".join(map(tamed, message.splitlines())), **how | {"markup": False})
 
     def action_help_quit(self) -> None:
-        """Ctrl-C, wherever it is pressed."""
+        """Quit on Ctrl-C, wherever it is pressed."""
         self.call_later(self.action_quit)
 
     async def action_help(self) -> None:
@@ -205,27 +205,27 @@ class Console(App[int]):
         await self.push_screen(imported("jobtop.tui.commands:Palette")(id="--command-palette"))
 
     def row(self, job_id: str) -> JobRow | None:
-        """A live or recent job of the last picture."""
+        """The row of a job in the newest view; None if the job is neither live nor recent."""
         rows = self.view.rows if self.view is not None else ()
         return next((row for row in rows if row.job.id == job_id), None)
 
     async def open_job(self, job_id: str) -> None:
-        """The screen of one job."""
+        """Open the screen of one job."""
         await self.push_screen(imported("jobtop.tui.screens.job.screen:JobScreen")(job_id))
 
     async def open_compare(self, job_ids: Sequence[str]) -> None:
-        """Two to six jobs beside each other."""
+        """Open the Compare page with two to six jobs."""
         await self.action_go("compare")
         self.pages["compare"].compare(job_ids)  # type: ignore[attr-defined]
 
     async def select_job(self, job_id: str) -> None:
-        """Put the dashboard's cursor on a job as soon as it is there."""
+        """Open the dashboard and put its cursor on a job as soon as the job is listed."""
         await self.action_go("dashboard")
         self.feed.hurry()
         self.pages["dashboard"].select(job_id)  # type: ignore[attr-defined]
 
     def _fatal_error(self) -> None:
-        """A mistake of ours is told in words by whoever opened the console, not over the user's shell."""
+        """Close without Textual's traceback: the caller that opened the console reports the exception in words."""
         self._close_messages_no_wait()
 
     def panic(self, *renderables: Any) -> None:
@@ -233,6 +233,6 @@ class Console(App[int]):
 
 
 def imported(place: str) -> Any:
-    """`module:name`."""
+    """Import the object that `module:name` names."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""The palette: everything there is to do on the current screen by name, jobs to open, themes."""
+"""The command palette: every action of the current screen by name, jobs to open, themes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 THEME_NAMES = {"jobtop-dark": "dark", "jobtop-light": "light", "jobtop-terminal": "the terminal's own colours"}
 LEFT_OUT = frozenset({"app.palette"})
 NAME_WIDTH, KEYS_WIDTH = 22, 10
-LONGEST = 100  # characters of a name; no line has room for more, and looking through it takes long
+LONGEST = 100  # characters of a name; no line has room for more, and matching long names is slow
 KEYS, DIM, UNDERLINED = Style(bold=True), Style(dim=True), Style(underline=True)
 
 
 @record
 class Command:
-    """Something to choose: what it is called, its keys, a word on it, and what it does."""
+    """One line of the palette: its name, its keys, a short help text, and what it calls."""
 
     name: str
     keys: str
@@ -39,14 +39,14 @@ class Command:
 
 
 class Commands(Provider):
-    """Actions that work on the screen below, jobs in sight, themes."""
+    """The actions that work on the screen below the palette, the listed jobs, and the themes."""
 
     async def discover(self) -> Hits:
         for command in commands(self.console, self.screen):
             yield DiscoveryHit(self.shown(Content(command.name), command), command.call, command.name)
 
     async def search(self, query: str) -> Hits:
-        # Matcher.highlight would read the name of a job as markup.
+        # Matcher.highlight would interpret the name of a job as markup.
         match = self.matcher(query).fuzzy_search.match
         for command in commands(self.console, self.screen):
             score, offsets = match(query, command.name)
@@ -59,14 +59,14 @@ class Commands(Provider):
 
     @property
     def console(self) -> Console:
-        """The app, as what it is."""
+        """The app, with its own type."""
         from jobtop.tui.app import Console
 
         assert isinstance(self.app, Console)
         return self.app
 
     def shown(self, name: Content, command: Command) -> Content:
-        """Name, keys and a word on it in columns; nothing of it is read as markup."""
+        """Name, keys and help in columns, without interpreting any of them as markup."""
         if command.keys:
             name = Content.assemble(name, " " * max(2, NAME_WIDTH - name.cell_length), (command.keys, KEYS))
         gap = " " * max(2, NAME_WIDTH + KEYS_WIDTH - name.cell_length)
@@ -74,7 +74,7 @@ class Commands(Provider):
 
 
 class Palette(CommandPalette):
-    """Textual's palette with our commands in it, and without its picture of a magnifying glass."""
+    """Textual's palette with jobtop's commands, and without its search icon."""
 
     DEFAULT_CSS = """
     Palette {
@@ -94,7 +94,7 @@ class Palette(CommandPalette):
 
 
 def commands(console: Console, screen: Screen[Any]) -> Iterator[Command]:
-    """What can be done to jobs first, then where to go, then how to move; texts are tamed."""
+    """All commands: actions on jobs first, then pages, then movements; control characters in texts are escaped."""
     is_ascii = console.has_class(ASCII_CLASS)
     for command in (*_actions(console, screen), *_jobs(console), *_themes(console)):
         texts = [tamed(text) for text in (command.name, command.keys, command.help)]
@@ -114,7 +114,7 @@ def _actions(console: Console, screen: Screen[Any]) -> Iterator[Command]:
 
 
 def _title(action: Action) -> str:
-    """`Dash` says where to, not what to do."""
+    """The title of an action; that of a page, such as `Dash`, gets a verb."""
     return f"Go to {action.title}" if action.id.startswith("go.") else action.title
 
 

@@ -1,4 +1,4 @@
-"""Which key does what, once `[keys]` of the configuration has had its say; what is wrong with it in words. Pure."""
+"""Which key runs which action after `[keys]` of the configuration is applied, and what is wrong with `[keys]`. Pure."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ ALIASES = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedo
 KNOWN = frozenset(key.value for key in Keys if not key.value.startswith("<"))
 PANES = frozenset({TABLE, CHART, LOG, TEXT})
 TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND})
-# What is there for a key: a screen or a dialogue, and in it the pane or the field that has the focus.
+# Places whose keys work at the same time: those of a screen or dialog, and that of its focused pane or field.
 SCREENS = (
-    ({APP, JOBS, HISTORY}, (TABLE, CHART, FILTER)),  # the dashboard is part of it
+    ({APP, JOBS, HISTORY}, (TABLE, CHART, FILTER)),  # the dashboard has the same places
     ({APP, JOBS, JOB}, (TABLE, CHART, LOG, TEXT, SEARCH)),
     ({APP, COMPARE}, (TABLE, CHART)),
     ({APP, ALERTS}, (TABLE, TEXT)),
@@ -60,7 +60,7 @@ A_CHARACTER = "a character to type"
 
 
 class Clash(NamedTuple):
-    """A key that does two things in one place."""
+    """A key that runs two actions in one place."""
 
     key: str
     one: str
@@ -71,7 +71,7 @@ class Clash(NamedTuple):
 
 
 def read_keys(keys: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """`[keys]` as Textual takes it; ConfigError names what is unknown and what is nearest to it."""
+    """`[keys]` as Textual takes it; raises ConfigError, which names an unknown word and the nearest known one."""
     return {action: ",".join(_read(action, words)) for action, words in keys.items()}
 
 
@@ -90,12 +90,12 @@ def _read(action: str, words: Sequence[str]) -> Iterator[str]:
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:
-    """The keys of an action, as they are now."""
+    """The keys of an action, remapped or default."""
     return keymap.get(action.id, action.keys).split(",")
 
 
 def clashes(keymap: Mapping[str, str]) -> list[Clash]:
-    """What was given a key that does something else in the same place; what is so by design is none."""
+    """Every clash that `[keys]` causes; keys that two actions share by default are not reported."""
     found = []
     for one, other in combinations(ACTIONS, 2):
         if (one.id in keymap or other.id in keymap) and meet(one.place, other.place):
@@ -108,12 +108,12 @@ def clashes(keymap: Mapping[str, str]) -> list[Clash]:
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether two places can be there for the same key."""
+    """Whether keys of two places work at the same time."""
     return one == other or any({one, other} <= places for places in TOGETHER)
 
 
 def is_typed(key: str) -> bool:
-    """Whether a field takes the key for itself."""
+    """Whether a text field takes the key as a character."""
     character = character_of(key)
     return character is not None and character.isprintable()
 
@@ -123,17 +123,17 @@ def _shared(one: Action, other: Action, keymap: Mapping[str, str]) -> set[str]:
 
 
 def character_of(key: str) -> str | None:
-    """What a key types; Textual does not know that of names it has shortened."""
+    """The character that a key types; Textual does not know it for key names that it shortened."""
     return SIGNS.get(key) or key_to_character(key)
 
 
 def _same(key: str) -> str:
-    """One spelling for `?` and question_mark."""
+    """One spelling for a key: `?` and `question_mark` give the same."""
     return character_of(key) or key
 
 
 def shown_key(key: str, in_words: bool = False) -> str:
-    """A key as people write it: with signs, or for a sentence or a serial console in words."""
+    """A key as it is shown: `⏎`, or with `in_words` (in a sentence, on a serial console) `Enter`."""
     words, character = key_words(key, in_words), character_of(key)
     is_sign = words == key and character is not None and character.isprintable() and not character.isspace()
     return str(character) if is_sign else words
@@ -144,7 +144,7 @@ def shown_keys(keys: Sequence[str], in_words: bool = False) -> str:
 
 
 def working(screen: Screen[Any]) -> dict[str, list[ActiveBinding]]:
-    """What works where the focus is, by the id of the action; of each the usual key first."""
+    """The active bindings where the focus is, by the id of their action; the default key comes first."""
     found: dict[str, list[ActiveBinding]] = {}
     for active in screen.active_bindings.values():
         if active.binding.id is not None and active.enabled:
@@ -156,5 +156,5 @@ def working(screen: Screen[Any]) -> dict[str, list[ActiveBinding]]:
 
 
 def working_keys(screen: Screen[Any]) -> dict[str, list[str]]:
-    """The same, as no more than the keys."""
+    """The keys that work where the focus is, by the id of their action."""
     return {name: [active.binding.key for active in found] for name, found in working(screen).items()}

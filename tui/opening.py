@@ -1,4 +1,4 @@
-"""Opens the console in the terminal we are in, and leaves that as it was, whatever ends the console."""
+"""Runs the console in the current terminal, and restores the terminal however the console ends."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from jobtop.tui.palette import TERMINAL, Ascii, Colourless
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 PATIENCE_SECONDS, SETTLING_SECONDS = 3.0, 2.5
-# No mouse, no pasting in brackets, no reports of focus and size, wrapped lines, the shell's keys, screen and cursor.
+# Turn off mouse, bracketed paste, focus and size reports; restore line wrap, keyboard mode, main screen and cursor.
 RESET = "".join(f"\x1b[?{mode}l" for mode in (1000, 1003, 1015, 1006, 1016, 2004, 1004, 2048)) + (
     "\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
 )
 
 
 def fitted(options: Options) -> Options:
-    """What this terminal can show: without colours its own theme, which has reverse video; ASCII if it is not UTF-8."""
+    """The options for this terminal: with NO_COLOR the theme that needs no colours, ASCII if it is not UTF-8."""
     is_unicode = "utf" in (sys.stdout.encoding or "").lower()
     theme = TERMINAL.name if "NO_COLOR" in os.environ else options.theme
     return replace(options, theme=theme, is_ascii=options.is_ascii or not is_unicode)
 
 
 def run_console(console: Console) -> int:
-    """Until the user leaves or a signal says so: the exit code. A mistake of ours is raised once all is clean."""
-    if not os.isatty(2):  # Textual paints on standard error
+    """Run the console until the user or a signal ends it; return the exit code. Exceptions are raised at the end."""
+    if not os.isatty(2):  # Textual writes to standard error
         sys.__stderr__ = sys.__stdout__  # type: ignore[misc]
-    # Instead of Textual's, which turn the terminal's own colours into others, and colours into greys.
+    # Textual's own filters would replace the terminal's colours, and turn colours into greys.
     console._filters = [
         *([Colourless()] if console.no_color else []),
         *([Ascii()] if console.options.is_ascii else []),
@@ -48,14 +48,14 @@ def run_console(console: Console) -> int:
 
 
 def settle() -> None:
-    """What was made until now stays, and is never looked through for garbage; what pictures and keys leave, seldom."""
+    """Keep all objects made so far out of garbage collection, and collect younger ones rarely."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
 class Opened:
-    """A console that runs, and how it is told to end."""
+    """A running console, and the ways to end it."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -66,7 +66,7 @@ class Opened:
         with self._kept_terminal(), self._heard_signals():
             code = asyncio.run(self._main())
         if self.console._exception is not None:
-            # A mistake of a worker comes wrapped in another, which does not tell where it was made.
+            # Textual wraps an exception of a worker in another one, without the place that raised it.
             raise getattr(self.console._exception, "error", self.console._exception)
         return code or 0
 
@@ -86,7 +86,7 @@ class Opened:
 
     @contextmanager
     def _heard_signals(self) -> Iterator[None]:
-        """Signals and the death of a thread end the console as `q` does."""
+        """End the console on a signal or when a thread dies, in the same way as `q` does."""
         before = {number: signal.signal(number, self._told) for number in SIGNALS}
         threading.excepthook = self._thread_died
         try:
@@ -97,18 +97,18 @@ class Opened:
                 signal.signal(number, handler)
 
     def _told(self, number: int, _: FrameType | None = None) -> None:
-        """Textual may wait for ever for a terminal that is gone: then we leave without it."""
+        """Ask the console to exit; after a while exit without it: Textual may wait for ever if the terminal is gone."""
         code = 128 + number
         if self._loop is None or self._loop.is_closed():
             os._exit(code)
         watchdog = threading.Timer(PATIENCE_SECONDS, self._give_up, (code,))
         watchdog.daemon = True
         watchdog.start()
-        with suppress(RuntimeError):  # it has ended by now
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.console.exit, code)
 
     def _thread_died(self, args: threading.ExceptHookArgs) -> None:
-        """A terminal that was closed is no mistake of ours."""
+        """Report an exception that ended a thread; EIO means only that the terminal was closed."""
         error = args.exc_value
         if isinstance(error, OSError) and error.errno == errno.EIO:
             self._told(signal.SIGHUP)

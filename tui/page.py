@@ -1,4 +1,4 @@
-"""What all screens of the console share: the line at the top, the keys at the bottom, and one picture to show."""
+"""What all screens of the console share: the line at the top, the keys at the bottom, and the view to show."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from jobtop.tui.widgets.problem_line import ProblemLine
 if TYPE_CHECKING:
     from jobtop.tui.app import Console
 
-ROOMY = 100  # columns
+ROOMY = 100  # columns from which all tabs have titles
 WITH_PALETTE = 70
 BETWEEN = "   "
-LAST_KEYS = ("app.help", "search.leave", "filter.leave", "job.live", "app.back", "app.quit")  # help, and ways out
+LAST_KEYS = ("app.help", "search.leave", "filter.leave", "job.live", "app.back", "app.quit")  # always shown
 TABS = tuple(action for action in ACTIONS if action.id.startswith("go."))
 
 
 def agent_words(view: View) -> list[Span]:
-    """Who starts what waits, where anybody does, or that nobody will."""
+    """Whether an agent starts queued jobs; a missing agent is mentioned only if jobs are queued."""
     if view.has_agent:
         return [Span(" · agent", Tone.GREY)]
     return [Span(" · no agent", Tone.YELLOW, True)] if view.has_agent is False and view.waiting else []
 
 
 class TopLine(Painted):
-    """`jobtop  1 Dash  2 History …      ● live 1.0s   7 run · 1 wait   ▲3   12:41:09`."""
+    """The top line: `jobtop  1 Dash  2 History …      ● live 1.0s   7 run · 1 wait   ▲3   12:41:09`."""
 
     DEFAULT_CSS = "TopLine { height: 1; dock: top; background: $panel; }"
 
     class TabClicked(Message):
-        """Somebody wants another screen."""
+        """The user clicked the tab of a screen."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -79,7 +79,7 @@ class TopLine(Painted):
         return [Span(" jobtop ", Tone.BLUE, True), *(span for _, spans in self.named_tabs(width) for span in spans)]
 
     def named_tabs(self, width: int) -> list[tuple[str, list[Span]]]:
-        """The name of each screen and how it is shown."""
+        """The name of each screen, and its tab as text."""
         named = []
         for action in TABS:
             name = action.call.split("'")[1]
@@ -92,7 +92,7 @@ class TopLine(Painted):
         return named
 
     def state(self, width: int) -> list[Span]:
-        """What matters on all screens; where there is little room, the pace goes before the clock."""
+        """The numbers that all screens show; if there is little room, the refresh rate is dropped before the clock."""
         view = self.view
         if view is None:
             return [Span("reading … ", Tone.GREY)]
@@ -107,7 +107,7 @@ class TopLine(Painted):
             pace = [Span(f"{BETWEEN}‖ frozen", Tone.YELLOW, True)]
         kept = [pace, jobs, agent, alerts, clock]
         leaving = [clock, jobs] if self.frozen else [pace, clock, jobs]
-        leaving.insert(0 if view.has_agent else len(leaving) - 1, agent)  # that there is none matters more
+        leaving.insert(0 if view.has_agent else len(leaving) - 1, agent)  # a missing one matters more
         for least in leaving:
             if sum(map(width_of, kept)) >= width:
                 kept = [part for part in kept if part is not least]
@@ -126,11 +126,11 @@ def key_spans(key: str, title: str) -> list[Span]:
 
 
 class KeyLine(Painted):
-    """The keys that matter here, and at the right the palette."""
+    """The bottom line: the most useful keys of the focused pane, and the palette at the right."""
 
     DEFAULT_CSS = "KeyLine { height: 1; dock: bottom; background: $panel; }"
     keys: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)
-    last: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)  # there is always room for them
+    last: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)  # always shown
 
     def watch_keys(self) -> None:
         self.repaint()
@@ -153,7 +153,7 @@ class KeyLine(Painted):
 
 
 class Page(Screen[None]):
-    """One of the screens: composes its panes between the two lines, and shows pictures."""
+    """A screen of the console: the panes between the top and the bottom line, and the view they show."""
 
     name_in_tabs: ClassVar[str] = "dashboard"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP)]
@@ -170,19 +170,19 @@ class Page(Screen[None]):
         yield KeyLine()
 
     def panes(self) -> ComposeResult:
-        """What is between the two lines."""
+        """The panes between the two lines."""
         raise NotImplementedError
 
     @property
     def console(self) -> Console:
-        """The app, as what it is."""
+        """The app, with its own type."""
         from jobtop.tui.app import Console
 
         assert isinstance(self.app, Console)
         return self.app
 
     def show(self, view: View) -> None:
-        """A new picture; called only while the screen is the visible one."""
+        """Show a new view; called only while this screen is the visible one."""
         self.query_one(TopLine).view = view
         self.query_one(ProblemLine).stores = view.stores
         if self.trouble_watch.is_due(view):
@@ -191,12 +191,12 @@ class Page(Screen[None]):
     @work(group="troubles", exclusive=True)
     async def look_for_troubles(self, view: View) -> None:
         troubles = await self.trouble_watch.read(view, self.console.reader)
-        if self.query(TopLine):  # not while the console closes
+        if self.query(TopLine):  # false while the console closes
             self.query_one(TopLine).troubles = troubles
             self.show_troubles(troubles)
 
     def show_troubles(self, troubles: Troubles) -> None:
-        """What went wrong was looked for again; the line at the top has counted it."""
+        """Show a new list of troubles; the top line already counts them."""
 
     def on_mount(self) -> None:
         top = self.query_one(TopLine)
@@ -219,5 +219,5 @@ class Page(Screen[None]):
         line.keys = tuple(shown.values())
 
     def is_offered(self, action: Action) -> bool:
-        """Whether a key that works deserves a word; one that would be refused does not."""
+        """Whether the bottom line shows a key that works; one that would be refused is not shown."""
         return not (action.changes_jobs and self.console.options.is_readonly)

@@ -12,7 +12,7 @@ from jobtop.core.record import record
 
 
 class Tone(IntEnum):
-    """What a piece of text is painted with; which colour that is, is the theme's choice."""
+    """The role of a piece of text; each theme chooses the colour for it."""
 
     TEXT = 0
     GREY = 1  # secondary
@@ -26,7 +26,7 @@ class Tone(IntEnum):
 
 
 class Ground(IntEnum):
-    """What lies behind a line: the cursor's tint is paler while another pane has the focus."""
+    """The background of a line; the cursor line is paler while another pane has the focus."""
 
     PLAIN = 0
     CURSOR = 1
@@ -36,7 +36,7 @@ class Ground(IntEnum):
 
 @record
 class Palette:
-    """The colours of one theme; a ground without a colour is reverse video, or bold while it is not the focus."""
+    """The colours of one theme; a cursor line without a colour is reversed, or bold if its pane has no focus."""
 
     name: str
     dark: bool
@@ -110,12 +110,12 @@ PALETTES = {palette.name: palette for palette in (DARK, LIGHT, TERMINAL)}
 
 SERIES = (Tone.BLUE, Tone.ORANGE, Tone.GREEN, Tone.PURPLE, Tone.YELLOW, Tone.VERMILION)
 MARKERS = "●▲■◆○◇"
-STROKES = "━╍─┄━╍"  # of the legend, beside the marker
+STROKES = "━╍─┄━╍"  # in the legend, beside the marker
 CURSOR, MARK = "▌", "◆"
 DESCENDING, ASCENDING = "▼", "▲"
 WARNING_PERCENT, CRITICAL_PERCENT = 80.0, 92.0
 
-# By the names of `core.model.Status`, and of the flags of a job.
+# The keys are the values of `core.model.Status`, and the flags of a job.
 STATUS_GLYPHS = {
     "running": ("●", Tone.GREEN),
     "queued": ("◌", Tone.GREY),
@@ -136,7 +136,7 @@ FLAG_GLYPHS = {
 }
 SEVERITY_GLYPHS = {"critical": ("▲", Tone.VERMILION), "warning": ("△", Tone.YELLOW), "info": ("·", Tone.GREY)}
 
-# One ASCII character for each of ours, so that every column stays where it is.
+# Each glyph has one ASCII character of the same width, so that columns stay aligned.
 ASCII = str.maketrans(
     {
         pair[0]: pair[1]
@@ -148,7 +148,7 @@ ASCII = str.maketrans(
 
 
 def load_tone(percent: float | None) -> Tone:
-    """Blue until it is nearly full, then yellow, then vermilion."""
+    """The colour of a percentage: blue, yellow when nearly full, vermilion when critical."""
     if percent is None:
         return Tone.GREY
     if percent < WARNING_PERCENT:
@@ -157,7 +157,7 @@ def load_tone(percent: float | None) -> Tone:
 
 
 def theme_of(palette: Palette) -> Theme:
-    """The palette as Textual knows it; `$tone-blue` and so on are the tones in style sheets."""
+    """The palette as a Textual theme; style sheets use its tones as `$tone-blue` and so on."""
     tones = palette.tones
     return Theme(
         name=palette.name,
@@ -183,7 +183,7 @@ def theme_of(palette: Palette) -> Theme:
             "scrollbar-background-hover": palette.background,
             "scrollbar-background-active": palette.background,
             "scrollbar-corner-color": palette.background,
-            # Textual's own style sheet asks an ANSI theme for these two.
+            # Textual's own style sheet reads these two from an ANSI theme.
             "ansi-background": palette.background,
             "ansi-foreground": tones[Tone.TEXT],
             "footer-key-foreground": tones[Tone.ORANGE],
@@ -198,12 +198,12 @@ THEMES = tuple(map(theme_of, PALETTES.values()))
 
 
 def palette_of(theme: Theme) -> Palette:
-    """The palette of a theme of ours; of any other, the one as dark or as light."""
+    """The palette of a theme; one that is not jobtop's gets the palette that is as dark or as light."""
     return PALETTES.get(theme.name) or (TERMINAL if theme.ansi else DARK if theme.dark else LIGHT)
 
 
 def ascii_only(text: str) -> str:
-    """The text for a serial console, as wide as it was: our glyphs have likenesses, what else there is becomes `?`."""
+    """The text in ASCII, as wide as it was: jobtop's glyphs become similar characters, all others `?`."""
     if text.isascii():
         return text
     from rich.cells import cell_len
@@ -214,14 +214,14 @@ def ascii_only(text: str) -> str:
 
 
 class Colourless(LineFilter):
-    """Bold and reverse video stay; Textual's own takes grey for no colour."""
+    """Removes colours, but keeps bold and reverse video; Textual's own filter turns colours into greys."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(text, style.without_color if style else style, control) for text, style, control in segments]
 
 
 class Ascii(LineFilter):
-    """Whatever a widget paints, also one that is not ours: borders, bars to scroll with, notices."""
+    """Turns everything painted into ASCII, also Textual's own borders, scrollbars and notifications."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(ascii_only(text), style, control) for text, style, control in segments]

@@ -1,4 +1,4 @@
-"""What the console remembers between runs: the theme, how tables are sorted, which columns are hidden."""
+"""What the console remembers between runs: the theme, the sort order of tables, and hidden columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "console.json"
 
 
 class Preferences:
-    """Read once, written at every change; a file that is damaged counts as none, and `problem` says so."""
+    """The remembered choices: read once, written at every change. A damaged file is ignored, and `problem` says so."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Preferences:
             self._keep("theme", name)
 
     def sort(self, table: str) -> Sort | None:
-        """By which column a table was sorted last."""
+        """The column and direction that a table was last sorted by."""
         match self._table("sort").get(table):
             case [str(key), bool(descending)]:
                 return Sort(key, descending)
@@ -44,7 +44,7 @@ class Preferences:
             self._keep("sort", {**self._table("sort"), table: list(sort)})
 
     def hidden(self, table: str) -> frozenset[str]:
-        """The columns that were taken out of a table."""
+        """The keys of the columns that the user has hidden in a table."""
         keys = self._table("hidden").get(table)
         return frozenset(key for key in keys if isinstance(key, str)) if isinstance(keys, list) else frozenset()
 
@@ -81,7 +81,7 @@ class Preferences:
 
 
 def _write(path: Path, shape: dict[str, Any]) -> None:
-    """All of it or nothing, for this user only."""
+    """Write the whole file or nothing, readable by this user only."""
     make_private_dir(path.parent)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""How work of the console that takes time is started."""
+"""Starts the console's background work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def start_work(
 ) -> None:
     """Call an async function with these arguments, in a worker that ends with its owner.
 
-    It is called when its worker starts: a coroutine made before that is never awaited if the console closes first.
+    The function is called when the worker starts: a coroutine that was made earlier would never be awaited if the
+    console closes first.
     """
     call: Callable[[], Coroutine[Any, Any, None]] = partial(work, *arguments)
     _: Worker[None] = owner.run_worker(call, group=group, exclusive=exclusive)
