@@ -1,1 +1,1 @@
-"""What the console reads: the feed of the stores, and readers that answer in their own threads."""
+"""What the console reads: the feed, which follows the stores, and readers that run in their own threads."""

@@ -1,4 +1,4 @@
-"""What the console does to jobs. It runs in threads, each with the store open for itself, so that no key waits."""
+"""Operations on jobs: stop, pause, start, queue, pin. They run in threads, so that keys never wait for a store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STORE_SECONDS = 5.0
 
 @record
 class Deed:
-    """One thing to do to jobs: its name, its name when it is done, what it means, and what does it."""
+    """An operation on jobs: its title, the word for it when done, its meaning for the user, and its function."""
 
     title: str
     done: str
@@ -65,7 +65,7 @@ RESUME = Deed("Resume", "resumed", "CONT to all processes, which go on.", Contro
 
 @record
 class Outcome:
-    """What came of a deed: the job it was done to, or why it was not; what else there is to say."""
+    """The result of an operation: the job, or the reason why it was refused; and warnings."""
 
     job: Job | None = None
     refusal: str | None = None
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def refusal(row: JobRow, deed: Deed) -> str | None:
-    """Why it cannot be done to this job; None if it can."""
+    """The reason why an operation cannot be done to a job; None if it can."""
     try:
         with controlling(row, []) as (control, job):
             return _refusal(control, job, deed)
@@ -82,7 +82,7 @@ def refusal(row: JobRow, deed: Deed) -> str | None:
 
 
 def carry_out(row: JobRow, deed: Deed) -> Outcome:
-    """Do it, if it can still be done."""
+    """Do an operation to a job; refuse if the job has changed and it is no longer possible."""
     warnings: list[str] = []
     try:
         with controlling(row, warnings) as (control, job):
@@ -98,10 +98,10 @@ def carry_out(row: JobRow, deed: Deed) -> Outcome:
 
 
 async def end_of(row: JobRow, job: Job, deed: Deed) -> Job | None:
-    """The job once nothing of it is left; None if it will not go."""
-    ending = Ending((job,), deed.by_force)
-    while ending.left():
-        if ending.is_late:
+    """Wait until no process of the job is left, and return its record; None if processes remain after the grace."""
+    deadline = time.monotonic() + patience(job, deed.by_force)
+    while not is_gone(job):
+        if time.monotonic() > deadline:
             return None
         await asyncio.sleep(POLL_SECONDS)
     return await asyncio.to_thread(_settled, row, job)
@@ -112,7 +112,7 @@ Begin = Callable[["Options", JobRow], tuple[Job, list[str]]]
 
 @record
 class Asked:
-    """A job to start, or with a wish how to wait, to queue; without an interval the settings have it."""
+    """A job to start, or to queue if `wish` is given. Without an interval, the settings decide."""
 
     request: Request
     interval: float | None = None
@@ -120,7 +120,7 @@ class Asked:
 
 
 def start(options: Options, asked: Asked) -> tuple[Job, list[str]]:
-    """Start or queue a job in this host's store; it outlives the console."""
+    """Start or queue a job in this host's store; it keeps running when the console closes."""
     if options.own is None:
         raise UsageError("this console has no store of its own to run jobs in")
     config = settings(options)
@@ -135,12 +135,12 @@ def start(options: Options, asked: Asked) -> tuple[Job, list[str]]:
 
 
 def start_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
-    """Start what a job ran, as it ran."""
+    """Start a job's command again, with the same options."""
     return start(options, Asked(request_again(StatePaths(row.store.parent, row.job.host), row.job)))
 
 
 def queue_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
-    """Queue what a job ran, as another attempt at it."""
+    """Queue a job's command again, as another attempt of the same job."""
     if options.own is None or row.store != options.own.store:
         raise UsageError(only_looked_at(row))
     warnings: list[str] = []
@@ -149,7 +149,7 @@ def queue_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
 
 
 def pin(row: JobRow, pinned: bool) -> str | None:
-    """Let a job stay whole, or grow old like all others; why not, if not."""
+    """Protect a job's samples from being deleted with age, or stop that; return the reason if it failed."""
     paths = StatePaths(row.store.parent, hostname())
     if row.store != paths.store:
         return only_looked_at(row)
@@ -170,7 +170,7 @@ def only_looked_at(row: JobRow) -> str:
 
 @contextmanager
 def queueing(paths: StatePaths, warnings: list[str]) -> Iterator[Queue]:
-    """The queue of a store; for what is put into it there is an agent afterwards."""
+    """The queue of a store; makes sure afterwards that an agent runs, and warns if none could be started."""
     database = open_to_write(paths, patience=STORE_SECONDS)
     try:
         queue = Queue(Jobs(database), paths)
@@ -187,7 +187,7 @@ def settings(options: Options) -> Config:
 
 @contextmanager
 def controlling(row: JobRow, warnings: list[str]) -> Iterator[tuple[Control, Job]]:
-    """What acts on the job of a row, in the store the row is from, and the job as it is now."""
+    """The control of a row's job in the store that the row comes from, and the job's current record."""
     paths = StatePaths(row.store.parent, hostname())
     why = elsewhere(row.job, paths.host)
     if why is None and row.store.name != paths.store.name:
@@ -203,7 +203,7 @@ def controlling(row: JobRow, warnings: list[str]) -> Iterator[tuple[Control, Job
 
 
 def _opened(paths: StatePaths) -> Database:
-    """The store, if need be only to be read: what is done to a job never depends on it."""
+    """The store, opened to write if possible, else to read: a job can be controlled either way."""
     try:
         return open_to_write(paths, patience=STORE_SECONDS)
     except StoreUnavailable:

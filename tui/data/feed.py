@@ -1,4 +1,4 @@
-"""Reads the opened stores in a thread of its own and hands the console one picture after the other."""
+"""The feed: a thread that polls the opened stores and hands one view after another to the console."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.host import HostReader, HostSample
     from jobtop.store.samples.hosts import HostNow, HostTail
 
-RECENT, RECENT_OF_ALL, FEWEST_RECENT = 30, 300, 2  # jobs that have ended: of one store, of many together, of each
+RECENT, RECENT_OF_ALL, FEWEST_RECENT = 30, 300, 2  # ended jobs to keep: of one store, of all together, of each at least
 RECONCILE_SECONDS = 5.0
 LOCAL_POLL_SECONDS, NETWORK_POLL_SECONDS = 0.25, 5.0
 STALE_SECONDS = 60.0
 SAME_LOOK_SECONDS = 0.2
 FIRST_SECONDS = 0.22
-BUSY_SECONDS = 15.0  # until it is worth a word
+BUSY_SECONDS = 15.0  # after this many seconds a busy store is reported
 
 
 class MachineSource(Protocol):
-    """Whoever knows the machine."""
+    """Provides the machine's current values."""
 
     def read(self) -> MachineView | None: ...
 
 
 class Source:
-    """One store file, opened, lost and opened again as it comes and goes."""
+    """One store file that is followed; it is opened again after it was deleted, replaced or damaged."""
 
     def __init__(
         self, path: Path, network: bool | None = None, own: StatePaths | None = None, recent: int = RECENT
@@ -55,17 +55,17 @@ class Source:
         self.state = StoreState(path)
         self.jobs: dict[int, Job] = {}
         self.tails: LiveTails | None = None
-        self._last_minutes: dict[int, tuple[Now, LastMinute]] = {}  # by seq; with the sample they end with
+        self._last_minutes: dict[int, tuple[Now, LastMinute]] = {}  # by seq, with the newest sample in each copy
         self.host: HostTail | None = None
-        self.is_hasty = False  # only the jobs, for a first picture
+        self.is_hasty = False  # read only the jobs, for a fast first view
         self._file = StoreFile(path)
-        self._seen: tuple[object, object] | None = None  # when it was written, and the last commit
+        self._seen: tuple[object, object] | None = None  # the file times, and the number of the last commit
         self._touch = 0
         self._polled_at = -float("inf")
         self._read_at = time.monotonic()
 
     def poll(self, at_once: bool = False) -> bool:
-        """Take in what is new; True if anything is. What goes wrong is said in `state`, and tried again."""
+        """Read what is new; return whether anything changed. A failure is put into `state`, and tried again."""
         now, before = time.monotonic(), self.state
         pace = NETWORK_POLL_SECONDS if self.is_network else LOCAL_POLL_SECONDS
         if now - self._polled_at < pace and not at_once:
@@ -75,7 +75,7 @@ class Source:
             changed = self._poll()
             self._read_at = now
             self.state = StoreState(self.path, None, self._notice)
-        except StoreBusy as error:  # by and by it is not
+        except StoreBusy as error:  # most likely the next poll succeeds
             changed, self._seen = False, None
             if now - self._read_at > BUSY_SECONDS:
                 self.state = StoreState(self.path, str(error), self._notice)
@@ -104,7 +104,7 @@ class Source:
             if before is None or self.is_network or commits != before[1]:
                 self._read(database)
                 return True
-            # Written without a commit: moved here from its journal, or by somebody who is no SQLite.
+            # The file changed without a commit: a WAL checkpoint, or a program other than SQLite wrote to it.
             with closing(open_to_read(self.path, self._file.patience)) as fresh:
                 if newest(fresh) == newest(database):
                     return False
@@ -112,7 +112,7 @@ class Source:
         return self._poll()
 
     def _read(self, database: Database) -> None:
-        """All that is new; the first time all that is live or recent."""
+        """Read what has changed; at first, read all live and recent jobs."""
         jobs, version = Jobs(database), database.version if self.tails is None else database.check()
         if self.tails is None or version < TOUCHED_SINCE_VERSION:
             is_old = version < TOUCHED_SINCE_VERSION
@@ -130,13 +130,13 @@ class Source:
             self._read_around(database)
 
     def read_around(self) -> None:
-        """What the first picture was not to wait for."""
+        """Read what the first view did not wait for."""
         self.is_hasty = False
         with suppress(StoreError), self._file.asked() as database:
             self._read_around(database)
 
     def _read_around(self, database: Database) -> None:
-        """The machine as somebody records it, and who waits for what."""
+        """Read the recorded machine, and the reasons why queued jobs wait."""
         from jobtop.store.samples.hosts import HostTail
 
         self.host = self.host or HostTail(database)
@@ -153,7 +153,7 @@ class Source:
         self._last_minutes = {}
 
     def _forget_old(self) -> None:
-        """Of those that have ended only the newest stay."""
+        """Keep only the newest of the ended jobs."""
         ended = sorted((job.end_time or 0.0, seq) for seq, job in self.jobs.items() if job.status.ended)
         for _, seq in ended[: -self.recent]:
             del self.jobs[seq]
@@ -165,7 +165,7 @@ class Source:
         return [self._row(seq, job, now) for seq, job in self.jobs.items()]
 
     def _last_minute(self, seq: int, tail: Tail) -> tuple[Now, LastMinute]:
-        """The tail's newest sample and a copy of its samples; without a new sample, the same copy as before."""
+        """A tail's newest sample and a copy of all its samples; the same copy as before if no sample is new."""
         known = self._last_minutes.get(seq)
         if known is not None and known[0] is tail.now:
             return known
@@ -185,7 +185,7 @@ class Source:
 
 
 class Feed:
-    """The thread: polls the sources, looks after jobs nobody records, samples the host, and hands over pictures."""
+    """The thread that polls the stores, finishes records without a recorder, samples the host and hands over views."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class Feed:
             self._thread.join(2.0)
 
     def hurry(self) -> None:
-        """Something was just done: look at once."""
+        """Poll all stores at once, because the user has just changed something."""
         self._hurry.set()
 
     def _run(self) -> None:
@@ -230,7 +230,7 @@ class Feed:
             self.close()
 
     def _look_on(self) -> None:
-        if self._machine == self._machine_now:  # of a demo everything is known at once
+        if self._machine == self._machine_now:  # a demo has all its values from the start
             self._look_hastily()
         while not self._stop.is_set():
             began = time.monotonic()
@@ -241,26 +241,26 @@ class Feed:
             self._hurry.wait(max(0.02, self.refresh_seconds - (time.monotonic() - began)))
 
     def close(self) -> None:
-        """Close the stores and the files of the kernel; only in the thread that looks at them."""
+        """Close the stores and the files in /proc; to be called only in the thread that reads them."""
         for source in self.sources:
             source.close()
         self._own_eyes.close()
 
     def _look_hastily(self) -> None:
-        """The jobs alone, for a first picture; once that is painted, what is around them."""
+        """Hand over a first view with the jobs alone; read the rest after that view is painted."""
         self._is_hasty = True
         for source in self.sources:
             source.is_hasty = True
         self.on_view(self.look(False))
         self._is_hasty = False
         self._hurry.wait(FIRST_SECONDS)
-        self._machine()  # of which two looks are needed
+        self._machine()  # rates need two readings
         self._hurry.wait(FIRST_SECONDS)
         for source in self.sources:
             source.read_around()
 
     def look(self, at_once: bool = False) -> View:
-        """The picture now; stores that were looked at just before are looked at again only if it has to be at once."""
+        """Read the view now; a store that was polled a moment ago is polled again only if `at_once` is set."""
         now = time.time()
         changed = [source.poll(at_once) for source in self.sources]
         self._version += any(changed)
@@ -271,7 +271,7 @@ class Feed:
         return View(now, rows, None if self._is_hasty else self._machine(), states, self._version, agent)
 
     def _machine_now(self) -> MachineView | None:
-        """As an engine on it records it; where none does, as we see it ourselves."""
+        """The machine as an engine on this host records it; if none does, as the console reads it."""
         for source in self.sources:
             recorded = source.host.now() if source.host is not None else None
             if recorded is not None:
@@ -279,14 +279,14 @@ class Feed:
         return self._own_eyes.read()
 
     def _look_after_jobs(self) -> None:
-        """Finish the records of jobs of this host whose recorder is gone, as every verb does."""
+        """Finish the records of this host's jobs that lost their recorder, as every verb does; index new jobs."""
         if self.own is None or time.monotonic() - self._reconciled_at < RECONCILE_SECONDS:
             return
         self._reconciled_at = time.monotonic()
         from jobtop.lifecycle.reconcile import reconcile
         from jobtop.store.search import catch_up
 
-        with suppress(JobtopError, OSError, ValueError, TypeError, LookupError):  # the last of damage nobody has seen
+        with suppress(JobtopError, OSError, ValueError, TypeError, LookupError):  # the last three: unreported damage
             if not self.own.store.exists():
                 return
             database = open_to_write(self.own, self.network, patience=0.5)
@@ -299,7 +299,7 @@ class Feed:
 
 
 class MachineReader:
-    """The host around the console, looked at by ourselves."""
+    """Reads the host of the console from /proc, for the time in which no engine records it."""
 
     def __init__(self, source: HostReader | None = None) -> None:
         self._source = source
@@ -309,7 +309,7 @@ class MachineReader:
         self._shown: MachineView | None = None
 
     def read(self) -> MachineView | None:
-        """The machine since the last look; at the first what was shown before, if anything was."""
+        """The machine since the last reading; the first reading returns the view that was shown before, if any."""
         from jobtop.core.measure.collectors.host import host_detail, host_frame, open_host
 
         if self._source is None:
@@ -333,7 +333,7 @@ class MachineReader:
         self._source = None
 
     def rest(self, machine: MachineView) -> MachineView:
-        """Somebody else has looked: their last value goes behind ours, and ours later behind theirs."""
+        """Take over a recorded machine: its newest value continues the CPU line, and later readings continue that."""
         self._last = None
         if self._shown is None or abs(machine.at - self._shown.at) > SAME_LOOK_SECONDS:
             self._cpu.extend(machine.cpu_line if self._shown is None else machine.cpu_line[-1:])
@@ -342,7 +342,7 @@ class MachineReader:
 
 
 def machine_of(recorded: HostNow) -> MachineView:
-    """The machine as it is recorded, as we would show it ourselves."""
+    """A recorded machine, in the same form as one that the console reads itself."""
     cores = len(recorded.detail.get("cores", ()))
     line = tuple(share(percent, cores) for percent in recorded.cpu)
     at = time.time() - recorded.age_seconds
@@ -354,12 +354,12 @@ def machine_name() -> str:
 
 
 def share(percent: float | int | None, cores: int) -> float | None:
-    """Of all cores."""
+    """The percentage of all cores together."""
     return None if percent is None or not cores else percent / cores
 
 
 def once(rows: Iterable[JobRow]) -> tuple[JobRow, ...]:
-    """Each job by the copy that knows most of it."""
+    """One row for each job: if several stores have it, the row of the most complete copy."""
     best: dict[str, tuple[tuple[int | float, ...], JobRow]] = {}
     for row in rows:
         job = row.job
@@ -371,11 +371,11 @@ def once(rows: Iterable[JobRow]) -> tuple[JobRow, ...]:
 
 
 def heard(job: Job, at: float | None) -> Job:
-    """A job with the last sign of life of who watches it."""
+    """The job with the time of its recorder's last sign of life."""
     return job if job.last_heard == at else replace(job, last_heard=at)
 
 
 def older(jobs: Jobs, recent: int) -> list[Job]:
-    """What is live or recent in a store of a version that does not say what has changed."""
+    """The live and recent jobs of a store whose version is too old to mark changed jobs."""
     live = jobs.select(Query(statuses=tuple(LIVE), limit=None))
     return live + [job for job in jobs.select(Query(limit=recent + len(live))) if job.status not in LIVE]

@@ -1,4 +1,4 @@
-"""Past jobs as a table shows them: read from any number of stores where somebody looks, in an order of any length."""
+"""Past jobs as a table shows them: the order of all jobs of all stores, and the lines of the visible ones."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from jobtop.tui.widgets.columns import Column
 Answer = TypeVar("Answer")
 UNREADABLE = "(cannot be read)"
 MOST_KNOWN = 1000
-KEY_PATIENCE_SECONDS = 0.05  # somebody waits for the lines in sight
+KEY_PATIENCE_SECONDS = 0.05  # the user waits for the visible lines
 
 
 @record
 class PastRow:
-    """A line of the history, its number among the jobs of all stores, and for how long its job has run so far."""
+    """A line of the history, its number among the jobs of all stores, and the time that its job has run so far."""
 
     number: int
     line: JobLine
@@ -53,7 +53,7 @@ class PastRow:
 
 
 class PastRows:
-    """The jobs of an order at a moment."""
+    """The ordered jobs of the history as rows of a table, at one moment."""
 
     def __init__(self, past: PastJobs, now: float) -> None:
         self.past, self.numbers, self.now = past, past.numbers, now
@@ -80,7 +80,7 @@ class PastRows:
 
 
 class PastStore:
-    """The jobs of one store in their order. That is read in the reader's thread, the few lines in sight in ours."""
+    """The ordered jobs of one store; the reader's thread reads the order, the console's the few visible lines."""
 
     def __init__(self, reader: Reader, path: Path) -> None:
         self.path = path
@@ -90,10 +90,10 @@ class PastStore:
         self._reader = reader
         self._file = StoreFile(path, KEY_PATIENCE_SECONDS)
         self._known: dict[int, JobLine] = {}
-        self._seen: tuple[object, ...] = ()  # the connection that the order was read with, and the last commit then
+        self._seen: tuple[object, ...] = ()  # the connection that read the order, and the last commit then
 
     def ordered(self, database: Database, query: Query, with_keys: bool) -> tuple[Order, tuple[object, ...]]:
-        """The order, asked of the store only if somebody has written to it; and what was seen of that before."""
+        """The order, read again only if another process wrote to the store; and the last commit that it includes."""
         before, seen = self.order, database.version_seen()
         if before is not None and seen == self._seen and before.query == query:
             return before, seen
@@ -101,7 +101,7 @@ class PastStore:
         return read_order(database, query, before if is_same_file else None, with_keys), seen
 
     def take(self, found: tuple[Order, tuple[object, ...]] | StoreError) -> bool:
-        """Keep an order, or note the problem; whether its numbers may be those of other jobs than before."""
+        """Keep a new order, or note the problem; return whether its numbers may now mean other jobs than before."""
         if isinstance(found, StoreBusy):
             self.is_behind = True
             return False
@@ -118,20 +118,20 @@ class PastStore:
         return is_other
 
     async def answer(self, question: Callable[[Database], Answer]) -> Answer | None:
-        """None from a store that cannot be read."""
+        """The answer of the store; None if it cannot be read."""
         try:
             return await self._reader.read(self.path, question) if self.order is not None else None
         except StoreError:
             return None
 
     def lines(self, seqs: Sequence[int]) -> list[JobLine]:
-        """The lines in sight as they are now; while the store is busy, as they were."""
+        """The current lines of some jobs; while the store is busy, the lines as last read."""
         try:
             if self._file.database is None:
                 self._file.look()
             with self._file.asked() as database:
                 found = read_lines(database, seqs)
-        except StoreError as error:  # which the feed meets too, and every screen then says
+        except StoreError as error:  # the feed sees the same error, and reports it on every screen
             known = self._known if isinstance(error, StoreBusy) else {}
             return [known.get(seq) or JobLine(seq, "", UNREADABLE, Status.UNKNOWN) for seq in seqs]
         if len(self._known) > MOST_KNOWN:
@@ -140,7 +140,7 @@ class PastStore:
         return found
 
     def job(self, seq: int) -> Job | None:
-        """A whole record."""
+        """The whole record of a job; None if it cannot be read or is gone."""
         (line,) = self.lines([seq])
         try:
             with self._file.asked() as database:
@@ -155,7 +155,7 @@ class PastStore:
 
 
 class PastJobs:
-    """The jobs of all stores in one order; a store that cannot be read is left out, and has a problem."""
+    """The jobs of all stores in one order. A store that cannot be read is left out, and is listed in `problems`."""
 
     def __init__(self, reader: Reader, paths: Sequence[Path]) -> None:
         self._reader, self.host = reader, hostname()
@@ -173,7 +173,7 @@ class PastJobs:
         return any(store.is_behind for store in self.stores)
 
     async def read(self, query: Query) -> set[int]:
-        """Read the order; the places of stores whose numbers may be those of other jobs than before."""
+        """Read the order; return the places of stores whose numbers may now mean other jobs than before."""
         with_keys = len(self.stores) > 1
         found = await self._reader.read_each(
             [(store.path, partial(store.ordered, query=query, with_keys=with_keys)) for store in self.stores]
@@ -185,12 +185,12 @@ class PastJobs:
         return others
 
     async def groups(self, wanted: Filter | None) -> list[Group]:
-        """The jobs that are wanted by their names."""
+        """The jobs that match a filter, grouped by name."""
         runs = [await store.answer(lambda database: read_runs(database, wanted)) for store in self.stores]
         return grouped([found for found in runs if found is not None])
 
     async def vocabulary(self) -> dict[str, list[str]]:
-        """What the words of a filter can be completed to."""
+        """The known words that a filter can be completed to, by field."""
         known = [await store.answer(vocabulary) for store in self.stores]
         return together(words for words in known if words is not None)
 
@@ -198,7 +198,7 @@ class PastJobs:
         return PastRows(self, now)
 
     def lines(self, numbers: Sequence[int]) -> list[JobLine]:
-        """The lines of some jobs, of each store at once."""
+        """The lines of some jobs; each store is asked once."""
         wanted: dict[int, list[int]] = {}
         for number in numbers:
             place, seq = place_and_seq(number)
@@ -207,7 +207,7 @@ class PastJobs:
         return [next(found[place_and_seq(number)[0]]) for number in numbers]
 
     def jobs(self, numbers: Collection[int]) -> list[tuple[Path, Job]]:
-        """Whole records and where they are, the oldest first; those that are gone are left out."""
+        """The whole records of some jobs and their stores, the oldest first; deleted jobs are left out."""
         found = []
         for place, seq in map(place_and_seq, sorted(numbers)):
             if (job := self.stores[place].job(seq)) is not None:
@@ -220,7 +220,7 @@ class PastJobs:
 
 
 def past_columns(has_hosts: bool = False) -> tuple[Column[PastRow], ...]:
-    """Of the history; their keys are those that the store sorts by. Of several hosts, each job's stands by its name."""
+    """The columns of the history; the store sorts by their keys. With several hosts, the host is beside the name."""
     right = Align.RIGHT
     host: Column[PastRow] = Column(
         "host", "HOST", lambda row: text(row.line.host), 8, flex=1, most=16, priority=1 if has_hosts else 8
@@ -256,7 +256,7 @@ def status(row: PastRow) -> Cell:
 
 
 def started(row: PastRow) -> Cell:
-    """The day and minute; of other years the day; nothing of one that never began."""
+    """Day and minute of the start; only the date if it was in another year."""
     moment = row.line.start_time
     if moment is None:
         return number(ABSENT)
@@ -275,13 +275,13 @@ def efficiency(row: PastRow) -> Cell:
 
 
 def memory(row: PastRow) -> Cell:
-    """The peak; `≤` where no more is known than a bound."""
+    """The memory peak; `≤` in front if only an upper bound is known."""
     peak = row.line.memory_peak_bytes
     return number(bounded(short_bytes(peak), row.line.memory_is_bound and peak is not None))
 
 
 def ended(row: PastRow) -> Cell:
-    """The exit code, or the signal."""
+    """The exit code, or the name of the signal."""
     line = row.line
     if line.signal is not None:
         try:

@@ -1,4 +1,4 @@
-"""What is remembered of the machine for a minute: its network and its GPUs, whoever looks at it meanwhile or not."""
+"""The last minute of the machine: its network and GPUs, whether an engine or the console reads them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from jobtop.tui.data.view import MachineMoment, MachineView
 
 
 class MachinePast:
-    """The moments of the last minute, handed on with every picture of the machine."""
+    """Remembers the machine's last minute, and adds it to each view of the machine."""
 
     def __init__(self) -> None:
         self._moments: deque[MachineMoment] = deque()
 
     def with_past(self, machine: MachineView) -> MachineView:
-        """The machine with its last minute, this moment the newest; where the clock was set back it begins anew."""
+        """The machine with its last minute, which ends now; it starts again if the clock was set back."""
         moments = self._moments
         while moments and not moments[0].at <= machine.at <= moments[0].at + KEPT_SECONDS:
             moments.popleft()

@@ -1,4 +1,4 @@
-"""What the screen of a job asks of the store and of /proc, all of it in the reader's thread."""
+"""What the screen of a job reads from the store and from /proc; all of it runs in the reader's thread."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 KEYS = tuple(key for keys in GROUPS.values() for key in keys)
 MOST_KEYS = max(map(len, GROUPS.values()))
-MARGIN = 0.1  # of a window, read on either side of it
+MARGIN = 0.1  # of the window's length, read before and after it
 ALL = TimeWindow()
 LAST_WORDS = 6
-MOST_SHARE = 0.05  # of a core, for looking at processes
+MOST_SHARE = 0.05  # of a core, for reading the processes
 
 
 @record
 class Wish:
-    """What the screen shows: a part of the time, so many columns wide, and perhaps a moment of the past."""
+    """What the screen needs: a time window, its width in columns, and the selected moment, if any."""
 
     window: TimeWindow = ALL
     columns: int = 100
@@ -56,7 +56,7 @@ class Wish:
 
 @record
 class Numbers:
-    """A job at a moment, or at its end; None is not known."""
+    """The numbers of a job at a moment, or at its end; None is unknown."""
 
     elapsed: float | None = None
     cpu_percent: Number | None = None
@@ -73,7 +73,7 @@ class Numbers:
 
 @record
 class Processes:
-    """Who was in the job; `at` is when, in seconds since its start, None: now."""
+    """The processes of a job, `at` seconds after its start; None: now."""
 
     rows: tuple[ProcessRow, ...] = ()
     at: float | None = None
@@ -86,7 +86,7 @@ class Look:
     job: Job
     events: tuple[Event, ...] = ()
     curves: Mapping[str, Curve] = fresh(default_factory=dict)
-    whole: Bounds = (0.0, 0.0)  # from the first moment of the job to the last that is known
+    whole: Bounds = (0.0, 0.0)  # from the start of the job to the last known moment
     numbers: Numbers = Numbers()
     processes: Processes = Processes()
     last_words: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class Look:
 
 
 class JobReading:
-    """Looks at one job again and again; what it has seen it does not read again."""
+    """Reads one job again and again; what was read before is kept."""
 
     def __init__(self, job_id: str, store: Path, secret: Sequence[str] = ()) -> None:
         self.job_id, self.store = job_id, store
@@ -106,7 +106,7 @@ class JobReading:
         self._last_words: tuple[str, ...] | None = None
 
     def look(self, database: Database, wish: Wish) -> Look | None:
-        """The job now, or as it was; None if it is not in the store any more."""
+        """Read the job as it is now, or at the requested moment; None if it is no longer in the store."""
         jobs, curves = Jobs(database), Curves(database)
         try:
             job = jobs.find(self.job_id)
@@ -170,7 +170,7 @@ class JobReading:
         return Processes() if snapshot is None else Processes(snapshot.members, snapshot.elapsed)
 
     def _words(self, job: Job) -> tuple[str, ...]:
-        """The last lines of its errors, or of its output if there are none, of a job that ended badly."""
+        """The last lines of stderr, or of stdout if that is empty; only if the job ended badly."""
         if not is_telling(job):
             return ()
         if self._last_words is None:
@@ -186,7 +186,7 @@ class JobReading:
 
 
 class Book:
-    """The curves of a job in a part of the time; of a job that runs, only what is new is read again."""
+    """The curves of a job in a time window; while the job runs, only new samples are read."""
 
     def __init__(self) -> None:
         self.curves: dict[str, Curve] = {}
@@ -197,7 +197,7 @@ class Book:
         self._absent: set[str] = set()
 
     def read(self, curves: Curves, job: Job, wish: Wish) -> None:
-        """Take in a part of the time: fresh samples if it is the same part, all of it otherwise."""
+        """Read a window: only new samples if it is the same window as before, else all of it."""
         wanted = wish.window, wish.columns, job.status.ended
         if wanted == self._read and (job.status.ended or self._extend(curves, job, wish)):
             return
@@ -213,7 +213,7 @@ class Book:
             self._absent |= {key for key in keys if not self.curves[key].known()}
 
     def _extend(self, curves: Curves, job: Job, wish: Wish) -> bool:
-        """Whether what is new could be put behind what there is: not if nothing was there, or too much by now."""
+        """Append new samples to the curves; False if all must be read again, because there were none or too many."""
         if wish.window.end is not None:
             self.whole = (0.0, _last_moment(curves, job))
             return True
@@ -229,7 +229,7 @@ class Book:
         return True
 
     def _take(self, times: list[float], values: Mapping[str, list[Number | None]], columns: int) -> None:
-        """Curves that are drawn together, with the least and the greatest of each in every column."""
+        """Set the curves of one chart; when they are thinned, each column keeps its minimum and maximum."""
         most = 2 * len(values) * columns
         kept = kept_positions(times, list(values.values()), most) if len(times) > most else range(len(times))
         moments = [times[place] for place in kept]
@@ -238,7 +238,7 @@ class Book:
         self._points = max(self._points, len(moments))
 
     def _go_on(self, key: str, times: list[float], column: list[Number | None]) -> None:
-        """The curve with what came behind its last moment; a rate needs that moment too."""
+        """Append new samples to a curve; a rate also needs the last sample before them."""
         before = self.curves[key]
         first = bisect_right(times, before.times[-1]) if before.times else 0
         if first < len(times):
@@ -249,7 +249,7 @@ class Book:
 
 
 class Nearby:
-    """The processes of a job that runs on this machine, seen with our own eyes, as often as that is cheap."""
+    """The processes of a job that runs on this machine, read from /proc as often as that is cheap."""
 
     def __init__(self, directory: Path, secret: Sequence[str] = ()) -> None:
         self.directory, self.secret = directory, secret
@@ -258,7 +258,7 @@ class Nearby:
         self._due = 0.0
 
     def read(self, job: Job) -> tuple[ProcessRow, ...] | None:
-        """Who is in it now; None if it is not here, or over."""
+        """The live processes; None if the job runs on another machine or has ended."""
         if not HAS_PROC or job.shim is None or job.host != hostname() or not is_alive(job.shim):
             self.close()
             return None
@@ -280,7 +280,7 @@ class Nearby:
 
 
 def part_of(window: TimeWindow, last: float) -> tuple[float | None, float | None]:
-    """From when to when has to be read for a window, of a job whose last moment that is."""
+    """The start and end of what must be read for a window, if the job's last moment is `last`."""
     if window.span is None:
         return None, None
     margin = MARGIN * window.span
@@ -296,7 +296,7 @@ def _last_moment(curves: Curves, job: Job) -> float:
 
 
 def value_at(curve: Curve, moment: float) -> Number | None:
-    """What a curve shows at a moment: the last value before it."""
+    """The value of a curve at a moment: the last one before it."""
     place = bisect_right(curve.times, moment) - 1
     return curve.values[place] if place >= 0 else None
 

@@ -17,7 +17,7 @@ MOST_NEWER = 15
 
 @record
 class Columns:
-    """The same samples as columns: the same position is the same sample in all three."""
+    """Samples as columns: the same position is the same sample in all three."""
 
     times: tuple[float, ...] = ()
     cpu_percent: tuple[Number | None, ...] = ()
@@ -43,7 +43,7 @@ class LastMinute:
 
 
 def copy_of(tail: Tail, known: LastMinute | None = None) -> LastMinute:
-    """A copy of the samples of a tail; `known` is an earlier copy of the same tail, whose parts are used again."""
+    """A copy of the samples of a tail; parts of `known`, an earlier copy of the same tail, are used again."""
     if known is None or not known.newer:
         return LastMinute((), tuple(zip(tail.times, tail.cpu, tail.memory, strict=True)))
     seen_until, newer = known.newer[-1][0], known.newer

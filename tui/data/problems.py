@@ -1,4 +1,4 @@
-"""What went wrong lately, as every screen shows it: one list, read again when a job has changed."""
+"""What went wrong in the last day, as every screen shows it: one list, read again when a job has changed."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ if TYPE_CHECKING:
     from jobtop.tui.data.reader import Reader
 
 LOOKED_BACK_SECONDS = 86400.0
-LONGEST_SECONDS = 30.0  # between two looks, since what is a day old goes
-MOST_SHARE = 0.01  # of a core, for looking: a long history takes long
+LONGEST_SECONDS = 30.0  # between two readings, because entries become older than a day
+MOST_SHARE = 0.01  # of a core, for reading: a long history is expensive
 SEVERITIES = tuple(SEVERITY_GLYPHS)
 
 
 @record
 class Troubles:
-    """Of the last day, the newest first; before the first look it is not known whether there are any."""
+    """What went wrong in the last day, newest first; `is_known` is False before the first reading."""
 
     found: tuple[Trouble, ...] = ()
     is_known: bool = False
     is_unreadable: bool = False
-    has_more: bool = False  # than a store is asked for
+    has_more: bool = False  # more than a store returns at once
 
     def __len__(self) -> int:
         return len(self.found)
 
     @property
     def count(self) -> str:
-        """`9`, or `500+`."""
+        """The number as text: `9`, or `500+`."""
         return f"{len(self)}{'+' if self.has_more else ''}"
 
     @property
     def words(self) -> str:
-        """`2 alerts · 3 failed`, and whether there are more; nothing if there are none."""
+        """The numbers as text: `2 alerts · 3 failed`, with `and more` if there are more; empty if there are none."""
         alerts = sum(trouble.severity is not None for trouble in self.found)
         failed = len(self) - alerts
         parts = [f"{alerts} alert{'' if alerts == 1 else 's'}" if alerts else "", f"{failed} failed" if failed else ""]
         return " · ".join(filter(None, [*parts, "and more" if self.has_more else ""]))
 
     def worst(self) -> str:
-        """How grave the gravest is; a job that failed is as bad as a critical alert."""
+        """The highest severity; a failed job counts as critical."""
         ranks = [SEVERITIES.index(severity_of(trouble)) for trouble in self.found]
         return SEVERITIES[min(ranks, default=len(SEVERITIES) - 1)]
 
     def alerts_by_job(self) -> dict[str, tuple[str, int]]:
-        """Of each job that an alert was raised for, how grave the gravest is, and how many there are."""
+        """The highest severity and the number of alerts, by the id of the job."""
         counted: dict[str, tuple[str, int]] = {}
         for trouble in self.found:
             if trouble.severity is not None and trouble.job_id is not None:
@@ -67,14 +67,14 @@ class Troubles:
 
 
 def severity_of(trouble: Trouble) -> str:
-    """One of ours, whatever the event says."""
+    """The severity of a trouble; an unknown severity of an alert counts as a warning."""
     if trouble.severity is None:
         return SEVERITIES[0]
     return trouble.severity if trouble.severity in SEVERITIES else "warning"
 
 
 def sign_of(trouble: Trouble) -> tuple[str, Tone]:
-    """Its glyph and colour: the severity of an alert, else how the job ended."""
+    """Glyph and colour of a trouble: by the severity of an alert, else by the status of the job."""
     if trouble.severity is not None:
         return SEVERITY_GLYPHS[severity_of(trouble)]
     flags = [FLAG_GLYPHS[flag] for flag in FLAG_GLYPHS if flag in trouble.flags]
@@ -86,7 +86,7 @@ def clock_words(trouble: Trouble) -> str:
 
 
 def what_happened(trouble: Trouble) -> str:
-    """`exit code 1 after 03:12`, `memory 92 % of its limit`."""
+    """The text of a trouble: `exit code 1 after 03:12`, `memory 92 % of its limit`."""
     has_run = trouble.severity is None and (trouble.duration_seconds or 0.0) >= 1.0
     if not has_run or " after " in trouble.words:
         return trouble.words
@@ -94,13 +94,13 @@ def what_happened(trouble: Trouble) -> str:
 
 
 def counter(troubles: Troubles) -> list[Span]:
-    """`▲3`, `▲500+`: the glyph and colour of the gravest, and how many there are."""
+    """The number of troubles with the glyph and colour of the worst: `▲3`, `▲500+`."""
     glyph, tone = SEVERITY_GLYPHS[troubles.worst()]
     return [Span(f"{glyph}{troubles.count}", tone, True)] if len(troubles) else []
 
 
 class TroubleWatch:
-    """Knows when to ask the stores again, and asks."""
+    """Reads the list of troubles, and decides when to read it again."""
 
     def __init__(self) -> None:
         self.troubles = Troubles()
@@ -110,16 +110,16 @@ class TroubleWatch:
         self._is_reading = False
 
     def is_due(self, view: View) -> bool:
-        """Whether a job has changed, as one does that an event was added to; but not while asking costs too much."""
+        """Whether to read again: a job has changed (each event changes its job), and reading does not cost too much."""
         if self._is_reading or time.monotonic() < self._not_before:
             return False
         if not self.troubles.is_known or view.at - self._read_at > LONGEST_SECONDS or view.stores != self._stores:
             return True
-        # A thousand times the same object costs 40 µs, a thousand equal ones cost more than the question.
+        # Comparing 1,000 jobs by identity takes 40 µs; comparing them by value costs more than reading.
         return len(view.rows) != len(self._jobs) or not all(map(is_, jobs_of(view), self._jobs))
 
     async def read(self, view: View, reader: Reader) -> Troubles:
-        """What the stores have of it; one that cannot be read has its line at the top of the screen."""
+        """Read the troubles from all stores; the top of the screen reports a store that cannot be read."""
         self._is_reading = True
         self._jobs, self._stores, self._read_at = list(jobs_of(view)), view.stores, view.at
         found: list[Trouble] = []
@@ -144,7 +144,7 @@ class TroubleWatch:
 
 @record
 class TimedLook:
-    """What a store has of it, perhaps not all, and the CPU time that took."""
+    """What a store returned, whether it has more, and the CPU time that took."""
 
     found: list[Trouble]
     has_more: bool
@@ -160,7 +160,7 @@ def timed_look(database: Database, since: float) -> TimedLook:
 
 
 def is_unwritten(problem: str) -> bool:
-    """Whether all that is wrong with a store is that nobody has used it yet."""
+    """Whether a store's only problem is that it has not been used yet."""
     return problem.endswith((ABSENT, EMPTY))
 
 

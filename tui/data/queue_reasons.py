@@ -1,4 +1,4 @@
-"""Whose turn it is in the store of this host, why others wait, and whether an agent is there to start them."""
+"""Why each queued job of this host waits, and whether an agent is running that will start it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUEUE_SINCE_VERSION = 4
 
 
 class Turns:
-    """Read again with every change of the store; costs nothing while nobody waits."""
+    """The reasons why jobs wait, read again with every change of the store; nothing is read while no job waits."""
 
     def __init__(self, paths: StatePaths) -> None:
         self.paths = paths
@@ -28,7 +28,7 @@ class Turns:
 
     @property
     def has_agent(self) -> bool:
-        """Whether one lives."""
+        """Whether an agent is running."""
         return self._agent is not None and is_alive(self._agent.who)
 
     def read(self, database: Database, is_anybody_waiting: bool) -> None:

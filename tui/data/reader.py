@@ -1,4 +1,4 @@
-"""Stores that come and go: how the console opens them, and a thread that answers so that no key waits for a disk."""
+"""Opens stores that may be replaced at any time, and reads them in a thread of its own so that keys never wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EMPTY = "nothing has been recorded in it yet: jobtop run -- COMMAND does"
 
 
 class StoreFile:
-    """What is at a path: open as long as it is the same file, and opened anew after any fault."""
+    """The store at a path: stays open while the file is the same, and is opened again after a failure."""
 
     def __init__(self, path: Path, patience: float | None = None) -> None:
         self.path, self.patience = path, PATIENCE_SECONDS if patience is None else patience
@@ -29,11 +29,11 @@ class StoreFile:
         self._written = 0
 
     def look(self) -> bool:
-        """See to it that the store that is there now is open; whether it was opened just now. Raises StoreError."""
+        """Open the file that is now at the path; return whether it was opened just now. Raises StoreError."""
         found = self._stat()
         file = found.st_dev, found.st_ino, os.access(self.path, os.W_OK)
         if self.database is not None and self.database.notice is not None and found.st_mtime_ns != self._written:
-            self.close()  # without locks nothing is heard of changes
+            self.close()  # opened without locks: SQLite does not notice changes
         if self.database is not None and file == self._file:
             return False
         self.close()
@@ -46,7 +46,7 @@ class StoreFile:
 
     @contextmanager
     def asked(self) -> Iterator[Database]:
-        """The open store; what cannot be read from it is a StoreError, after which it is closed."""
+        """The open store; any failure to read from it closes it and is raised as a StoreError."""
         try:
             if self.database is None:
                 raise StoreUnavailable(f"{self.path}: {ABSENT}")
@@ -75,7 +75,7 @@ class StoreFile:
 
 
 class Reader:
-    """One thread, one connection for each store."""
+    """One thread that reads stores, with one connection for each."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="jobtop-reader")
@@ -83,17 +83,17 @@ class Reader:
         self._is_closed = False
 
     async def read(self, path: Path, question: Callable[[Database], Answer]) -> Answer:
-        """What the question makes of the store; raises what it raises, and StoreError."""
+        """Call the question with the store in the reader's thread, and return its answer; raises StoreError too."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._answer, path, question)
 
     async def read_each(
         self, questions: Sequence[tuple[Path, Callable[[Database], Answer]]]
     ) -> list[Answer | StoreError]:
-        """The answers of many stores in one turn; of one that cannot be read, why."""
+        """The answers of several stores in one turn; for a store that cannot be read, the error."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._answer_each, questions)
 
     async def read_first(self, paths: Sequence[Path], question: Callable[[Database], Answer]) -> tuple[Path, Answer]:
-        """The answer of the first store that knows the job; else what is wrong with one, or UnknownJob."""
+        """The first store that knows the job, and its answer; StoreError if one cannot be read, else UnknownJob."""
         problem: StoreError | UnknownJob = UnknownJob("no store is open")
         for path in paths:
             try:
@@ -105,12 +105,12 @@ class Reader:
         raise problem
 
     def finish(self, close: Callable[[], None]) -> None:
-        """Call it in the thread, after what was asked before."""
-        with suppress(RuntimeError):  # the reader is closed, and the console ends
+        """Call a function in the reader's thread, after all that was asked before."""
+        with suppress(RuntimeError):  # the reader is closed because the console ends
             self._pool.submit(close)
 
     def close(self) -> None:
-        """Close the stores once what is being read is read; what waits for its turn is cancelled."""
+        """Close the stores after the current reading; readings that have not started are cancelled."""
         self._is_closed = True
         self.finish(self._close_files)
         self._pool.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""Where the rows of a table come from, and how they keep their order while somebody moves among them. Pure."""
+"""Where the rows of a table come from, and how they keep their order while the user moves the cursor. Pure."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
@@ -7,23 +7,23 @@ Row = TypeVar("Row")
 
 
 class RowSource(Protocol[Row]):
-    """Any number of rows, of which a table asks for those it shows.
+    """Any number of rows; a table asks for the visible ones.
 
-    A row does not change: what is new is a new row, and rows that are equal look alike.
+    Rows never change: a changed row is a new row, and equal rows look the same.
     """
 
     def __len__(self) -> int: ...
 
     def window(self, start: int, stop: int) -> Sequence[Row]:
-        """The rows from one position to before another."""
+        """The rows from position `start` to before `stop`."""
         ...
 
     def key(self, row: Row) -> Hashable:
-        """What the row is of, however it looks and wherever it stands."""
+        """The identity of the row's object, whatever the row shows and wherever it is."""
         ...
 
     def index(self, key: Hashable) -> int | None:
-        """Where the row of a key is; None if it is gone."""
+        """The position of the row with this key; None if there is none."""
         ...
 
 
@@ -51,6 +51,6 @@ class ListRows(Generic[Row]):
 
 
 def held_order(rows: Sequence[Row], key: Callable[[Row], Hashable], before: Sequence[Hashable]) -> list[Row]:
-    """The rows in the order that was shown before; those that are new come last."""
+    """The rows in the order that was shown before; new rows come last."""
     places = {held: place for place, held in enumerate(before)}
     return sorted(rows, key=lambda row: places.get(key(row), len(places)))

@@ -22,7 +22,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @record
 class StoreState:
-    """One opened store: `problem` says in words why it cannot be read, `notice` what else the user should know."""
+    """One opened store: `problem` says why it cannot be read, `notice` is a less serious message."""
 
     path: Path
     problem: str | None = None
@@ -85,7 +85,7 @@ class View:
 
     @property
     def stale(self) -> int:
-        """The number of running jobs that have not been heard of for a while: they may have ended."""
+        """The number of running jobs without recent samples or heartbeats: they may have ended."""
         return sum(row.is_stale and row.job.status == "running" for row in self.rows)
 
     @property
