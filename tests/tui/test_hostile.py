@@ -32,7 +32,7 @@ from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
-from jobtop.tui.data.acting import STOP
+from jobtop.tui.data.operations import STOP
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.dialogs import run_form
@@ -45,11 +45,11 @@ from jobtop.tui.screens.alerts import rule_lines
 from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.job.why import Why
+from jobtop.tui.screens.job_actions import JobActions, question
 from jobtop.tui.screens.settings import SettingRow, report
 from jobtop.tui.widgets import jobs_pane
 from jobtop.tui.widgets.cells import tamed
 from jobtop.tui.widgets.filter_line import Field, FilterLine
-from jobtop.tui.widgets.jobs_pane import JobActions, question
 from jobtop.tui.widgets.output_view import OutputView
 from jobtop.tui.widgets.painting import Painted
 from jobtop.tui.widgets.prose import Prose

@@ -29,14 +29,14 @@ from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
-from jobtop.tui.data.acting import STOP
+from jobtop.tui.data.operations import STOP
 from jobtop.tui.demo.demo import Demo, demo, of_demo
 from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, Surroundings
 from jobtop.tui.dialogs.leaving import Leaving
 from jobtop.tui.page import Page
 from jobtop.tui.screens.history import History
+from jobtop.tui.screens.job_actions import question
 from jobtop.tui.widgets.filter_line import Field
-from jobtop.tui.widgets.jobs_pane import question
 from records import made_job, running_job
 from sampled import steady
 from tools.scenes import CONFIG_FILE, SCENES, Scene, compared, config, job, keys

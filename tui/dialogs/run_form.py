@@ -27,7 +27,7 @@ from jobtop.lifecycle.submit import Wish
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.actions import COMMAND, FORM, bindings
-from jobtop.tui.data.acting import Asked, start
+from jobtop.tui.data.operations import Asked, start
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton
 from jobtop.tui.dialogs.fields import FormField, Line, Lines, Tick, focus_first_problem
 from jobtop.tui.widgets.cells import tamed

@@ -25,12 +25,12 @@ from jobtop.tui.data.problems import Troubles, is_unwritten
 from jobtop.tui.data.rows import ListRows, held_order
 from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
 from jobtop.tui.palette import Tone
+from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.alerts_panel import AlertsPanel
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import Sort
 from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
 from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_wait
-from jobtop.tui.widgets.jobs_pane import JobActions
 from jobtop.tui.widgets.table import Table
 
 EMPTY = "No job runs and none has been recorded yet.\nPress n to run one, or type:  jobtop run -- COMMAND"

@@ -23,11 +23,11 @@ from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
+from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import Sort
 from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.groups_table import NEWEST, GroupsTable, group_columns, name_word, sorted_groups
-from jobtop.tui.widgets.jobs_pane import JobActions
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.workers import start_work
 

@@ -25,8 +25,8 @@ from jobtop.tui.page import Page, TopLine
 from jobtop.tui.screens.job.charts import BOTH, CHARTS, chart_view, shown_charts
 from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.why import Why, waiting
+from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.job_columns import with_wait
-from jobtop.tui.widgets.jobs_pane import JobActions
 from jobtop.tui.widgets.output_rows import Logs, why_no_output
 from jobtop.tui.widgets.output_view import OutputPane, OutputView
 from jobtop.tui.widgets.process_tree import ProcessTree

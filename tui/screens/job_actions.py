@@ -20,7 +20,7 @@ from jobtop.tui.workers import start_work
 
 # What acts is imported when somebody acts: it takes as long as all the other panes together.
 if TYPE_CHECKING:
-    from jobtop.tui.data.acting import Begin, Deed, Outcome
+    from jobtop.tui.data.operations import Begin, Deed, Outcome
     from jobtop.tui.dialogs.confirm import Confirm
 
 NAMED = 6  # jobs that a question names
@@ -56,17 +56,17 @@ class JobActions(Page):
             self.update_keys()
 
     def action_stop_jobs(self) -> None:
-        from jobtop.tui.data.acting import STOP
+        from jobtop.tui.data.operations import STOP
 
         self.ask_for(STOP)
 
     def action_kill_jobs(self) -> None:
-        from jobtop.tui.data.acting import KILL
+        from jobtop.tui.data.operations import KILL
 
         self.ask_for(KILL)
 
     def action_pause_jobs(self) -> None:
-        from jobtop.tui.data.acting import PAUSE, RESUME
+        from jobtop.tui.data.operations import PAUSE, RESUME
 
         paused = [row.job.status is Status.PAUSED for row in self.chosen_rows]
         self.ask_for(RESUME if paused and all(paused) else PAUSE)
@@ -77,7 +77,7 @@ class JobActions(Page):
             start_work(self.app, self._ask_for, deed, rows, group="ask", exclusive=True)
 
     async def _ask_for(self, deed: Deed, rows: Sequence[JobRow]) -> None:
-        from jobtop.tui.data.acting import refusal
+        from jobtop.tui.data.operations import refusal
 
         refusals = await asyncio.gather(*(asyncio.to_thread(refusal, row, deed) for row in rows))
         self.say_all([why for why in refusals if why is not None], "warning")
@@ -89,7 +89,7 @@ class JobActions(Page):
             start_work(self.app, self._carry_out, deed, ready, group="act")
 
     async def _carry_out(self, deed: Deed, rows: Sequence[JobRow]) -> None:
-        from jobtop.tui.data.acting import carry_out, end_of
+        from jobtop.tui.data.operations import carry_out, end_of
 
         outcomes = await asyncio.gather(*(asyncio.to_thread(carry_out, row, deed) for row in rows))
         self.console.feed.hurry()
@@ -106,13 +106,13 @@ class JobActions(Page):
 
     def action_run_again(self) -> None:
         if rows := self.rows_to_change():
-            from jobtop.tui.data.acting import start_again
+            from jobtop.tui.data.operations import start_again
 
             start_work(self.app, self._begin_again, rows, start_again, "runs", group="act")
 
     def action_queue_again(self) -> None:
         if rows := self.rows_to_change():
-            from jobtop.tui.data.acting import queue_again
+            from jobtop.tui.data.operations import queue_again
 
             start_work(self.app, self._begin_again, rows, queue_again, "waits for its turn", group="act")
 
@@ -140,7 +140,7 @@ class JobActions(Page):
             start_work(self.app, self._pin, rows, not is_pinned, group="act")
 
     async def _pin(self, rows: Sequence[JobRow], pinned: bool) -> None:
-        from jobtop.tui.data.acting import pin
+        from jobtop.tui.data.operations import pin
 
         refusals = await asyncio.gather(*(asyncio.to_thread(pin, row, pinned) for row in rows))
         self.console.feed.hurry()
