@@ -47,7 +47,7 @@ from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.job.why import Why
 from jobtop.tui.screens.job_actions import JobActions, question
 from jobtop.tui.screens.settings import SettingRow, report
-from jobtop.tui.widgets import jobs_pane
+from jobtop.tui.screens import job_actions
 from jobtop.tui.widgets.cells import tamed
 from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.output_view import OutputView
@@ -518,7 +518,7 @@ def test_no_comparison_obeys_hostile_text(tmp_path: Path) -> None:
 
 def test_no_pane_of_words_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "examine", lambda *_: {})
-    monkeypatch.setattr(jobs_pane, "NAMED", 100)
+    monkeypatch.setattr(job_actions, "NAMED", 100)
     scenes = [("doctor", doctor), ("settings", values), ("rules", rules), ("questions", questions)]
     endure(in_turn(("", filtering), ("", corner), *scenes), furnish_little, tmp_path, LOW)
 

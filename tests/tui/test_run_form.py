@@ -76,8 +76,8 @@ def problems(form: RunForm) -> dict[str, str]:
     ],
 )
 def test_a_command_line_is_split_as_a_shell_would(text: str, words: tuple[str, ...]) -> None:
-    asked, wrong = read_form(EMPTY | {"command": text}, {})
-    assert (asked and asked.request.command, wrong) == (words, {})
+    new_job, wrong = read_form(EMPTY | {"command": text}, {})
+    assert (new_job and new_job.request.command, wrong) == (words, {})
 
 
 def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
         "gpus": "2",
         "interval": "5s",
     }
-    asked, wrong = read_form(texts, {"shell": True})
+    new_job, wrong = read_form(texts, {"shell": True})
     assert wrong == {}
-    assert asked is not None
-    request = asked.request
+    assert new_job is not None
+    request = new_job.request
     assert (request.command, request.is_shell, request.detached) == (("seq 3 | wc -l",), True, True)
     assert (request.name, request.tool, request.cwd) == ("n", "t", str(tmp_path))
     assert (request.env, request.tags) == ({"A": "1", "B": "x,y"}, {"project": "ocr"})
@@ -107,7 +107,7 @@ def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
     assert request.limits == Limits(
         cpus=0.5, memory_bytes=2 << 30, runtime_seconds=3600.0, gpus=2, timeout_seconds=90.0
     )
-    assert asked.interval == 5.0
+    assert new_job.interval == 5.0
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(key: str, text: str, words: str) -> None:
-    asked, wrong = read_form(EMPTY | {"command": "true", key: text}, {})
-    assert asked is None
+    new_job, wrong = read_form(EMPTY | {"command": "true", key: text}, {})
+    assert new_job is None
     assert list(wrong) == [key]
     assert words in wrong[key]
 
@@ -197,12 +197,12 @@ def test_a_job_waits_in_the_queue_as_the_form_says(paths: StatePaths) -> None:
 
 
 def test_limits_that_hold_need_a_limit() -> None:
-    asked, wrong = read_form(EMPTY | {"command": "true"}, {"enforce": True})
-    assert asked is None
+    new_job, wrong = read_form(EMPTY | {"command": "true"}, {"enforce": True})
+    assert new_job is None
     assert list(wrong) == ["memory"]
-    asked, wrong = read_form(EMPTY | {"command": "true", "memory": "1G"}, {"enforce": True})
-    assert asked is not None
-    assert asked.request.limits.enforced
+    new_job, wrong = read_form(EMPTY | {"command": "true", "memory": "1G"}, {"enforce": True})
+    assert new_job is not None
+    assert new_job.request.limits.enforced
 
 
 def test_in_a_small_terminal_fields_scroll_and_problems_appear_at_them(paths: StatePaths) -> None:

@@ -28,43 +28,43 @@ from jobtop.tui.data.view import JobRow
 if TYPE_CHECKING:
     from jobtop.tui.app import Options
 
-BY = "jobtop console"
-STORE_SECONDS = 5.0
+REQUESTED_BY = "jobtop console"
+STORE_PATIENCE_SECONDS = 5.0
 
 
 @record
-class Deed:
+class Operation:
     """An operation on jobs: its title, the word for it when done, its meaning for the user, and its function."""
 
     title: str
     done: str
     meaning: str
-    do: Callable[[Control, Job], None]
-    ends: bool = False
-    by_force: bool = False
+    apply: Callable[[Control, Job], None]
+    ends_job: bool = False
+    is_forced: bool = False
 
 
-STOP = Deed(
+STOP = Operation(
     "Stop",
     "stopped",
     "TERM to all processes; what is left of them after the grace is killed.",
-    lambda control, job: control.stop(job, BY),
-    ends=True,
+    lambda control, job: control.stop(job, REQUESTED_BY),
+    ends_job=True,
 )
-KILL = Deed(
+KILL = Operation(
     "Kill",
     "killed",
     "KILL to all processes, at once: nothing of the work can be saved.",
-    lambda control, job: control.kill(job, BY),
-    ends=True,
-    by_force=True,
+    lambda control, job: control.kill(job, REQUESTED_BY),
+    ends_job=True,
+    is_forced=True,
 )
-PAUSE = Deed("Pause", "paused", "STOP to all processes, which stand still until they are resumed.", Control.pause)
-RESUME = Deed("Resume", "resumed", "CONT to all processes, which go on.", Control.resume)
+PAUSE = Operation("Pause", "paused", "STOP to all processes, which stand still until they are resumed.", Control.pause)
+RESUME = Operation("Resume", "resumed", "CONT to all processes, which go on.", Control.resume)
 
 
 @record
-class Outcome:
+class OperationResult:
     """The result of an operation: the job, or the reason why it was refused; and warnings."""
 
     job: Job | None = None
@@ -72,46 +72,48 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def refusal(row: JobRow, deed: Deed) -> str | None:
+def refusal(row: JobRow, operation: Operation) -> str | None:
     """The reason why an operation cannot be done to a job; None if it can."""
     try:
-        with controlling(row, []) as (control, job):
-            return _refusal(control, job, deed)
+        with open_control(row, []) as (control, job):
+            return _refusal(control, job, operation)
     except (JobtopError, OSError) as error:
         return str(error)
 
 
-def carry_out(row: JobRow, deed: Deed) -> Outcome:
+def carry_out(row: JobRow, operation: Operation) -> OperationResult:
     """Do an operation to a job; refuse if the job has changed and it is no longer possible."""
     warnings: list[str] = []
     try:
-        with controlling(row, warnings) as (control, job):
-            if (why := _refusal(control, job, deed)) is not None:
-                return Outcome(refusal=why)
-            if deed.ends and control.has_survivors(job):
+        with open_control(row, warnings) as (control, job):
+            if (why := _refusal(control, job, operation)) is not None:
+                return OperationResult(refusal=why)
+            if operation.ends_job and control.has_survivors(job):
                 control.end_survivors(job)
             else:
-                deed.do(control, job)
-            return Outcome(job, warnings=tuple(warnings))
+                operation.apply(control, job)
+            return OperationResult(job, warnings=tuple(warnings))
     except (JobtopError, OSError) as error:
-        return Outcome(refusal=str(error), warnings=tuple(warnings))
+        return OperationResult(refusal=str(error), warnings=tuple(warnings))
 
 
-async def end_of(row: JobRow, job: Job, deed: Deed) -> Job | None:
+async def wait_for_end(row: JobRow, job: Job, operation: Operation) -> Job | None:
     """Wait until no process of the job is left, and return its record; None if processes remain after the grace."""
-    deadline = time.monotonic() + patience(job, deed.by_force)
+    deadline = time.monotonic() + patience(job, operation.is_forced)
     while not is_gone(job):
         if time.monotonic() > deadline:
             return None
+        if operation.is_forced:
+            kill_again(job)
         await asyncio.sleep(POLL_SECONDS)
-    return await asyncio.to_thread(_settled, row, job)
+    return await asyncio.to_thread(_finished_record, row, job)
 
 
-Begin = Callable[["Options", JobRow], tuple[Job, list[str]]]
+StartFunction = Callable[["Options", JobRow], tuple[Job, list[str]]]
 
 
 @record
-class Asked:
+class NewJob:
     """A job to start, or to queue if `wish` is given. Without an interval, the settings decide."""
 
     request: Request
@@ -119,32 +121,32 @@ class Asked:
     wish: Wish | None = None
 
 
-def start(options: Options, asked: Asked) -> tuple[Job, list[str]]:
+def start(options: Options, new_job: NewJob) -> tuple[Job, list[str]]:
     """Start or queue a job in this host's store; it keeps running when the console closes."""
     if options.own is None:
         raise UsageError("this console has no store of its own to run jobs in")
     config = settings(options)
-    if asked.interval is not None:
-        config = replace(config, values={**config.values, "monitor.interval": asked.interval})
+    if new_job.interval is not None:
+        config = replace(config, values={**config.values, "monitor.interval": new_job.interval})
     warnings: list[str] = []
-    if asked.wish is not None:
-        with queueing(options.own, warnings) as queue:
-            return submit_to(queue, config, asked.request, asked.wish), warnings
-    request = replace(asked.request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
+    if new_job.wish is not None:
+        with open_queue(options.own, warnings) as queue:
+            return submit_to(queue, config, new_job.request, new_job.wish), warnings
+    request = replace(new_job.request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
     return start_and_stay(options.own, config, request, warnings.append)[0], warnings
 
 
 def start_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
     """Start a job's command again, with the same options."""
-    return start(options, Asked(request_again(StatePaths(row.store.parent, row.job.host), row.job)))
+    return start(options, NewJob(request_again(StatePaths(row.store.parent, row.job.host), row.job)))
 
 
 def queue_again(options: Options, row: JobRow) -> tuple[Job, list[str]]:
     """Queue a job's command again, as another attempt of the same job."""
     if options.own is None or row.store != options.own.store:
-        raise UsageError(only_looked_at(row))
+        raise UsageError(elsewhere_words(row))
     warnings: list[str] = []
-    with queueing(options.own, warnings) as queue:
+    with open_queue(options.own, warnings) as queue:
         return queue.retry(queue.jobs.find(row.job.id), time.time(), by_hand=True), warnings
 
 
@@ -152,9 +154,9 @@ def pin(row: JobRow, pinned: bool) -> str | None:
     """Protect a job's samples from being deleted with age, or stop that; return the reason if it failed."""
     paths = StatePaths(row.store.parent, hostname())
     if row.store != paths.store:
-        return only_looked_at(row)
+        return elsewhere_words(row)
     try:
-        database = open_to_write(paths, patience=STORE_SECONDS)
+        database = open_to_write(paths, patience=STORE_PATIENCE_SECONDS)
         try:
             set_pinned(database, [Jobs(database).find(row.job.id)], pinned)
         finally:
@@ -164,14 +166,14 @@ def pin(row: JobRow, pinned: bool) -> str | None:
     return None
 
 
-def only_looked_at(row: JobRow) -> str:
+def elsewhere_words(row: JobRow) -> str:
     return f"job {row.job.id[:8]} is in {row.store}, which is only looked at here"
 
 
 @contextmanager
-def queueing(paths: StatePaths, warnings: list[str]) -> Iterator[Queue]:
+def open_queue(paths: StatePaths, warnings: list[str]) -> Iterator[Queue]:
     """The queue of a store; makes sure afterwards that an agent runs, and warns if none could be started."""
-    database = open_to_write(paths, patience=STORE_SECONDS)
+    database = open_to_write(paths, patience=STORE_PATIENCE_SECONDS)
     try:
         queue = Queue(Jobs(database), paths)
         yield queue
@@ -186,15 +188,15 @@ def settings(options: Options) -> Config:
 
 
 @contextmanager
-def controlling(row: JobRow, warnings: list[str]) -> Iterator[tuple[Control, Job]]:
+def open_control(row: JobRow, warnings: list[str]) -> Iterator[tuple[Control, Job]]:
     """The control of a row's job in the store that the row comes from, and the job's current record."""
     paths = StatePaths(row.store.parent, hostname())
     why = elsewhere(row.job, paths.host)
     if why is None and row.store.name != paths.store.name:
-        why = only_looked_at(row)
+        why = elsewhere_words(row)
     if why is not None:
         raise UsageError(why)
-    database = _opened(paths)
+    database = _open_store(paths)
     try:
         control = Control(Jobs(database), paths, warnings.append)
         yield control, control.find(row.job.id)
@@ -202,21 +204,21 @@ def controlling(row: JobRow, warnings: list[str]) -> Iterator[tuple[Control, Job
         database.close()
 
 
-def _opened(paths: StatePaths) -> Database:
+def _open_store(paths: StatePaths) -> Database:
     """The store, opened to write if possible, else to read: a job can be controlled either way."""
     try:
-        return open_to_write(paths, patience=STORE_SECONDS)
+        return open_to_write(paths, patience=STORE_PATIENCE_SECONDS)
     except StoreUnavailable:
         return open_to_read(paths.store)
 
 
-def _refusal(control: Control, job: Job, deed: Deed) -> str | None:
-    return None if deed.ends and control.has_survivors(job) else control.refusal(job)
+def _refusal(control: Control, job: Job, operation: Operation) -> str | None:
+    return None if operation.ends_job and control.has_survivors(job) else control.refusal(job)
 
 
-def _settled(row: JobRow, job: Job) -> Job:
+def _finished_record(row: JobRow, job: Job) -> Job:
     try:
-        with controlling(row, []) as (control, _):
+        with open_control(row, []) as (control, _):
             return control.finished(job)
     except (JobtopError, OSError):
         return job

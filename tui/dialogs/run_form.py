@@ -27,7 +27,7 @@ from jobtop.lifecycle.submit import Wish
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.actions import COMMAND, FORM, bindings
-from jobtop.tui.data.operations import Asked, start
+from jobtop.tui.data.operations import NewJob, start
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton
 from jobtop.tui.dialogs.fields import FormField, Line, Lines, Tick, focus_first_problem
 from jobtop.tui.widgets.cells import tamed
@@ -160,7 +160,7 @@ class RunForm(Dialog[None]):
             self.query_one("#shell", Tick).value = True
 
     def on_tick_switched(self) -> None:
-        """Another reading of the same line; what it takes to wait is asked of those who want to."""
+        """Another reading of the same line; what it takes to wait is new_job of those who want to."""
         self.query_one("#command", FormField).problem = ""
         self.set_class(self.query_one("#queue", Tick).value, "-queued")
 
@@ -173,22 +173,22 @@ class RunForm(Dialog[None]):
             start_work(self, self._start)
 
     async def _start(self) -> None:
-        """Run what is asked for, or say at each field what is wrong with it."""
+        """Run what is new_job for, or say at each field what is wrong with it."""
         try:
             texts = {str(field.id): field.value for field in self.query(FormField)}
             ticks = {str(tick.id): tick.value for tick in self.query(Tick)}
-            asked, problems = await asyncio.to_thread(read_form, texts, ticks)
-            if asked is not None:
-                problems = await self._run(asked)
+            new_job, problems = await asyncio.to_thread(read_form, texts, ticks)
+            if new_job is not None:
+                problems = await self._run(new_job)
             for field in self.query(FormField):
                 field.problem = problems.get(str(field.id), "")
             focus_first_problem(self)
         finally:
             self._is_starting = False
 
-    async def _run(self, asked: Asked) -> dict[str, str]:
+    async def _run(self, new_job: NewJob) -> dict[str, str]:
         try:
-            job, warnings = await asyncio.to_thread(start, self.console.options, asked)
+            job, warnings = await asyncio.to_thread(start, self.console.options, new_job)
         except (JobtopError, OSError) as error:
             return {"command": str(error)}
         for warning in warnings:
@@ -201,8 +201,8 @@ class RunForm(Dialog[None]):
         return {}
 
 
-def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[Asked | None, dict[str, str]]:
-    """What is asked for; None if a field is wrong, and what is wrong with which."""
+def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[NewJob | None, dict[str, str]]:
+    """What is new_job for; None if a field is wrong, and what is wrong with which."""
     is_shell, is_queued, is_enforced = (ticks.get(key, False) for key in ("shell", "queue", "enforce"))
     readers: dict[str, Callable[[str], Any]] = {
         "command": lambda text: command_words(text, is_shell),
@@ -258,7 +258,7 @@ def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[Aske
             not_before=values["at"],
             retries=values["retries"] or 0,
         )
-    return Asked(request, values["interval"], wish), {}
+    return NewJob(request, values["interval"], wish), {}
 
 
 def command_words(text: str, is_shell: bool) -> tuple[str, ...]:

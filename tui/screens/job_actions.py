@@ -20,7 +20,7 @@ from jobtop.tui.workers import start_work
 
 # What acts is imported when somebody acts: it takes as long as all the other panes together.
 if TYPE_CHECKING:
-    from jobtop.tui.data.operations import Begin, Deed, Outcome
+    from jobtop.tui.data.operations import StartFunction, Operation, OperationResult
     from jobtop.tui.dialogs.confirm import Confirm
 
 NAMED = 6  # jobs that a question names
@@ -71,36 +71,36 @@ class JobActions(Page):
         paused = [row.job.status is Status.PAUSED for row in self.chosen_rows]
         self.ask_for(RESUME if paused and all(paused) else PAUSE)
 
-    def ask_for(self, deed: Deed) -> None:
+    def ask_for(self, operation: Operation) -> None:
         """Do it to the chosen jobs, if that can be done and somebody says yes."""
         if rows := self.rows_to_change():
-            start_work(self.app, self._ask_for, deed, rows, group="ask", exclusive=True)
+            start_work(self.app, self._ask_for, operation, rows, group="ask", exclusive=True)
 
-    async def _ask_for(self, deed: Deed, rows: Sequence[JobRow]) -> None:
+    async def _ask_for(self, operation: Operation, rows: Sequence[JobRow]) -> None:
         from jobtop.tui.data.operations import refusal
 
-        refusals = await asyncio.gather(*(asyncio.to_thread(refusal, row, deed) for row in rows))
+        refusals = await asyncio.gather(*(asyncio.to_thread(refusal, row, operation) for row in rows))
         self.say_all([why for why in refusals if why is not None], "warning")
         ready = [row for row, why in zip(rows, refusals, strict=True) if why is None]
         if not ready:
             return
-        is_meant = await self.app.push_screen_wait(question(deed, ready))
+        is_meant = await self.app.push_screen_wait(question(operation, ready))
         if is_meant:
-            start_work(self.app, self._carry_out, deed, ready, group="act")
+            start_work(self.app, self._carry_out, operation, ready, group="act")
 
-    async def _carry_out(self, deed: Deed, rows: Sequence[JobRow]) -> None:
-        from jobtop.tui.data.operations import carry_out, end_of
+    async def _carry_out(self, operation: Operation, rows: Sequence[JobRow]) -> None:
+        from jobtop.tui.data.operations import carry_out, wait_for_end
 
-        outcomes = await asyncio.gather(*(asyncio.to_thread(carry_out, row, deed) for row in rows))
+        results = await asyncio.gather(*(asyncio.to_thread(carry_out, row, operation) for row in rows))
         self.console.feed.hurry()
-        self.say_all([word for outcome in outcomes for word in troubles(outcome)], "warning")
-        done = [(row, outcome.job) for row, outcome in zip(rows, outcomes, strict=True) if outcome.job is not None]
-        if not deed.ends:
-            self.say_all([f"{deed.done} {label(job)}" for _, job in done])
+        self.say_all([word for result in results for word in troubles(result)], "warning")
+        done = [(row, result.job) for row, result in zip(rows, results, strict=True) if result.job is not None]
+        if not operation.ends_job:
+            self.say_all([f"{operation.done} {label(job)}" for _, job in done])
             return
-        ends = await asyncio.gather(*(end_of(row, job, deed) for row, job in done))
+        ends = await asyncio.gather(*(wait_for_end(row, job, operation) for row, job in done))
         self.console.feed.hurry()
-        self.say_all([f"{label(job)}: {end_words(job, deed)}" for job in ends if job is not None])
+        self.say_all([f"{label(job)}: {end_words(job, operation)}" for job in ends if job is not None])
         stuck = [job for (_, job), end in zip(done, ends, strict=True) if end is None]
         self.say_all([f"{label(job)} has processes that cannot be ended" for job in stuck], "error")
 
@@ -116,7 +116,7 @@ class JobActions(Page):
 
             start_work(self.app, self._begin_again, rows, queue_again, "waits for its turn", group="act")
 
-    async def _begin_again(self, rows: Sequence[JobRow], begin: Begin, done: str) -> None:
+    async def _begin_again(self, rows: Sequence[JobRow], begin: StartFunction, done: str) -> None:
         started: list[Job] = []
         for row in rows:
             try:
@@ -220,15 +220,15 @@ class JobActions(Page):
             self.app.notify("\n".join([*shown, *more]), severity=severity, markup=False)  # type: ignore[arg-type]
 
 
-def question(deed: Deed, rows: Sequence[JobRow]) -> Confirm:
+def question(operation: Operation, rows: Sequence[JobRow]) -> Confirm:
     """Whether to do it to these."""
     from jobtop.tui.dialogs.confirm import Confirm
 
     lines = [named(row) for row in rows[:NAMED]]
     if len(rows) > NAMED:
         lines.append(Paragraph(f"and {len(rows) - NAMED} more", Tone.GREY))
-    title = f"{deed.title} {'this job' if len(rows) == 1 else f'{len(rows)} jobs'}?"
-    return Confirm(title, [*lines, BLANK, Paragraph(deed.meaning, Tone.GREY)], deed.title, "Leave it")
+    title = f"{operation.title} {'this job' if len(rows) == 1 else f'{len(rows)} jobs'}?"
+    return Confirm(title, [*lines, BLANK, Paragraph(operation.meaning, Tone.GREY)], operation.title, "Leave it")
 
 
 def named(row: JobRow) -> Paragraph:
@@ -242,13 +242,13 @@ def label(job: Job) -> str:
     return f"{fitted(job.name, LABEL_CELLS).rstrip()} ({job.id[:8]})"
 
 
-def end_words(job: Job, deed: Deed) -> str:
+def end_words(job: Job, operation: Operation) -> str:
     """How it ended, in the words of the record if that has them yet."""
-    return (job.reason or str(job.status)) if job.status.ended else deed.done
+    return (job.reason or str(job.status)) if job.status.ended else operation.done
 
 
-def troubles(outcome: Outcome) -> list[str]:
-    return [*outcome.warnings, *([outcome.refusal] if outcome.refusal is not None else [])]
+def troubles(result: OperationResult) -> list[str]:
+    return [*result.warnings, *([result.refusal] if result.refusal is not None else [])]
 
 
 def show_columns(table: Table[JobRow], every: Sequence[Column[JobRow]], hidden: frozenset[str]) -> None:
