@@ -69,12 +69,12 @@ def measure_dashboard(stores: list[Path]) -> tuple[float, float]:
     """The jobs of all hosts that live or ended last, and once more, a moment later."""
     begin = time.process_time()
     feed = Feed(stores, print, machine=NoMachine())
-    for source in feed.sources:
-        source.is_hasty = True  # as for the first picture
-    shown = feed.look()
+    for store in feed.stores:
+        store.jobs_only = True  # as for the first view
+    shown = feed.read_view()
     first = time.process_time() - begin
     check(len(shown.rows) > HOSTS and not any(state.problem for state in shown.stores))
-    again = seconds(lambda: feed.look(at_once=True))
+    again = seconds(lambda: feed.read_view(at_once=True))
     feed.close()
     return first, again
 

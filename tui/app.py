@@ -16,7 +16,8 @@ from textual.screen import ModalScreen
 from jobtop.core.config import Config
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import fresh, record
-from jobtop.tui.data.feed import Feed, MachineSource
+from jobtop.tui.data.feed import Feed
+from jobtop.tui.data.machine import MachineSource
 from jobtop.tui.data.reader import Reader
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import Page, TopLine
@@ -221,7 +222,7 @@ class Console(App[int]):
     async def select_job(self, job_id: str) -> None:
         """Open the dashboard and put its cursor on a job as soon as the job is listed."""
         await self.action_go("dashboard")
-        self.feed.hurry()
+        self.feed.poll_now()
         self.pages["dashboard"].select(job_id)  # type: ignore[attr-defined]
 
     def _fatal_error(self) -> None:

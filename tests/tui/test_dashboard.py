@@ -16,8 +16,8 @@ from jobtop.tui.chart.chart import Chart, Glance
 from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import ChartView, legend
 from jobtop.tui.chart.window import TimeWindow
-from jobtop.tui.data.host_minute import MachinePast
 from jobtop.tui.data.last_minute import LastMinute, copy_of
+from jobtop.tui.data.machine import MachinePast
 from jobtop.tui.data.problems import Troubles, what_happened
 from jobtop.tui.data.view import JobRow, MachineView, View
 from jobtop.tui.page import TopLine

@@ -352,7 +352,7 @@ async def at_real_job(visitor: Visitor) -> None:
     config = load((), os.environ, paths.root.parent)
     job, _ = start_and_stay(paths, config, Request(("true",), str(paths.root.parent)), pytest.fail)
     table = visitor.console.screen.query_one("#jobs", Table)
-    visitor.console.feed.hurry()
+    visitor.console.feed.poll_now()
     await until(lambda: (known := visitor.console.row(job.id)) is not None and known.job.status.ended)
     await until(lambda: table.select(job.id))
 

@@ -63,10 +63,10 @@ def names(view: View) -> list[str]:
 
 def test_a_store_that_is_not_there_is_said_and_found_when_it_comes(paths: StatePaths, looking_at: LookingAt) -> None:
     looking = looking_at(paths)
-    assert "no such store" in str(looking.look().stores[0].problem)
+    assert "no such store" in str(looking.read_view().stores[0].problem)
     database = open_to_write(paths)
     Jobs(database).insert(running_job(name="first"))
-    view = looking.look()
+    view = looking.read_view()
     assert (names(view), view.stores[0].problem) == (["first"], None)
     database.close()
 
@@ -77,18 +77,18 @@ def test_changes_of_anyone_are_seen_and_samples_with_them(paths: StatePaths, loo
     job = jobs.insert(running_job(name="live"))
     assert job.seq is not None
     looking = looking_at(paths)
-    before = looking.look()
+    before = looking.read_view()
     assert [(row.now, row.job.status) for row in before.rows] == [(None, Status.RUNNING)]
     values = {"cpu.user": 1.0, "cpu.system": 0.0, "mem.used": 7}
     SeriesStore(database).append([(job.seq, Sample(1.0, tuple(values.get(key) for key in JOB_COLUMNS)))])
-    seen = looking.look()
+    seen = looking.read_view()
     assert seen.version > before.version
     assert seen.rows[0].now is not None
     assert seen.rows[0].now.memory_bytes == 7
-    assert looking.look().version == seen.version
+    assert looking.read_view().version == seen.version
     jobs.change(job.id, lambda row: (replace(row, status=Status.FAILED, duration_seconds=2.0), ()))
     jobs.insert(made_job(name="other"))
-    assert names(looking.look()) == ["live", "other"]
+    assert names(looking.read_view()) == ["live", "other"]
     database.close()
 
 
@@ -133,13 +133,13 @@ def test_a_view_that_was_handed_over_does_not_change_when_samples_come(
     for seq in (busy, idle):
         append_samples(database, seq, range(1, 20))
     record_machine(host, 2.0, 1.0)
-    handed_over = looking.look()
+    handed_over = looking.read_view()
     assert [row.last_minute is not None for row in handed_over.rows] == [True, True]
     assert handed_over.machine is not None
     before = contents(handed_over)
     append_samples(database, busy, range(20, 120))
     record_machine(host, 0.5)
-    later = looking.look()
+    later = looking.read_view()
     assert contents(handed_over) == before
     assert contents(later) != before
     then, now = ({row.job.name: row.last_minute for row in view.rows} for view in (handed_over, later))
@@ -153,11 +153,11 @@ def test_everything_in_a_view_is_immutable(paths: StatePaths, database: Database
     assert host.lease(this_process())
     record_machine(host, 2.0, 1.0)
     looking = looking_at(paths)
-    recorded = looking.look()
+    recorded = looking.read_view()
     host.release(this_process())
-    wait_for(lambda: looking.look().machine != recorded.machine)
+    wait_for(lambda: looking.read_view().machine != recorded.machine)
     with demo(1_700_000_000.0) as made, closing(Feed([made.paths.store], print, machine=made.machine)) as of_demo:
-        views = recorded, looking.look(), of_demo.look()
+        views = recorded, looking.read_view(), of_demo.read_view()
     assert all(view.rows and view.machine is not None for view in views)
     kinds = {type(found) for view in views for found in containers(view)}
     records = {kind for kind in kinds if kind.__setattr__ is not object.__setattr__}
@@ -169,11 +169,11 @@ def test_only_the_newest_of_those_that_ended_stay(paths: StatePaths, looking_at:
     database = open_to_write(paths)
     jobs = Jobs(database)
     looking = looking_at(paths)
-    looking.look()
-    for number in range(feed.RECENT + 5):
+    looking.read_view()
+    for number in range(feed.ENDED_KEPT + 5):
         jobs.insert(made_job(name=f"{number:03}", end_time=float(number)))
-    assert names(looking.look()) == [f"{number:03}" for number in range(5, feed.RECENT + 5)]
-    assert names(looking_at(paths).look()) == [f"{number:03}" for number in range(5, feed.RECENT + 5)]
+    assert names(looking.read_view()) == [f"{number:03}" for number in range(5, feed.ENDED_KEPT + 5)]
+    assert names(looking_at(paths).read_view()) == [f"{number:03}" for number in range(5, feed.ENDED_KEPT + 5)]
     database.close()
 
 
@@ -183,17 +183,17 @@ def test_a_store_deleted_replaced_or_damaged_while_open_is_said_and_recovers(
     database = open_to_write(paths)
     Jobs(database).insert(running_job(name="old"))
     looking = looking_at(paths)
-    assert names(looking.look()) == ["old"]
+    assert names(looking.read_view()) == ["old"]
     database.close()
     for file in paths.root.glob(f"{paths.store.name}*"):
         file.unlink()
-    assert "no such store" in str(looking.look().stores[0].problem)
+    assert "no such store" in str(looking.read_view().stores[0].problem)
     paths.store.write_bytes(b"not a database, but of some length" * 100)
-    assert looking.look().stores[0].problem
+    assert looking.read_view().stores[0].problem
     paths.store.unlink()
     database = open_to_write(paths)
     Jobs(database).insert(running_job(name="new"))
-    view = looking.look()
+    view = looking.read_view()
     assert (names(view), view.stores[0].problem) == (["new"], None)
     database.close()
 
@@ -201,21 +201,21 @@ def test_a_store_deleted_replaced_or_damaged_while_open_is_said_and_recovers(
 def test_a_job_that_is_removed_is_shown_no_more(paths: StatePaths, database: Database, looking_at: LookingAt) -> None:
     kept = [Jobs(database).insert(made_job(name=name)) for name in "ab"]
     looking = looking_at(paths)
-    assert names(looking.look()) == ["a", "b"]
+    assert names(looking.read_view()) == ["a", "b"]
     Jobs(database).delete(kept[0])
-    assert names(looking.look()) == ["b"]
+    assert names(looking.read_view()) == ["b"]
 
 
 def test_a_store_of_the_first_version_is_followed_too(paths: StatePaths, looking_at: LookingAt) -> None:
     paths.root.mkdir()
     paths.store.write_bytes((ROOT / "tests/data/store-v1.db").read_bytes())
     looking = looking_at(paths)
-    before = names(looking.look())
+    before = names(looking.read_view())
     assert before
     with closing(sqlite3.connect(paths.store)) as connection, connection:
         connection.execute("UPDATE jobs SET name = 'renamed' WHERE seq = 1")
-    assert "renamed" in names(looking.look())
-    assert len(before) == len(looking.look().rows)
+    assert "renamed" in names(looking.read_view())
+    assert len(before) == len(looking.read_view().rows)
 
 
 def test_a_store_that_a_newer_jobtop_upgrades_while_open_is_said(
@@ -223,10 +223,10 @@ def test_a_store_that_a_newer_jobtop_upgrades_while_open_is_said(
 ) -> None:
     Jobs(database).insert(made_job())
     looking = looking_at(paths)
-    assert looking.look().stores[0].problem is None
+    assert looking.read_view().stores[0].problem is None
     with database.writing() as connection:
         connection.execute("PRAGMA user_version = 99")
-    assert "upgrade jobtop" in str(looking.look().stores[0].problem)
+    assert "upgrade jobtop" in str(looking.read_view().stores[0].problem)
 
 
 def test_rows_that_cannot_be_read_are_said(paths: StatePaths, database: Database, looking_at: LookingAt) -> None:
@@ -234,7 +234,7 @@ def test_rows_that_cannot_be_read_are_said(paths: StatePaths, database: Database
     looking = looking_at(paths)
     with database.writing() as connection:
         connection.execute("UPDATE jobs SET status = 'nonsense', touched = touched + 1")
-    view = looking.look()
+    view = looking.read_view()
     assert "status" in str(view.stores[0].notice)
     assert names(view) == []
 
@@ -245,15 +245,15 @@ def test_a_store_on_the_network_is_read_again_when_its_file_was_written(
     with closing(open_to_write(paths, network=True)) as database:
         job = Jobs(database).insert(running_job(name="a"))
         looking = looking_at(paths, network=True)
-        before = looking.look()
+        before = looking.read_view()
         assert names(before) == ["a"]
         times = os.stat(paths.store)
         Jobs(database).change(job.id, lambda row: (replace(row, name="b"), ()))
         assert os.stat(paths.store).st_size == times.st_size
         os.utime(paths.store, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert names(looking.look()) == ["a"]
+        assert names(looking.read_view()) == ["a"]
         os.utime(paths.store)
-        assert names(looking.look()) == ["b"]
+        assert names(looking.read_view()) == ["b"]
 
 
 def test_stores_are_polled_at_their_own_pace_unless_somebody_hurries(
@@ -267,8 +267,8 @@ def test_stores_are_polled_at_their_own_pace_unless_somebody_hurries(
         looking.start()
         wait_for(lambda: bool(views))
         Jobs(database).insert(made_job(name="new"))
-        assert names(looking.look()) == names(views[-1])
-        looking.hurry()
+        assert names(looking.read_view()) == names(views[-1])
+        looking.poll_now()
         wait_for(lambda: len(views[-1].rows) > len(views[0].rows))
         looking.stop()
         views.clear()
@@ -280,17 +280,17 @@ def test_a_busy_store_keeps_its_rows_and_is_said_only_when_it_lasts(
     with closing(open_to_write(paths, network=True)) as database:
         job = Jobs(database).insert(running_job(name="a"))
         looking = looking_at(paths, network=True)
-        assert names(looking.look()) == ["a"]
+        assert names(looking.read_view()) == ["a"]
         Jobs(database).change(job.id, lambda row: (replace(row, name="b"), ()))
         with closing(sqlite3.connect(paths.store, isolation_level=None)) as holder:
             holder.execute("BEGIN EXCLUSIVE")
-            view = looking.look()
+            view = looking.read_view()
             assert (names(view), view.stores[0].problem) == (["a"], None)
             monkeypatch.setattr(feed, "BUSY_SECONDS", 0.0)
-            view = looking.look()
+            view = looking.read_view()
             assert names(view) == ["a"]
             assert "another program" in str(view.stores[0].problem)
-        view = looking.look()
+        view = looking.read_view()
         assert (names(view), view.stores[0].problem) == (["b"], None)
 
 
@@ -303,12 +303,12 @@ def test_a_store_that_cannot_be_written_is_read_and_its_changes_are_seen(
     with monkeypatch.context() as only_read:
         only_read.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
         looking = looking_at(paths)
-        view = looking.look()
+        view = looking.read_view()
         assert (names(view), view.stores[0].problem) == (["a"], None)
         assert "can only be read" in str(view.stores[0].notice)
     with closing(open_to_write(paths)) as database:
         Jobs(database).insert(made_job(name="b"))
-    view = looking.look()
+    view = looking.read_view()
     assert (names(view), view.stores[0].notice) == (["a", "b"], None)
 
 
@@ -326,7 +326,7 @@ def record_machine(host: HostRecord, *moments: float) -> None:
 
 
 def shown(looking: Feed) -> tuple[object, ...]:
-    machine = looking.look().machine
+    machine = looking.read_view().machine
     return () if machine is None else (machine.values["mem.used"], machine.cpu_line)
 
 
@@ -337,7 +337,7 @@ def test_the_machine_is_shown_as_an_engine_records_it(
     assert host.lease(this_process())
     looking = looking_at(paths)
     record_machine(host, 2.0, 1.0)
-    machine = looking.look().machine
+    machine = looking.read_view().machine
     assert machine is not None
     assert machine.name == os.uname().nodename.split(".")[0]
     assert machine.values["mem.used"] == 100
@@ -361,7 +361,7 @@ def test_a_machine_that_no_engine_records_is_looked_at_by_ourselves(
         with database.writing() as connection:
             connection.execute("UPDATE leases SET until = ?", (now_since_boot(),))
     looking = looking_at(paths)
-    wait_for(lambda: looking.look().machine is not None)
+    wait_for(lambda: looking.read_view().machine is not None)
     assert shown(looking)[0] not in (100, 800)
 
 
@@ -374,12 +374,12 @@ def test_when_the_engine_goes_away_our_own_eyes_go_on_from_what_it_saw(
     record_machine(host, 2.0, 1.0)
     assert shown(looking) == (100, (30.0, 30.0))
     host.release(this_process())
-    first = looking.look().machine
+    first = looking.read_view().machine
     assert first is not None
     assert first.values["mem.used"] == 100
 
     def seen_by_ourselves() -> MachineView | None:
-        machine = looking.look().machine
+        machine = looking.read_view().machine
         return machine if machine is not None and len(machine.cpu_line) > 2 else None
 
     ours = wait_for(seen_by_ourselves)
@@ -393,7 +393,7 @@ def test_words_are_indexed_by_who_may_write(paths: StatePaths, database: Databas
         for number in range(600):
             Jobs(database).insert(made_job(name=f"job-{number}"))
     looking = Feed([paths.store], lambda _: None, own=paths, is_readonly=is_readonly)
-    looking._look_after_jobs()
+    looking._finish_records()
     with database.reading() as connection:
         (indexed,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'search'").fetchone()
     assert bool(indexed) is not is_readonly
@@ -404,8 +404,8 @@ def test_a_feed_that_is_closed_has_no_file_open(paths: StatePaths, database: Dat
     database.close()
     before = [*map(open_files, places)]
     looking = looking_at(paths)
-    looking.look()
-    looking.look()
+    looking.read_view()
+    looking.read_view()
     assert all(len(open_files(place)) > len(known) for place, known in zip(places, before, strict=True))
     looking.close()
     assert [*map(open_files, places)] == before

@@ -40,14 +40,13 @@ from jobtop.tui.dialogs.dialog import Text
 from jobtop.tui.dialogs.export_form import ExportForm, default_path
 from jobtop.tui.dialogs.fields import FormField
 from jobtop.tui.dialogs.run_form import CommandLine
-from jobtop.tui.screens import settings
+from jobtop.tui.screens import job_actions, settings
 from jobtop.tui.screens.alerts import rule_lines
 from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.job.why import Why
 from jobtop.tui.screens.job_actions import JobActions, question
 from jobtop.tui.screens.settings import SettingRow, report
-from jobtop.tui.screens import job_actions
 from jobtop.tui.widgets.cells import tamed
 from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.output_view import OutputView

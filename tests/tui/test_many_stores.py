@@ -197,13 +197,13 @@ def test_a_reader_that_is_closed_closes_its_stores_and_answers_nothing_more(tmp_
 def test_of_many_hosts_only_the_newest_few_that_ended_are_shown_of_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_module, "RECENT_OF_ALL", 8)
+    monkeypatch.setattr(feed_module, "ENDED_KEPT_OF_ALL", 8)
     hosts = ("alpha", "beta", "gamma", "delta", "epsilon")
     for host in hosts:
         keep(tmp_path, host, *(job_at(turn, host, f"{host}-{turn}") for turn in range(6)))
     for count, shown in ((1, 6), (2, 4), (5, 2)):
         feed = Feed([tmp_path / f"{host}.db" for host in hosts[:count]], print, machine=NoMachine())
-        found = Counter(row.job.host for row in feed.look().rows)
+        found = Counter(row.job.host for row in feed.read_view().rows)
         assert found == dict.fromkeys(hosts[:count], shown)
         feed.close()
 
@@ -241,7 +241,7 @@ def test_a_job_in_two_files_is_one_row_of_the_dash_by_the_copy_that_has_ended(tm
     keep(tmp_path, "alpha", replace(then, status=Status.SUCCESS, end_time=now, settled=True))
     for names in (("aaa", "alpha"), ("alpha", "aaa")):
         feed = Feed([tmp_path / f"{name}.db" for name in names], print, machine=NoMachine())
-        assert [(row.key, row.job.status) for row in feed.look().rows] == [(copy.id, "success")]
+        assert [(row.key, row.job.status) for row in feed.read_view().rows] == [(copy.id, "success")]
         feed.close()
 
 
@@ -253,7 +253,7 @@ def test_signs_of_life_of_another_host_are_seen_while_the_console_is_open(tmp_pa
         for heard, is_stale in ((now - 600, True), (now, False)):
             with database.writing() as connection:
                 connection.execute("UPDATE jobs SET heartbeat = ? WHERE seq = ?", (heard, job.seq))
-            assert [row.is_stale for row in feed.look(at_once=True).rows] == [is_stale]
+            assert [row.is_stale for row in feed.read_view(at_once=True).rows] == [is_stale]
     feed.close()
 
 
@@ -274,7 +274,7 @@ def test_a_live_job_of_a_host_that_fell_silent_is_stale_in_both_lists(tmp_path: 
 
     asyncio.run(scene())
     feed = Feed([tmp_path / "alpha.db"], print, machine=NoMachine())
-    view = feed.look()
+    view = feed.read_view()
     assert [row.is_stale for row in view.rows] == [True]
     assert (view.running, view.stale) == (0, 1)
     feed.close()

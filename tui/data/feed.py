@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from jobtop.core.errors import JobtopError, StoreBusy, StoreError
 from jobtop.core.model import LIVE, Job, knowledge
@@ -17,50 +15,43 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
 from jobtop.store.database import Database, file_times, is_network, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.samples.live import KEPT_SAMPLES, TOUCHED_SINCE_VERSION, LiveTails, Now, Tail, newest, still_there
-from jobtop.tui.data.host_minute import MachinePast
+from jobtop.store.samples.live import TOUCHED_SINCE_VERSION, LiveTails, Now, Tail, newest, still_there
 from jobtop.tui.data.last_minute import LastMinute, copy_of
-from jobtop.tui.data.queue_reasons import Turns
+from jobtop.tui.data.machine import MachineReader, MachineSource, machine_of
+from jobtop.tui.data.queue_reasons import QueueReasons
 from jobtop.tui.data.reader import StoreFile
-from jobtop.tui.data.view import JobRow, MachineView, StoreState, View, read_only
+from jobtop.tui.data.view import JobRow, MachineView, StoreState, View
 
 if TYPE_CHECKING:
-    from jobtop.core.measure.collectors.host import HostReader, HostSample
-    from jobtop.store.samples.hosts import HostNow, HostTail
+    from jobtop.store.samples.hosts import HostTail
 
-RECENT, RECENT_OF_ALL, FEWEST_RECENT = 30, 300, 2  # ended jobs to keep: of one store, of all together, of each at least
+# Ended jobs that are shown: of one store, of all stores together, and of each of many stores at least.
+ENDED_KEPT, ENDED_KEPT_OF_ALL, FEWEST_ENDED_KEPT = 30, 300, 2
 RECONCILE_SECONDS = 5.0
 LOCAL_POLL_SECONDS, NETWORK_POLL_SECONDS = 0.25, 5.0
 STALE_SECONDS = 60.0
-SAME_LOOK_SECONDS = 0.2
-FIRST_SECONDS = 0.22
+FIRST_PAUSE_SECONDS = 0.22  # in which the first view is painted
 BUSY_SECONDS = 15.0  # after this many seconds a busy store is reported
 
 
-class MachineSource(Protocol):
-    """Provides the machine's current values."""
-
-    def read(self) -> MachineView | None: ...
-
-
-class Source:
+class FollowedStore:
     """One store file that is followed; it is opened again after it was deleted, replaced or damaged."""
 
     def __init__(
-        self, path: Path, network: bool | None = None, own: StatePaths | None = None, recent: int = RECENT
+        self, path: Path, network: bool | None = None, own: StatePaths | None = None, ended_kept: int = ENDED_KEPT
     ) -> None:
-        self.path, self.recent, self._host = path, recent, hostname()
-        self.turns = Turns(own) if own is not None and own.store == path else None
+        self.path, self.ended_kept, self._host = path, ended_kept, hostname()
+        self.queue = QueueReasons(own) if own is not None and own.store == path else None
         self.is_network = is_network(path) if network is None else network
         self.state = StoreState(path)
         self.jobs: dict[int, Job] = {}
         self.tails: LiveTails | None = None
         self._last_minutes: dict[int, tuple[Now, LastMinute]] = {}  # by seq, with the newest sample in each copy
         self.host: HostTail | None = None
-        self.is_hasty = False  # read only the jobs, for a fast first view
+        self.jobs_only = False  # read only the jobs, for a fast first view
         self._file = StoreFile(path)
-        self._seen: tuple[object, object] | None = None  # the file times, and the number of the last commit
-        self._touch = 0
+        self._file_state: tuple[object, object] | None = None  # the file times, and the number of the last commit
+        self._last_touch = 0
         self._polled_at = -float("inf")
         self._read_at = time.monotonic()
 
@@ -76,12 +67,12 @@ class Source:
             self._read_at = now
             self.state = StoreState(self.path, None, self._notice)
         except StoreBusy as error:  # most likely the next poll succeeds
-            changed, self._seen = False, None
+            changed, self._file_state = False, None
             if now - self._read_at > BUSY_SECONDS:
                 self.state = StoreState(self.path, str(error), self._notice)
         except StoreError as error:
             changed = bool(self.jobs)
-            self._lose()
+            self._close_and_forget()
             self.state = StoreState(self.path, str(error))
         return changed or self.state != before
 
@@ -94,12 +85,12 @@ class Source:
         return None if database is None else database.notice or database.damage()
 
     def _poll(self) -> bool:
-        if self._file.look():
+        if self._file.reopen_if_changed():
             self._forget()
-        with self._file.asked() as database:
-            before, commits = self._seen, None if self.is_network else database.version_seen()
-            self._seen = file_times(self.path), commits
-            if self._seen == before:
+        with self._file.opened() as database:
+            before, commits = self._file_state, None if self.is_network else database.version_seen()
+            self._file_state = file_times(self.path), commits
+            if self._file_state == before:
                 return False
             if before is None or self.is_network or commits != before[1]:
                 self._read(database)
@@ -108,54 +99,56 @@ class Source:
             with closing(open_to_read(self.path, self._file.patience)) as fresh:
                 if newest(fresh) == newest(database):
                     return False
-        self._lose()
+        self._close_and_forget()
         return self._poll()
 
     def _read(self, database: Database) -> None:
         """Read what has changed; at first, read all live and recent jobs."""
         jobs, version = Jobs(database), database.version if self.tails is None else database.check()
         if self.tails is None or version < TOUCHED_SINCE_VERSION:
-            is_old = version < TOUCHED_SINCE_VERSION
-            found, self._touch = (older(jobs, self.recent), 0) if is_old else jobs.live_and_recent(self.recent)
+            if version < TOUCHED_SINCE_VERSION:
+                found, self._last_touch = read_jobs_of_old_store(jobs, self.ended_kept), 0
+            else:
+                found, self._last_touch = jobs.live_and_recent(self.ended_kept)
             self.jobs = {}
             self.tails = self.tails or LiveTails(database)
         else:
-            found, self._touch = jobs.touched_since(self._touch)
-        there = still_there(database, self.jobs) if self.jobs else {}
-        self.jobs = {seq: heard(job, there[seq]) for seq, job in self.jobs.items() if seq in there}
+            found, self._last_touch = jobs.touched_since(self._last_touch)
+        heartbeats = still_there(database, self.jobs) if self.jobs else {}
+        self.jobs = {seq: with_heartbeat(job, heartbeats[seq]) for seq, job in self.jobs.items() if seq in heartbeats}
         self.jobs |= {job.seq: job for job in found if job.seq is not None}
-        self._forget_old()
+        self._drop_old()
         self.tails.poll(seq for seq, job in self.jobs.items() if not job.status.ended)
-        if not self.is_hasty:
-            self._read_around(database)
+        if not self.jobs_only:
+            self._read_rest(database)
 
-    def read_around(self) -> None:
+    def read_rest(self) -> None:
         """Read what the first view did not wait for."""
-        self.is_hasty = False
-        with suppress(StoreError), self._file.asked() as database:
-            self._read_around(database)
+        self.jobs_only = False
+        with suppress(StoreError), self._file.opened() as database:
+            self._read_rest(database)
 
-    def _read_around(self, database: Database) -> None:
+    def _read_rest(self, database: Database) -> None:
         """Read the recorded machine, and the reasons why queued jobs wait."""
         from jobtop.store.samples.hosts import HostTail
 
         self.host = self.host or HostTail(database)
         self.host.poll()
-        if self.turns is not None:
-            self.turns.read(database, any(job.status == "queued" for job in self.jobs.values()))
+        if self.queue is not None:
+            self.queue.read(database, any(job.status == "queued" for job in self.jobs.values()))
 
-    def _lose(self) -> None:
+    def _close_and_forget(self) -> None:
         self._file.close()
         self._forget()
 
     def _forget(self) -> None:
-        self.jobs, self.tails, self.host, self._seen = {}, None, None, None
+        self.jobs, self.tails, self.host, self._file_state = {}, None, None, None
         self._last_minutes = {}
 
-    def _forget_old(self) -> None:
+    def _drop_old(self) -> None:
         """Keep only the newest of the ended jobs."""
         ended = sorted((job.end_time or 0.0, seq) for seq, job in self.jobs.items() if job.status.ended)
-        for _, seq in ended[: -self.recent]:
+        for _, seq in ended[: -self.ended_kept]:
             del self.jobs[seq]
 
     def rows(self, now: float) -> list[JobRow]:
@@ -177,7 +170,7 @@ class Source:
             elapsed = max(0.0, now - job.start_time)
         is_stale = bool(job.is_stale(now, self._host))
         if seq not in self._last_minutes:
-            wait_reason = self.turns.reasons.get(job.id) if self.turns is not None else None
+            wait_reason = self.queue.reasons.get(job.id) if self.queue is not None else None
             return JobRow(job, self.path, elapsed=elapsed, is_stale=is_stale, wait_reason=wait_reason)
         sample, last_minute = self._last_minutes[seq]
         is_stale = is_stale or (elapsed is not None and elapsed - sample.elapsed > STALE_SECONDS)
@@ -197,17 +190,17 @@ class Feed:
         network: bool | None = None,
         is_readonly: bool = False,
     ) -> None:
-        recent = max(FEWEST_RECENT, min(RECENT, RECENT_OF_ALL // max(1, len(stores))))
-        self.sources = [Source(path, network, own, recent) for path in stores]
+        ended_kept = max(FEWEST_ENDED_KEPT, min(ENDED_KEPT, ENDED_KEPT_OF_ALL // max(1, len(stores))))
+        self.stores = [FollowedStore(path, network, own, ended_kept) for path in stores]
         self.on_view, self.refresh_seconds, self.own, self.network = on_view, refresh_seconds, own, network
         self.is_readonly = is_readonly
         self._stop = threading.Event()
-        self._hurry = threading.Event()
+        self._wake = threading.Event()
         self._version = 0
         self._reconciled_at = -float("inf")
-        self._own_eyes = MachineReader()
-        self._is_hasty = False
-        self._machine = machine.read if machine is not None else self._machine_now
+        self._machine_reader = MachineReader()
+        self._jobs_only = False
+        self._read_machine = machine.read if machine is not None else self._read_this_machine
         self._thread = threading.Thread(target=self._run, name="jobtop-feed", daemon=True)
 
     def start(self) -> None:
@@ -215,70 +208,70 @@ class Feed:
 
     def stop(self) -> None:
         self._stop.set()
-        self._hurry.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join(2.0)
 
-    def hurry(self) -> None:
+    def poll_now(self) -> None:
         """Poll all stores at once, because the user has just changed something."""
-        self._hurry.set()
+        self._wake.set()
 
     def _run(self) -> None:
         try:
-            self._look_on()
+            self._follow()
         finally:
             self.close()
 
-    def _look_on(self) -> None:
-        if self._machine == self._machine_now:  # a demo has all its values from the start
-            self._look_hastily()
+    def _follow(self) -> None:
+        if self._read_machine == self._read_this_machine:  # a demo has all its values from the start
+            self._hand_over_first_view()
         while not self._stop.is_set():
             began = time.monotonic()
-            is_hurried = self._hurry.is_set()
-            self._hurry.clear()
-            self.on_view(self.look(is_hurried))
-            self._look_after_jobs()
-            self._hurry.wait(max(0.02, self.refresh_seconds - (time.monotonic() - began)))
+            is_urgent = self._wake.is_set()
+            self._wake.clear()
+            self.on_view(self.read_view(is_urgent))
+            self._finish_records()
+            self._wake.wait(max(0.02, self.refresh_seconds - (time.monotonic() - began)))
 
     def close(self) -> None:
         """Close the stores and the files in /proc; to be called only in the thread that reads them."""
-        for source in self.sources:
-            source.close()
-        self._own_eyes.close()
+        for store in self.stores:
+            store.close()
+        self._machine_reader.close()
 
-    def _look_hastily(self) -> None:
+    def _hand_over_first_view(self) -> None:
         """Hand over a first view with the jobs alone; read the rest after that view is painted."""
-        self._is_hasty = True
-        for source in self.sources:
-            source.is_hasty = True
-        self.on_view(self.look(False))
-        self._is_hasty = False
-        self._hurry.wait(FIRST_SECONDS)
-        self._machine()  # rates need two readings
-        self._hurry.wait(FIRST_SECONDS)
-        for source in self.sources:
-            source.read_around()
+        self._jobs_only = True
+        for store in self.stores:
+            store.jobs_only = True
+        self.on_view(self.read_view(False))
+        self._jobs_only = False
+        self._wake.wait(FIRST_PAUSE_SECONDS)
+        self._read_machine()  # rates need two readings
+        self._wake.wait(FIRST_PAUSE_SECONDS)
+        for store in self.stores:
+            store.read_rest()
 
-    def look(self, at_once: bool = False) -> View:
+    def read_view(self, at_once: bool = False) -> View:
         """Read the view now; a store that was polled a moment ago is polled again only if `at_once` is set."""
         now = time.time()
-        changed = [source.poll(at_once) for source in self.sources]
+        changed = [store.poll(at_once) for store in self.stores]
         self._version += any(changed)
-        rows = tuple(row for source in self.sources for row in source.rows(now))
-        rows = once(rows) if len(self.sources) > 1 else rows
-        agent = next((source.turns.has_agent for source in self.sources if source.turns is not None), None)
-        states = tuple(source.state for source in self.sources)
-        return View(now, rows, None if self._is_hasty else self._machine(), states, self._version, agent)
+        rows = tuple(row for store in self.stores for row in store.rows(now))
+        rows = one_row_each(rows) if len(self.stores) > 1 else rows
+        agent = next((store.queue.has_agent for store in self.stores if store.queue is not None), None)
+        states = tuple(store.state for store in self.stores)
+        return View(now, rows, None if self._jobs_only else self._read_machine(), states, self._version, agent)
 
-    def _machine_now(self) -> MachineView | None:
+    def _read_this_machine(self) -> MachineView | None:
         """The machine as an engine on this host records it; if none does, as the console reads it."""
-        for source in self.sources:
-            recorded = source.host.now() if source.host is not None else None
+        for store in self.stores:
+            recorded = store.host.now() if store.host is not None else None
             if recorded is not None:
-                return self._own_eyes.rest(machine_of(recorded))
-        return self._own_eyes.read()
+                return self._machine_reader.take_recorded(machine_of(recorded))
+        return self._machine_reader.read()
 
-    def _look_after_jobs(self) -> None:
+    def _finish_records(self) -> None:
         """Finish the records of this host's jobs that lost their recorder, as every verb does; index new jobs."""
         if self.own is None or time.monotonic() - self._reconciled_at < RECONCILE_SECONDS:
             return
@@ -298,67 +291,7 @@ class Feed:
                 database.close()
 
 
-class MachineReader:
-    """Reads the host of the console from /proc, for the time in which no engine records it."""
-
-    def __init__(self, source: HostReader | None = None) -> None:
-        self._source = source
-        self._last: HostSample | None = None
-        self._cpu: deque[float | int | None] = deque(maxlen=KEPT_SAMPLES)
-        self._past = MachinePast()
-        self._shown: MachineView | None = None
-
-    def read(self) -> MachineView | None:
-        """The machine since the last reading; the first reading returns the view that was shown before, if any."""
-        from jobtop.core.measure.collectors.host import host_detail, host_frame, open_host
-
-        if self._source is None:
-            self._source = open_host()
-        before, self._last = self._last, self._source.collect()
-        if before is None:
-            return self._shown
-        if self._last.monotonic - before.monotonic < SAME_LOOK_SECONDS:
-            self._last = before
-            return self._shown
-        frame = host_frame(before, self._last)
-        self._cpu.append(share(frame.cpu.percent, len(frame.cores)))
-        detail = host_detail(frame, self._last.uptime_seconds)
-        seen = MachineView(machine_name(), time.time(), read_only(frame.values), read_only(detail), tuple(self._cpu))
-        self._shown = self._past.with_past(seen)
-        return self._shown
-
-    def close(self) -> None:
-        if self._source is not None:
-            self._source.close()
-        self._source = None
-
-    def rest(self, machine: MachineView) -> MachineView:
-        """Take over a recorded machine: its newest value continues the CPU line, and later readings continue that."""
-        self._last = None
-        if self._shown is None or abs(machine.at - self._shown.at) > SAME_LOOK_SECONDS:
-            self._cpu.extend(machine.cpu_line if self._shown is None else machine.cpu_line[-1:])
-            self._shown = self._past.with_past(replace(machine, cpu_line=tuple(self._cpu)))
-        return self._shown
-
-
-def machine_of(recorded: HostNow) -> MachineView:
-    """A recorded machine, in the same form as one that the console reads itself."""
-    cores = len(recorded.detail.get("cores", ()))
-    line = tuple(share(percent, cores) for percent in recorded.cpu)
-    at = time.time() - recorded.age_seconds
-    return MachineView(machine_name(), at, read_only(recorded.values), read_only(recorded.detail), line)
-
-
-def machine_name() -> str:
-    return os.uname().nodename.split(".")[0]
-
-
-def share(percent: float | int | None, cores: int) -> float | None:
-    """The percentage of all cores together."""
-    return None if percent is None or not cores else percent / cores
-
-
-def once(rows: Iterable[JobRow]) -> tuple[JobRow, ...]:
+def one_row_each(rows: Iterable[JobRow]) -> tuple[JobRow, ...]:
     """One row for each job: if several stores have it, the row of the most complete copy."""
     best: dict[str, tuple[tuple[int | float, ...], JobRow]] = {}
     for row in rows:
@@ -370,12 +303,12 @@ def once(rows: Iterable[JobRow]) -> tuple[JobRow, ...]:
     return tuple(row for _, row in best.values())
 
 
-def heard(job: Job, at: float | None) -> Job:
+def with_heartbeat(job: Job, at: float | None) -> Job:
     """The job with the time of its recorder's last sign of life."""
     return job if job.last_heard == at else replace(job, last_heard=at)
 
 
-def older(jobs: Jobs, recent: int) -> list[Job]:
+def read_jobs_of_old_store(jobs: Jobs, ended_kept: int) -> list[Job]:
     """The live and recent jobs of a store whose version is too old to mark changed jobs."""
     live = jobs.select(Query(statuses=tuple(LIVE), limit=None))
-    return live + [job for job in jobs.select(Query(limit=recent + len(live))) if job.status not in LIVE]
+    return live + [job for job in jobs.select(Query(limit=ended_kept + len(live))) if job.status not in LIVE]

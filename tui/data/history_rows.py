@@ -128,8 +128,8 @@ class PastStore:
         """The current lines of some jobs; while the store is busy, the lines as last read."""
         try:
             if self._file.database is None:
-                self._file.look()
-            with self._file.asked() as database:
+                self._file.reopen_if_changed()
+            with self._file.opened() as database:
                 found = read_lines(database, seqs)
         except StoreError as error:  # the feed sees the same error, and reports it on every screen
             known = self._known if isinstance(error, StoreBusy) else {}
@@ -143,7 +143,7 @@ class PastStore:
         """The whole record of a job; None if it cannot be read or is gone."""
         (line,) = self.lines([seq])
         try:
-            with self._file.asked() as database:
+            with self._file.opened() as database:
                 return Jobs(database).find(line.id) if line.id else None
         except (StoreError, UnknownJob):
             return None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 QUEUE_SINCE_VERSION = 4
 
 
-class Turns:
+class QueueReasons:
     """The reasons why jobs wait, read again with every change of the store; nothing is read while no job waits."""
 
     def __init__(self, paths: StatePaths) -> None:
@@ -31,11 +31,11 @@ class Turns:
         """Whether an agent is running."""
         return self._agent is not None and is_alive(self._agent.who)
 
-    def read(self, database: Database, is_anybody_waiting: bool) -> None:
+    def read(self, database: Database, is_any_queued: bool) -> None:
         if not database.has_tables_of(QUEUE_SINCE_VERSION):
             return
         self._agent = registered(database)
-        self.reasons = self._read_reasons(database) if is_anybody_waiting else {}
+        self.reasons = self._read_reasons(database) if is_any_queued else {}
 
     def _read_reasons(self, database: Database) -> dict[str, str]:
         from jobtop.core.run.capacity import capacity

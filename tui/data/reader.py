@@ -28,7 +28,7 @@ class StoreFile:
         self._file: tuple[int, int, bool] | None = None
         self._written = 0
 
-    def look(self) -> bool:
+    def reopen_if_changed(self) -> bool:
         """Open the file that is now at the path; return whether it was opened just now. Raises StoreError."""
         found = self._stat()
         file = found.st_dev, found.st_ino, os.access(self.path, os.W_OK)
@@ -45,7 +45,7 @@ class StoreFile:
         return True
 
     @contextmanager
-    def asked(self) -> Iterator[Database]:
+    def opened(self) -> Iterator[Database]:
         """The open store; any failure to read from it closes it and is raised as a StoreError."""
         try:
             if self.database is None:
@@ -132,6 +132,6 @@ class Reader:
         if self._is_closed:
             raise asyncio.CancelledError
         file = self._files.setdefault(path, StoreFile(path))
-        file.look()
-        with file.asked() as database:
+        file.reopen_if_changed()
+        with file.opened() as database:
             return question(database)

@@ -11,7 +11,7 @@ from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
 from jobtop.store.samples.live import KEPT_SAMPLES
-from jobtop.tui.data.host_minute import MachinePast
+from jobtop.tui.data.machine import MachinePast
 from jobtop.tui.data.view import MachineView, read_only
 from jobtop.tui.demo.part import GIB, MIB, Part
 

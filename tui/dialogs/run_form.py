@@ -194,7 +194,7 @@ class RunForm(Dialog[None]):
         for warning in warnings:
             self.app.notify(tamed(warning), severity="warning", markup=False)
         if job.status is Status.ERROR:
-            self.console.feed.hurry()
+            self.console.feed.poll_now()
             return {"command": job.reason or "it could not be started"}
         _ = self.dismiss(None)
         self.app.call_later(self.console.select_job, job.id)

@@ -20,7 +20,7 @@ from jobtop.tui.workers import start_work
 
 # What acts is imported when somebody acts: it takes as long as all the other panes together.
 if TYPE_CHECKING:
-    from jobtop.tui.data.operations import StartFunction, Operation, OperationResult
+    from jobtop.tui.data.operations import Operation, OperationResult, StartFunction
     from jobtop.tui.dialogs.confirm import Confirm
 
 NAMED = 6  # jobs that a question names
@@ -92,14 +92,14 @@ class JobActions(Page):
         from jobtop.tui.data.operations import carry_out, wait_for_end
 
         results = await asyncio.gather(*(asyncio.to_thread(carry_out, row, operation) for row in rows))
-        self.console.feed.hurry()
+        self.console.feed.poll_now()
         self.say_all([word for result in results for word in troubles(result)], "warning")
         done = [(row, result.job) for row, result in zip(rows, results, strict=True) if result.job is not None]
         if not operation.ends_job:
             self.say_all([f"{operation.done} {label(job)}" for _, job in done])
             return
         ends = await asyncio.gather(*(wait_for_end(row, job, operation) for row, job in done))
-        self.console.feed.hurry()
+        self.console.feed.poll_now()
         self.say_all([f"{label(job)}: {end_words(job, operation)}" for job in ends if job is not None])
         stuck = [job for (_, job), end in zip(done, ends, strict=True) if end is None]
         self.say_all([f"{label(job)} has processes that cannot be ended" for job in stuck], "error")
@@ -129,7 +129,7 @@ class JobActions(Page):
                 self.say(f"{label(job)}: {job.reason}", "error")
             else:
                 started.append(job)
-        self.console.feed.hurry()
+        self.console.feed.poll_now()
         self.say_all([f"{label(job)} {done}" for job in started])
         if len(started) == 1:
             await self.console.select_job(started[0].id)
@@ -143,7 +143,7 @@ class JobActions(Page):
         from jobtop.tui.data.operations import pin
 
         refusals = await asyncio.gather(*(asyncio.to_thread(pin, row, pinned) for row in rows))
-        self.console.feed.hurry()
+        self.console.feed.poll_now()
         self.say_all([why for why in refusals if why is not None], "warning")
         done = [row.job for row, why in zip(rows, refusals, strict=True) if why is None]
         words = "pinned: it stays whole" if pinned else "no longer pinned: it grows old like all others"
