@@ -22,7 +22,7 @@ from jobtop.store.fleet import Fleet
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.data.feed import Feed
 from jobtop.tui.data.history_rows import PastJobs
-from jobtop.tui.data.reader import Reader
+from jobtop.tui.data.reader import StoreReader
 
 HOSTS, JOBS, ROWS = 200, 50, 50
 NOW = 1_750_000_000.0
@@ -46,7 +46,7 @@ def measure_hosts(_tools: Installation, work: Path, rounds: int) -> Iterator[Res
 
 async def measure_history(stores: list[Path]) -> tuple[float, float]:
     """The list from nothing to the lines in sight, and once more."""
-    reader = Reader()
+    reader = StoreReader()
     past = PastJobs(reader, stores)
 
     async def listed() -> float:

@@ -18,7 +18,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import fresh, record
 from jobtop.tui.data.feed import Feed
 from jobtop.tui.data.machine import MachineSource
-from jobtop.tui.data.reader import Reader
+from jobtop.tui.data.reader import StoreReader
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.palette import THEMES
@@ -84,7 +84,7 @@ class Console(App[int]):
         self.is_frozen = False
         self.pages: dict[str, Page] = {}
         self.preferences = Preferences(options.preferences)
-        self.reader = Reader()
+        self.reader = StoreReader()
         network = options.config.switch("store.network") if options.config is not None else None
         self.feed = Feed(
             *(options.stores, self.take, options.refresh_seconds, options.own, options.machine, network),

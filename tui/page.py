@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from jobtop.tui.actions import ACTIONS, APP, Action, bindings, key_words
-from jobtop.tui.data.problems import Troubles, TroubleWatch, counter
+from jobtop.tui.data.problems import Troubles, TroubleWatch, count_label
 from jobtop.tui.data.view import View
 from jobtop.tui.keymap import shown_key, working_keys
 from jobtop.tui.palette import Tone
@@ -101,7 +101,7 @@ class TopLine(Painted):
         stale = f" · {view.stale} stale" if view.stale else ""
         jobs = [Span(f"{BETWEEN}{view.running} run{stale}{waiting}")]
         agent = agent_words(view)
-        alerts = [Span(BETWEEN), *counter(self.troubles)] if len(self.troubles) else []
+        alerts = [Span(BETWEEN), *count_label(self.troubles)] if len(self.troubles) else []
         clock = [Span(time.strftime(f"{BETWEEN}%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
         if self.frozen:
             pace = [Span(f"{BETWEEN}‖ frozen", Tone.YELLOW, True)]

@@ -18,7 +18,7 @@ from jobtop.tui.chart.plotting import ChartView, legend
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.last_minute import LastMinute, copy_of
 from jobtop.tui.data.machine import MachinePast
-from jobtop.tui.data.problems import Troubles, what_happened
+from jobtop.tui.data.problems import Troubles, trouble_text
 from jobtop.tui.data.view import JobRow, MachineView, View
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
@@ -145,13 +145,12 @@ def test_alerts_are_counted_at_their_job_by_the_gravest() -> None:
 
 
 def test_what_happened_is_told_with_the_time_it_took_once() -> None:
-    assert what_happened(trouble(1, duration_seconds=192.0)) == "exit code 1 after 03:12"
+    assert trouble_text(trouble(1, duration_seconds=192.0)) == "exit code 1 after 03:12"
     assert (
-        what_happened(trouble(1, words="stopped after its timeout", duration_seconds=9.0))
-        == "stopped after its timeout"
+        trouble_text(trouble(1, words="stopped after its timeout", duration_seconds=9.0)) == "stopped after its timeout"
     )
-    assert what_happened(trouble(1, "warning", words="I/O pressure", duration_seconds=9.0)) == "I/O pressure"
-    assert what_happened(trouble(1, duration_seconds=0.004)) == "exit code 1"
+    assert trouble_text(trouble(1, "warning", words="I/O pressure", duration_seconds=9.0)) == "I/O pressure"
+    assert trouble_text(trouble(1, duration_seconds=0.004)) == "exit code 1"
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())

@@ -156,7 +156,7 @@ def job_pane(name: str, set_up: Callable[[Any], object] = bool) -> Callable[[Vis
         if not isinstance(console.screen, JobScreen):
             await console.action_go("dashboard")
             await console.open_job(JOB_ID)
-            await until(lambda: isinstance(console.screen, JobScreen) and console.screen.seen)
+            await until(lambda: isinstance(console.screen, JobScreen) and console.screen.job_view)
         screen = console.screen
         assert isinstance(screen, JobScreen)
         screen.go_to(None)

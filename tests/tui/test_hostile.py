@@ -319,7 +319,7 @@ def furnish_job(root: Path, texts: list[str]) -> Options:
 
 
 async def opened(console: Watched) -> JobScreen:
-    await console.until(lambda: isinstance(console.screen, JobScreen) and console.screen.seen, "no job")
+    await console.until(lambda: isinstance(console.screen, JobScreen) and console.screen.job_view, "no job")
     assert isinstance(console.screen, JobScreen)
     return console.screen
 
@@ -358,26 +358,26 @@ async def reasons(console: Watched, texts: list[str]) -> None:
     screen = await opened(console)
     screen.minimize()
     await console.settle()
-    assert screen.seen is not None
-    why, job = screen.query_one(Why), screen.seen.job
+    assert screen.job_view is not None
+    why, job = screen.query_one(Why), screen.job_view.job
     for first in range(0, len(texts), 6):
         words = texts[first : first + 6]
         why.explanation = ending(replace(job, reason=words[0]), (), words)
         why.fit(why.drawn_size.width, 1000)
         console.read_over(why)
-    screen.show_look(replace(screen.seen, last_words=tuple(texts[:20])))
+    screen.show_job_view(replace(screen.job_view, last_lines=tuple(texts[:20])))
     await console.settle()
 
 
 async def headers(console: Watched, texts: list[str]) -> None:
     """The lines above, one job after the other."""
     screen = await opened(console)
-    assert screen.seen is not None
+    assert screen.job_view is not None
     header = screen.query_one(JobHeader)
     for first in range(0, len(texts), 2):
         words = rotated(texts, first) | {"command": (texts[(first + 1) % len(texts)],)}
-        job = replace(screen.seen.job, **words)
-        header.view = HeaderView(replace(screen.seen, job=job), problem=texts[first - 1])
+        job = replace(screen.job_view.job, **words)
+        header.view = HeaderView(replace(screen.job_view, job=job), problem=texts[first - 1])
         console.look_over(header)
     await console.settle()
 

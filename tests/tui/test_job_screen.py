@@ -25,7 +25,7 @@ from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.chart.chart import Chart
 from jobtop.tui.chart.plotting import Plot
 from jobtop.tui.chart.window import TimeWindow
-from jobtop.tui.data.job_reading import Book, JobReading, Look, Nearby, Wish
+from jobtop.tui.data.job_reading import CurveCache, JobReading, JobView, LocalProcesses, Viewport
 from jobtop.tui.palette import Tone
 from jobtop.tui.screens.job.charts import BOTH, chart_view
 from jobtop.tui.screens.job.header import HeaderView, fitting, header_lines
@@ -94,9 +94,9 @@ class Made:
 
         async def perform(visitor: Visitor) -> None:
             screen = JobScreen(self.job.id, moment)
-            screen.look_seconds = 0.1
+            screen.read_seconds = 0.1
             await visitor.console.push_screen(screen)
-            await visitor.until(lambda: screen.seen is not None or screen.problem is not None)
+            await visitor.until(lambda: screen.job_view is not None or screen.problem is not None)
             await visitor.pilot.pause()
             await scene(visitor, screen)
 
@@ -225,9 +225,9 @@ def test_along_the_chart_numbers_processes_output_and_timeline_are_those_of_the_
     ("user", "host", "shown"), [("ada", "atlas", "ada@atlas"), ("", "atlas", "atlas"), ("ada", "", "ada"), ("", "", "")]
 )
 def test_of_an_imported_job_the_header_tells_only_what_is_known(user: str, host: str, shown: str) -> None:
-    look = Look(made_job(user=user, host=host, cwd="", command=(), name="imported", pid=None))
-    lines = ["".join(span.text for span in fitting(line, 90)) for line in header_lines(HeaderView(look))]
-    assert lines[0].split() == ["✓", "success", "imported", look.job.id[:8], *filter(None, [shown])]
+    job_view = JobView(made_job(user=user, host=host, cwd="", command=(), name="imported", pid=None))
+    lines = ["".join(span.text for span in fitting(line, 90)) for line in header_lines(HeaderView(job_view))]
+    assert lines[0].split() == ["✓", "success", "imported", job_view.job.id[:8], *filter(None, [shown])]
     assert lines[2] == "its command is not known"
 
 
@@ -416,8 +416,8 @@ def test_where_two_curves_share_a_chart_none_is_painted_over() -> None:
     flat = {
         key: Curve(find_metric(key), times, [value] * 600) for key, value in (("cpu.percent", 20), ("mem.used", 9e8))
     }
-    look = Look(made_job(limits=Limits(memory_bytes=1 << 30)), curves=flat, whole=(0.0, 599.0))
-    lines = Plot(chart_view(look, BOTH), (0.0, 599.0), 70, 12).lines()
+    job_view = JobView(made_job(limits=Limits(memory_bytes=1 << 30)), curves=flat, run_bounds=(0.0, 599.0))
+    lines = Plot(chart_view(job_view, BOTH), (0.0, 599.0), 70, 12).lines()
     seen = [
         sum(len(span.text) for line in lines for span in line if span.tone is tone) for tone in (Tone.BLUE, Tone.ORANGE)
     ]
@@ -493,12 +493,12 @@ def test_the_processes_can_be_sorted_and_be_a_tree_again(tmp_path: Path) -> None
 def test_a_window_is_read_alone_and_the_rest_is_known_to_be_there(tmp_path: Path) -> None:
     made = Made(tmp_path, made_job(duration_seconds=7200.0), steady(7199), sealed=True)
     reading = JobReading(made.job.id, made.paths.store)
-    whole = reading.look(made.database, Wish(columns=100))
-    part = reading.look(made.database, Wish(TimeWindow(60.0, 600.0), 100))
+    whole = reading.read(made.database, Viewport(columns=100))
+    part = reading.read(made.database, Viewport(TimeWindow(60.0, 600.0), 100))
     assert whole is not None
     assert part is not None
     assert len(whole.curves["mem.used"].times) <= 400
-    assert part.whole == whole.whole == (0.0, 7200.0)
+    assert part.run_bounds == whole.run_bounds == (0.0, 7200.0)
     times = part.curves["mem.used"].times
     assert (times[0], times[-1]) == (534.0, 606.0)
     assert part.curves["cpu.percent"].values[0] == pytest.approx(50.0)
@@ -507,46 +507,46 @@ def test_a_window_is_read_alone_and_the_rest_is_known_to_be_there(tmp_path: Path
 
 def test_what_is_new_of_a_running_job_joins_what_was_read_before(tmp_path: Path) -> None:
     made = Made(tmp_path, running_job(), steady(30))
-    curves, wish = Curves(made.database), Wish(columns=100)
-    grown, fresh = Book(), Book()
-    grown.read(curves, made.job, wish)
+    curves, viewport = Curves(made.database), Viewport(columns=100)
+    grown, fresh = CurveCache(), CurveCache()
+    grown.read(curves, made.job, viewport)
     for count in (31, 40):
         made.sample(steady(count)[30 if count == 31 else 31 :])
-        grown.read(curves, made.job, wish)
-    fresh.read(curves, made.job, wish)
+        grown.read(curves, made.job, viewport)
+    fresh.read(curves, made.job, viewport)
     assert grown.curves == fresh.curves
-    assert grown.whole == (0.0, 40.0)
+    assert grown.run_bounds == (0.0, 40.0)
     made.database.close()
 
 
 def test_a_book_that_has_grown_too_long_is_read_anew(tmp_path: Path) -> None:
     made = Made(tmp_path, running_job(), steady(10))
-    curves, wish = Curves(made.database), Wish(columns=20)
-    book = Book()
-    book.read(curves, made.job, wish)
+    curves, viewport = Curves(made.database), Viewport(columns=20)
+    cache = CurveCache()
+    cache.read(curves, made.job, viewport)
     made.sample(steady(2000)[10:])
     for _ in range(2):
-        book.read(curves, made.job, wish)
-    assert len(book.curves["mem.used"].times) <= 4 * 20
-    assert book.curves["mem.used"].times[-1] == 2000.0
+        cache.read(curves, made.job, viewport)
+    assert len(cache.curves["mem.used"].times) <= 4 * 20
+    assert cache.curves["mem.used"].times[-1] == 2000.0
     made.database.close()
 
 
 def test_the_processes_of_a_job_on_this_machine_are_seen_as_they_are(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         job = running_job(shim=identify(os.getpid()), host=HERE)
-        nearby = Nearby(tmp_path)
-        rows = wait_for(lambda: nearby.read(job))
+        processes = LocalProcesses(tmp_path)
+        rows = wait_for(lambda: processes.read(job))
         assert child.pid in {row.pid for row in rows}
-        assert nearby.read(running_job(host="elsewhere", shim=job.shim)) is None
-        nearby.close()
+        assert processes.read(running_job(host="elsewhere", shim=job.shim)) is None
+        processes.close()
 
 
 def test_the_store_is_not_touched_by_looking(tmp_path: Path) -> None:
     made = finished(tmp_path)
     before = made.paths.store.read_bytes()
     database = open_to_read(made.paths.store)
-    JobReading(made.job.id, made.paths.store).look(database, Wish(moment=50.0))
+    JobReading(made.job.id, made.paths.store).read(database, Viewport(moment=50.0))
     database.close()
     assert made.paths.store.read_bytes() == before
     made.database.close()

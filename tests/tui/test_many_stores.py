@@ -21,7 +21,7 @@ from jobtop.tui.app import Options
 from jobtop.tui.data import feed as feed_module
 from jobtop.tui.data.feed import Feed
 from jobtop.tui.data.history_rows import PastJobs, status
-from jobtop.tui.data.reader import Reader
+from jobtop.tui.data.reader import StoreReader
 from jobtop.tui.palette import Tone
 from jobtop.tui.screens.compare import Compare
 from jobtop.tui.screens.history import History
@@ -132,10 +132,10 @@ def test_jobs_of_two_hosts_are_marked_compared_and_opened(tmp_path: Path, stores
         await visitor.until(lambda: isinstance(visitor.console.screen, JobScreen))
         screen = visitor.console.screen
         assert isinstance(screen, JobScreen)
-        await visitor.until(lambda: screen.seen is not None)
-        assert screen.seen is not None
-        assert screen.seen.job.host == "beta"
-        assert 7 << 20 in screen.seen.curves["mem.used"].values
+        await visitor.until(lambda: screen.job_view is not None)
+        assert screen.job_view is not None
+        assert screen.job_view.job.host == "beta"
+        assert 7 << 20 in screen.job_view.curves["mem.used"].values
 
     visit(tmp_path, scene, (120, 36), Options(stores))
 
@@ -153,7 +153,7 @@ def test_lines_that_were_read_stay_while_a_store_is_busy(tmp_path: Path) -> None
         job = Jobs(database).insert(job_at(1, "alpha", "train"))
 
     async def scene() -> None:
-        reader = Reader()
+        reader = StoreReader()
         past = PastJobs(reader, [paths.store])
         await past.read(Query(limit=None))
         assert [line.id for line in past.lines(past.numbers)] == [job.id]
@@ -173,7 +173,7 @@ def test_a_reader_that_is_closed_closes_its_stores_and_answers_nothing_more(tmp_
     store = tmp_path / "alpha.db"
 
     async def scene() -> None:
-        reader = Reader()
+        reader = StoreReader()
         assert await reader.read(store, lambda database: len(Jobs(database).select(Query()))) == 1
         assert open_files(tmp_path)
         begun, gate = threading.Event(), threading.Event()
@@ -214,7 +214,7 @@ def test_the_order_of_a_store_that_was_not_written_is_not_asked_for_again(tmp_pa
     paths = sorted(tmp_path.glob("*.db"))
 
     async def scene() -> None:
-        reader = Reader()
+        reader = StoreReader()
         past = PastJobs(reader, paths)
         await past.read(Query(limit=None))
         first = [store.order for store in past.stores]
@@ -264,7 +264,7 @@ def test_a_live_job_of_a_host_that_fell_silent_is_stale_in_both_lists(tmp_path: 
         connection.execute("UPDATE jobs SET heartbeat = ? WHERE seq = ?", (now - 600, job.seq))
 
     async def scene() -> None:
-        reader = Reader()
+        reader = StoreReader()
         past = PastJobs(reader, [tmp_path / "alpha.db"])
         await past.read(Query(limit=None))
         (row,) = past.rows(now).window(0, 5)

@@ -10,7 +10,7 @@ import pytest
 
 from jobtop.core.paths import StatePaths
 from jobtop.store.output.text import LONGEST_ROW, Output, Row
-from jobtop.tui.data.reader import Reader
+from jobtop.tui.data.reader import StoreReader
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import width_of
 from jobtop.tui.widgets.output_rows import Follow, Go, Logs, Scroll, Until, dropped, page, row_spans
@@ -53,7 +53,7 @@ def written(root: Path, stdout: bytes, stderr: bytes = b"", marks: str = "") -> 
     directory.mkdir(parents=True)
     for name, data in (("stdout.log", stdout), ("stderr.log", stderr), ("marks", marks.encode())):
         (directory / name).write_bytes(data)
-    reader = Reader()
+    reader = StoreReader()
     try:
         yield Logs(reader, paths.store, directory)
     finally:

@@ -16,7 +16,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.tui.app import Options
-from jobtop.tui.data.problems import is_unwritten
+from jobtop.tui.data.problems import is_unused
 from jobtop.tui.screens.compare import Compare
 from jobtop.tui.screens.job.screen import JobScreen
 from records import HERE, damage_pages, kept_jobs, made_job, running_job
@@ -82,7 +82,7 @@ def test_what_is_wrong_with_each_store_is_said_on_every_screen(tmp_path: Path) -
         for state in view.stores:
             assert state.problem is not None
             assert broken[state.path] in state.problem
-        first = next(state.path for state in view.stores if not is_unwritten(state.problem or ""))
+        first = next(state.path for state in view.stores if not is_unused(state.problem or ""))
         assert broken[first] in unwrapped(visitor.screen())
         await visitor.press("2")
         await visitor.until(lambda: all(words in unwrapped(visitor.screen()) for words in broken.values()))
@@ -110,7 +110,7 @@ def test_a_store_beside_broken_ones_is_shown_compared_and_opened(tmp_path: Path)
         await visitor.until(lambda: len(page.runs) == 2)
         assert page.problems == []
         await visitor.press("2", "enter")
-        await visitor.until(lambda: isinstance(visitor.console.screen, JobScreen) and visitor.console.screen.seen)
+        await visitor.until(lambda: isinstance(visitor.console.screen, JobScreen) and visitor.console.screen.job_view)
 
     visit(tmp_path, scene, (160, 42), Options([*broken, StatePaths(tmp_path / "sound", HERE).store]))
     assert sound

@@ -31,7 +31,7 @@ from jobtop.store.listing import (
     together,
     vocabulary,
 )
-from jobtop.tui.data.reader import Reader, StoreFile
+from jobtop.tui.data.reader import StoreFile, StoreReader
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone
 from jobtop.tui.widgets.cells import Align, Cell, Words, bounded, short_bytes, short_duration
 from jobtop.tui.widgets.columns import Column
@@ -82,7 +82,7 @@ class PastRows:
 class PastStore:
     """The ordered jobs of one store; the reader's thread reads the order, the console's the few visible lines."""
 
-    def __init__(self, reader: Reader, path: Path) -> None:
+    def __init__(self, reader: StoreReader, path: Path) -> None:
         self.path = path
         self.order: Order | None = None
         self.problem: str | None = None
@@ -157,7 +157,7 @@ class PastStore:
 class PastJobs:
     """The jobs of all stores in one order. A store that cannot be read is left out, and is listed in `problems`."""
 
-    def __init__(self, reader: Reader, paths: Sequence[Path]) -> None:
+    def __init__(self, reader: StoreReader, paths: Sequence[Path]) -> None:
         self._reader, self.host = reader, hostname()
         self.stores = [PastStore(reader, path) for path in paths]
         self.numbers: array[int] = array("q")

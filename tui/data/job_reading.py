@@ -41,12 +41,12 @@ KEYS = tuple(key for keys in GROUPS.values() for key in keys)
 MOST_KEYS = max(map(len, GROUPS.values()))
 MARGIN = 0.1  # of the window's length, read before and after it
 ALL = TimeWindow()
-LAST_WORDS = 6
-MOST_SHARE = 0.05  # of a core, for reading the processes
+LAST_LINES = 6
+MOST_CORE_SHARE = 0.05  # of a core, for reading the processes
 
 
 @record
-class Wish:
+class Viewport:
     """What the screen needs: a time window, its width in columns, and the selected moment, if any."""
 
     window: TimeWindow = ALL
@@ -55,7 +55,7 @@ class Wish:
 
 
 @record
-class Numbers:
+class JobNumbers:
     """The numbers of a job at a moment, or at its end; None is unknown."""
 
     elapsed: float | None = None
@@ -72,7 +72,7 @@ class Numbers:
 
 
 @record
-class Processes:
+class ProcessList:
     """The processes of a job, `at` seconds after its start; None: now."""
 
     rows: tuple[ProcessRow, ...] = ()
@@ -80,16 +80,16 @@ class Processes:
 
 
 @record
-class Look:
+class JobView:
     """A job as its screen shows it."""
 
     job: Job
     events: tuple[Event, ...] = ()
     curves: Mapping[str, Curve] = fresh(default_factory=dict)
-    whole: Bounds = (0.0, 0.0)  # from the start of the job to the last known moment
-    numbers: Numbers = Numbers()
-    processes: Processes = Processes()
-    last_words: tuple[str, ...] = ()
+    run_bounds: Bounds = (0.0, 0.0)  # from the start of the job to the last known moment
+    numbers: JobNumbers = JobNumbers()
+    processes: ProcessList = ProcessList()
+    last_lines: tuple[str, ...] = ()
     is_sampled: bool = False
     damaged: int = 0
 
@@ -100,39 +100,39 @@ class JobReading:
     def __init__(self, job_id: str, store: Path, secret: Sequence[str] = ()) -> None:
         self.job_id, self.store = job_id, store
         self.directory = StatePaths(store.parent, hostname()).job(JobId(job_id))
-        self.book = Book()
-        self.nearby = Nearby(self.directory, secret)
+        self.cache = CurveCache()
+        self.local_processes = LocalProcesses(self.directory, secret)
         self.peak: Number | None = None
-        self._last_words: tuple[str, ...] | None = None
+        self._last_lines: tuple[str, ...] | None = None
 
-    def look(self, database: Database, wish: Wish) -> Look | None:
+    def read(self, database: Database, viewport: Viewport) -> JobView | None:
         """Read the job as it is now, or at the requested moment; None if it is no longer in the store."""
         jobs, curves = Jobs(database), Curves(database)
         try:
             job = jobs.find(self.job_id)
         except UnknownJob:
             return None
-        self.book.read(curves, job, wish)
-        return Look(
+        self.cache.read(curves, job, viewport)
+        return JobView(
             job,
             tuple(jobs.events(job)),
-            dict(self.book.curves),
-            self.book.whole,
-            self._numbers(curves, job, wish.moment),
-            self._processes(Snapshots(database), job, wish.moment),
-            self._words(job),
+            dict(self.cache.curves),
+            self.cache.run_bounds,
+            self._numbers(curves, job, viewport.moment),
+            self._processes(Snapshots(database), job, viewport.moment),
+            self._read_last_lines(job),
             job.seq is not None and curves.store.count(job.seq) > 0,
-            self.book.damaged,
+            self.cache.damaged,
         )
 
     def close(self) -> None:
-        self.nearby.close()
+        self.local_processes.close()
 
-    def _numbers(self, curves: Curves, job: Job, moment: float | None) -> Numbers:
+    def _numbers(self, curves: Curves, job: Job, moment: float | None) -> JobNumbers:
         usage = job.usage
-        self.peak = usage.memory_peak_bytes or _greatest(self.peak, self.book.curves.get("mem.used"))
+        self.peak = usage.memory_peak_bytes or _greatest(self.peak, self.cache.curves.get("mem.used"))
         if job.status.ended and moment is None:
-            return Numbers(
+            return JobNumbers(
                 job.duration_seconds,
                 usage.cpu_percent_mean,
                 usage.cpu_total_seconds,
@@ -146,8 +146,8 @@ class JobReading:
         samples = curves.store.newest(job.seq, 1, until) if job.seq is not None else []
         held = dict(zip(JOB_COLUMNS, samples[-1].values, strict=True)) if samples else {}
         user, system = held.get("cpu.user"), held.get("cpu.system")
-        drawn = {key: value_at(curve, until) for key, curve in self.book.curves.items()}
-        return Numbers(
+        drawn = {key: value_at(curve, until) for key, curve in self.cache.curves.items()}
+        return JobNumbers(
             moment,
             drawn.get("cpu.percent"),
             None if user is None or system is None else user + system,
@@ -161,74 +161,76 @@ class JobReading:
             held.get("proc.threads"),
         )
 
-    def _processes(self, snapshots: Snapshots, job: Job, moment: float | None) -> Processes:
-        if moment is None and (rows := self.nearby.read(job)) is not None:
-            return Processes(rows)
+    def _processes(self, snapshots: Snapshots, job: Job, moment: float | None) -> ProcessList:
+        if moment is None and (rows := self.local_processes.read(job)) is not None:
+            return ProcessList(rows)
         snapshot = snapshots.latest(job) if moment is None else snapshots.at(job, moment)
         if snapshot is None and moment is not None and (moments := snapshots.moments(job)):
             snapshot = snapshots.at(job, moments[0])
-        return Processes() if snapshot is None else Processes(snapshot.members, snapshot.elapsed)
+        return ProcessList() if snapshot is None else ProcessList(snapshot.members, snapshot.elapsed)
 
-    def _words(self, job: Job) -> tuple[str, ...]:
+    def _read_last_lines(self, job: Job) -> tuple[str, ...]:
         """The last lines of stderr, or of stdout if that is empty; only if the job ended badly."""
         if not is_telling(job):
             return ()
-        if self._last_words is None:
-            self._last_words = ()
+        if self._last_lines is None:
+            self._last_lines = ()
             for stream in (1, 0):
                 output = Output(self.directory, [stream])
                 output.refresh()
-                lines = [row.text for row in output.rows_before(output.size, LAST_WORDS) if row.text.strip()]
+                lines = [row.text for row in output.rows_before(output.size, LAST_LINES) if row.text.strip()]
                 if lines:
-                    self._last_words = tuple(lines)
+                    self._last_lines = tuple(lines)
                     break
-        return self._last_words
+        return self._last_lines
 
 
-class Book:
+class CurveCache:
     """The curves of a job in a time window; while the job runs, only new samples are read."""
 
     def __init__(self) -> None:
         self.curves: dict[str, Curve] = {}
-        self.whole: Bounds = (0.0, 0.0)
+        self.run_bounds: Bounds = (0.0, 0.0)
         self.damaged = 0
         self._read: tuple[TimeWindow, int, bool] | None = None
         self._points = 0
         self._absent: set[str] = set()
 
-    def read(self, curves: Curves, job: Job, wish: Wish) -> None:
+    def read(self, curves: Curves, job: Job, viewport: Viewport) -> None:
         """Read a window: only new samples if it is the same window as before, else all of it."""
-        wanted = wish.window, wish.columns, job.status.ended
-        if wanted == self._read and (job.status.ended or self._extend(curves, job, wish)):
+        wanted = viewport.window, viewport.columns, job.status.ended
+        if wanted == self._read and (job.status.ended or self._extend(curves, job, viewport)):
             return
         self._read, self._points, self.damaged = wanted, 0, 0
-        self.whole = (0.0, _last_moment(curves, job))
-        start, end = part_of(wish.window, self.whole[1])
+        self.run_bounds = (0.0, _last_moment(curves, job))
+        start, end = times_to_read(viewport.window, self.run_bounds[1])
         keys = [key for key in KEYS if key not in self._absent]
         series = curves.series(job, keys, start, end)
         self.damaged = series.damaged
         for group in GROUPS.values():
-            self._take(series.times, {key: series.values[key] for key in group if key in series.values}, wish.columns)
+            self._set_curves(
+                series.times, {key: series.values[key] for key in group if key in series.values}, viewport.columns
+            )
         if job.status.ended and start is None:
             self._absent |= {key for key in keys if not self.curves[key].known()}
 
-    def _extend(self, curves: Curves, job: Job, wish: Wish) -> bool:
+    def _extend(self, curves: Curves, job: Job, viewport: Viewport) -> bool:
         """Append new samples to the curves; False if all must be read again, because there were none or too many."""
-        if wish.window.end is not None:
-            self.whole = (0.0, _last_moment(curves, job))
+        if viewport.window.end is not None:
+            self.run_bounds = (0.0, _last_moment(curves, job))
             return True
-        if not self._points or self._points > 4 * MOST_KEYS * wish.columns:
+        if not self._points or self._points > 4 * MOST_KEYS * viewport.columns:
             return False
         last = min(curve.times[-1] for curve in self.curves.values() if curve.times)
         series = curves.series(job, KEYS, last)
         if series.times and series.times[-1] > last:
-            self.whole = (0.0, series.times[-1])
+            self.run_bounds = (0.0, series.times[-1])
             self._points += len(series.times) - 1
             for key, values in series.values.items():
-                self._go_on(key, series.times, values)
+                self._extend_curve(key, series.times, values)
         return True
 
-    def _take(self, times: list[float], values: Mapping[str, list[Number | None]], columns: int) -> None:
+    def _set_curves(self, times: list[float], values: Mapping[str, list[Number | None]], columns: int) -> None:
         """Set the curves of one chart; when they are thinned, each column keeps its minimum and maximum."""
         most = 2 * len(values) * columns
         kept = kept_positions(times, list(values.values()), most) if len(times) > most else range(len(times))
@@ -237,7 +239,7 @@ class Book:
             self.curves[key] = make_curve(find_metric(key), moments, [column[place] for place in kept])
         self._points = max(self._points, len(moments))
 
-    def _go_on(self, key: str, times: list[float], column: list[Number | None]) -> None:
+    def _extend_curve(self, key: str, times: list[float], column: list[Number | None]) -> None:
         """Append new samples to a curve; a rate also needs the last sample before them."""
         before = self.curves[key]
         first = bisect_right(times, before.times[-1]) if before.times else 0
@@ -248,12 +250,12 @@ class Book:
             self.curves[key] = Curve(before.metric, before.times + times[first:], values)
 
 
-class Nearby:
+class LocalProcesses:
     """The processes of a job that runs on this machine, read from /proc as often as that is cheap."""
 
     def __init__(self, directory: Path, secret: Sequence[str] = ()) -> None:
         self.directory, self.secret = directory, secret
-        self._closeup: LiveProcesses | None = None
+        self._close_up: CloseUp | None = None
         self._rows: tuple[ProcessRow, ...] = ()
         self._due = 0.0
 
@@ -265,21 +267,21 @@ class Nearby:
         began = time.monotonic()
         if began < self._due:
             return self._rows
-        if self._closeup is None:
-            self._closeup = CloseUp(target_in(self.directory, job), self.secret)
-        reading = self._closeup.read()
+        if self._close_up is None:
+            self._close_up = CloseUp(target_in(self.directory, job), self.secret)
+        reading = self._close_up.read()
         self._rows = tuple(line.row for line in reading.processes)
-        self._due = began + (time.monotonic() - began) / MOST_SHARE
+        self._due = began + (time.monotonic() - began) / MOST_CORE_SHARE
         return self._rows
 
     def close(self) -> None:
-        if self._closeup is not None:
+        if self._close_up is not None:
             with suppress(OSError):
-                self._closeup.close()
-        self._closeup = None
+                self._close_up.close()
+        self._close_up = None
 
 
-def part_of(window: TimeWindow, last: float) -> tuple[float | None, float | None]:
+def times_to_read(window: TimeWindow, last: float) -> tuple[float | None, float | None]:
     """The start and end of what must be read for a window, if the job's last moment is `last`."""
     if window.span is None:
         return None, None

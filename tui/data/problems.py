@@ -18,11 +18,11 @@ from jobtop.tui.widgets.cells import Span, short_duration
 if TYPE_CHECKING:
     from jobtop.store.database import Database
     from jobtop.store.problems import Trouble
-    from jobtop.tui.data.reader import Reader
+    from jobtop.tui.data.reader import StoreReader
 
-LOOKED_BACK_SECONDS = 86400.0
-LONGEST_SECONDS = 30.0  # between two readings, because entries become older than a day
-MOST_SHARE = 0.01  # of a core, for reading: a long history is expensive
+SHOWN_SECONDS = 86400.0  # how far back the list goes
+READ_AGAIN_SECONDS = 30.0  # between two readings, because entries become older than a day
+MOST_CORE_SHARE = 0.01  # of a core, for reading: a long history is expensive
 SEVERITIES = tuple(SEVERITY_GLYPHS)
 
 
@@ -73,7 +73,7 @@ def severity_of(trouble: Trouble) -> str:
     return trouble.severity if trouble.severity in SEVERITIES else "warning"
 
 
-def sign_of(trouble: Trouble) -> tuple[str, Tone]:
+def glyph_of(trouble: Trouble) -> tuple[str, Tone]:
     """Glyph and colour of a trouble: by the severity of an alert, else by the status of the job."""
     if trouble.severity is not None:
         return SEVERITY_GLYPHS[severity_of(trouble)]
@@ -81,11 +81,11 @@ def sign_of(trouble: Trouble) -> tuple[str, Tone]:
     return (flags or [STATUS_GLYPHS[str(trouble.status)]])[0]
 
 
-def clock_words(trouble: Trouble) -> str:
+def clock_time(trouble: Trouble) -> str:
     return time.strftime("%H:%M:%S", time.localtime(trouble.at))
 
 
-def what_happened(trouble: Trouble) -> str:
+def trouble_text(trouble: Trouble) -> str:
     """The text of a trouble: `exit code 1 after 03:12`, `memory 92 % of its limit`."""
     has_run = trouble.severity is None and (trouble.duration_seconds or 0.0) >= 1.0
     if not has_run or " after " in trouble.words:
@@ -93,7 +93,7 @@ def what_happened(trouble: Trouble) -> str:
     return f"{trouble.words} after {short_duration(trouble.duration_seconds)}"
 
 
-def counter(troubles: Troubles) -> list[Span]:
+def count_label(troubles: Troubles) -> list[Span]:
     """The number of troubles with the glyph and colour of the worst: `▲3`, `▲500+`."""
     glyph, tone = SEVERITY_GLYPHS[troubles.worst()]
     return [Span(f"{glyph}{troubles.count}", tone, True)] if len(troubles) else []
@@ -113,37 +113,37 @@ class TroubleWatch:
         """Whether to read again: a job has changed (each event changes its job), and reading does not cost too much."""
         if self._is_reading or time.monotonic() < self._not_before:
             return False
-        if not self.troubles.is_known or view.at - self._read_at > LONGEST_SECONDS or view.stores != self._stores:
+        if not self.troubles.is_known or view.at - self._read_at > READ_AGAIN_SECONDS or view.stores != self._stores:
             return True
         # Comparing 1,000 jobs by identity takes 40 µs; comparing them by value costs more than reading.
         return len(view.rows) != len(self._jobs) or not all(map(is_, jobs_of(view), self._jobs))
 
-    async def read(self, view: View, reader: Reader) -> Troubles:
+    async def read(self, view: View, reader: StoreReader) -> Troubles:
         """Read the troubles from all stores; the top of the screen reports a store that cannot be read."""
         self._is_reading = True
         self._jobs, self._stores, self._read_at = list(jobs_of(view)), view.stores, view.at
         found: list[Trouble] = []
         is_unreadable = has_more = False
         spent = 0.0
-        since = view.at - LOOKED_BACK_SECONDS
+        since = view.at - SHOWN_SECONDS
         try:
             for state in view.stores:
                 try:
-                    look = await reader.read(state.path, lambda database: timed_look(database, since))
-                    found, spent = found + look.found, spent + look.seconds
-                    has_more = has_more or look.has_more
+                    reading = await reader.read(state.path, lambda database: read_timed(database, since))
+                    found, spent = found + reading.found, spent + reading.seconds
+                    has_more = has_more or reading.has_more
                 except (StoreError, OSError) as error:
-                    is_unreadable = is_unreadable or not is_unwritten(str(error))
+                    is_unreadable = is_unreadable or not is_unused(str(error))
         finally:
             self._is_reading = False
-            self._not_before = time.monotonic() + spent / MOST_SHARE
+            self._not_before = time.monotonic() + spent / MOST_CORE_SHARE
         found.sort(key=lambda trouble: trouble.at, reverse=True)
         self.troubles = Troubles(tuple(found), True, is_unreadable, has_more)
         return self.troubles
 
 
 @record
-class TimedLook:
+class TimedReading:
     """What a store returned, whether it has more, and the CPU time that took."""
 
     found: list[Trouble]
@@ -151,15 +151,15 @@ class TimedLook:
     seconds: float
 
 
-def timed_look(database: Database, since: float) -> TimedLook:
+def read_timed(database: Database, since: float) -> TimedReading:
     from jobtop.store.problems import MOST, read_troubles
 
     began = time.thread_time()
     found = read_troubles(database, since)
-    return TimedLook(found, len(found) >= MOST, time.thread_time() - began)
+    return TimedReading(found, len(found) >= MOST, time.thread_time() - began)
 
 
-def is_unwritten(problem: str) -> bool:
+def is_unused(problem: str) -> bool:
     """Whether a store's only problem is that it has not been used yet."""
     return problem.endswith((ABSENT, EMPTY))
 

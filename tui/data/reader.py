@@ -74,7 +74,7 @@ class StoreFile:
             raise StoreUnavailable(f"{self.path}: {ABSENT if is_absent else error.strerror}") from error
 
 
-class Reader:
+class StoreReader:
     """One thread that reads stores, with one connection for each."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from jobtop.core.text.metric_text import format_shown
 from jobtop.store.problems import Trouble
 from jobtop.tui.actions import ALERTS, APP, bindings
 from jobtop.tui.chart.axes import ago_words
-from jobtop.tui.data.problems import Troubles, clock_words, sign_of
+from jobtop.tui.data.problems import Troubles, clock_time, glyph_of
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
 from jobtop.tui.widgets.cells import Align, Cell, Span, Words, short_duration
@@ -32,7 +32,7 @@ EXAMPLE = ("[[alert]]", 'name = "nearly full"', 'metric = "mem.used"', "above = 
 
 
 def when(trouble: Trouble) -> Cell:
-    return Words(clock_words(trouble), Tone.GREY)
+    return Words(clock_time(trouble), Tone.GREY)
 
 
 def ran(trouble: Trouble) -> Cell:
@@ -40,7 +40,7 @@ def ran(trouble: Trouble) -> Cell:
 
 
 COLUMNS: tuple[Column[Trouble], ...] = (
-    Column("sign", "", lambda trouble: Words(*sign_of(trouble)), 1, sortable=False),
+    Column("sign", "", lambda trouble: Words(*glyph_of(trouble)), 1, sortable=False),
     Column("when", "WHEN", when, 8, sortable=False),
     Column("id", "JOB", lambda trouble: Words((trouble.job_id or "")[:8], Tone.GREY), 8, priority=2, sortable=False),
     Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 12, flex=1, most=30, sortable=False),

@@ -21,7 +21,7 @@ from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import Axis, ChartView, Series, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.last_minute import Columns
-from jobtop.tui.data.problems import Troubles, is_unwritten
+from jobtop.tui.data.problems import Troubles, is_unused
 from jobtop.tui.data.rows import ListRows, held_order
 from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
 from jobtop.tui.palette import Tone
@@ -137,7 +137,7 @@ class Dashboard(JobActions):
             rows = held_order(rows, lambda row: row.key, [row.key for row in self.shown])
             self.version = None  # they are not in their order yet
         self.shown = rows
-        problems = [state.problem for state in view.stores if state.problem and not is_unwritten(state.problem)]
+        problems = [state.problem for state in view.stores if state.problem and not is_unused(state.problem)]
         table.empty = "\n".join(problems) if problems else EMPTY
         table.source = ListRows(rows, lambda row: row.key)
         if self.wanted is not None and table.select(self.wanted):
@@ -184,19 +184,19 @@ class Dashboard(JobActions):
     @work(group="preview", exclusive=True)
     async def preview_past(self, row: JobRow) -> None:
         """How it went, as the store has it."""
-        from jobtop.tui.data.job_reading import JobReading, Wish
+        from jobtop.tui.data.job_reading import JobReading, Viewport
         from jobtop.tui.screens.job.charts import PREVIEW, chart_view
 
         chart = self.query_one("#preview", Glance)
-        reading, wish = JobReading(row.key, row.store), Wish(columns=max(20, self.size.width))
+        reading, viewport = JobReading(row.key, row.store), Viewport(columns=max(20, self.size.width))
         try:
-            look = await self.console.reader.read(row.store, lambda database: reading.look(database, wish))
+            job_view = await self.console.reader.read(row.store, lambda database: reading.read(database, viewport))
         except (StoreError, OSError):
-            look = None
+            job_view = None
         if chart.is_attached and self.previewed is not None and self.previewed.key == row.key:
             view = ChartView(empty="not known")
-            if look is not None:
-                view = chart_view(look, PREVIEW, whole=whole_memory(row.job, self.memory_total(row.job)))
+            if job_view is not None:
+                view = chart_view(job_view, PREVIEW, whole=whole_memory(row.job, self.memory_total(row.job)))
             chart.window = WHOLE_RUN
             chart.view = replace(view, title=row.job.name, note=OPENS)
 

@@ -18,7 +18,7 @@ from jobtop.store.listing import Group, place_and_seq
 from jobtop.store.ordering import SORT_KEYS
 from jobtop.tui.actions import ACTIONS, APP, HISTORY, JOBS, bindings
 from jobtop.tui.data.history_rows import PastJobs, PastRow, past_columns
-from jobtop.tui.data.problems import is_unwritten
+from jobtop.tui.data.problems import is_unused
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import TopLine
@@ -131,7 +131,7 @@ class History(JobActions):
 
     def no_rows(self) -> str:
         """Why there are none: what is wrong with the stores, or that nothing fits."""
-        if not all(map(is_unwritten, self.past.problems)):
+        if not all(map(is_unused, self.past.problems)):
             width = max(20, self.table.drawn_size.width - 4)
             return "\n".join(textwrap.fill(problem, width) for problem in self.past.problems)
         if not self.past.stores:

@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from jobtop.tui.actions import TABLE, bindings
-from jobtop.tui.data.problems import Troubles, clock_words, sign_of, what_happened
+from jobtop.tui.data.problems import Troubles, clock_time, glyph_of, trouble_text
 from jobtop.tui.palette import CURSOR, Ground, Tone
 from jobtop.tui.widgets.cells import Span, aligned
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
@@ -135,7 +135,7 @@ class AlertsPanel(Painted, can_focus=True):
 
 def trouble_lines(trouble: Trouble, width: int, is_here: bool = False) -> list[list[Span]]:
     """`✗ 12:41:07 pg-dump`, and below what happened."""
-    glyph, tone = sign_of(trouble)
+    glyph, tone = glyph_of(trouble)
     edge = Span(CURSOR if is_here else " ", Tone.ORANGE)
-    head = [edge, Span(f"{glyph} ", tone), Span(f"{clock_words(trouble)} ", Tone.GREY), Span(trouble.name, bold=True)]
-    return [aligned(head, width), aligned([edge, Span("  "), Span(what_happened(trouble), Tone.GREY)], width)]
+    head = [edge, Span(f"{glyph} ", tone), Span(f"{clock_time(trouble)} ", Tone.GREY), Span(trouble.name, bold=True)]
+    return [aligned(head, width), aligned([edge, Span("  "), Span(trouble_text(trouble), Tone.GREY)], width)]

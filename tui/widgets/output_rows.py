@@ -17,7 +17,7 @@ from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.output.text import Output, Row
-from jobtop.tui.data.reader import Reader
+from jobtop.tui.data.reader import StoreReader
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, tamed
 
@@ -78,7 +78,7 @@ class Shown:
 class Logs:
     """The logs of a job, read in the thread of the stores."""
 
-    def __init__(self, reader: Reader, store: Path, directory: Path) -> None:
+    def __init__(self, reader: StoreReader, store: Path, directory: Path) -> None:
         self.reader, self.store, self.directory = reader, store, directory
         self._outputs: dict[tuple[int, ...], Output] = {}
 

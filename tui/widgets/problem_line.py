@@ -8,7 +8,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from jobtop.tui.data.problems import is_unwritten
+from jobtop.tui.data.problems import is_unused
 from jobtop.tui.data.view import StoreState
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, width_of
@@ -62,4 +62,4 @@ class ProblemLine(Painted):
 
 def is_wrong(state: StoreState) -> bool:
     """Whether it is more than worth a word: a store that the first job will make is not."""
-    return state.problem is not None and not is_unwritten(state.problem)
+    return state.problem is not None and not is_unused(state.problem)

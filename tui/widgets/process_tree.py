@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobtop.core.measure.process_order import SORTS, family
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.record import record
-from jobtop.tui.data.job_reading import Processes
+from jobtop.tui.data.job_reading import ProcessList
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Align, Cell, Pieces, Span, Words, percent_words, short_bytes, short_duration
@@ -65,13 +65,13 @@ class ProcessTree(Table[TreeRow]):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(columns(), id=id)
-        self._shown = Processes()
+        self._shown = ProcessList()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Processes are looked at: what is done is done to the job."""
         return action not in ("activate", "mark")
 
-    def show(self, processes: Processes, empty: str) -> None:
+    def show(self, processes: ProcessList, empty: str) -> None:
         """These processes, or why there are none."""
         self._shown, self.empty = processes, empty
         self.source = ListRows(self._rows(), lambda shown: shown.row.pid)

@@ -13,7 +13,7 @@ from jobtop.core.text.job_text import memory_is_bound, not_begun_words, was_let_
 from jobtop.core.units import format_bytes
 from jobtop.tui.chart.plotting import Axis, ChartView, Event, Series, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
-from jobtop.tui.data.job_reading import ALL, Look
+from jobtop.tui.data.job_reading import ALL, JobView
 from jobtop.tui.palette import Tone
 
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
@@ -32,7 +32,7 @@ class Plotted:
     title: str
     curves: tuple[tuple[str, str, Side], ...]
     least: float | None = None  # no value above this: no chart
-    note: Callable[[Look], str] | None = None
+    note: Callable[[JobView], str] | None = None
 
 
 def allowed_cores(job: Job) -> float | None:
@@ -40,19 +40,19 @@ def allowed_cores(job: Job) -> float | None:
     return job.limits.cpus or job.usage.cpus_allowed
 
 
-def cpu_note(look: Look) -> str:
-    cores, job = allowed_cores(look.job), look.job
+def cpu_note(job_view: JobView) -> str:
+    cores, job = allowed_cores(job_view.job), job_view.job
     noun = "core" if cores == 1 else "cores"
     return f"{cores:g} {noun} {'declared' if job.limits.cpus else 'allowed'}" if cores else ""
 
 
-def memory_note(look: Look) -> str:
-    peak, bound = look.numbers.memory_peak, "≤ " if memory_is_bound(look.job) else ""
+def memory_note(job_view: JobView) -> str:
+    peak, bound = job_view.numbers.memory_peak, "≤ " if memory_is_bound(job_view.job) else ""
     return f"peak {bound}{format_bytes(peak)}" if peak is not None else ""
 
 
-def io_note(look: Look) -> str:
-    read, written = look.numbers.read_bytes, look.numbers.write_bytes
+def io_note(job_view: JobView) -> str:
+    read, written = job_view.numbers.read_bytes, job_view.numbers.write_bytes
     return f"{format_bytes(read)} read, {format_bytes(written)} written" if read is not None else ""
 
 
@@ -85,58 +85,58 @@ CHARTS = (
 )
 
 
-def shown_charts(look: Look) -> list[Plotted]:
+def shown_charts(job_view: JobView) -> list[Plotted]:
     """Those that have something to say of this job; the first three always."""
-    return [chart for chart in CHARTS if chart.least is None or _peak(look, chart) > chart.least]
+    return [chart for chart in CHARTS if chart.least is None or _peak(job_view, chart) > chart.least]
 
 
-def chart_view(look: Look, chart: Plotted, window: TimeWindow = ALL, whole: Whole | None = None) -> ChartView:
+def chart_view(job_view: JobView, chart: Plotted, window: TimeWindow = ALL, whole: Whole | None = None) -> ChartView:
     """What the chart shows of the job; its border says which part of the time that is, and of what memory a part is."""
-    job = look.job
+    job = job_view.job
     part = "" if window.span is None else window.words
-    note = chart.note(look) if chart.note is not None else ""
+    note = chart.note(job_view) if chart.note is not None else ""
     series = [
         Series(
             label,
             find_metric(key),
-            *_spread(look.curves[key], look.whole),
+            *_spread(job_view.curves[key], job_view.run_bounds),
             side,
             key == chart.curves[0][0],  # a second would be painted over the first curve
             whole if key == "mem.used" else None,
         )
         for key, label, side in chart.curves
-        if key in look.curves and (look.curves[key].known() or len(chart.curves) < 3)
+        if key in job_view.curves and (job_view.curves[key].known() or len(chart.curves) < 3)
     ]
     return ChartView(
         title=chart.title,
         series=series,
         left=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.LEFT])),
         right=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.RIGHT])),
-        events=event_marks(look),
+        events=event_marks(job_view),
         is_live=not job.status.ended and window.end is None,
         note=" · ".join(filter(None, (part, note))),
-        empty=no_samples(look),
+        empty=no_samples(job_view),
     )
 
 
-def no_samples(look: Look) -> str:
+def no_samples(job_view: JobView) -> str:
     """Why there is no curve."""
-    job = look.job
+    job = job_view.job
     if (words := not_begun_words(job)) is not None:
         return words
     if not job.status.ended:
         return NO_SAMPLES
-    if look.is_sampled:
+    if job_view.is_sampled:
         return "not known of this job"
     return LET_GO if was_let_go(job) else NEVER_SAMPLED
 
 
-def event_marks(look: Look) -> list[Event]:
+def event_marks(job_view: JobView) -> list[Event]:
     """What went wrong, on the time axis."""
-    start = look.job.start_time
+    start = job_view.job.start_time
     if start is None:
         return []
-    found = [(event, MARKS.get(gravity(event.kind, event.detail))) for event in look.events]
+    found = [(event, MARKS.get(gravity(event.kind, event.detail))) for event in job_view.events]
     return [Event(max(0.0, event.at - start), *mark) for event, mark in found if mark is not None]
 
 
@@ -163,6 +163,6 @@ def _spread(curve: Curve, whole: tuple[float, float]) -> tuple[list[float], list
     return times, values
 
 
-def _peak(look: Look, chart: Plotted) -> float:
-    values = [value for key, _, _ in chart.curves if key in look.curves for value in look.curves[key].known()]
+def _peak(job_view: JobView, chart: Plotted) -> float:
+    values = [value for key, _, _ in chart.curves if key in job_view.curves for value in job_view.curves[key].known()]
     return max(values, default=-1.0)

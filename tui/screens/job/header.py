@@ -14,7 +14,7 @@ from jobtop.core.record import record
 from jobtop.core.run.outcome import signal_name
 from jobtop.core.text.job_text import kept_words, memory_is_bound
 from jobtop.core.units import ABSENT, format_duration, format_percent
-from jobtop.tui.data.job_reading import Look
+from jobtop.tui.data.job_reading import JobView
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
 from jobtop.tui.screens.job.charts import allowed_cores
 from jobtop.tui.widgets.cells import Span, aligned, bounded, short_bytes, short_duration, short_rate, tamed, width_of
@@ -35,7 +35,7 @@ FLAG_WORDS = {
 class HeaderView:
     """What the header shows; `problem` is why there is nothing new, `moment` the one that is looked at."""
 
-    look: Look | None = None
+    job_view: JobView | None = None
     elapsed: float | None = None
     moment: float | None = None
     problem: str | None = None
@@ -64,10 +64,10 @@ class JobHeader(Painted):
 
 def header_lines(view: HeaderView) -> list[list[Piece]]:
     """The lines, the most important first."""
-    if view.look is None:
+    if view.job_view is None:
         return [[Piece(0, [Span(view.problem or "reading …", Tone.GREY)])]]
-    job = view.look.job
-    return [identity(view, job), usage(view, view.look), command(job)]
+    job = view.job_view.job
+    return [identity(view, job), usage(view, view.job_view), command(job)]
 
 
 def fitting(line: Sequence[Piece], width: int) -> list[Span]:
@@ -101,9 +101,9 @@ def identity(view: HeaderView, job: Job) -> list[Piece]:
     ]
 
 
-def usage(view: HeaderView, look: Look) -> list[Piece]:
+def usage(view: HeaderView, job_view: JobView) -> list[Piece]:
     """What it uses now, used in all, or used at the moment that is looked at."""
-    job, numbers = look.job, look.numbers
+    job, numbers = job_view.job, job_view.numbers
     if job.start_time is None and not job.status.ended:
         return [Piece(0, labelled("waits for", short_duration(view.elapsed))), Piece(1, limits(job, True))]
     is_over = job.status.ended and view.moment is None
@@ -119,20 +119,20 @@ def usage(view: HeaderView, look: Look) -> list[Piece]:
         Piece(1, exit_spans(job) if is_over else cpu),
         Piece(4 if is_over else 3, cpu if is_over else []),
         Piece(3, labelled("CPU time", format_duration(numbers.cpu_seconds))),
-        Piece(2, memory(look, is_over)),
-        Piece(5, traffic(look, is_over)),
+        Piece(2, memory(job_view, is_over)),
+        Piece(5, traffic(job_view, is_over)),
         Piece(6, limits(job)),
         Piece(7, labelled("processes", number(numbers.processes)) if numbers.processes is not None else []),
         Piece(4, labelled("samples", kept.partition(",")[0]) if (kept := kept_words(job)) is not None else []),
     ]
 
 
-def memory(look: Look, is_over: bool) -> list[Span]:
-    numbers, limit = look.numbers, look.job.limits.memory_bytes
+def memory(job_view: JobView, is_over: bool) -> list[Span]:
+    numbers, limit = job_view.numbers, job_view.job.limits.memory_bytes
     peak = numbers.memory_peak
     share = 100 * peak / limit if peak is not None and limit else None
     of_limit = [Span(f" of {short_bytes(limit)}", Tone.GREY)] if limit else []
-    words = bounded(short_bytes(peak), peak is not None and memory_is_bound(look.job))
+    words = bounded(short_bytes(peak), peak is not None and memory_is_bound(job_view.job))
     peaked = [Span(words, Tone.TEXT if share is None else load_tone(share)), Span(" peak", Tone.GREY)]
     if is_over:
         return [*labelled("memory"), *peaked, *of_limit]
@@ -140,8 +140,8 @@ def memory(look: Look, is_over: bool) -> list[Span]:
     return [*now, Span(" · ", Tone.GREY), *peaked, *of_limit]
 
 
-def traffic(look: Look, is_over: bool) -> list[Span]:
-    numbers = look.numbers
+def traffic(job_view: JobView, is_over: bool) -> list[Span]:
+    numbers = job_view.numbers
     if is_over:
         read, written = short_bytes(numbers.read_bytes), short_bytes(numbers.write_bytes)
     else:

@@ -19,7 +19,7 @@ from jobtop.core.text.job_text import not_begun_words, was_let_go
 from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import APP, JOB, JOBS, bindings
 from jobtop.tui.chart.chart import Chart
-from jobtop.tui.data.job_reading import JobReading, Look, Wish
+from jobtop.tui.data.job_reading import JobReading, JobView, Viewport
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.screens.job.charts import BOTH, CHARTS, chart_view, shown_charts
@@ -37,7 +37,7 @@ from jobtop.tui.workers import start_work
 
 WIDE, TALL = 110, 22
 LEAST_CHART = 6  # rows, with its border
-LOOK_SECONDS = 0.95  # between two looks at a job that runs
+READ_SECONDS = 0.95  # between two looks at a job that runs
 SILENT_SECONDS = 3.0
 ACTIONS = (
     *("jobs.stop", "jobs.kill", "jobs.pause", "jobs.again", "jobs.retry", "jobs.pin"),
@@ -102,17 +102,17 @@ class JobScreen(JobActions):
 
     def __init__(self, job_id: str, moment: float | None = None) -> None:
         super().__init__()
-        self.job_id, self.moment, self.look_seconds = job_id, moment, LOOK_SECONDS
+        self.job_id, self.moment, self.read_seconds = job_id, moment, READ_SECONDS
         self.row: JobRow | None = None
-        self.seen: Look | None = None
+        self.job_view: JobView | None = None
         self.problem: str | None = None
         self.charts_shown = ["cpu", "memory", "io"]
         self.upper_pane, self.lower_pane = "cpu", "output"
         self.why_height = 0
         self._reading: JobReading | None = None
-        self._looked_at = -float("inf")
+        self._read_at = -float("inf")
         self._version = -1
-        self._is_wanted = self._is_looking = self._has_begun = False
+        self._is_requested = self._is_reading = self._has_begun = False
 
     def panes(self) -> ComposeResult:
         yield JobHeader()
@@ -133,7 +133,7 @@ class JobScreen(JobActions):
         self.call_later(self.begin)
 
     def begin(self) -> None:
-        """Once everything is there: the first look."""
+        """Read the job for the first time, after all panes are mounted."""
         self._has_begun = True
         opener = self.app.screen_stack[-2]
         if isinstance(opener, Page):
@@ -143,7 +143,7 @@ class JobScreen(JobActions):
         self.query_one("#cpu").focus()
         if self.console.view is not None:
             self.show(self.console.view)
-        self.want()
+        self.request_reading()
 
     def on_unmount(self) -> None:
         if self._reading is not None:
@@ -151,14 +151,14 @@ class JobScreen(JobActions):
 
     @property
     def job(self) -> Job | None:
-        return self.seen.job if self.seen is not None else self.row.job if self.row is not None else None
+        return self.job_view.job if self.job_view is not None else self.row.job if self.row is not None else None
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
         """This job."""
-        if self.seen is None or self._reading is None:
+        if self.job_view is None or self._reading is None:
             return [self.row] if self.row is not None else []
-        return [self.row or JobRow(self.seen.job, self._reading.store, elapsed=self.seen.job.duration_seconds)]
+        return [self.row or JobRow(self.job_view.job, self._reading.store, elapsed=self.job_view.job.duration_seconds)]
 
     def show(self, view: View) -> None:
         if not self._has_begun or not self.is_attached:
@@ -166,44 +166,44 @@ class JobScreen(JobActions):
         super().show(view)
         self.row = next((row for row in view.rows if row.key == self.job_id), None)
         has_changed, self._version = view.version != self._version, view.version
-        is_over = self.seen is not None and self.seen.job.settled and self.problem is None
+        is_over = self.job_view is not None and self.job_view.job.settled and self.problem is None
         if not is_over or has_changed:
-            self.want(at_once=False)
+            self.request_reading(at_once=False)
         self.show_header()
 
-    def want(self, at_once: bool = True) -> None:
+    def request_reading(self, at_once: bool = True) -> None:
         """See to it that the job is looked at again: by and by, or because somebody has done something."""
-        if not at_once and time.monotonic() - self._looked_at < self.look_seconds:
+        if not at_once and time.monotonic() - self._read_at < self.read_seconds:
             return
-        self._looked_at = time.monotonic()
-        self._is_wanted = True
-        if not self._is_looking:
-            self._is_looking = True
-            start_work(self, self._look, group="look")
+        self._read_at = time.monotonic()
+        self._is_requested = True
+        if not self._is_reading:
+            self._is_reading = True
+            start_work(self, self._read_again, group="reading")
 
-    async def _look(self) -> None:
+    async def _read_again(self) -> None:
         try:
-            while self._is_wanted:
-                self._is_wanted = False
-                await self._look_once()
+            while self._is_requested:
+                self._is_requested = False
+                await self._read_once()
         except (JobtopError, OSError) as error:
             self.problem = str(error)
             self.show_header()
         finally:
-            self._is_looking = False
+            self._is_reading = False
 
-    async def _look_once(self) -> None:
+    async def _read_once(self) -> None:
         reading = await self._found()
         if reading is None:
             self.problem = GONE
         else:
             chart = self.query_one("#cpu", Chart)
-            wish = Wish(chart.window, max(20, self.size.width), self.moment)
-            look = await self.console.reader.read(reading.store, lambda database: reading.look(database, wish))
+            viewport = Viewport(chart.window, max(20, self.size.width), self.moment)
+            job_view = await self.console.reader.read(reading.store, lambda database: reading.read(database, viewport))
             self.problem = GONE
-            if look is not None and self.query(JobHeader):
-                self.problem = f"{look.damaged} damaged samples are left out" if look.damaged else None
-                self.show_look(look)
+            if job_view is not None and self.query(JobHeader):
+                self.problem = f"{job_view.damaged} damaged samples are left out" if job_view.damaged else None
+                self.show_job_view(job_view)
         self.show_header()
 
     async def _found(self) -> JobReading | None:
@@ -221,29 +221,29 @@ class JobScreen(JobActions):
             self.query_one(OutputView).logs = Logs(self.console.reader, store, self._reading.directory)
         return self._reading
 
-    def show_look(self, look: Look) -> None:
+    def show_job_view(self, job_view: JobView) -> None:
         """Everything that is known, in all panes."""
-        is_first, self.seen = self.seen is None, look
-        new = [chart.name for chart in shown_charts(look) if chart.name not in self.charts_shown]
+        is_first, self.job_view = self.job_view is None, job_view
+        new = [chart.name for chart in shown_charts(job_view) if chart.name not in self.charts_shown]
         self.charts_shown += new
-        self.explain(look, is_first)
+        self.explain(job_view, is_first)
         self.lay_out()
         self.draw_charts()
-        self.query_one(ProcessTree).show(look.processes, self.no_processes(look))
-        self.query_one(Timeline).show(look.job, look.events, self.moment)
+        self.query_one(ProcessTree).show(job_view.processes, self.no_processes(job_view))
+        self.query_one(Timeline).show(job_view.job, job_view.events, self.moment)
         view = self.query_one(OutputView)
         view.go_to(self.moment)
-        view.look(not look.job.status.ended, why_no_output(look.job), self.is_silent(look.job))
+        view.look(not job_view.job.status.ended, why_no_output(job_view.job), self.is_silent(job_view.job))
         self.refresh_keys()
 
-    def explain(self, look: Look, is_first: bool) -> None:
+    def explain(self, job_view: JobView, is_first: bool) -> None:
         """Why it waits, or why it ended; where there is little room that comes first."""
         view = self.console.view
-        events = [(event.at, event.kind, event.detail) for event in look.events]
+        events = [(event.at, event.kind, event.detail) for event in job_view.events]
         waits = waiting(
-            look.job, self.row.wait_reason if self.row is not None else None, view.has_agent if view else None
+            job_view.job, self.row.wait_reason if self.row is not None else None, view.has_agent if view else None
         )
-        lines = waits or ending(look.job, events, look.last_words)
+        lines = waits or ending(job_view.job, events, job_view.last_lines)
         self.query_one("#why", Why).explain(lines, bool(waits))
         if is_first and lines and self.is_low:
             self.open_pane("why")
@@ -256,35 +256,37 @@ class JobScreen(JobActions):
         return job.status is Status.RUNNING and (elapsed or 0.0) >= SILENT_SECONDS
 
     def draw_charts(self) -> None:
-        look = self.seen
-        if look is None:
+        job_view = self.job_view
+        if job_view is None:
             return
         for chart in CHARTS:
             widget = self.query_one(f"#{chart.name}", Chart)
             if widget.display:
                 is_both = chart.name == "cpu" and self.is_narrow
-                widget.view = chart_view(look, BOTH if is_both else chart, widget.window)
+                widget.view = chart_view(job_view, BOTH if is_both else chart, widget.window)
 
     def show_header(self) -> None:
         if not self.query(JobHeader):
-            return  # a look that ends while the console closes
-        look, row = self.seen, self.row
-        elapsed = None if look is None else look.job.duration_seconds
+            return  # a reading may end while the console closes
+        job_view, row = self.job_view, self.row
+        elapsed = None if job_view is None else job_view.job.duration_seconds
         if elapsed is None and row is not None:
             elapsed = with_wait(row, time.time()).elapsed
         is_stale = row is not None and row.is_stale
-        self.query_one(JobHeader).view = HeaderView(look, elapsed, self.moment, self.problem, is_stale)
+        self.query_one(JobHeader).view = HeaderView(job_view, elapsed, self.moment, self.problem, is_stale)
 
     @staticmethod
-    def no_processes(look: Look) -> str:
-        job = look.job
+    def no_processes(job_view: JobView) -> str:
+        job = job_view.job
         if (words := not_begun_words(job)) is not None:
             return words
         if was_let_go(job):
             return "let go, as its samples were"
         if not job.status.ended:
             return "no processes seen yet"
-        return "its processes were never looked at" if not look.is_sampled else "it ended before they were looked at"
+        return (
+            "its processes were never looked at" if not job_view.is_sampled else "it ended before they were looked at"
+        )
 
     @property
     def is_narrow(self) -> bool:
@@ -299,7 +301,7 @@ class JobScreen(JobActions):
         if self._has_begun:
             self.lay_out()
             self.draw_charts()
-            self.want()
+            self.request_reading()
 
     def lay_out(self) -> None:
         """Which panes are in sight: all of them, or of those that share a place one."""
@@ -376,13 +378,13 @@ class JobScreen(JobActions):
         self.open_pane(message.pane)
 
     def go_to(self, moment: float | None, by: Chart | None = None) -> None:
-        """Look at a moment of the past, or at now again; the chart that says so is there already."""
+        """JobView at a moment of the past, or at now again; the chart that says so is there already."""
         if moment != self.moment:
             self.moment = moment
             self.point_charts(by)
             self.show_header()
             self.update_keys()
-            self.want()
+            self.request_reading()
 
     def point_charts(self, but: Chart | None = None) -> None:
         for chart in self.query(Chart):
@@ -398,7 +400,7 @@ class JobScreen(JobActions):
             for chart in self.query(Chart):
                 chart.window = message.chart.window
             self.draw_charts()
-            self.want()
+            self.request_reading()
 
     def on_timeline_chosen(self, message: Timeline.Chosen) -> None:
         self.go_to(message.moment)
