@@ -1,4 +1,4 @@
-"""What went wrong, beside the jobs: the newest first, two lines each; Enter or a click opens the job."""
+"""The panel of recent troubles beside the jobs: newest first, two lines each; Enter or a click opens the job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jobtop.tui.widgets.prose import wrapped
 if TYPE_CHECKING:
     from jobtop.store.problems import Trouble
 
-LINES = 2  # of each
+LINES = 2  # of each trouble
 EMPTY = "Nothing went wrong in the last 24 hours."
 EMPTY_MORE = "Jobs that fail, time out or are lost are listed here, and alerts as they are raised."
 UNREADABLE = "What went wrong is not known while a store cannot be read."
@@ -29,14 +29,14 @@ WITHOUT = frozenset({"mark", "sort", "reverse"})
 
 
 class AlertsPanel(Painted, can_focus=True):
-    """The troubles of the last day, as many as there is room for, with a cursor that follows its own."""
+    """The newest troubles of the last day that fit, with a cursor that stays on its trouble."""
 
     DEFAULT_CSS = f"AlertsPanel {{ {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
     troubles: reactive[Troubles] = reactive(Troubles, repaint=False)
 
     class Opened(Message):
-        """Somebody wants to see the job of a trouble."""
+        """The user wants to open the job of a trouble."""
 
         def __init__(self, job_id: str) -> None:
             super().__init__()
@@ -50,7 +50,7 @@ class AlertsPanel(Painted, can_focus=True):
         return action not in WITHOUT
 
     def watch_troubles(self, before: Troubles, troubles: Troubles) -> None:
-        """The cursor stays on its trouble, or at the newest if it was there."""
+        """Keep the cursor on its trouble; a cursor on the newest trouble stays on the newest."""
         if self._cursor:
             key = before.found[self._cursor].key
             places = (place for place, trouble in enumerate(troubles.found) if trouble.key == key)
@@ -79,7 +79,7 @@ class AlertsPanel(Painted, can_focus=True):
 
     @property
     def _room(self) -> int:
-        """How many are wholly in sight."""
+        """The number of troubles that fit completely."""
         return max(1, self.drawn_size.height // LINES)
 
     def _empty_lines(self, width: int, height: int) -> list[list[Span]]:
@@ -134,7 +134,7 @@ class AlertsPanel(Painted, can_focus=True):
 
 
 def trouble_lines(trouble: Trouble, width: int, is_here: bool = False) -> list[list[Span]]:
-    """`✗ 12:41:07 pg-dump`, and below what happened."""
+    """The two lines of a trouble: `✗ 12:41:07 pg-dump`, and what happened."""
     glyph, tone = glyph_of(trouble)
     edge = Span(CURSOR if is_here else " ", Tone.ORANGE)
     head = [edge, Span(f"{glyph} ", tone), Span(f"{clock_time(trouble)} ", Tone.GREY), Span(trouble.name, bold=True)]

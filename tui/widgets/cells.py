@@ -1,4 +1,4 @@
-"""What stands in the cells of tables and strips: words, numbers, bars, sparklines, as pieces of exact width. Pure."""
+"""The contents of table cells: words, numbers, bars and sparklines, as pieces of text of an exact width. Pure."""
 
 import math
 import re
@@ -14,19 +14,19 @@ from jobtop.core.series.drawing import BARS
 from jobtop.core.units import ABSENT, printable
 from jobtop.tui.palette import Tone, load_tone
 
-# Characters that nobody sees (Unicode: Default_Ignorable_Code_Point, U+FFF9 to B) and the skins of emojis: they turn
-# text round, or join what is beside them, and terminals disagree about how wide that is. Without them they agree.
+# Invisible characters (Unicode: Default_Ignorable_Code_Point, U+FFF9 to B) and emoji skin tones: they reverse text
+# or join their neighbours, and terminals disagree about the width. Without them terminals agree.
 UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U0001f3fb-\U0001f3ff\U000e0000-\U000e0fff]"
 )
-# More than three marks on one letter reach into the lines around it.
+# More than three combining marks on one letter overlap the lines above and below.
 _MARKS = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
 STACKED = re.compile(f"({_MARKS}{{3}}){_MARKS}+")
-CHARACTERS_PER_CELL = 4  # more than one, because some take none; a line has no room for what is behind
+CHARACTERS_PER_CELL = 4  # more than one, because some characters have no width; the rest is cut off
 PERCENT_WIDTH = 5  # " 100%"
 UNITS = "BKMGTPE"
-LEVELS = 7  # a full block would run into the row above
+LEVELS = 7  # a full block would touch the row above
 
 
 class Align(Enum):
@@ -35,7 +35,7 @@ class Align(Enum):
 
 
 class Span(NamedTuple):
-    """A piece of a line."""
+    """A piece of a line, with its tone and weight."""
 
     text: str
     tone: Tone = Tone.TEXT
@@ -46,13 +46,13 @@ class Cell(Protocol):
     """What a column shows of a row."""
 
     def spans(self, width: int, align: Align) -> Sequence[Span]:
-        """Pieces that are exactly so wide together."""
+        """Pieces whose widths add up to `width`."""
         ...
 
 
 @record
 class Words:
-    """Text from anywhere, cut with `…` where it is too long; numbers are words in a column aligned right."""
+    """Text from anywhere, cut with `…` if it is too long. Numbers are text in a column that is aligned right."""
 
     text: str
     tone: Tone = Tone.TEXT
@@ -64,7 +64,7 @@ class Words:
 
 @record
 class Pieces:
-    """Several pieces of text beside each other, cut as one."""
+    """Several pieces of text side by side, cut as one."""
 
     pieces: Sequence[Span]
 
@@ -74,7 +74,7 @@ class Pieces:
 
 @record
 class Sparkline:
-    """The latest values, the newest at the right, on a scale from 0 to `top` that does not move; None is a gap."""
+    """The latest values, newest at the right, on a fixed scale from 0 to `top`; None is a gap."""
 
     values: Sequence[float | None]
     top: float = 100.0
@@ -86,7 +86,7 @@ class Sparkline:
 
 @record
 class Bar:
-    """A bar with its percentage, or words in grey where there is none."""
+    """A bar with its percentage, or text in grey if there is no percentage."""
 
     percent: float | None
     absent: str = ABSENT
@@ -99,7 +99,7 @@ class Bar:
 
 
 def tamed(text: str) -> str:
-    """Text that takes the cells it seems to take, on any terminal: nothing is obeyed, nothing joined."""
+    """Text that is safe on any terminal and as wide as it seems: control characters are shown as escapes."""
     if text.isascii() and text.isprintable():
         return text
     text = STACKED.sub(r"\1", UNSEEN.sub("", printable(text)))
@@ -107,14 +107,14 @@ def tamed(text: str) -> str:
 
 
 def _assigned(character: str) -> str:
-    """What no version of Unicode we know has a meaning for, as an escape: terminals leave it out, or do not."""
+    """The character, or an escape if Unicode assigns it no meaning: terminals disagree on whether to show it."""
     if character.isprintable() or category(character) != "Cn":
         return character
     return f"\\u{ord(character):04x}"
 
 
 def fitted(text: str, width: int, align: Align = Align.LEFT) -> str:
-    """The text in exactly so many cells."""
+    """The text in exactly `width` cells."""
     most = CHARACTERS_PER_CELL * max(0, width)
     is_endless, text = len(text) > most, tamed(text[:most])
     used = len(text) if text.isascii() else cell_len(text)
@@ -124,7 +124,7 @@ def fitted(text: str, width: int, align: Align = Align.LEFT) -> str:
 
 
 def aligned(pieces: Sequence[Span], width: int, align: Align = Align.LEFT) -> list[Span]:
-    """The pieces in exactly so many cells; the first that does not fit is cut, and those behind it are left out."""
+    """The pieces in exactly `width` cells; the first piece that does not fit is cut, the rest is left out."""
     line: list[Span] = []
     left = width
     for position, (raw, tone, bold) in enumerate(pieces):
@@ -142,12 +142,12 @@ def aligned(pieces: Sequence[Span], width: int, align: Align = Align.LEFT) -> li
 
 
 def width_of(pieces: Sequence[Span]) -> int:
-    """The cells that tamed pieces take."""
+    """The number of cells that escaped pieces take."""
     return sum(cell_len(piece.text) for piece in pieces)
 
 
 def spark(values: Sequence[float | None], top: float, width: int) -> str:
-    """One block a value, the newest at the right."""
+    """One block character for each value, newest at the right."""
     shown = values[-width:] if width > 0 else ()
     scale = LEVELS / top if top > 0 else 0.0
     blocks = [" " if value is None else BARS[min(LEVELS - 1, max(0, int(value * scale)))] for value in shown]
@@ -155,7 +155,7 @@ def spark(values: Sequence[float | None], top: float, width: int) -> str:
 
 
 def area(values: Sequence[float | None], top: float, width: int, rows: int) -> list[str]:
-    """The same in several rows, for what has the room; a known value is never blank."""
+    """The values as an area over several rows; a known value always shows at least a low block."""
     shown = [*[None] * (width - len(values)), *values[-width:]] if width > 0 else []
     scale = (8 * rows - 1) / top if top > 0 else 0.0
     heights = [0 if value is None else 1 + min(8 * rows - 2, max(0, int(value * scale))) for value in shown]
@@ -164,7 +164,7 @@ def area(values: Sequence[float | None], top: float, width: int, rows: int) -> l
 
 
 def bar(percent: float | None, width: int, tone: Tone | None = None) -> Sequence[Span]:
-    """`━━━╸───`: filled to the half of a cell; the colour says how full, unless one is given."""
+    """`━━━╸───`: a bar with a resolution of half a cell; without a given tone, its colour depends on the percentage."""
     if width <= 0:
         return ()
     if percent is None:
@@ -176,12 +176,12 @@ def bar(percent: float | None, width: int, tone: Tone | None = None) -> Sequence
 
 
 def percent_words(percent: float | None) -> str:
-    """`42%`, `380%`: whole, because the bar beside it says the rest."""
+    """`42%`, `380%`: without decimals, because the bar beside it is precise enough."""
     return ABSENT if percent is None or not math.isfinite(percent) else f"{percent:.0f}%"
 
 
 def short_bytes(size: float | None) -> str:
-    """`512B`, `4.4G`, `570M`: at most five cells, binary units as everywhere."""
+    """`512B`, `4.4G`, `570M`: at most five cells, in binary units."""
     if size is None or not math.isfinite(size):
         return ABSENT
     if size < 999.5:
@@ -194,7 +194,7 @@ def short_bytes(size: float | None) -> str:
 
 
 def bounded(words: str, is_bound: bool) -> str:
-    """`≤6.6M`: it may be less, but not more."""
+    """`≤6.6M`: the value is an upper bound."""
     return f"≤{words}" if is_bound else words
 
 
@@ -204,7 +204,7 @@ def short_rate(rate: float | None) -> str:
 
 
 def short_duration(seconds: float | None) -> str:
-    """`00:37`, `1:02:16`, `2d 03:04`, `12d 03h`: at most eight cells, and never of two lengths in a minute."""
+    """`00:37`, `1:02:16`, `2d 03:04`, `12d 03h`: at most eight cells; the length changes at most once a minute."""
     if seconds is None or not math.isfinite(seconds):
         return ABSENT
     minutes, second = divmod(int(seconds), 60)

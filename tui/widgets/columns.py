@@ -1,4 +1,4 @@
-"""The columns of a table, which of them fit into how many cells, and the lines they make. Pure."""
+"""The columns of a table: which of them fit into a width, and the lines they make. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -14,10 +14,10 @@ LEAST_FLEX = 4
 
 @record
 class Column(Generic[Row]):
-    """What a column shows of a row, and how much room it wants.
+    """What a column shows of a row, and how much room it needs.
 
-    With `flex` it takes that share of the room that is left, up to `most` cells. A column of priority 0 always stays;
-    of the others, the one with the highest number goes first.
+    With `flex` it takes that share of the remaining room, up to `most` cells. A column of priority 0 is always shown;
+    of the others, the one with the highest number is dropped first.
     """
 
     key: str
@@ -32,12 +32,12 @@ class Column(Generic[Row]):
 
     @property
     def descending_first(self) -> bool:
-        """Numbers are looked for from the top, words from A."""
+        """Whether the first click sorts descending: numbers start with the largest, words with A."""
         return self.align is Align.RIGHT
 
 
 class Sort(NamedTuple):
-    """By which column the rows are sorted."""
+    """The column that the rows are sorted by, and the direction."""
 
     key: str
     descending: bool = False
@@ -56,7 +56,7 @@ class Place(NamedTuple, Generic[Row]):
 
 
 def placed(columns: Sequence[Column[Row]], width: int) -> list[Place[Row]]:
-    """The columns that fit, from left to right, with the room that is left given to those that want more."""
+    """The columns that fit, from left to right; the remaining room is shared by those that want more."""
     kept = list(columns)
     while _needed(kept) > width and (optional := [column for column in kept if column.priority > 0]):
         kept.remove(max(optional, key=lambda column: column.priority))
@@ -71,7 +71,7 @@ def placed(columns: Sequence[Column[Row]], width: int) -> list[Place[Row]]:
 
 
 def row_line(places: Sequence[Place[Row]], row: Row, width: int) -> list[Span]:
-    """A row, each cell in its place."""
+    """The line of a row: each cell in its place."""
     line: list[Span] = []
     end = 0
     for column, left, wide in places:
@@ -83,7 +83,7 @@ def row_line(places: Sequence[Place[Row]], row: Row, width: int) -> list[Span]:
 
 
 def header_line(places: Sequence[Place[Row]], sort: Sort | None, width: int) -> list[Span]:
-    """The titles, with an arrow at the one that sorts."""
+    """The line of titles, with an arrow at the sorted column."""
     line: list[Span] = []
     end = 0
     for column, left, wide in places:
@@ -99,7 +99,7 @@ def _needed(columns: Sequence[Column[Row]]) -> int:
 
 
 def _widths(columns: Sequence[Column[Row]], width: int) -> list[int]:
-    """The least widths, grown by the shares of what is left, or cut where flexible if even they are too much."""
+    """The widths of columns: the minimum plus a share of the remaining room; flexible ones are cut if there is none."""
     widths = [column.width for column in columns]
     left = width - _needed(columns)
     while left > 0:

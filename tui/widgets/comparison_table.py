@@ -1,4 +1,4 @@
-"""The table of Compare: a row for each measure and for what differs, a column for each job. Pure."""
+"""The table of the Compare page: a row for each measure and each difference, a column for each job. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = Total | Difference
 
 @record
 class Compared:
-    """A number, by which share it differs, whether that is good, and where there is room by how much."""
+    """A number, its difference as a share, whether that is good, and the absolute difference if there is room."""
 
     total: Total
     position: int
@@ -49,12 +49,12 @@ class Compared:
 
 
 def rows(jobs: Sequence[Job]) -> list[Row]:
-    """What the jobs used, and then what they were asked that is not the same."""
+    """The rows: what the jobs used, then the parameters that are not the same."""
     return [*totals(jobs), *differences(jobs)]
 
 
 def columns(jobs: Sequence[Job]) -> tuple[Column[Row], ...]:
-    """The first job is what the others are compared with; where there is little room the last ones go."""
+    """The columns: all jobs are compared with the first; if there is little room, the last ones are dropped."""
     return (
         Column("label", "", label, 11, flex=1, most=18, sortable=False),
         *(column(job, position) for position, job in enumerate(jobs)),
@@ -90,7 +90,7 @@ def cell(row: Row, position: int) -> Cell:
 
 
 def words(kind: Kind, value: float | None) -> str:
-    """A number in eight cells."""
+    """A number in at most eight cells."""
     if value is None:
         return ABSENT
     match kind:
@@ -111,7 +111,7 @@ def signed(kind: Kind, difference: float | None) -> str:
 
 
 def share_words(share: float | None) -> str:
-    """`+12%`, `-3%`, and `×12` from ten times as much on."""
+    """A relative difference: `+12%`, `-3%`, and `×12` from a factor of ten on."""
     if share is None:
         return ""
     return f"×{1 + share:.0f}" if share >= 9 else f"{100 * share:+.0f}%"

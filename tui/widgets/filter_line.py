@@ -1,4 +1,4 @@
-"""The line that says which jobs are shown: what is typed, what it can become, and which word is wrong."""
+"""The line in which the user filters jobs: the text, its completions, and which word is wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Values = Mapping[str, Iterable[str]]
 
 
 class FilterLine(Widget):
-    """A field, and below it a line of candidates or of what is wrong; it parses, and leaves the jobs to its owner."""
+    """A text field, and below it completions or an error. It parses the filter; its owner selects the jobs."""
 
     DEFAULT_CSS = """
     FilterLine {
@@ -43,14 +43,14 @@ class FilterLine(Widget):
     """
 
     class Applied(Message):
-        """Enter: jobs that fit this are wanted, and it makes sense."""
+        """The user pressed Enter, and the filter is valid."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Left(Message):
-        """Esc: nothing has changed."""
+        """The user pressed Esc; the filter is unchanged."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -72,16 +72,16 @@ class FilterLine(Widget):
         self.watch(field, "has_focus", self._update, init=False)
 
     def edit(self) -> None:
-        """Let the user type, behind what is there."""
+        """Start editing, with the cursor behind the text."""
         self.query_one(Field).focus()
 
     def put(self, text: str) -> None:
-        """Show a text that is applied already."""
+        """Show a filter that is already applied."""
         self.applied = text
         self.query_one(Field).value = text
 
     def candidates(self) -> list[str]:
-        """What the word at the cursor can become; what a terminal would obey is not offered."""
+        """Completions of the word at the cursor, without those that contain control characters."""
         field = self.query_one(Field)
         return [word for word in complete(field.value, field.cursor_position, self.values) if word == tamed(word)]
 
@@ -90,7 +90,7 @@ class FilterLine(Widget):
         self._update()
 
     def _update(self) -> None:
-        """Find the wrong word, unless it is still being typed, and say what there is to say."""
+        """Mark the wrong word, unless the user is still typing it, and update the line below."""
         field, hint = self.query_one(Field), self.query_one(Hint)
         before, self.error = self.error, wrong_word(field.value)
         if self.error is not None and not self._is_refused and field.has_focus:
@@ -113,13 +113,13 @@ class FilterLine(Widget):
         self.post_message(self.Applied(self.applied))
 
     def leave(self) -> None:
-        """Back to what is applied."""
+        """Stop editing and show the applied filter again."""
         self.put(self.applied)
         self.post_message(self.Left())
 
 
 class Field(Input):
-    """Where it is typed; Tab takes the first candidate."""
+    """The text field of the filter; Tab takes the first completion."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(FILTER)]
 
@@ -133,11 +133,11 @@ class Field(Input):
         self.line = line
 
     def validate_value(self, value: str) -> str:
-        """Nothing that is pasted here is obeyed by a terminal."""
+        """Escape the control characters in pasted text."""
         return tamed(value)
 
     def action_take(self) -> None:
-        """Put the first candidate in the place of the word; behind a word that is whole, begin the next."""
+        """Replace the word by its first completion; after a complete word, start the next one."""
         start, end = word_at(self.value, self.cursor_position)
         candidates = self.line.candidates()
         if not candidates or candidates[0] == self.value[start:end]:
@@ -152,7 +152,7 @@ class Field(Input):
 
 
 class Hint(Painted):
-    """The line below the field."""
+    """The line below the text field."""
 
     DEFAULT_CSS = "Hint { height: 1; background: $background; }"
     words: reactive[Sequence[Span]] = reactive((), repaint=False)
@@ -165,7 +165,7 @@ class Hint(Painted):
 
 
 class WordInks(Highlighter):
-    """Keys in blue; the word that is wrong in vermilion, and underlined."""
+    """Colours of the filter's text: keys are blue, the wrong word is vermilion and underlined."""
 
     def __init__(self, line: FilterLine) -> None:
         self.line = line
@@ -181,7 +181,7 @@ class WordInks(Highlighter):
 
 
 class FirstCandidate(Suggester):
-    """The rest of the first candidate, behind what is typed; the right arrow takes it."""
+    """Suggests the rest of the first completion behind the text; the right arrow takes it."""
 
     def __init__(self, line: FilterLine) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -197,7 +197,7 @@ class FirstCandidate(Suggester):
 
 
 def wrong_word(text: str) -> FilterError | None:
-    """What is wrong with a filter, if anything is."""
+    """The error in a filter; None if it is valid."""
     try:
         parse(text, time.time())
     except FilterError as error:
@@ -206,7 +206,7 @@ def wrong_word(text: str) -> FilterError | None:
 
 
 def candidate_words(candidates: Sequence[str]) -> tuple[Span, ...]:
-    """The candidates in a line, the one that Tab takes first."""
+    """The completions as one line; the first is the one that Tab takes."""
     if not candidates:
         return ()
     first, *others = candidates

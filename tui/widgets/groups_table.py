@@ -1,4 +1,4 @@
-"""The history by name: the table of the groups, its columns and their order."""
+"""The history grouped by name: its table, columns and sort order."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NEWEST = Sort("newest", descending=True)
 
 
 class GroupsTable(Table[Group]):
-    """Names are not compared: there is nothing to mark."""
+    """The table of groups; groups cannot be compared, so they cannot be marked."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "mark"
 
 
 def group_columns() -> tuple[Column[Group], ...]:
-    """Of the history by name: dropped in the order MEM P50, LIVE, the trend, MEM P95, FAILED, TIME P95."""
+    """The columns of groups; dropped in the order MEM P50, LIVE, the trend, MEM P95, FAILED, TIME P95."""
     right = Align.RIGHT
     return (
         Column("name", "NAME", lambda group: Words(group.name), 14, flex=1, most=48),
@@ -60,7 +60,7 @@ def failed(group: Group) -> Cell:
 
 
 def success(group: Group) -> Cell:
-    """The share of those that succeeded or failed; never rounded up to all of them."""
+    """The success rate of the jobs that succeeded or failed, rounded down: only a full rate shows 100 %."""
     share = group.summary.success_rate
     if share is None:
         return number(ABSENT)
@@ -85,7 +85,7 @@ SORTS: dict[str, Callable[[Group], str | float | None]] = {
 
 
 def sorted_groups(groups: Sequence[Group], sort: Sort) -> Sequence[Group]:
-    """By a column, what has no value last; as they came, the name that ran last first, if by none."""
+    """The groups sorted by a column, with missing values last; unsorted, the name that ran last is first."""
     value = SORTS.get(sort.key)
     if value is None:
         return groups
@@ -96,7 +96,7 @@ def sorted_groups(groups: Sequence[Group], sort: Sort) -> Sequence[Group]:
 
 
 def name_word(name: str) -> str:
-    """The word of a filter that fits a name; characters that cannot be typed are fitted by question marks."""
+    """The filter word that matches a name; `?` stands for characters that cannot be typed."""
     if name.isprintable():
         return f"name{'=' if has_wildcards(name) else ':'}{quoted(name)}"
     return "name:" + quoted("".join(letter if letter.isprintable() else "?" for letter in name))

@@ -1,4 +1,4 @@
-"""The machine in a few lines: its cores, memory, disks, network, pressure and GPUs, for any width from 60 cells."""
+"""The machine in a few lines: cores, memory, disks, network, pressure and GPUs, for any width from 60 cells."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -25,13 +25,13 @@ from jobtop.tui.widgets.cells import (
 )
 from jobtop.tui.widgets.painting import Inks, Painted
 
-WIDE = 110  # from here on there is room for single cores
-LEAST = 16  # below there is nothing to see
+WIDE = 110  # cells from which single cores are shown
+LEAST = 16  # cells below which nothing is shown
 MOST_BARS = 32
-MOST_LINES, WITHOUT_GPUS = 6, 5  # of the strip, and meters
+MOST_LINES, WITHOUT_GPUS = 6, 5  # of the strip; and the number of meters without GPUs
 LEAST_CORE, MOST_CORE = 13, 100
 LEAST_BAR, MOST_FLOW_BAR = 4, 16
-WORDS = 17  # beside the bar of a meter
+WORDS = 17  # cells for text beside the bar of a meter
 HEAT = "▁▂▃▅▇"
 GROUP = 8
 WARNING_PRESSURE, CRITICAL_PRESSURE = 10.0, 40.0
@@ -39,7 +39,7 @@ WARNING_PRESSURE, CRITICAL_PRESSURE = 10.0, 40.0
 
 @record
 class GpuView:
-    """One GPU; None is not known."""
+    """One GPU; None is unknown."""
 
     percent: float | None = None
     memory_used: float | None = None
@@ -49,7 +49,7 @@ class GpuView:
 
 @record
 class HostView:
-    """A machine at a moment: percents, bytes, bytes a second; None is not known."""
+    """A machine at a moment: percentages, bytes, bytes a second; None is unknown."""
 
     name: str = ""
     cores: Sequence[float | None] = ()
@@ -69,32 +69,32 @@ class HostView:
     io_pressure: float | None = None
     gpus: Sequence[GpuView] = ()
     temperature: float | None = None
-    history: Sequence[float | None] = ()  # of `cpu`, the newest last
+    history: Sequence[float | None] = ()  # of `cpu`, oldest first
 
     @property
     def cpu(self) -> float | None:
-        """The mean of the cores that are known."""
+        """The mean of the known cores."""
         return mean(self.cores)
 
     @property
     def pressures(self) -> tuple[tuple[str, float | None], ...]:
-        """What can be waited for."""
+        """The resources that processes wait for, with the percentage of time."""
         return ("cpu", self.cpu_pressure), ("mem", self.memory_pressure), ("io", self.io_pressure)
 
 
 @record
 class Meter:
-    """A row: a bar with a percentage and words beside it, or words alone."""
+    """One row: a bar with its percentage and text, or text alone."""
 
     label: str
     words: Sequence[Span]
     percent: float | None = None
     has_bar: bool = True
-    brief: Sequence[Span] | None = None  # words where there is little room
+    brief: Sequence[Span] | None = None  # shorter text, if there is little room
 
 
 def host_title(view: HostView, width: int | None = None) -> list[Span]:
-    """`host atlas · 16 cores · load 9.31 8.02 6.77 · up 12d`; the last facts go where there is no room for them."""
+    """`host atlas · 16 cores · load 9.31 8.02 6.77 · up 12d`; facts at the end are dropped if there is no room."""
     facts = [f"{len(view.cores)} cores" if len(view.cores) != 1 else "1 core"] if view.cores else []
     if view.load is not None:
         facts.append("load " + " ".join(f"{load:.2f}" for load in view.load))
@@ -111,7 +111,7 @@ def host_title(view: HostView, width: int | None = None) -> list[Span]:
 
 
 def uptime_words(seconds: float) -> str:
-    """`12d`, `3h`, `25m`: the largest unit is enough."""
+    """The uptime in its largest unit: `12d`, `3h`, `25m`."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return f"{seconds // size:.0f}{unit}"
@@ -119,7 +119,7 @@ def uptime_words(seconds: float) -> str:
 
 
 def meters(view: HostView) -> list[Meter]:
-    """Everything but the cores, the most telling first."""
+    """Everything but the cores, the most important first."""
     shown = [
         Meter("MEM", [used_of(view.memory_used, view.memory_total)], share(view.memory_used, view.memory_total)),
         Meter("SWP", [used_of(view.swap_used, view.swap_total)], share(view.swap_used, view.swap_total), brief=()),
@@ -136,7 +136,7 @@ def meters(view: HostView) -> list[Meter]:
 
 
 def fewer(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
-    """At most so many: GPUs are put together first, then pressure and swap are left out."""
+    """At most `count` meters: first all GPUs are combined into one, then swap, pressure and others are dropped."""
     kept = list(shown)
     if len(kept) > count and len(view.gpus) > 1:
         each = [Span(" ".join(percent_words(gpu.percent) for gpu in view.gpus), Tone.GREY)]
@@ -148,7 +148,7 @@ def fewer(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
 
 
 def host_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
-    """The machine in so many cells: cores and meters, meters alone, or two lines of the averages."""
+    """The machine in this size: cores and meters, meters alone, or averages in two lines."""
     cpu = Meter("CPU", [Span(f"{len(view.cores)} cores" if view.cores else "", Tone.GREY)], view.cpu, brief=())
     if width >= WIDE and height > 2:
         right = max(44, min(84, width * 2 // 5))
@@ -163,13 +163,13 @@ def host_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
 
 
 def split(shown: Sequence[Meter], height: int) -> tuple[list[Meter], list[Meter]]:
-    """What goes beside the CPU, and what goes below it."""
+    """The meters beside the CPU, and those below it."""
     above = ("MEM", "DSK") if height == 1 else ("MEM", "SWP", "GPU")
     return [m for m in shown if m.label in above], [m for m in shown if m.label not in above]
 
 
 def meter_line(meter: Meter, width: int) -> list[Span]:
-    """Label, bar, percentage and words, each in its own column."""
+    """Label, bar, percentage and text, each in its own column."""
     label = Span(fitted(meter.label, 5), Tone.GREY)
     if not meter.has_bar:
         return [label, *aligned(meter.words, width - 5)]
@@ -179,7 +179,7 @@ def meter_line(meter: Meter, width: int) -> list[Span]:
 
 
 def flow(shown: Sequence[Meter], width: int) -> list[Span]:
-    """Meters beside each other; bars get the room that words leave, and the last ones go if it is too little."""
+    """Meters side by side; bars share the room that is left, and the last meters are dropped if there is too little."""
     kept = list(shown)
     while True:
         texts = [_flow_words(meter) for meter in kept]
@@ -203,7 +203,7 @@ def _flow_words(meter: Meter) -> list[Span]:
 
 
 def core_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
-    """A bar for each core, or a cell for each where they are many; and below, all of them over time."""
+    """A bar for each core, or one cell for each if there are many; and below, their mean over time."""
     rows = height - 1 if height > 3 else height
     count = len(view.cores)
     if not count:
@@ -216,7 +216,7 @@ def core_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
 
 
 def bar_lines(cores: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
-    """Cores from top to bottom, then from left to right."""
+    """Cores with bars, from top to bottom, then from left to right."""
     across = ceil(len(cores) / rows)
     used = min(rows, ceil(len(cores) / across))
     cell = min(MOST_CORE, width // across)
@@ -233,7 +233,7 @@ def bar_lines(cores: Sequence[float | None], width: int, rows: int) -> list[list
 
 
 def heat_lines(cores: Sequence[float | None], width: int, rows: int) -> list[list[Span]]:
-    """One cell a core, in groups of eight; where even these are too many, a cell is the busiest of several."""
+    """One cell for each core, in groups of eight; if there are too many, a cell shows the busiest of several cores."""
     digits = len(str(len(cores) - 1))
     groups = max(1, (width - digits - 1 + 1) // (GROUP + 1))
     each = ceil(len(cores) / (groups * GROUP * rows))
@@ -250,7 +250,7 @@ def heat_lines(cores: Sequence[float | None], width: int, rows: int) -> list[lis
 
 
 def average_lines(view: HostView, width: int, rows: int) -> list[list[Span]]:
-    """The mean of all cores now, and over the last minute in as many rows as are left."""
+    """The mean of all cores now, and over the last minute in the remaining rows."""
     label = [Span("all ", Tone.GREY), Span(f"{percent_words(view.cpu):>4} ")]
     room = width - width_of(label)
     history = area(stretched(view.history, room), 100.0, room, rows)
@@ -259,7 +259,7 @@ def average_lines(view: HostView, width: int, rows: int) -> list[list[Span]]:
 
 
 def stretched(history: Sequence[float | None], width: int) -> Sequence[float | None]:
-    """A minute over the whole width, however long one has looked."""
+    """The last minute over the whole width, whether all of it is known or not."""
     if not history or width <= KEPT_SAMPLES:
         return history
     count = len(history) * width // KEPT_SAMPLES
@@ -267,7 +267,7 @@ def stretched(history: Sequence[float | None], width: int) -> Sequence[float | N
 
 
 def heat(percent: float | None) -> str:
-    """How busy a core is, in one cell."""
+    """The load of a core as one character."""
     return " " if percent is None else HEAT[min(4, max(0, int(percent / 20)))]
 
 
@@ -276,18 +276,18 @@ def busiest(cores: Sequence[float | None]) -> float | None:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Of what is known."""
+    """The mean of the known values."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def share(used: float | None, total: float | None) -> float | None:
-    """Percent; None of nothing."""
+    """The percentage; None if it is unknown or the total is 0."""
     return None if used is None or not total else 100 * used / total
 
 
 def used_of(used: float | None, total: float | None) -> Span:
-    """`38.9/64.0G`: the unit of the total for both."""
+    """`38.9G/64.0G`: used and total."""
     if used is None or total is None:
         return Span(ABSENT, Tone.GREY)
     if not total:
@@ -296,7 +296,7 @@ def used_of(used: float | None, total: float | None) -> Span:
 
 
 def rates(before: str, first: float | None, between: str, second: float | None, unit: str = "") -> list[Span]:
-    """`↓8.1M/s  ↑1.2M/s`: bytes a second at a fixed width."""
+    """`↓8.1M/s  ↑1.2M/s`: two rates in bytes a second, of fixed width."""
     return [
         Span(before, Tone.GREY),
         Span(fitted(short_bytes(first), 5, Align.RIGHT)),
@@ -307,7 +307,7 @@ def rates(before: str, first: float | None, between: str, second: float | None, 
 
 
 def pressures(view: HostView) -> list[Span]:
-    """The share of the time in which somebody waited for the CPU, for memory, for a disk."""
+    """The percentage of time in which processes waited for CPU, memory and disk."""
     line: list[Span] = []
     for label, percent in view.pressures:
         line += [
@@ -319,13 +319,13 @@ def pressures(view: HostView) -> list[Span]:
 
 
 def worst_pressure(view: HostView) -> list[Span]:
-    """What was waited for most."""
+    """The resource that was waited for most."""
     label, percent = max(view.pressures, key=lambda pressure: -1.0 if pressure[1] is None else pressure[1])
     return [Span(f"{label:>3} ", Tone.GREY), Span(percent_words(percent).rjust(4), pressure_tone(percent))]
 
 
 def pressure_tone(percent: float | None) -> Tone:
-    """Waiting hurts long before it fills the time."""
+    """The colour of a pressure: even low values slow processes down, so the thresholds are low."""
     if percent is None:
         return Tone.GREY
     if percent < WARNING_PRESSURE:
@@ -334,7 +334,7 @@ def pressure_tone(percent: float | None) -> Tone:
 
 
 class HostStrip(Painted):
-    """The machine above everything else; its border says which one."""
+    """The strip at the top of the dashboard; its border has the machine's name."""
 
     DEFAULT_CSS = """
     HostStrip {
@@ -353,16 +353,16 @@ class HostStrip(Painted):
         self.repaint()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as there is to show, where the width allows more than two."""
+        """The number of lines to show; two on a narrow screen."""
         return lines_wanted(self.view, width)
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        """The lines for the room there is."""
+        """Draw the lines that fit."""
         self.set_title(host_title(self.view, width - 2))
         lines = host_lines(self.view, width, height) if width >= LEAST else []
         return [inks.strip(line, width) for line in lines]
 
 
 def lines_wanted(view: HostView, width: int) -> int:
-    """Two where there is no room for cores; else enough for the meters, and for cores of more than a few columns."""
+    """Two lines if cores do not fit; else enough lines for the meters and the cores."""
     return 2 if width < WIDE else max(5, min(MOST_LINES, WITHOUT_GPUS + len(view.gpus)))

@@ -1,4 +1,4 @@
-"""The columns of jobs, live and past: what each shows, and which goes first where there is little room."""
+"""The columns of live jobs: what each shows, and which are dropped first if there is little room."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ NOTHING = Words("0", Tone.GREY)
 ALERTS = "alerts"
 SHOWN_PERCENT = 0.5
 LINE_SECONDS = 60
-WITH_COMMAND, LEAST_COMMAND = 36, 12  # cells of a column that has room for it, and of what is left for it
+WITH_COMMAND, LEAST_COMMAND = 36, 12  # cells of a column that also shows the command; cells left for the command
 LONGEST = 300  # characters of a command; no column has room for more
 Number = float | int
 
 
 @record
 class Named:
-    """A name, and in the room that it leaves the command, or why it waits."""
+    """A name, and behind it, if there is room, the command or the reason why the job waits."""
 
     name: str
     command: Sequence[str]
@@ -64,7 +64,7 @@ class Named:
 
 @record
 class PastBar:
-    """How full something was: nobody has to look up because of it."""
+    """A grey bar for an ended job."""
 
     percent: float
 
@@ -75,7 +75,7 @@ class PastBar:
 
 @record
 class Minute:
-    """The last minute in as many cells as there are; a cell is always the mean of the same seconds."""
+    """A sparkline of the last minute; each cell is the mean of fixed seconds, so it only moves left."""
 
     times: Sequence[float]
     values: Sequence[Number | None]
@@ -100,7 +100,7 @@ class Minute:
 
 
 def live_columns(has_hosts: bool = False) -> tuple[Column[JobRow], ...]:
-    """Of the dashboard: dropped in the order GPU, I/O, OF LIMIT, the STATE word, where it runs, the sparkline."""
+    """The columns of the dashboard; dropped in the order GPU, I/O, OF LIMIT, STATE, HOST and the sparkline."""
     host: tuple[Column[JobRow], ...] = (
         Column("host", "HOST", lambda row: Words(row.job.host, Tone.GREY), 8, flex=1, most=16, priority=1),
     )
@@ -124,7 +124,7 @@ def live_columns(has_hosts: bool = False) -> tuple[Column[JobRow], ...]:
 def with_alerts(
     columns: Sequence[Column[JobRow]], counted: Mapping[str, tuple[str, int]]
 ) -> tuple[Column[JobRow], ...]:
-    """The same columns, one of which says how many alerts each job has."""
+    """The same columns, with the number of alerts of each job in one of them."""
     return tuple(replace(column, cell=alerts(counted)) if column.key == ALERTS else column for column in columns)
 
 
@@ -146,7 +146,7 @@ def state(row: JobRow) -> Cell:
 
 
 def elapsed(row: JobRow) -> Cell:
-    """How long it runs or ran; of one that waits, how long it has done that."""
+    """How long a job has run; for a queued job, how long it has waited."""
     if row.elapsed is None:
         return ABSENT
     is_at_it = row.job.start_time is not None and not row.job.status.ended
@@ -154,7 +154,7 @@ def elapsed(row: JobRow) -> Cell:
 
 
 def with_wait(row: JobRow, now: float) -> JobRow:
-    """A job that has not started, with the time since it was submitted."""
+    """The row with the time since submission, if its job has not started."""
     submitted = row.job.submitted_at
     is_waiting = row.elapsed is None and row.job.start_time is None and not row.job.status.ended
     return replace(row, elapsed=max(0.0, now - submitted)) if is_waiting and submitted is not None else row
@@ -170,7 +170,7 @@ def cpu(row: JobRow) -> Cell:
 
 
 def cpu_line(row: JobRow) -> Cell:
-    """Up to the CPUs it declared, else to the next power of two above what it used."""
+    """The sparkline of CPU; its scale ends at the declared CPUs, else at the next power of two above the peak."""
     if row.last_minute is None:
         return Words("")
     minute = row.last_minute.columns()
@@ -222,7 +222,7 @@ def gpu(row: JobRow) -> Cell:
 
 
 def alerts(counted: Mapping[str, tuple[str, int]]) -> Callable[[JobRow], Cell]:
-    """`▲1`: how grave the gravest alert of a job is, and how many it has."""
+    """The column with the highest severity and the number of alerts of a job: `▲1`."""
 
     def cell(row: JobRow) -> Cell:
         if row.job.id not in counted:
@@ -234,7 +234,7 @@ def alerts(counted: Mapping[str, tuple[str, int]]) -> Callable[[JobRow], Cell]:
     return cell
 
 
-# What a column is sorted by; None goes last.
+# The values that columns are sorted by; None is sorted last.
 SORTS: dict[str, Callable[[JobRow], Any]] = {
     "id": lambda row: row.job.id,
     "name": lambda row: row.job.name.casefold(),

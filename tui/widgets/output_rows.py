@@ -1,4 +1,4 @@
-"""What of a job's output is wanted and shown: rows from any place, and how each looks. Pure but for who reads."""
+"""The rows of a job's output that a view shows: which ones are read, and how each looks."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _CONTROLS = re.compile(
 
 @record
 class Follow:
-    """The last rows there are."""
+    """Show the last rows."""
 
 
 @record
 class Scroll:
-    """So many rows further down, or up."""
+    """Show the rows a number of rows further down, or further up if negative."""
 
     rows: int
 
 
 @record
 class Go:
-    """The row at a place, with some above it."""
+    """Show the row at a place, with some rows above it."""
 
     place: int
     above: int = 0
@@ -49,7 +49,7 @@ class Go:
 
 @record
 class Until:
-    """The last rows that had been written by a moment."""
+    """Show the last rows that were written before a moment."""
 
     moment: float
 
@@ -59,7 +59,7 @@ Wish = Follow | Scroll | Go | Until
 
 @record
 class Shown:
-    """Rows and when each was written, and how much there is."""
+    """The shown rows, when each was written, and how much output there is."""
 
     rows: tuple[Row, ...] = ()
     times: tuple[float | None, ...] = ()
@@ -76,7 +76,7 @@ class Shown:
 
 
 class Logs:
-    """The logs of a job, read in the thread of the stores."""
+    """The logs of a job, read in the thread of the store reader."""
 
     def __init__(self, reader: StoreReader, store: Path, directory: Path) -> None:
         self.reader, self.store, self.directory = reader, store, directory
@@ -98,14 +98,14 @@ def _stored_marks(database: Database, job_id: str) -> list[tuple[float, int, int
 
 
 def why_no_output(job: Job) -> str | None:
-    """Why there is none to be looked for; None if there should be."""
-    if (why := kind_of(job).why_no_output) is not None:
-        return why
+    """The reason why a job has no output; None if it should have some."""
+    if job.is_attached:
+        return "it writes where it did before jobtop met it"
     return not_begun_words(job) or ("let go: it is old (jobtop pin keeps jobs whole)" if was_let_go(job) else None)
 
 
 def page(output: Output, wish: Wish, start: int, height: int) -> Shown:
-    """The rows somebody wishes to see, from those on that are shown now."""
+    """The rows after a movement from those that are shown now."""
     match wish:
         case Follow():
             rows = output.rows_before(output.size, height)
@@ -122,12 +122,12 @@ def page(output: Output, wish: Wish, start: int, height: int) -> Shown:
             rows = output.rows(start, count + height)[count:]
     if len(rows) < height and not isinstance(wish, Until):
         rows = output.rows_before(output.size, height)
-    times = tuple(output.moment(row.stop - 1) for row in rows)  # what is seen of a line was written last
+    times = tuple(output.moment(row.stop - 1) for row in rows)  # the shown part of a line was written last
     return Shown(tuple(rows), times, output.size, output.directory.is_dir())
 
 
 def row_spans(row: Row, needle: str = "", longest: int = 4096) -> list[Span]:
-    """A row as it is shown: control characters visible and faint, what is looked for marked."""
+    """A row as it is shown: control characters are visible and faint, matches of a search are marked."""
     if row.left_out is not None:
         return [Span(f"[{format_bytes(row.left_out)} left out here: run.log_max]", Tone.YELLOW)]
     text = row.text[:longest].expandtabs(8)
@@ -138,7 +138,7 @@ def row_spans(row: Row, needle: str = "", longest: int = 4096) -> list[Span]:
 
 
 def _matches(text: str, needle: str) -> Iterator[tuple[str, bool]]:
-    """The text in pieces that are what is looked for, and those between."""
+    """The text in pieces, each with whether it is a match."""
     searched = text.lower() if needle == needle.lower() else text
     end = 0
     if needle and len(searched) == len(text):
@@ -161,7 +161,7 @@ def _with_controls(text: str, tone: Tone, bold: bool) -> Iterator[Span]:
 
 
 def dropped(spans: Sequence[Span], cells: int) -> list[Span]:
-    """The pieces without so many cells at their left."""
+    """The pieces without their first cells."""
     if not cells:
         return list(spans)
     kept: list[Span] = []

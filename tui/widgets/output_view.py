@@ -1,4 +1,4 @@
-"""What a job wrote: its end as it comes, or any other place, without ever reading all of it."""
+"""What a job wrote: the newest output as it comes, or any other part; never reads the whole file."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ HELD_BACK = (
     "a program may hold its output back while it is no terminal:",
     "PYTHONUNBUFFERED=1, stdbuf -oL or jobtop run --pty",
 )
-CELLS_PER_CHARACTER = 4  # more than one, because some characters take none
+CELLS_PER_CHARACTER = 4  # more than one, because some characters have no width
 
 
 class OutputView(Painted, can_focus=True):
-    """The rows in sight; follows the end until somebody scrolls."""
+    """The visible rows of output; it follows the end until the user scrolls."""
 
     DEFAULT_CSS = f"OutputView {{ {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(LOG)]
 
     class SearchWanted(Message):
-        """Somebody wants to look for something."""
+        """The user wants to search."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -58,7 +58,7 @@ class OutputView(Painted, can_focus=True):
         self.is_live, self.is_silent = False, False
         self.why_none: str | None = None
         self.needle = ""
-        self.words: str | None = None  # about what somebody looks for
+        self.words: str | None = None  # the message about a search
         self.problem: str | None = None
         self._left = 0
         self.hit: int | None = None
@@ -66,9 +66,9 @@ class OutputView(Painted, can_focus=True):
         self._at_work: Wish | None = None
 
     def look(self, is_live: bool, why_none: str | None = None, is_silent: bool = False) -> None:
-        """Something may have been written; what somebody reads stays where it is.
+        """Read new output, if there is any; rows that the user reads stay where they are.
 
-        Of a job that has run for some time, `is_silent` says that it may hold its output back if there is none.
+        `is_silent` is for a job that has run for some time: it explains that the job may buffer its output.
         """
         if (why_none, is_silent) != (self.why_none, self.is_silent):
             self.repaint()
@@ -77,13 +77,13 @@ class OutputView(Painted, can_focus=True):
             self.wish(Follow())
 
     def go_to(self, moment: float | None) -> None:
-        """What had been written by a moment; None: by now."""
+        """Show what had been written until a moment; None: until now."""
         if moment != self.moment:
             self.moment, self.is_following = moment, moment is None
             self.wish(Follow() if moment is None else Until(moment))
 
     def wish(self, wish: Wish) -> None:
-        """See to it that these rows are read and shown; only the last wish counts, steps add up."""
+        """Read and show other rows; only the newest movement counts, and scroll steps add up."""
         if isinstance(wish, Scroll) and isinstance(self._pending, Scroll):
             wish = Scroll(self._pending.rows + wish.rows)
         self._pending = wish
@@ -117,7 +117,7 @@ class OutputView(Painted, can_focus=True):
         self.wish(self._pending or self._same())
 
     def _same(self) -> Wish:
-        """What is shown, or is about to be."""
+        """The movement that shows the same rows again."""
         if isinstance(self._at_work, Go | Follow | Until):
             return self._at_work
         if self.moment is not None:
@@ -139,14 +139,14 @@ class OutputView(Painted, can_focus=True):
         ]
 
     def _gutters(self) -> list[str]:
-        """When each row was written, where that differs from the row above."""
+        """The time of each row, if it differs from the row above."""
         told = ["" if moment is None else short_duration(moment) for moment in self.shown.times]
         wide = max(map(len, told))
         news = ["" if now == before else now for before, now in pairwise(["", *told])]
         return [f"{words:>{wide}} " for words in news] if wide else news
 
     def _edge(self, row: Row, told: str) -> list[Span]:
-        """The time, and a bar beside what went to the errors or is what somebody looked for."""
+        """The time, and a bar beside stderr rows and the current match."""
         if self.hit is not None and row.place <= self.hit < row.stop:
             return [Span(told, Tone.GREY), Span("▌", Tone.ORANGE)]
         return [Span(told, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
@@ -184,7 +184,7 @@ class OutputView(Painted, can_focus=True):
         return [f"nothing written{which} yet", *(HELD_BACK if self.is_silent and not which else ())]
 
     def move(self, wish: Wish) -> None:
-        """Somebody goes elsewhere: what was said of a search is over."""
+        """Move because of a key; the message about the last search is removed."""
         self.words = None
         self.wish(wish)
 
@@ -218,7 +218,7 @@ class OutputView(Painted, can_focus=True):
             self.repaint()
 
     def action_streams(self) -> None:
-        """The next choice of the two streams."""
+        """Switch to the next choice of the two streams."""
         self.streams = STREAM_CHOICES[(STREAM_CHOICES.index(self.streams) + 1) % len(STREAM_CHOICES)]
         self.hit = None
         self.move(Follow() if self.moment is None else Until(self.moment))
@@ -227,17 +227,17 @@ class OutputView(Painted, can_focus=True):
         self.post_message(self.SearchWanted())
 
     def look_for(self, needle: str) -> None:
-        """Go to the nearest match: the last one while the end is shown, else the next."""
+        """Go to the nearest match: the last one if the end is shown, else the next one."""
         self.needle, self.hit = needle, None
         self.action_find(not self.is_following)
 
     def action_find(self, forward: bool) -> None:
-        """The next match, or the one before."""
+        """Go to the next match, or the one before."""
         if self.needle and self.logs is not None:
             start_work(self, self._search, forward, group="search", exclusive=True)
 
     async def _search(self, forward: bool) -> None:
-        """From the last match on, or from what is shown; once round, in steps that let others read too."""
+        """Search from the last match or the shown rows, around the end; in steps, so that other readings can run."""
         needle, hit = self.needle, self.hit
         begin = self.shown.start if forward else self.shown.size
         place: int | None = begin if hit is None else hit + 1 if forward else hit
@@ -271,7 +271,7 @@ class OutputView(Painted, can_focus=True):
 
 
 class SearchLine(Input):
-    """What to look for."""
+    """The field for the text to search for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(SEARCH)]
 
@@ -280,7 +280,7 @@ class SearchLine(Input):
 
 
 class OutputPane(Vertical):
-    """The output and, while somebody types, the line of what to look for."""
+    """The output and, while the user types, the search field."""
 
     ALLOW_MAXIMIZE = True
     DEFAULT_CSS = """

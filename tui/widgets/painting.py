@@ -1,4 +1,4 @@
-"""From pieces of text to Textual's strips: the inks of a theme, and widgets that paint only the lines that changed."""
+"""From pieces of text to Textual's strips: styles of a theme, and widgets that paint only the lines that changed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,7 +16,7 @@ from jobtop.tui.palette import Ground, Palette, Tone, ascii_only, palette_of
 from jobtop.tui.widgets.cells import Span, tamed
 
 ASCII_CLASS = "-ascii"
-# Of every pane that can have the focus; CSS of a second base class is not inherited.
+# The frame of every pane that can have the focus; Textual does not inherit the CSS of a second base class.
 FRAME = """
     height: 1fr;
     border: round $border-blurred;
@@ -39,7 +39,7 @@ class Inks:
         self._styles: dict[tuple[Tone, bool, Ground], Style] = {}
 
     def style(self, tone: Tone, bold: bool = False, ground: Ground = Ground.PLAIN) -> Style:
-        """How a piece of text is painted."""
+        """The style of a piece of text."""
         key = (tone, bold, ground)
         style = self._styles.get(key)
         if style is None:
@@ -50,13 +50,13 @@ class Inks:
         bold = bold or ground in (Ground.CURSOR, Ground.CURSOR_BLURRED)
         behind = self.palette.grounds.get(ground)
         if behind is None and ground is Ground.CURSOR:
-            # Reversed, a tone would become the background: sixteen colours have no tint.
+            # Reverse video would make the tone the background: sixteen colours have no pale shades.
             return self._base + Style(bold=True, reverse=True)
         ink = Style.from_color(_rich(self.palette.tones[tone]), _rich(behind))
         return self._base + ink + Style(bold=bold)
 
     def strip(self, line: Iterable[Span], width: int, ground: Ground = Ground.PLAIN) -> Strip:
-        """A line that is exactly so wide as a strip of few segments: blanks belong to whatever stands before them."""
+        """A line of exactly `width` cells as a strip of few segments: blanks join the segment before them."""
         segments: list[Segment] = []
         style = self.style(Tone.TEXT, False, ground)
         text = ""
@@ -80,7 +80,7 @@ class Inks:
 
 
 class Painted(Widget):
-    """A widget that draws its own lines; `repaint` paints those that changed, and costs nothing if none did."""
+    """A widget that draws its own lines; `repaint` paints only the lines that changed."""
 
     ALLOW_SELECT = False
 
@@ -89,11 +89,11 @@ class Painted(Widget):
     _inks: Inks | None = None
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        """The lines of the widget, each exactly so wide; what is missing below stays blank."""
+        """The lines of the widget, each exactly `width` cells; missing lines at the bottom stay blank."""
         raise NotImplementedError
 
     def repaint(self) -> None:
-        """Draw anew, and paint the lines that are not as they were."""
+        """Draw all lines, and paint those that have changed."""
         if not self.is_attached or not self.drawn_size:
             return
         before, after = self._drawn, self._redrawn()
@@ -105,28 +105,28 @@ class Painted(Widget):
             self.refresh(Region(0, top, width, bottom - top))
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw first if the size or the style has changed since."""
+        """Draw first if the size or the style has changed since the last drawing."""
         if self._drawn is None or self._drawn_for != self.drawn_size:
             self._redrawn()
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """What was drawn."""
+        """A line as it was drawn."""
         drawn = self._drawn or self._redrawn()
         return drawn[y] if y < len(drawn) else self.inks.blank(self.drawn_size.width)
 
     @property
     def drawn_size(self) -> Size:
-        """The cells to draw in: without the border, and without the bar of what scrolls."""
+        """The cells to draw in: without border and scrollbar."""
         return self.scrollable_content_region.size
 
     def on_mount(self) -> None:
-        """A console in ASCII has widgets in ASCII."""
+        """Switch to ASCII if the console shows ASCII."""
         if self.app.has_class(ASCII_CLASS):
             self.add_class(ASCII_CLASS)
 
     def notify_style_update(self) -> None:
-        """The theme, the focus or the style sheet changed."""
+        """Forget what was drawn: the theme, the focus or the style sheet changed."""
         self._inks = self._drawn = None
         super().notify_style_update()
 
@@ -138,19 +138,19 @@ class Painted(Widget):
         return self._inks
 
     def set_title(self, pieces: Iterable[Span]) -> None:
-        """Say something in the upper border, if it is not there already: a title costs a whole paint."""
+        """Set the text in the upper border if it differs: a title paints the whole widget."""
         title = self._content(pieces)
         if not is_same(title, self._border_title):
             self.border_title = title
 
     def set_subtitle(self, pieces: Iterable[Span]) -> None:
-        """Say something in the lower border."""
+        """Set the text in the lower border if it differs."""
         subtitle = self._content(pieces)
         if not is_same(subtitle, self._border_subtitle):
             self.border_subtitle = subtitle
 
     def _content(self, pieces: Iterable[Span]) -> Content:
-        """Pieces of text as Textual wants them, never read as markup."""
+        """Pieces of text as Textual content, never interpreted as markup."""
         inks = self.inks
         parts = []
         for text, tone, bold in pieces:
@@ -172,7 +172,7 @@ def _rich(color: str | None) -> RichColor | None:
 
 
 def changed_runs(before: Sequence[Strip], after: Sequence[Strip]) -> Iterator[tuple[int, int]]:
-    """Where lines differ, from the first to behind the last of each run."""
+    """The runs of lines that differ, from the first to behind the last of each run."""
     start: int | None = None
     for y, (old, new) in enumerate(zip(before, after, strict=True)):
         same = old is new or old == new
@@ -186,5 +186,5 @@ def changed_runs(before: Sequence[Strip], after: Sequence[Strip]) -> Iterator[tu
 
 
 def is_same(one: Content, other: Content | None) -> bool:
-    """Also in colour, which the comparison of contents leaves out."""
+    """Whether two contents are equal, also in colour, which Textual's comparison ignores."""
     return other is not None and one == other and one.spans == other.spans

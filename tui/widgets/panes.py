@@ -1,4 +1,4 @@
-"""Screens of several panes: side by side where there is room, else the one in use and the titles of the others."""
+"""Screens with several panes: side by side if there is room, else the focused one and the titles of the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PANE = "pane"
 
 
 class PlainTable(Table[Row], Generic[Row]):
-    """Rows to be read: there is nothing to mark and nothing to sort, and only what is said can be opened."""
+    """A table to be read: rows cannot be marked or sorted, and only some can be opened."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class PlainTable(Table[Row], Generic[Row]):
 
 
 class PanedPage(Page):
-    """Between the two lines there are panes, which `PANE` marks; on a narrow screen one at a time is open."""
+    """A page with panes, which have the class `PANE`; a narrow screen shows one of them."""
 
     first_pane: ClassVar[str]
     DEFAULT_CSS = """
@@ -71,7 +71,7 @@ class PanedPage(Page):
         self.set_class(self.size.width < WIDE, "-narrow")
 
     def on_descendant_focus(self) -> None:
-        """What has the focus is open until another pane has it."""
+        """Open the pane that has the focus; it stays open until another pane is focused."""
         focused = self.focused
         if focused is not None and focused.has_class(PANE):
             pane: Widget

@@ -1,4 +1,4 @@
-"""What is wrong with a store, on every screen, gone when nothing is."""
+"""The line that every screen shows while there is a problem with a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_LINES = 3
 
 
 class ProblemLine(Painted):
-    """`! /home/ada/…/atlas.db: damaged …`; what is only worth a word is said more quietly."""
+    """`! /home/ada/…/atlas.db: damaged …`; a notice is less bright than a problem."""
 
     DEFAULT_CSS = """
     ProblemLine {
@@ -38,11 +38,11 @@ class ProblemLine(Painted):
             self.repaint()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """One line if it fits, a few if it does not."""
+        """One line if the text fits, else a few."""
         return len(self.lines(width))
 
     def lines(self, width: int) -> list[list[Span]]:
-        """The first problem, else the first notice; where there is little room, a store is called by its name."""
+        """The first problem, else the first notice; if there is little room, only the file name of the store."""
         said = [(state, state.problem or state.notice or "") for state in self.stores]
         said = [(state, words) for state, words in said if words]
         if not said:
@@ -61,5 +61,5 @@ class ProblemLine(Painted):
 
 
 def is_wrong(state: StoreState) -> bool:
-    """Whether it is more than worth a word: a store that the first job will make is not."""
+    """Whether a store has a problem; that it does not exist yet is none."""
     return state.problem is not None and not is_unused(state.problem)

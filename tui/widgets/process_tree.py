@@ -1,4 +1,4 @@
-"""The processes of a job, each below its parent, or sorted by a column."""
+"""The processes of a job as a tree, or sorted by a column."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from jobtop.tui.widgets.table import Table
 
 DEEPEST = 12
 LONGEST_COMMAND = 1000
-TREE = "command"  # the column whose order is the tree
+TREE = "command"  # sorting by this column gives the tree
 STOPPED = {"T": "stopped", "t": "traced", "Z": "zombie", "D": "waits for a disk", "X": "dead"}
 
 
 @record
 class TreeRow:
-    """A process and how deep it stands."""
+    """A process and its depth in the tree."""
 
     depth: int
     row: ProcessRow
 
 
 def columns() -> tuple[Column[TreeRow], ...]:
-    """Age, threads and pid go first where there is little room."""
+    """The columns; age, threads and pid are dropped first if there is little room."""
     return (
         Column("pid", "PID", lambda shown: Words(str(shown.row.pid), Tone.GREY), 7, align=Align.RIGHT, priority=1),
         Column("cpu", "CPU%", cpu, 5, align=Align.RIGHT),
@@ -55,24 +55,24 @@ def command(shown: TreeRow) -> Cell:
 
 
 def short_command(words: str) -> str:
-    """Without the directory of the program: the name is what one looks for."""
+    """The command without the directory of the program."""
     program, space, rest = words.partition(" ")
     return program.rpartition("/")[2] + space + rest if not program.endswith("/") else words
 
 
 class ProcessTree(Table[TreeRow]):
-    """Who is in a job; a sort by the command is the tree."""
+    """The processes of a job; sorted by command, they are shown as a tree."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(columns(), id=id)
         self._shown = ProcessList()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Processes are looked at: what is done is done to the job."""
+        """Disable marking and opening: there are no actions on a single process."""
         return action not in ("activate", "mark")
 
     def show(self, processes: ProcessList, empty: str) -> None:
-        """These processes, or why there are none."""
+        """Show these processes, or the reason why there are none."""
         self._shown, self.empty = processes, empty
         self.source = ListRows(self._rows(), lambda shown: shown.row.pid)
         count = len(processes.rows)
@@ -81,7 +81,7 @@ class ProcessTree(Table[TreeRow]):
         self.set_subtitle([Span(when, Tone.GREY)])
 
     def sort_by(self, sort: Sort) -> None:
-        """Another order; the command's is that of the tree, either way."""
+        """Sort by another column; the command column always gives the tree."""
         self.sort = None if sort.key == TREE else sort
         self.source = ListRows(self._rows(), lambda shown: shown.row.pid)
 

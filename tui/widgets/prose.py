@@ -1,4 +1,4 @@
-"""Text to be read: paragraphs wrapped to the width there is, in a pane that scrolls."""
+"""Paragraphs of text, wrapped to the width of a pane that scrolls."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ from jobtop.tui.palette import Tone, ascii_only
 from jobtop.tui.widgets.cells import Span, aligned, fitted, tamed, width_of
 from jobtop.tui.widgets.painting import ASCII_CLASS, FRAME, Inks, Painted
 
-NARROWEST, WIDEST = 12, 110  # of text beside a label; of what is easy to read
+NARROWEST, WIDEST = 12, 110  # cells of text beside a label; cells of a line that is easy to read
 
 
 @record
 class Paragraph:
-    """A label and the text behind it; lines that follow begin where the text does."""
+    """A label and the text behind it; further lines are indented to the start of the text."""
 
     text: str = ""
     tone: Tone = Tone.TEXT
@@ -31,7 +31,7 @@ class Paragraph:
     bold: bool = False
 
     def lines(self, width: int) -> Iterator[list[Span]]:
-        """Lines that are exactly so wide; beside a label that leaves too little room the text goes below it."""
+        """Lines of exactly `width` cells; if the label leaves too little room, the text starts below it."""
         indent = width_of(self.label)
         if indent and width - indent < NARROWEST and self.text:
             yield aligned(self.label, width)
@@ -47,24 +47,24 @@ BLANK = Paragraph()
 
 
 def heading(text: str) -> Paragraph:
-    """The line above what belongs together."""
+    """A line above a group of paragraphs."""
     return Paragraph(text, Tone.TEXT, bold=True)
 
 
 def cell(text: str, width: int, tone: Tone = Tone.TEXT, bold: bool = False) -> Span:
-    """A label of a column; one that is wider is shown whole and moves what follows."""
+    """A label of at least `width` cells; a wider one is not cut."""
     return Span(fitted(text, max(width, cell_len(tamed(text)))), tone, bold)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most so many cells; commands and paths are broken where there is no other way."""
+    """The text in lines of at most `width` cells; long commands and paths are broken if necessary."""
     text = tamed(text)
     lines = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
     return lines if text.isascii() else [part for line in lines for part in cut(line, width)]
 
 
 def cut(line: str, width: int) -> Iterator[str]:
-    """Pieces that fit: a wide character takes two cells."""
+    """Pieces of at most `width` cells; a wide character takes two cells."""
     piece, used = "", 0
     for character in line:
         wide = cell_len(character)
@@ -76,7 +76,7 @@ def cut(line: str, width: int) -> Iterator[str]:
 
 
 def entitle(pane: Painted, title: str | None = None, subtitle: str | None = None) -> None:
-    """Words for the borders of a pane, in the colours of whichever theme there is."""
+    """Set the texts in the borders of a pane, in the colours of the theme."""
     is_ascii = pane.app.has_class(ASCII_CLASS)
     if title is not None:
         pane.border_title = Content(ascii_only(tamed(title)) if is_ascii else tamed(title))
@@ -85,7 +85,7 @@ def entitle(pane: Painted, title: str | None = None, subtitle: str | None = None
 
 
 class Prose(ScrollView, Painted, inherit_bindings=False):
-    """Paragraphs, as many lines of them as there is room for."""
+    """Paragraphs in a pane that scrolls."""
 
     DEFAULT_CSS = f"""
     Prose {{ padding: 0 1; scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; {FRAME} }}
@@ -93,7 +93,7 @@ class Prose(ScrollView, Painted, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TEXT)]
     text: reactive[Sequence[Paragraph]] = reactive((), repaint=False)
     _wrapped: Sequence[list[Span]] = ()
-    _wrapped_for: int | None = None  # cells
+    _wrapped_for: int | None = None  # the width in cells
 
     def watch_text(self) -> None:
         self._wrapped_for = None
@@ -103,19 +103,19 @@ class Prose(ScrollView, Painted, inherit_bindings=False):
         self._measure()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Paint the lines that differ."""
+        """Paint the lines that changed."""
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.position = new_value
         if round(old_value) != round(new_value):
             self.repaint()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        """The lines in sight."""
+        """The visible lines."""
         top = self.scroll_offset.y
         return [inks.strip(line, width) for line in self.lines(width)[top : top + height]]
 
     def lines(self, width: int) -> Sequence[list[Span]]:
-        """All of them, not wider than is easy to read; wrapped once for each width."""
+        """All lines, not wider than is easy to read; they are wrapped once for each width."""
         if self._wrapped_for != width:
             used = min(width, WIDEST)
             rest = [Span(" " * (width - used))] if width > used else []

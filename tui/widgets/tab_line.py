@@ -1,4 +1,4 @@
-"""One line of tabs: which of the panes that share a place is shown."""
+"""One line of tabs for panes that share a place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobtop.tui.widgets.painting import Inks, Painted
 
 
 class Tab(NamedTuple):
-    """A pane by its id, what it is called, and whether it is in sight."""
+    """A pane: its id, its title, and whether it is visible."""
 
     pane: str
     title: str
@@ -24,13 +24,13 @@ class Tab(NamedTuple):
 
 
 class TabLine(Painted):
-    """`Processes  Output  Timeline`: those in sight are bright; a click shows another."""
+    """`Processes  Output  Timeline`: visible panes are bright; a click shows another one."""
 
     DEFAULT_CSS = "TabLine { height: 1; padding: 0 1; background: $background; }"
     tabs: reactive[Sequence[Tab]] = reactive((), repaint=False)
 
     class Clicked(Message):
-        """Somebody wants to see a pane."""
+        """The user wants to see a pane."""
 
         def __init__(self, pane: str) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""A table of any number of rows that draws the ones in sight. It sorts and filters nothing: its owner does."""
+"""A table of any number of rows that draws the visible ones. Its owner sorts and filters the rows."""
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -21,13 +21,13 @@ from jobtop.tui.widgets.columns import GAP, Column, Place, Sort, header_line, pl
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 
 Row = TypeVar("Row")
-GUTTER = 2  # the cursor and the mark
+GUTTER = 2  # for the cursor and the mark
 HEADER = 1
 HOLD_SECONDS = 2.0
 
 
 class TableMessage(Message):
-    """Something a table says to its owner."""
+    """A message from a table to its owner."""
 
     def __init__(self, table: Widget) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class TableMessage(Message):
 
 
 class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
-    """Rows in columns, with marks and a cursor that follows its row wherever the order takes it."""
+    """Rows in columns, with marks and a cursor that stays on its row when the order changes."""
 
     DEFAULT_CSS = f"Table {{ scrollbar-size-vertical: 1; overflow-x: hidden; {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
@@ -57,21 +57,21 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
             self.key = key
 
     class Activated(TableMessage):
-        """Enter or a double click: the row wants to be opened."""
+        """The user wants to open a row, by Enter or a double click."""
 
         def __init__(self, table: Widget, key: Hashable) -> None:
             super().__init__(table)
             self.key = key
 
     class MarksChanged(TableMessage):
-        """Rows were marked, or are no longer."""
+        """The set of marked rows has changed."""
 
         def __init__(self, table: Widget, marks: frozenset[Hashable]) -> None:
             super().__init__(table)
             self.marks = marks
 
     class SortRequested(TableMessage):
-        """A click on a header, or a key: the owner sorts, and sets `sort`."""
+        """The user wants another order, by a key or a click on a title; the owner sorts and sets `sort`."""
 
         def __init__(self, table: Widget, sort: Sort) -> None:
             super().__init__(table)
@@ -90,7 +90,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         self._clock = clock
         self._cursor = 0
         self._cursor_key: Hashable | None = None
-        self._is_placed = False  # by the user
+        self._is_placed = False  # whether the user has moved the cursor
         self._moved_at: float | None = None
         self._hover: int | None = None
         self._marks: frozenset[Hashable] = frozenset()
@@ -103,7 +103,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
 
     @property
     def cursor_key(self) -> Hashable | None:
-        """What the row under the cursor is of; None in an empty table."""
+        """The key of the row under the cursor; None in an empty table."""
         return self._cursor_key
 
     @property
@@ -113,7 +113,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
 
     @property
     def marks(self) -> frozenset[Hashable]:
-        """The keys of the marked rows, shown or not."""
+        """The keys of the marked rows, visible or not."""
         return self._marks
 
     @marks.setter
@@ -125,11 +125,11 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
 
     @property
     def is_holding(self) -> bool:
-        """Whether the user moved within the last two seconds: until then rows had better stay where they are."""
+        """Whether the user moved within the last two seconds: so long, rows should stay in place."""
         return self._moved_at is not None and self._clock() - self._moved_at < HOLD_SECONDS
 
     def select(self, key: Hashable) -> bool:
-        """Put the cursor on the row of a key, in sight; False if there is none."""
+        """Put the cursor on the row with this key and scroll to it; False if there is none."""
         index = self.source.index(key) if self.source else None
         if index is not None:
             self._is_placed = True
@@ -139,7 +139,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         return index is not None
 
     def watch_source(self) -> None:
-        """Other rows: the cursor stays on its own if it is there, and in sight if it was."""
+        """Show new rows: the cursor stays on its row, and visible if it was visible."""
         was_visible = self._cursor in self._visible
         self._asked = (range(0), ())
         self.virtual_size = Size(1, self._count + HEADER)
@@ -159,7 +159,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         self.repaint()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Only lines that differ are painted, the header never."""
+        """Paint only the lines that differ; the title line never changes."""
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.position = new_value
         moved = round(new_value) - round(old_value)
@@ -168,12 +168,12 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
             self.repaint()
 
     def on_resize(self) -> None:
-        """A cursor that somebody put somewhere stays in sight."""
+        """Keep a cursor that the user has moved visible."""
         if self._is_placed:
             self._scroll_to_cursor()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        """The header and the rows in sight; rows that look as before are not drawn again."""
+        """The titles and the visible rows; rows that have not changed are not drawn again."""
         if width <= GUTTER:
             return []
         if self._cached_for != (inks, width, self.columns):
@@ -230,7 +230,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
 
     @property
     def _visible(self) -> range:
-        """The positions in sight."""
+        """The positions of the visible rows."""
         top = self.scroll_offset.y
         return range(top, min(self._count, top + self._page))
 
@@ -248,9 +248,9 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         return rows[offset] if offset < len(rows) else None
 
     def _follow(self) -> None:
-        """Find the cursor's row again; where it is gone, stay at its place.
+        """Find the cursor's row again; if it is gone, stay at its position.
 
-        A cursor that nobody has put anywhere goes back to the top rather than out of sight.
+        A cursor that the user never moved goes to the top instead of out of sight.
         """
         index = self._cursor
         row = self._row(index)
@@ -277,7 +277,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
             self.scroll_to(y=wanted, animate=False)
 
     def _move(self, index: int) -> None:
-        """The user moves the cursor."""
+        """Move the cursor for the user."""
         if self._count:
             self._touched()
             self._put_cursor(index)
@@ -311,13 +311,13 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
             self.post_message(self.Activated(self, self._cursor_key))
 
     def action_mark(self) -> None:
-        """Mark the row, or no longer, and go on to the next."""
+        """Mark the row or remove its mark, and go to the next row."""
         if self._cursor_key is not None:
             self.marks = self._marks ^ {self._cursor_key}
             self.action_cursor_down()
 
     def action_sort(self) -> None:
-        """Ask for the next column in sight to be the one that sorts."""
+        """Request to sort by the next visible column."""
         columns = [place.column for place in self._places if place.column.sortable]
         if columns:
             keys = [column.key for column in columns]
@@ -346,7 +346,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
             self.repaint()
 
     def on_click(self, event: events.Click) -> None:
-        """A click selects, a second one opens, one with Ctrl marks; on the header it sorts."""
+        """A click selects, a second one opens, one with Ctrl marks; on a title it sorts."""
         offset = event.get_content_offset(self)
         index = self._index_at(event)
         if index is not None:

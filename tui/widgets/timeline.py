@@ -1,4 +1,4 @@
-"""What happened to a job, one event below the other; Enter on one goes to its moment."""
+"""The events of a job, oldest first; Enter on an event shows the job at that moment."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SIGNS = {
 }
 TIME_WIDTH = 9
 NARROWEST = 16
-LONGEST = 500  # characters of what happened
+LONGEST = 500  # characters of an event's text
 
 
 @record
 class Entry:
-    """A line of the timeline: the first of an event has its time, those below it go on; `is_past` by the moment."""
+    """A line of the timeline; only the first line of an event has its time. `is_past`: not after the shown moment."""
 
     number: int
     line: int
@@ -62,7 +62,7 @@ def words(entry: Entry) -> Cell:
 
 
 def entries(job: Job, events: Sequence[Event], width: int, moment: float | None = None) -> list[Entry]:
-    """The events in the order of time, each in as many lines as it needs."""
+    """The events in the order of time, each wrapped into as many lines as it needs."""
     found: list[Entry] = []
     for number, event in enumerate(sorted(events, key=lambda event: event.at)):
         after = None if job.start_time is None else event.at - job.start_time
@@ -78,7 +78,7 @@ class Timeline(Table[Entry]):
     """The events of a job."""
 
     class Chosen(Message):
-        """Somebody wants to see the job at the moment of an event."""
+        """The user wants to see the job at the moment of an event."""
 
         def __init__(self, moment: float) -> None:
             super().__init__()
@@ -90,7 +90,7 @@ class Timeline(Table[Entry]):
         self._width = 0
 
     def show(self, job: Job, events: Sequence[Event], moment: float | None) -> None:
-        """These events, as seen from a moment."""
+        """Show these events; those after `moment` are faint."""
         width = self.drawn_size.width - GUTTER - TIME_WIDTH - 1
         if (self._shown, self._width) == ((job, events, moment), width):
             return
@@ -107,7 +107,7 @@ class Timeline(Table[Entry]):
         self._wrap_again()
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """Wrap the events for the width that the scrollbar leaves; Textual sends no Resize for that."""
+        """Wrap the events for the width beside the scrollbar; Textual sends no Resize when it appears."""
         self.call_next(self._wrap_again)
 
     def _wrap_again(self) -> None:
@@ -115,7 +115,7 @@ class Timeline(Table[Entry]):
             self.show(*self._shown)
 
     def action_activate(self) -> None:
-        """To the moment of the event."""
+        """Show the job at the moment of the event."""
         entry = self.cursor_row
         if entry is not None and entry.moment is not None:
             self.post_message(self.Chosen(max(0.0, entry.moment)))
