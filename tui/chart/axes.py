@@ -1,4 +1,4 @@
-"""The axes of a chart: round marks and what they are called. Pure."""
+"""The axes of a chart: round values, and their labels. Pure."""
 
 from collections.abc import Sequence
 from math import ceil, floor, log, log10
@@ -10,10 +10,10 @@ from jobtop.core.text.metric_text import format_shown
 
 ROWS_PER_MARK = 4
 PARTS = range(1, 7)
-LEAST_ROWS, LEAST_ROWS_TALL, TALL = 2, 3, 10  # between two marks, and in a chart of so many rows
-LEAST_UNEVEN = 2.5  # rows between two marks: 2 beside 3 is hardly seen, 1 beside 2 is
-UNEVEN, ONLY_TWO, DECIMALS = 0.1, 0.2, 0.25  # what each counts for, as shares of the peak that would be wasted
-# Steps between marks: of bytes also the powers of two, and none that is a fraction of the unit in which it is read.
+LEAST_ROWS, LEAST_ROWS_TALL, TALL = 2, 3, 10  # rows between two marks; in a chart of at least `TALL` rows
+LEAST_UNEVEN = 2.5  # rows between two marks, if the distances differ: 2 beside 3 looks even, 1 beside 2 does not
+UNEVEN, ONLY_TWO, DECIMALS = 0.1, 0.2, 0.25  # penalties, as shares of the peak left empty above it
+# Steps between marks: for bytes also powers of two, and no step that is a fraction of the unit on its label.
 STEPS = (1, 2, 2.5, 3, 4, 5, 6, 8, 10)
 BYTE_STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 16, 20, 25, 30, 32, 40, 50, 60, 64, 80, 100, 128, 200, 250, 256, 300, 400, 512)
 COLUMNS_PER_LABEL = 14
@@ -22,7 +22,7 @@ MINUTE = 60.0
 
 @record
 class Scale:
-    """From 0 to `top`, with marks that have labels."""
+    """An axis from 0 to `top`, with labelled marks."""
 
     top: float
     marks: tuple[float, ...]
@@ -30,17 +30,17 @@ class Scale:
 
     @property
     def width(self) -> int:
-        """The cells that the longest label takes."""
+        """The cells of the longest label."""
         return max(map(len, self.labels))
 
     def row(self, value: float, rows: int, dots: int) -> int:
-        """The row of cells in which a value is drawn, in so many dots a cell."""
+        """The row of cells in which a value is drawn, if a cell has so many dots."""
         highest = rows * dots - 1
         return (highest - min(highest, max(0, round(value / self.top * highest)))) // dots
 
 
 def scale_of(metric: Metric, peak: float, rows: int, fixed_top: float | None = None) -> Scale:
-    """Round marks for what is shown: up to the peak, or up to a top that does not move; evenly spaced if that goes."""
+    """Round marks up to the peak, or up to a fixed top; at even distances if possible."""
     count = max(1, rows // ROWS_PER_MARK)
     if fixed_top is not None:
         even = [part for part in (2, 4) if is_even(rows, part, LEAST_ROWS_TALL)]
@@ -53,7 +53,7 @@ def scale_of(metric: Metric, peak: float, rows: int, fixed_top: float | None = N
 
 
 def best_marks(metric: Metric, peak: float, rows: int) -> list[float]:
-    """Round marks from 0 to the peak or a little more: those that leave little room above it, and are evenly spaced."""
+    """Round marks from 0 to the peak or slightly more: those with little room above the peak and even distances."""
     count = max(1, rows // ROWS_PER_MARK)
     least = LEAST_ROWS if rows < TALL else LEAST_ROWS_TALL
     found: list[tuple[float, int, list[float]]] = []
@@ -70,7 +70,7 @@ def best_marks(metric: Metric, peak: float, rows: int) -> list[float]:
 
 
 def round_step_of(metric: Metric, least: float, parts: int) -> float:
-    """The smallest step that is no less, not finer than what can be read, and round in all its multiples."""
+    """The smallest step of at least `least`, not finer than labels show, of which all multiples are round."""
     least = max(least, LEAST_STEPS.get((metric.unit, metric.kind), 0.0))
     if metric.unit is not Unit.BYTES:
         power = 10.0 ** floor(log10(least)) if least > 0 else 1.0
@@ -81,17 +81,17 @@ def round_step_of(metric: Metric, least: float, parts: int) -> float:
 
 
 def is_even(rows: int, parts: int, least: int) -> bool:
-    """Whether so many parts of a scale are all as many rows high, and no less than that."""
+    """Whether all parts of a scale have the same number of rows, and at least `least`."""
     return rows > 1 and (rows - 1) % parts == 0 and (rows - 1) // parts >= least
 
 
 def mark_words(metric: Metric, marks: Sequence[float]) -> tuple[str, ...]:
-    """What marks are called; without decimals that say nothing."""
+    """The labels of marks, without needless decimals."""
     return tuple(format_shown(metric, mark).replace(".0 ", " ") for mark in marks)
 
 
 def moments(bounds: tuple[float, float], is_live: bool, columns: int) -> list[tuple[int, str]]:
-    """The columns of round moments and their labels: before now of what is live, since the start of what is not."""
+    """The columns and labels of round moments: counted back from now if live, else from the start."""
     start, end = bounds
     span = end - start
     if span <= 0 or columns < 2:
@@ -107,7 +107,7 @@ def moments(bounds: tuple[float, float], is_live: bool, columns: int) -> list[tu
 
 
 def round_moments(bounds: tuple[float, float], count: int) -> list[tuple[float, str]]:
-    """The round moments in sight, no more than that many steps of them; there may be none."""
+    """The round moments in the window, at most `count` steps of them; there may be none."""
     start, end = bounds
     step = time_marks(2 * (end - start), 2 * count)[1]
     return [
@@ -116,18 +116,18 @@ def round_moments(bounds: tuple[float, float], count: int) -> list[tuple[float, 
 
 
 def second_words(seconds: float) -> str:
-    """`60s`: within a minute all marks are seconds."""
+    """`60s`: within a minute all labels are in seconds."""
     return f"{seconds:g}s"
 
 
 def column_of(moment: float, bounds: tuple[float, float], columns: int) -> int:
-    """The column of cells a moment belongs to; the last moment to the last."""
+    """The column of cells of a moment; the last moment belongs to the last column."""
     start, end = bounds
     return min(columns - 1, int((moment - start) / (end - start) * columns)) if end > start else 0
 
 
 def ago_words(seconds: float) -> str:
-    """`45s`, `2m30`, `10m`, `1h30`, `2d`: short, for marks; 0 needs no unit."""
+    """A short duration for a label: `45s`, `2m30`, `10m`, `1h30`, `2d`; 0 has no unit."""
     if seconds < 60:
         return f"{seconds:g}s" if seconds else "0"
     minutes, second = divmod(round(seconds), 60)
@@ -141,7 +141,7 @@ def ago_words(seconds: float) -> str:
 
 
 def label_line(labels: Sequence[tuple[int, str]], columns: int) -> str:
-    """Labels centred below their columns; one that would touch the one before it is left out."""
+    """Labels centred below their columns; a label that would touch the one before it is left out."""
     line = ""
     for column, words in labels:
         left = max(0, min(columns - len(words), column - len(words) // 2))

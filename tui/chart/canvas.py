@@ -1,14 +1,14 @@
-"""Curves as dots in character cells: eight dots of braille a cell, or one where a terminal has none. Pure."""
+"""Curves as dots in character cells: eight braille dots for each cell, or one on a terminal without braille. Pure."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 from math import floor
 
-BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column and row of a cell
+BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column and row within a cell
 SINGLE = ((1,),)
 Dots = tuple[tuple[int, ...], ...]
-# The dots of a column of a cell from one row to another, by the column and both rows.
+# The dots of one column of a cell, by the column, the first row and the last row.
 MASKS: dict[Dots, tuple[tuple[tuple[int, ...], ...], ...]] = {
     dots: tuple(
         tuple(tuple(sum(bits[top : bottom + 1]) for bottom in range(len(bits))) for top in range(len(bits)))
@@ -19,7 +19,7 @@ MASKS: dict[Dots, tuple[tuple[tuple[int, ...], ...], ...]] = {
 BRAILLE_BLANK, FULL = 0x2800, "⣿"
 NOBODY = 0
 
-Extent = tuple[float, float]  # the least and the greatest value that a column of dots shows
+Extent = tuple[float, float]  # the lowest and the highest value that a column of dots shows
 
 
 class Layer:
@@ -44,7 +44,7 @@ class Layer:
         self.rows[last][column] |= masks[0][bottom % down]
 
     def trace(self, extents: Sequence[Extent | None], top: float) -> None:
-        """Set the dots of a curve on a scale from 0 to `top`; what is beyond it lies on its edge."""
+        """Set the dots of a curve on a scale from 0 to `top`; higher values are drawn at the edge."""
         highest = self.height - 1
         scale = highest / top if top > 0 else 0.0
         rows, across, down, masks = self.rows, len(self.dots), len(self.dots[0]), MASKS[self.dots]
@@ -64,7 +64,7 @@ class Layer:
             before = upper, lower
 
     def floors(self) -> list[int]:
-        """The row below the lowest dot of each column of cells; where a column has none, behind the last."""
+        """The row below the lowest dot of each column of cells; for a column without dots, the row behind the last."""
         floors = [len(self.rows)] * len(self.rows[0])
         for y, row in enumerate(self.rows):
             for x, bits in enumerate(row):
@@ -74,7 +74,7 @@ class Layer:
 
 
 def thinned_run(upper: int, lower: int, before: tuple[int, int] | None) -> tuple[int, int]:
-    """Where the next column of a slope begins: its neighbour's last dot need not be repeated beside it."""
+    """Where the next column of a slope starts: the last dot of its neighbour is not repeated."""
     if before is not None and upper < lower:
         if upper == before[1] and upper > before[0]:
             return upper + 1, lower
@@ -90,16 +90,16 @@ def extents(
     width: int,
     breaks: Collection[int] = (),
 ) -> list[Extent | None]:
-    """What each of `width` columns of the time shows: straight lines between known values, no value lost.
+    """The lowest and highest value in each of `width` columns: straight lines between known values, no peak lost.
 
-    A line is not drawn to or from None, nor into a position of `breaks`.
+    No line is drawn to or from None, nor to a position in `breaks`.
     """
     start, end = bounds
     shown: list[Extent | None] = [None] * width
     if not times or end <= start or width <= 0:
         return shown
     scale = width / (end - start)
-    column, low, high = -1, 0.0, 0.0  # what the column that is being filled shows so far
+    column, low, high = -1, 0.0, 0.0  # the values of the current column so far
     x, value = 0.0, None
     for position in range(max(0, bisect_left(times, start) - 1), min(len(times), bisect_right(times, end) + 1)):
         before_x, before = x, None if position in breaks else value
@@ -132,7 +132,7 @@ def extents(
 
 
 class Sheet:
-    """Characters in cells, each with an owner that says how it is painted."""
+    """Characters in cells; each cell has an owner, which decides its colour."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns = columns
@@ -140,13 +140,13 @@ class Sheet:
         self.owners = [[NOBODY] * columns for _ in range(rows)]
 
     def put(self, x: int, y: int, character: str, owner: int) -> None:
-        """Set one cell; nothing outside."""
+        """Set one cell; a cell outside the sheet is ignored."""
         if 0 <= y < len(self.characters) and 0 <= x < self.columns:
             self.characters[y][x] = character
             self.owners[y][x] = owner
 
     def lay(self, layer: Layer, owner: int, marker: str) -> None:
-        """Put a curve above everything else: its dots, or where a cell has only one, its marker."""
+        """Draw a curve above everything else: its dots, or its marker in a cell with a single dot."""
         is_braille = len(layer.dots) > 1
         for y, row in enumerate(layer.rows):
             if any(row):
@@ -157,7 +157,7 @@ class Sheet:
                         owners[x] = owner
 
     def fill(self, layer: Layer, owner: int) -> None:
-        """Fill what is below a curve, but for the cells of the curve itself."""
+        """Fill the cells below a curve, without those of the curve itself."""
         rows = len(self.characters)
         for x, top in enumerate(layer.floors()):
             for y in range(top, rows):
@@ -165,7 +165,7 @@ class Sheet:
                 self.owners[y][x] = owner
 
     def runs(self, y: int) -> list[tuple[str, int]]:
-        """A row as pieces of text of one owner each."""
+        """A row as pieces of text, each with one owner."""
         line, begin = [], 0
         characters, owners = self.characters[y], self.owners[y]
         for position, (before, owner) in enumerate(pairwise(owners), 1):

@@ -1,4 +1,4 @@
-"""The chart of the console: curves over time, with a window that moves and a cursor that reads values out."""
+"""The chart of the console: curves over time, with a movable window and a cursor that shows values."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -20,7 +20,7 @@ from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 
 
 class Chart(Painted, can_focus=True):
-    """Curves of one view; its border carries the legend, and the moment under the cursor."""
+    """The curves of one view; its border has the legend, and the moment under the cursor."""
 
     DEFAULT_CSS = f"Chart {{ width: 1fr; {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(CHART)]
@@ -30,7 +30,7 @@ class Chart(Painted, can_focus=True):
     cursor: reactive[float | None] = reactive(None, repaint=False, init=False)
 
     class CursorMoved(Message):
-        """The value cursor is at another moment, or gone."""
+        """The cursor is at another moment, or switched off."""
 
         def __init__(self, chart: "Chart", moment: float | None) -> None:
             super().__init__()
@@ -42,7 +42,7 @@ class Chart(Painted, can_focus=True):
             return self.chart
 
     class WindowChanged(Message):
-        """Another part of the time is shown: whoever thins the samples may want to read finer ones."""
+        """Another part of the time is shown; the owner may read samples of another resolution for it."""
 
         def __init__(self, chart: "Chart", window: TimeWindow) -> None:
             super().__init__()
@@ -65,7 +65,7 @@ class Chart(Painted, can_focus=True):
         self.repaint()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        """The plot of what is in the window; the border says what it is."""
+        """The plot of the window; its border has the legend."""
         self._label_border()
         plot = self._plot()
         if plot is None:
@@ -76,7 +76,7 @@ class Chart(Painted, can_focus=True):
 
     @property
     def bounds(self) -> Bounds | None:
-        """From when to when the chart shows."""
+        """The start and end of the shown time."""
         known = self.view.known()
         return self.window.bounds(known, self.view.is_live) if known else None
 
@@ -88,7 +88,7 @@ class Chart(Painted, can_focus=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether the right edge is now: a window that was moved into the past ends at its own moment."""
+        """Whether the right edge is now; a window that was moved into the past is not live."""
         return self.view.is_live and self.window.end is None
 
     def _label_border(self) -> None:
@@ -124,7 +124,7 @@ class Chart(Painted, can_focus=True):
         self._step(1)
 
     def action_toggle_cursor(self) -> None:
-        """Show the values at the last moment in sight, or no longer at any."""
+        """Show the values at the last visible moment, or switch the cursor off."""
         bounds = self.bounds
         self.cursor = bounds[1] if self.cursor is None and bounds else None
 
@@ -133,7 +133,7 @@ class Chart(Painted, can_focus=True):
             self.window = self.window.zoomed(factor, known, self.cursor)
 
     def _step(self, direction: int) -> None:
-        """Move the cursor by a column, and the window with it; without a cursor, the window."""
+        """Move the cursor by a column, and the window if it reaches the edge; without a cursor, move the window."""
         plot, known = self._plot(), self.view.known()
         if plot is None or known is None:
             return
@@ -147,7 +147,7 @@ class Chart(Painted, can_focus=True):
             self.window = self.window.panned(direction * PAN_SHARE, known)
 
     def on_click(self, event: events.Click) -> None:
-        """A click puts the cursor there."""
+        """Put the cursor where the user clicked."""
         offset, plot, known = event.get_content_offset(self), self._plot(), self.view.known()
         if offset is not None and plot is not None and known is not None:
             column = offset.x - plot.left
@@ -164,10 +164,10 @@ class Chart(Painted, can_focus=True):
 
 
 class Glance(Chart, can_focus=False, inherit_bindings=False):
-    """A chart to be glanced at: nothing moves in it, and a click says that somebody wants to see more."""
+    """A small chart without keys; a click asks its owner to show more."""
 
     class Pressed(Message):
-        """Somebody clicked."""
+        """The user clicked the chart."""
 
         def __init__(self, chart: "Glance") -> None:
             super().__init__()

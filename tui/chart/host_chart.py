@@ -1,4 +1,4 @@
-"""The last minute of the machine as a chart: its GPUs if it has any, else what goes over its network."""
+"""The last minute of the machine as a chart: its GPUs if it has any, else its network."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from jobtop.tui.data.view import MachineMoment, Number
 BUSY, GPU_MEMORY = find_metric("gpu.util"), find_metric("gpu.mem_used")
 RECEIVED, SENT = find_metric("net.rx_bytes"), find_metric("net.tx_bytes")
 MOST_CURVES = 4
-LEAST_TRAFFIC = 8192.0  # bytes a second: less is silence, and not to be blown up
+LEAST_TRAFFIC = 8192.0  # bytes a second: less traffic is drawn near the bottom instead of magnified
 UNKNOWN = "neither a GPU nor a network is known here"
 
 
 def machine_chart(past: Sequence[MachineMoment]) -> ChartView:
-    """The GPUs, which is which by marker and legend; or the network."""
+    """The chart of the GPUs, told apart by marker and legend; or of the network."""
     if not past:
         return ChartView(empty="")
     names = sorted({name for moment in past for name in moment.gpus}, key=lambda name: (len(name), name))
@@ -33,7 +33,7 @@ def network(past: Sequence[MachineMoment], times: Sequence[float]) -> ChartView:
 
 
 def one_gpu(past: Sequence[MachineMoment], name: str, times: Sequence[float]) -> ChartView:
-    """What it does, and how full it is."""
+    """The load and the memory of a GPU."""
     busy, memory, totals = zip(*(moment.gpus.get(name, (None, None, None)) for moment in past), strict=True)
     series = [Series("busy", BUSY, times, busy, is_filled=True)]
     if any(held is not None for held in memory):
@@ -42,7 +42,7 @@ def one_gpu(past: Sequence[MachineMoment], name: str, times: Sequence[float]) ->
 
 
 def gpus(past: Sequence[MachineMoment], names: Sequence[str], times: Sequence[float]) -> ChartView:
-    """A curve for each of a few; of more, the busiest, the mean and the idlest at every moment."""
+    """A curve for each of a few GPUs; for more, the busiest, the mean and the idlest at every moment."""
     busy = {name: [moment.gpus.get(name, (None,))[0] for moment in past] for name in names}
     if len(names) > MOST_CURVES:
         together = [known(each) for each in zip(*busy.values(), strict=True)]

@@ -1,4 +1,4 @@
-"""A chart as lines of text: what is shown, on which scales, and how it is put together. Pure."""
+"""A chart as lines of text: what it shows, its scales, and how it is drawn. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -22,28 +22,28 @@ LEAST_ROWS_WITH_AXIS = 4
 LEAST_COLUMNS = 4
 MARKER_EVERY = 28
 LEAST_TITLE, LONGEST = 8, 500
-TONES = tuple(Tone)  # the owners of cells; nobody's cells are blank
-NEAR_LIMIT = 0.4  # of a limit: below, it would only press the curve flat
+TONES = tuple(Tone)  # the owners of cells
+NEAR_LIMIT = 0.4  # of a limit: the line of a limit that is further away is not shown, since it would flatten the curve
 
 
 class Side(Enum):
-    """Whose axis a series is read on."""
+    """The side of the axis that belongs to a series."""
 
     LEFT = "left"
     RIGHT = "right"
 
 
 class Brevity(IntEnum):
-    """How short a legend is."""
+    """How much a legend is shortened."""
 
     FULL = 0
-    MARKERS = 1  # without strokes beside them
-    UNITS = 2  # and `4.3G` for `4.3 GiB`
-    VALUES = 3  # and without labels
+    MARKERS = 1  # without strokes beside the markers
+    UNITS = 2  # also `4.3G` for `4.3 GiB`
+    VALUES = 3  # also without labels
 
 
 class Whole(NamedTuple):
-    """What a curve is a part of, and in words of what, unless its limit says it."""
+    """What a value is compared with as a percentage, and its name unless it is the limit."""
 
     size: float
     words: str = ""
@@ -51,7 +51,7 @@ class Whole(NamedTuple):
 
 @record
 class Series:
-    """A curve: moments in seconds, values with None where nothing is known; one of them may be filled down to 0."""
+    """A curve: moments in seconds, values with None if unknown; one curve of a chart may be filled."""
 
     label: str
     metric: Metric
@@ -67,12 +67,12 @@ class Series:
         return any(value is not None for value in self.values)
 
     def at(self, moment: float) -> float | None:
-        """The value that was known at a moment: the last one before it."""
+        """The value at a moment: the last known one before it."""
         position = bisect_right(self.times, moment) - 1
         return self.values[position] if position >= 0 else None
 
     def shown(self, moment: float | None) -> float | None:
-        """The value at a moment; without one the last."""
+        """The value at a moment; without a moment, the last value."""
         if moment is not None:
             return self.at(moment)
         return self.values[-1] if self.values else None
@@ -80,9 +80,9 @@ class Series:
 
 @record
 class Axis:
-    """How a side is scaled: up to a fixed top, or as high as it needs to be; and the line that must not be crossed.
+    """How a side is scaled: up to a fixed top or as high as needed; and the line of its limit.
 
-    Below `least` a curve is not blown up to fill the room.
+    A curve below `least` is not magnified to fill the chart.
     """
 
     top: float | None = None
@@ -92,7 +92,7 @@ class Axis:
 
 @record
 class Event:
-    """Something that happened, as a mark on the time axis."""
+    """An event as a mark on the time axis."""
 
     moment: float
     tone: Tone = Tone.VERMILION
@@ -101,7 +101,7 @@ class Event:
 
 @record
 class ChartView:
-    """Everything a chart shows; `is_live` counts the time back from now, else it runs from the start."""
+    """All that a chart shows; if `is_live`, the time axis counts back from now, else from the start."""
 
     title: str = ""
     series: Sequence[Series] = ()
@@ -116,18 +116,18 @@ class ChartView:
         return self.left if side is Side.LEFT else self.right
 
     def known(self) -> Bounds | None:
-        """From the first moment of any series of which something is known to the last; None if there is none."""
+        """The time from the first to the last known moment of any series; None if nothing is known."""
         times = [series.times for series in self.series if series.is_known]
         return (min(part[0] for part in times), max(part[-1] for part in times)) if times else None
 
 
 def tone_of(number: int) -> Tone:
-    """The tone of the first, second, … series."""
+    """The tone of the series with this number."""
     return SERIES[number % len(SERIES)]
 
 
 def legend(view: ChartView, moment: float | None, width: int) -> list[Span]:
-    """The title, and each series with its marker and its value at the moment, or its last; shorter if it has to be."""
+    """The title, and each series with its marker and its value at the moment, or the last; shortened to the width."""
     values: list[Span] = []
     title, room = tamed(view.title[:LONGEST]), 0
     for brevity in Brevity:
@@ -155,7 +155,7 @@ def _legend_of(view: ChartView, number: int, moment: float | None, brevity: Brev
 
 
 def _share(series: Series, moment: float | None) -> list[Span]:
-    """`36 % of host · `, where it is known of what."""
+    """The value as a percentage of a whole: `36 % of host · `."""
     value = series.shown(moment)
     if series.whole is None or value is None:
         return []
@@ -165,7 +165,7 @@ def _share(series: Series, moment: float | None) -> list[Span]:
 
 
 def value_words(series: Series, moment: float | None, is_short: bool) -> str:
-    """The value; the last percentage is whole, because it changes before its decimals are read."""
+    """The value; the newest percentage has no decimals, because it changes before they are read."""
     value, metric = series.shown(moment), series.metric
     if value is not None and moment is None and metric.unit is Unit.PERCENT:
         return f"{value:.0f} %"
@@ -188,7 +188,7 @@ def _limit_words(view: ChartView) -> list[Span]:
 
 
 class Plot:
-    """One drawing of a view in so many columns and rows."""
+    """The drawing of a view in a number of columns and rows."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class Plot:
         return self.columns >= LEAST_COLUMNS and self.rows > 0
 
     def column(self, moment: float) -> int:
-        """The column of the plot a moment is drawn in."""
+        """The column of the plot for a moment."""
         return column_of(moment, self.bounds, self.columns)
 
     def moment(self, column: int) -> float:
@@ -225,7 +225,7 @@ class Plot:
         return start + (end - start) * (column + 0.5) / self.columns
 
     def lines(self, cursor: float | None = None) -> list[list[Span]]:
-        """The rows of the plot with their marks, and the time axis below."""
+        """The rows of the plot with their labels, and the time axis below."""
         sheet = Sheet(self.columns, self.rows)
         self._draw_grid(sheet)
         self._draw_limits(sheet)
@@ -250,7 +250,7 @@ class Plot:
         return scale_of(shown[0].metric, peak, self.rows, axis.top)
 
     def _labels(self, side: Side) -> dict[int, str]:
-        """The labels of a side by the rows they belong to."""
+        """The labels of a side, by their rows."""
         scale = self.scales.get(side)
         marks = zip(scale.marks, scale.labels, strict=True) if scale else ()
         return {self._row(side, mark): label for mark, label in marks}
@@ -321,7 +321,7 @@ class Plot:
 
 
 def empty_lines(words: str, width: int, height: int) -> list[list[Span]]:
-    """Words in the middle of nothing."""
+    """A message in the middle of an empty chart."""
     blank = [Span(" " * width)]
     return [*[blank] * (height // 2), [Span(fitted(words.center(width), width), Tone.GREY)]]
 
@@ -331,7 +331,7 @@ def _spans(runs: Iterable[tuple[str, int]]) -> list[Span]:
 
 
 def _peak(series: Series, bounds: Bounds) -> float:
-    """The highest value in sight, lines that come from outside it included."""
+    """The highest visible value, including lines that enter from outside the window."""
     first = max(0, bisect_right(series.times, bounds[0]) - 1)
     last = bisect_right(series.times, bounds[1]) + 1
     return max((value for value in series.values[first:last] if value is not None), default=0.0)

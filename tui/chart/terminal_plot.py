@@ -1,4 +1,4 @@
-"""Charts in a terminal, by plotext: no other module imports it."""
+"""Charts in a terminal by plotext; no other module imports it."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ POINTS_PER_COLUMN = 4
 
 
 def charts(curves: Sequence[Curve], end: float, width: int, height: int, color: bool) -> str:
-    """One chart a curve, below each other, over the same time; plain text if not in colour."""
+    """One chart for each curve, below each other, over the same time; plain text without colour."""
     drawn = [
         chart(curve, end, width, height, COLORS[number % len(COLORS)], color) for number, curve in enumerate(curves)
     ]
@@ -22,7 +22,7 @@ def charts(curves: Sequence[Curve], end: float, width: int, height: int, color: 
 
 
 def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, int, int], color: bool) -> str:
-    """A line of words and the chart below it; gaps stay empty."""
+    """A line of text and the chart below it; gaps stay empty."""
     known = curve.known()
     heading = f"{curve.metric.key}: {curve.metric.title}"
     if not known:

@@ -1,4 +1,4 @@
-"""Alerts and rules: what went wrong in the last day, and what is to be watched for."""
+"""The Alerts page: what went wrong in the last day, and the alert rules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ COLUMNS: tuple[Column[Trouble], ...] = (
 
 
 class Alerts(PanedPage):
-    """What wants somebody's attention."""
+    """The page with the list of troubles and the rules."""
 
     name_in_tabs = "alerts"
     first_pane = "troubles"
@@ -79,13 +79,12 @@ class Alerts(PanedPage):
         entitle(table, subtitle=troubles.words)
 
     async def on_table_activated(self, message: Table.Activated) -> None:
-        """The job it happened to, if it is one."""
-        if job_id := str(message.key).partition("/")[0]:
-            await self.console.open_job(job_id)
+        """Open the job of a trouble."""
+        await self.console.open_job(str(message.key).partition("/")[0])
 
 
 def rule_lines(config: Config | None) -> Iterator[Paragraph]:
-    """Each rule of the configuration, and that nothing watches them yet."""
+    """Each alert rule of the configuration, and a note that rules are not evaluated yet."""
     yield BLANK
     rules = () if config is None else config.alerts
     for rule in rules:
@@ -111,7 +110,7 @@ def rule_lines(config: Config | None) -> Iterator[Paragraph]:
 
 
 def rule_words(rule: Alert) -> str:
-    """`mem.used of a job above 3.7 GiB for 30s until 2.8 GiB`."""
+    """A rule as text: `mem.used of a job above 3.7 GiB for 30s until 2.8 GiB`."""
     fields = rule.fields
     metric = find_metric(str(fields["metric"]))
     words = [f"{metric.key} of a {fields.get('scope', 'job')}"]

@@ -1,4 +1,4 @@
-"""The third screen: two to six jobs over each other, and what they used and were asked beside each other."""
+"""The Compare page: the curves of two to six jobs in one chart, and a table of what they used and their parameters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
 
 
 class Alignment(Enum):
-    """Which moments of the jobs are drawn at the same place."""
+    """Which moments of the jobs are drawn in the same column."""
 
     START = "aligned on start"
     END = "aligned on end"
@@ -64,20 +64,20 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long it took, or has taken so far."""
+        """The duration of the job, so far if it is running."""
         last = self.samples.times[-1] if self.samples.times else 0.0
         return max(last, self.job.duration_seconds or 0.0)
 
 
 class ComparedTable(Table[Row]):
-    """Rows to read: there is nothing to open, mark or sort."""
+    """A table to be read: rows cannot be opened, marked or sorted."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action not in ("activate", "mark", "sort", "reverse")
 
 
 class Compare(Page):
-    """Charts above, a table below."""
+    """The page with charts above and a table below."""
 
     name_in_tabs = "compare"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, COMPARE)]
@@ -114,7 +114,7 @@ class Compare(Page):
 
     def show(self, view: View) -> None:
         if not self.query(TopLine):
-            return  # a picture that comes while the console closes
+            return  # a view may come while the console closes
         super().show(view)
         is_behind = bool(self.problems) or any(not run.job.status.ended for run in self.runs)
         is_due = time.monotonic() - self._read_at >= READ_SECONDS
@@ -123,14 +123,14 @@ class Compare(Page):
             self.ask()
 
     def compare(self, job_ids: Sequence[str]) -> None:
-        """Show these, the first of which the others are compared with."""
+        """Compare these jobs; the others are compared with the first one."""
         if len(job_ids) > MOST:
             self.notify(f"the first {MOST} of {len(job_ids)} marked jobs", markup=False)
         self.ids, self.runs, self.problems = tuple(job_ids[:MOST]), (), []
         self.ask()
 
     def ask(self) -> None:
-        """Read the jobs anew; what is asked for during a read is read after it."""
+        """Read the jobs again; a request during a reading is done after it."""
         self._is_asked = True
         if not self._is_reading:
             self._is_reading = True
@@ -150,7 +150,7 @@ class Compare(Page):
             self._is_reading = False
 
     async def _read(self, job_id: str, known: Mapping[str, Run]) -> tuple[Run | None, str]:
-        """A job from the store that has it, and what is wrong; what was read stays while its store cannot be."""
+        """Read a job from the store that has it, and its problem; a job that was read stays if its store fails."""
         stores, reader = self.console.options.stores, self.console.reader
         try:
             _, run = await reader.read_first(stores, lambda database: read_run(database, job_id))
@@ -161,17 +161,17 @@ class Compare(Page):
         return run, ""
 
     def paint(self) -> None:
-        """The charts and the table of what was read."""
+        """Show the charts and the table of what was read."""
         is_enough = len(self.runs) >= FEWEST
         self.set_class(not is_enough, "-empty")
         self.update_keys()
         table, jobs = self.table, [run.job for run in self.runs]
         table.empty = "\n".join(self.missing())
         if [column.key for column in table.columns[1:]] != [job.id for job in jobs]:
-            table.source = None  # rows have as many values as there were columns
+            table.source = None  # the old rows do not have as many values as the new columns
             table.columns = columns(jobs) if is_enough else ()
         table.source = ListRows(rows(jobs) if is_enough else [], row_key)
-        names = {job.name for job in jobs}  # what differs is in the table
+        names = {job.name for job in jobs}  # differing names are in the table
         table.set_title(
             [
                 Span(f"Compare {len(jobs)} jobs" if is_enough else "Compare"),
@@ -189,14 +189,14 @@ class Compare(Page):
             )
 
     def missing(self) -> list[str]:
-        """Why nothing is compared."""
+        """The reasons why nothing is compared."""
         if not self.problems:
             return [missing_words(len(self.runs), len(self.ids)), HOW]
         width = max(20, self.table.drawn_size.width - 4)
         return [*(textwrap.fill(problem, width) for problem in dict.fromkeys(self.problems)), HOW]
 
     def words(self) -> str:
-        """What the signs mean, and which jobs there is no room for."""
+        """The meaning of the signs, and how many jobs do not fit."""
         table = self.table
         hidden = len(table.columns) - len(placed(table.columns, table.drawn_size.width - GUTTER))
         narrow = f" · {hidden} more need a wider screen" if hidden and table.drawn_size.width > GUTTER else ""
@@ -208,23 +208,23 @@ class Compare(Page):
             self.call_after_refresh(self.paint)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """One alone is over nothing else."""
+        """Disable alignment for a single job."""
         return action != "align" or len(self.runs) >= FEWEST
 
     def action_align(self) -> None:
-        """Put the jobs over each other by the next of start, end and wall clock."""
+        """Align the jobs by the next of start, end and wall clock."""
         self.alignment = self.alignment.next
         self.paint()
 
 
 def read_run(database: Database, job_id: str) -> Run:
-    """A job and what is drawn of it; raises UnknownJob, StoreError."""
+    """Read a job and its drawn curves; raises UnknownJob and StoreError."""
     job = Jobs(database).find(job_id)
     return Run(job, Curves(database).series(job, [CPU.key, MEMORY.key], max_points=POINTS))
 
 
 def missing_words(found: int, wanted: int) -> str:
-    """What there is to wait for, or to do."""
+    """What the user waits for, or can do."""
     if found == 0:
         return "reading …" if wanted else "Nothing to compare yet."
     return "One job alone has nothing to be compared with."
@@ -239,7 +239,7 @@ def overlaid(runs: Sequence[Run], metric: Metric, alignment: Alignment) -> list[
 
 
 def alignment_words(runs: Sequence[Run], alignment: Alignment) -> str:
-    """How the jobs lie over each other; by the clock, since when."""
+    """How the jobs are aligned; by wall clock, also the time at the left."""
     starts = [run.job.start_time for run in runs if run.job.start_time is not None]
     if alignment is not Alignment.CLOCK or not starts:
         return alignment.value
@@ -247,7 +247,7 @@ def alignment_words(runs: Sequence[Run], alignment: Alignment) -> str:
 
 
 def known_part(samples: Samples, key: str, shift: float) -> tuple[list[float], list[float | None]]:
-    """Moments and values up to the last that is known: the end of a job has no memory, and a legend shows the last."""
+    """Moments and values up to the last known one: an ended job has no memory at its end, but the legend shows it."""
     values = list(samples.values[key])
     while values and values[-1] is None:
         values.pop()
@@ -255,7 +255,7 @@ def known_part(samples: Samples, key: str, shift: float) -> tuple[list[float], l
 
 
 def offsets(runs: Sequence[Run], alignment: Alignment) -> list[float]:
-    """How many seconds after the left of the chart each job begins; one that never began, at the left."""
+    """The seconds from the left of the chart to the start of each job; 0 for a job that never started."""
     match alignment:
         case Alignment.START:
             return [0.0] * len(runs)

@@ -1,4 +1,4 @@
-"""Containers: measured like jobs, once there is something that measures them."""
+"""The Containers page, which shows nothing yet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXT = (
 
 
 class Containers(Page):
-    """The screen to come."""
+    """The page until containers are measured like jobs."""
 
     name_in_tabs = "containers"
 

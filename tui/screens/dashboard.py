@@ -1,4 +1,4 @@
-"""The first screen: the machine, the jobs that run now, what went wrong, and a preview of the selected job."""
+"""The first page: the machine, the live jobs, what went wrong, and a preview of the selected job."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from jobtop.tui.widgets.table import Table
 
 EMPTY = "No job runs and none has been recorded yet.\nPress n to run one, or type:  jobtop run -- COMMAND"
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
-WIDE, TALL, VERY_TALL = 110, 36, 50  # from so many columns and rows on there are panels, charts, and higher charts
-STILL_SECONDS = 3.5  # between two looks at the machine's last minute while nothing runs
+WIDE, TALL, VERY_TALL = 110, 36, 50  # columns with side panels; rows with charts, with taller charts
+STILL_SECONDS = 3.5  # between two drawings of the machine's last minute while no job runs
 NO_PREVIEW = ChartView(empty="the job under the cursor is shown here")
 OPENS = "preview · Enter opens"
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
 
 
 class Dashboard(JobActions):
-    """What a person sees first."""
+    """The page that the console opens with."""
 
     name_in_tabs = "dashboard"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, JOBS)]
@@ -102,7 +102,7 @@ class Dashboard(JobActions):
         self.show_past()
 
     def on_screen_resume(self) -> None:
-        """Who comes back sees at once what has been meanwhile."""
+        """Draw the machine's last minute at once."""
         self.past_shown_at = 0.0
 
     def show(self, view: View) -> None:
@@ -110,13 +110,13 @@ class Dashboard(JobActions):
         is_first, is_still = self.version is None, self.is_still(view)
         if not is_still:
             self.show_rows(view)
-        if is_first:  # who opens the console waits for the jobs
+        if is_first:  # the jobs are painted before the rest
             self.call_after_refresh(self.show_rest, view, is_still)
         else:
             self.show_rest(view, is_still)
 
     def show_rest(self, view: View, is_still: bool) -> None:
-        """What is around the jobs."""
+        """Show everything except the jobs."""
         self.preview()
         if view.machine is not None:
             self.query_one(HostStrip).view = host_view(view.machine)
@@ -126,7 +126,7 @@ class Dashboard(JobActions):
                 self.show_past()
 
     def is_still(self, view: View) -> bool:
-        """Whether the table has to show what it shows already: nothing has changed, and no time runs."""
+        """Whether the table stays as it is: no job has changed, and no running time has to be updated."""
         before, self.version = self.version, view.version
         return before == view.version and not self.table.is_holding and all(row.job.status.ended for row in view.rows)
 
@@ -135,7 +135,7 @@ class Dashboard(JobActions):
         rows = sorted_rows([with_wait(row, view.at) for row in view.rows], self.sort)
         if table.is_holding and self.shown:
             rows = held_order(rows, lambda row: row.key, [row.key for row in self.shown])
-            self.version = None  # they are not in their order yet
+            self.version = None  # the order is not final: show the rows again later
         self.shown = rows
         problems = [state.problem for state in view.stores if state.problem and not is_unused(state.problem)]
         table.empty = "\n".join(problems) if problems else EMPTY
@@ -155,7 +155,7 @@ class Dashboard(JobActions):
         self.refresh_keys()
 
     def show_past(self) -> None:
-        """The last minute of the machine, where there is room for it."""
+        """Draw the last minute of the machine, if there is room for it."""
         if not self.has_class("-narrow") and not self.has_class("-low"):
             self.query_one("#machine", Glance).view = machine_chart(self.past)
 
@@ -167,7 +167,7 @@ class Dashboard(JobActions):
         self.every_column[table.id] = with_alerts(self.every_column[table.id], alerts)
 
     def preview(self) -> None:
-        """The job under the cursor: its last minute, or all of one that is over."""
+        """Show the job under the cursor: its last minute, or the whole run of an ended job."""
         row = self.table.cursor_row
         if self.has_class("-low") or row is self.previewed:
             return
@@ -183,7 +183,7 @@ class Dashboard(JobActions):
 
     @work(group="preview", exclusive=True)
     async def preview_past(self, row: JobRow) -> None:
-        """How it went, as the store has it."""
+        """Show the run of an ended job from the store."""
         from jobtop.tui.data.job_reading import JobReading, Viewport
         from jobtop.tui.screens.job.charts import PREVIEW, chart_view
 
@@ -201,7 +201,7 @@ class Dashboard(JobActions):
             chart.view = replace(view, title=row.job.name, note=OPENS)
 
     def memory_total(self, job: Job) -> float | None:
-        """Of the machine the job is on, if that is the one we see."""
+        """The memory of the job's machine; None if it is not the machine of this console."""
         machine = self.console.view.machine if self.console.view is not None else None
         if machine is None or machine.name != job.host.split(".")[0]:
             return None
@@ -226,7 +226,7 @@ class Dashboard(JobActions):
             self.show_rows(self.console.view)
 
     async def action_filter(self) -> None:
-        """Where there are few jobs to see there is nothing to filter: the history has all of them."""
+        """Open the filter of the history, which has all jobs; the dashboard has few."""
         await self.console.action_go("history")
         await self.console.pages["history"].action_filter()  # type: ignore[attr-defined]
 
@@ -234,13 +234,13 @@ class Dashboard(JobActions):
         await self.console.open_job(str(message.key))
 
     def select(self, job_id: str) -> None:
-        """Put the cursor on a job; one that is not shown yet, when it is."""
+        """Put the cursor on a job; if it is not listed yet, as soon as it is."""
         if not self.table.select(job_id):
             self.wanted = job_id
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
-        """The marked jobs, or the one under the cursor."""
+        """The rows of the marked jobs, or of the job under the cursor."""
         marked = [row for row in self.shown if row.key in self.table.marks]
         under = self.table.cursor_row
         return marked or ([under] if under is not None else [])
@@ -251,7 +251,7 @@ def counted(number: int) -> str:
 
 
 def sorted_rows(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
-    """Live ones first; in each part by the column, what has no value last."""
+    """Live jobs first; both parts sorted by the column, with missing values last."""
     live = [row for row in rows if not row.job.status.ended]
     ended = [row for row in rows if row.job.status.ended]
     return by_value(live, sort) + by_value(ended, sort)
@@ -266,14 +266,14 @@ def by_value(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
 
 
 def whole_memory(job: Job, total: float | None) -> Whole | None:
-    """What its memory is a part of: its limit, or else the machine's."""
+    """What the memory of a job is a percentage of: its limit, else the machine's memory."""
     if job.limits.memory_bytes:
         return Whole(job.limits.memory_bytes)
     return Whole(total, " of host") if total else None
 
 
 def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
-    """The last minute of a job that lives; of one that is not heard of any more, its last minute then."""
+    """The last minute of a live job; of a stale job, the last minute that is known."""
     minute = row.last_minute.columns() if row.last_minute is not None else Columns()
     whole = whole_memory(row.job, memory_total)
     return ChartView(
@@ -291,7 +291,7 @@ def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
 
 
 def host_view(machine: MachineView) -> HostView:
-    """The machine as the strip wants it."""
+    """The machine in the form that the strip shows."""
     values, detail = machine.values, machine.detail
     loads = tuple(values.get(f"load.{minutes}") for minutes in (1, 5, 15))
     share = {key: None if (value := values.get(key)) is None else 100 * value for key in values if "pressure" in key}

@@ -1,4 +1,4 @@
-"""Help: the keys of the place that has the focus, what the signs mean, and why a number may be missing."""
+"""Help: the keys that work at the focus, the meaning of the signs, and reasons for missing numbers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ABSENT = (
 
 
 class HelpScreen(ModalScreen[None]):
-    """Over the screen it is about; Esc leaves."""
+    """The help over the screen that it explains; Esc closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(HELP)]
     DEFAULT_CSS = """
@@ -94,13 +94,13 @@ def key_lines(active: Iterable[tuple[Action, str]]) -> Iterator[Paragraph]:
 
 
 def nearness(place: str) -> int:
-    """Panes before screens, and what works everywhere last."""
+    """The order of places: panes, then screens, then the whole console."""
     known = list(PLACES)
     return known.index(place) if place in known else known.index("job")
 
 
 def legend() -> Iterator[Paragraph]:
-    """The signs of jobs and alerts, the colours, and what is missing."""
+    """The signs of jobs and alerts, the colours, and the sign of a missing number."""
     yield heading("Signs of jobs")
     yield from (sign_line(STATUS_GLYPHS[status], status, words) for status, words in STATUSES.items())
     yield from (sign_line(FLAG_GLYPHS[flag], flag.replace("_", " "), words) for flag, words in FLAGS.items())

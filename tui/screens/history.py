@@ -1,4 +1,4 @@
-"""The second screen: all jobs there ever were, those that fit a filter, in some order or by name."""
+"""The History page: all recorded jobs that match a filter, sorted or grouped by name."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ NO_JOBS = "No job has been recorded yet.\nPress n to run one, or type: jobtop ru
 NONE_FITS = "No job fits the filter.\nPress / to change it; an empty one shows all."
 NO_STORE = "No store is open: jobtop run -- COMMAND makes one"
 READING = "reading …"
-READ_SECONDS = 0.5  # between two looks for jobs that are new
+READ_SECONDS = 0.5  # between two readings of new jobs
 DEEDS = {action.call for action in ACTIONS if action.place == JOBS} - {"filter", "choose_columns"}
-FILTER_SECONDS = 60.0  # until `since:7d` is meant from a later now
+FILTER_SECONDS = 60.0  # after which relative times such as `since:7d` are evaluated again
 
 
 class History(JobActions):
-    """A filter, and the table of what fits."""
+    """The page with a filter and the table of matching jobs."""
 
     name_in_tabs = "history"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, JOBS, HISTORY)]
@@ -88,12 +88,12 @@ class History(JobActions):
 
     @property
     def table(self) -> Table[PastRow] | Table[Group]:
-        """The one that is seen."""
+        """The visible table: jobs or groups."""
         return self.group_table if self.is_grouped else self.lines
 
     def show(self, view: View) -> None:
         if not self.query(TopLine):
-            return  # a picture that comes while the console closes
+            return  # a view may come while the console closes
         super().show(view)
         is_due = time.monotonic() - self._read_at >= READ_SECONDS
         is_behind = view.version != self._read_version or self.past.is_behind
@@ -103,7 +103,7 @@ class History(JobActions):
         self.paint()
 
     def ask(self) -> None:
-        """Read the store anew; what is asked for during a read is read after it."""
+        """Read the stores again; a request during a reading is done after it."""
         self._is_asked = True
         if not self._is_reading:
             self._is_reading = True
@@ -130,7 +130,7 @@ class History(JobActions):
             self.groups, self._grouped_of = await past.groups(wanted), past.numbers
 
     def no_rows(self) -> str:
-        """Why there are none: what is wrong with the stores, or that nothing fits."""
+        """The reason for an empty table: problems of the stores, or that no job matches."""
         if not all(map(is_unused, self.past.problems)):
             width = max(20, self.table.drawn_size.width - 4)
             return "\n".join(textwrap.fill(problem, width) for problem in self.past.problems)
@@ -139,7 +139,7 @@ class History(JobActions):
         return NONE_FITS if self.filter is not None else NO_JOBS
 
     def paint(self) -> None:
-        """What was read last, with the times of jobs that run as they are now."""
+        """Show what was read last, with the current running times."""
         table = self.table
         table.empty = self.no_rows()
         if self.is_grouped:
@@ -163,7 +163,7 @@ class History(JobActions):
         return " · ".join(parts)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whoever types a filter need not be told how to begin, and nothing is done to names."""
+        """Disable the filter key while the user types a filter, and actions on jobs while names are listed."""
         if self.is_grouped and action in DEEDS:
             return False
         return action != "filter" or not isinstance(self.focused, Field)
@@ -180,13 +180,13 @@ class History(JobActions):
         self.table.focus()
 
     def apply(self, text: str) -> None:
-        """Show what fits a filter that makes sense."""
+        """Show the jobs that match a valid filter."""
         self.text, self.filter = text, parse(text, time.time()) if text else None
         self.table.focus()
         self.ask()
 
     def action_group(self) -> None:
-        """By name, and back to single jobs."""
+        """Group by name, or list single jobs again."""
         self.is_grouped = not self.is_grouped
         self.lines.set_class(self.is_grouped, "-hidden")
         self.group_table.set_class(not self.is_grouped, "-hidden")
@@ -220,7 +220,7 @@ class History(JobActions):
 
     @property
     def has_live_choice(self) -> bool:
-        """Of jobs that are marked that is not asked: it would take as long as reading them."""
+        """Marked jobs are not checked, because that would take as long as reading them."""
         row = self.lines.cursor_row
         return bool(self.marked) or (row is not None and not row.line.status.ended)
 
@@ -238,7 +238,7 @@ class History(JobActions):
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
-        """The marked jobs, or the one under the cursor, the oldest first."""
+        """The rows of the marked jobs, or of the job under the cursor, oldest first."""
         return [
             self.console.row(job.id) or JobRow(job, store, elapsed=job.duration_seconds)
             for store, job in self.past.jobs(self.chosen)

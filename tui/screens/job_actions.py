@@ -1,4 +1,4 @@
-"""What can be done to jobs from any screen that shows some: stop, pause, run again, pin, compare, export, copy."""
+"""Actions on jobs for every page that lists jobs: stop, pause, run again, pin, compare, export, copy the id."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from jobtop.tui.widgets.prose import BLANK, Paragraph
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.workers import start_work
 
-# What acts is imported when somebody acts: it takes as long as all the other panes together.
+# Imported when first used: the import takes as long as all other panes together.
 if TYPE_CHECKING:
     from jobtop.tui.data.operations import Operation, OperationResult, StartFunction
     from jobtop.tui.dialogs.confirm import Confirm
 
-NAMED = 6  # jobs that a question names
+NAMED = 6  # jobs that a question lists by name
 COMPARED = range(2, 7)
 LABEL_CELLS = 40
 
 
 class JobActions(Page):
-    """Actions on the jobs a screen has chosen."""
+    """A page with actions on its chosen jobs."""
 
     _offered: bool | None = None
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
-        """The marked jobs, or the one under the cursor."""
+        """The rows of the marked jobs, or of the job under the cursor."""
         raise NotImplementedError
 
     @property
     def has_live_choice(self) -> bool:
-        """Whether one of them can be stopped."""
+        """Whether one of the chosen jobs can be stopped."""
         return any(not row.job.status.ended or "left_running" in row.job.flags for row in self.chosen_rows)
 
     def is_offered(self, action: Action) -> bool:
-        """What runs can be stopped, what is over can be run again."""
+        """Offer to stop running jobs, and to run ended jobs again."""
         if action.id in ("jobs.stop", "jobs.again") and self.has_live_choice is (action.id == "jobs.again"):
             return False
         return super().is_offered(action)
 
     def refresh_keys(self) -> None:
-        """Another job may be chosen, or the chosen one over."""
+        """Update the keys if another job is chosen, or the chosen one has ended."""
         if self._offered is not (offered := self.has_live_choice):
             self._offered = offered
             self.update_keys()
@@ -72,7 +72,7 @@ class JobActions(Page):
         self.ask_for(RESUME if paused and all(paused) else PAUSE)
 
     def ask_for(self, operation: Operation) -> None:
-        """Do it to the chosen jobs, if that can be done and somebody says yes."""
+        """Do an operation to the chosen jobs, if it is possible and the user confirms."""
         if rows := self.rows_to_change():
             start_work(self.app, self._ask_for, operation, rows, group="ask", exclusive=True)
 
@@ -171,7 +171,7 @@ class JobActions(Page):
             self.say(f"copied {ids[:8]}" + ("…" if len(ids) > 36 else ""))
 
     def on_mount(self) -> None:
-        """Leave out the columns that were hidden the last time."""
+        """Hide the columns that were hidden last time."""
         self.every_column = {table.id: table.columns for table in self.query(Table)}
         for table in self.query(Table):
             hidden = self.console.preferences.hidden(self.columns_name(table))
@@ -195,11 +195,11 @@ class JobActions(Page):
         await self.app.push_screen(ChooseColumns(every, frozenset(hidden), choose))
 
     def columns_name(self, table: Table[JobRow]) -> str:
-        """What the hidden columns of a table are remembered by."""
+        """The name under which the hidden columns of a table are remembered."""
         return f"{type(self).__name__.lower()}.{table.id}"
 
     def rows_to_change(self) -> Sequence[JobRow]:
-        """The chosen jobs, if this console may change any; why there are none is said."""
+        """The chosen jobs, if this console may change them; tells the user why there are none."""
         if self.console.options.is_readonly:
             self.say(self.console.options.readonly_words, "warning")
             return ()
@@ -209,11 +209,11 @@ class JobActions(Page):
         return rows
 
     def say(self, text: str, severity: str = "information") -> None:
-        """A word in the corner, whatever is in it."""
+        """Show a notification; control characters and markup in the text have no effect."""
         self.app.notify(tamed(text), severity=severity, markup=False)  # type: ignore[arg-type]
 
     def say_all(self, texts: Sequence[str], severity: str = "information") -> None:
-        """One word for all of them: a hundred would cover the screen."""
+        """Show several texts in one notification, with a limit: a hundred would cover the screen."""
         if texts:
             shown = [tamed(text) for text in texts[:NAMED]]
             more = [f"and {len(texts) - NAMED} more"] if len(texts) > NAMED else []
@@ -221,7 +221,7 @@ class JobActions(Page):
 
 
 def question(operation: Operation, rows: Sequence[JobRow]) -> Confirm:
-    """Whether to do it to these."""
+    """The dialog that asks whether to do an operation to these jobs."""
     from jobtop.tui.dialogs.confirm import Confirm
 
     lines = [named(row) for row in rows[:NAMED]]
@@ -238,12 +238,12 @@ def named(row: JobRow) -> Paragraph:
 
 
 def label(job: Job) -> str:
-    """A job by its name and its id, not too long."""
+    """A job's name and id, shortened."""
     return f"{fitted(job.name, LABEL_CELLS).rstrip()} ({job.id[:8]})"
 
 
 def end_words(job: Job, operation: Operation) -> str:
-    """How it ended, in the words of the record if that has them yet."""
+    """How the job ended, from its record if that is finished."""
     return (job.reason or str(job.status)) if job.status.ended else operation.done
 
 

@@ -1,4 +1,4 @@
-"""Settings and doctor: what works here and how to make the rest work, every setting, every key."""
+"""The Settings page: what works on this machine and how to fix the rest, every setting, every key."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SettingRow:
 
 @record
 class KeyRow:
-    """One action, with the keys it has now and what else they do."""
+    """One action, its current keys, and other actions on the same keys."""
 
     id: str
     keys: str
@@ -86,7 +86,7 @@ KEY_COLUMNS: tuple[Column[KeyRow], ...] = (
 
 
 class Settings(PanedPage):
-    """What the console and its sources of numbers are like here."""
+    """The page with the doctor's findings, settings and keys."""
 
     name_in_tabs = "settings"
     first_pane = "doctor"
@@ -121,12 +121,12 @@ class Settings(PanedPage):
         self.action_look_again()
 
     def on_table_selected(self, message: PlainTable.Selected) -> None:
-        """The border says what the setting under the cursor is for."""
+        """Show the meaning of the selected setting in the border."""
         if message.table.id == "values" and isinstance(message.table, PlainTable):
             entitle(message.table, subtitle=DOCS.get(str(message.key), ""))
 
     def action_look_again(self) -> None:
-        """Ask the doctor, in a thread: it starts a job and reads many files. One look at a time."""
+        """Ask the doctor in a thread, one examination at a time: it starts a job and reads many files."""
         config = self.console.options.config
         if config is not None and not self._is_looking:
             self._is_looking = True
@@ -152,7 +152,7 @@ class Settings(PanedPage):
 
 
 def report(topics: Topics) -> Iterator[Paragraph]:
-    """Headings and findings; the remedy of one stands below it."""
+    """Headings and findings, each with its remedy below."""
     for topic, group in topics.items():
         yield heading(topic)
         for finding in group:

@@ -1,4 +1,4 @@
-"""The charts of a job: which curves each shows, its limits, and what happened on its time axis. Pure."""
+"""The charts of a job: the curves of each, its limits, and events on its time axis. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from jobtop.tui.data.job_reading import ALL, JobView
 from jobtop.tui.palette import Tone
 
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
-STALLED = 0.01  # of the time: less pressure is none
-VERY_END = 0.03  # of the time
+STALLED = 0.01  # of the time: less pressure is not shown
+VERY_END = 0.03  # of the run
 NO_SAMPLES = "no samples yet"
 NEVER_SAMPLED = "never sampled: only its totals are known"
 LET_GO = "let go: only its totals are left"
@@ -26,17 +26,17 @@ LET_GO = "let go: only its totals are left"
 
 @record
 class Plotted:
-    """One chart: what it is called, its curves by key with their labels, and whether it is shown only with news."""
+    """One chart: its title, its curves with their labels, and the value from which it is shown."""
 
     name: str
     title: str
     curves: tuple[tuple[str, str, Side], ...]
-    least: float | None = None  # no value above this: no chart
+    least: float | None = None  # shown only if a value is higher; None: always
     note: Callable[[JobView], str] | None = None
 
 
 def allowed_cores(job: Job) -> float | None:
-    """How many cores it asked for, or may use."""
+    """The number of cores that the job asked for, or is allowed to use."""
     return job.limits.cpus or job.usage.cpus_allowed
 
 
@@ -86,12 +86,12 @@ CHARTS = (
 
 
 def shown_charts(job_view: JobView) -> list[Plotted]:
-    """Those that have something to say of this job; the first three always."""
+    """The charts that have something to show for this job; the first three always."""
     return [chart for chart in CHARTS if chart.least is None or _peak(job_view, chart) > chart.least]
 
 
 def chart_view(job_view: JobView, chart: Plotted, window: TimeWindow = ALL, whole: Whole | None = None) -> ChartView:
-    """What the chart shows of the job; its border says which part of the time that is, and of what memory a part is."""
+    """A chart of the job; its border names the shown time, and what its memory is a percentage of."""
     job = job_view.job
     part = "" if window.span is None else window.words
     note = chart.note(job_view) if chart.note is not None else ""
@@ -101,7 +101,7 @@ def chart_view(job_view: JobView, chart: Plotted, window: TimeWindow = ALL, whol
             find_metric(key),
             *_spread(job_view.curves[key], job_view.run_bounds),
             side,
-            key == chart.curves[0][0],  # a second would be painted over the first curve
+            key == chart.curves[0][0],  # a second filled curve would cover the first
             whole if key == "mem.used" else None,
         )
         for key, label, side in chart.curves
@@ -120,7 +120,7 @@ def chart_view(job_view: JobView, chart: Plotted, window: TimeWindow = ALL, whol
 
 
 def no_samples(job_view: JobView) -> str:
-    """Why there is no curve."""
+    """The reason why there are no curves."""
     job = job_view.job
     if (words := not_begun_words(job)) is not None:
         return words
@@ -132,7 +132,7 @@ def no_samples(job_view: JobView) -> str:
 
 
 def event_marks(job_view: JobView) -> list[Event]:
-    """What went wrong, on the time axis."""
+    """Events that went wrong, as marks on the time axis."""
     start = job_view.job.start_time
     if start is None:
         return []
@@ -148,9 +148,9 @@ def _limit(job: Job, keys: Sequence[str]) -> float | None:
 
 
 def _spread(curve: Curve, whole: tuple[float, float]) -> tuple[list[float], list[float | None]]:
-    """The curve over all of the job's time, of which a part was read: nothing is known of the rest.
+    """The curve over the whole run, of which only a part was read: the rest is unknown.
 
-    What is not known at the very end, as the memory of a job that is over, is not waited for.
+    An unknown value at the very end, such as the memory of an ended job, is ignored.
     """
     length = len(curve.values)
     while length and curve.values[length - 1] is None:

@@ -1,4 +1,4 @@
-"""The lines above the panes of a job: who it is, what it uses, what it runs. Each is cut by priority to the width."""
+"""The lines above the panes of a job: its identity, usage and command, each cut to the width by priority."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jobtop.tui.widgets.cells import Span, aligned, bounded, short_bytes, short_
 from jobtop.tui.widgets.painting import Inks, Painted
 
 GAP = Span("   ")
-LONGEST = 500  # characters of anything from outside; no line has room for more
+LONGEST = 500  # characters of any recorded text; no line has room for more
 FLAG_WORDS = {
     "oom_killed": "killed for memory",
     "over_limit": "over its memory limit",
@@ -33,7 +33,7 @@ FLAG_WORDS = {
 
 @record
 class HeaderView:
-    """What the header shows; `problem` is why there is nothing new, `moment` the one that is looked at."""
+    """What the header shows; `problem` says why nothing new is read, `moment` is the selected moment of the past."""
 
     job_view: JobView | None = None
     elapsed: float | None = None
@@ -43,14 +43,14 @@ class HeaderView:
 
 
 class Piece(NamedTuple):
-    """A part of a line; that with the highest number is left out first, 0 never."""
+    """A part of a line; the part with the highest number is dropped first, one with 0 never."""
 
     rank: int
     spans: Sequence[Span]
 
 
 class JobHeader(Painted):
-    """Three lines, or fewer if there is no room for more."""
+    """Up to three lines, as many as fit."""
 
     DEFAULT_CSS = "JobHeader { height: 3; padding: 0 1; background: $background; }"
     view: reactive[HeaderView] = reactive(HeaderView, repaint=False, always_update=True)
@@ -71,7 +71,7 @@ def header_lines(view: HeaderView) -> list[list[Piece]]:
 
 
 def fitting(line: Sequence[Piece], width: int) -> list[Span]:
-    """The pieces that fit beside each other, in their order."""
+    """The pieces that fit into the width, in their order."""
     kept = [piece for piece in line if piece.spans]
     while len(kept) > 1 and _width(kept) > width and any(piece.rank for piece in kept):
         kept.remove(max(kept, key=lambda piece: piece.rank))
@@ -102,7 +102,7 @@ def identity(view: HeaderView, job: Job) -> list[Piece]:
 
 
 def usage(view: HeaderView, job_view: JobView) -> list[Piece]:
-    """What it uses now, used in all, or used at the moment that is looked at."""
+    """What the job uses now, or used in total, or at the selected moment."""
     job, numbers = job_view.job, job_view.numbers
     if job.start_time is None and not job.status.ended:
         return [Piece(0, labelled("waits for", short_duration(view.elapsed))), Piece(1, limits(job, True))]
@@ -150,7 +150,7 @@ def traffic(job_view: JobView, is_over: bool) -> list[Span]:
 
 
 def limits(job: Job, with_memory: bool = False) -> list[Span]:
-    """What was declared; memory stands beside what was used, if any was."""
+    """The declared limits; the memory limit is left out if it stands beside the used memory."""
     asked = job.limits
     words = [
         counted(asked.cpus, "CPU"),
@@ -180,7 +180,7 @@ def command(job: Job) -> list[Piece]:
 
 
 def outside(text: str) -> str:
-    """Text from anywhere, harmless and not endless."""
+    """Recorded text, with control characters escaped, and shortened."""
     return tamed(text[:LONGEST])
 
 
@@ -189,7 +189,7 @@ def grey(text: str) -> list[Span]:
 
 
 def labelled(label: str, value: str = "", tone: Tone = Tone.TEXT) -> list[Span]:
-    """A grey word and what it is about."""
+    """A grey label and its value."""
     return [Span(f"{label} ", Tone.GREY), Span(value, tone)] if value else [Span(f"{label} ", Tone.GREY)]
 
 

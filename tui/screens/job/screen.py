@@ -1,4 +1,4 @@
-"""One job: what it is, why it ended, its charts, processes, output and timeline, now or at a moment of its past."""
+"""The screen of one job: its state, charts, processes, output and timeline, now or at a moment of its past."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from jobtop.tui.widgets.timeline import Timeline
 from jobtop.tui.workers import start_work
 
 WIDE, TALL = 110, 22
-LEAST_CHART = 6  # rows, with its border
-READ_SECONDS = 0.95  # between two looks at a job that runs
+LEAST_CHART = 6  # rows, including the border
+READ_SECONDS = 0.95  # between two readings of a running job
 SILENT_SECONDS = 3.0
 ACTIONS = (
     *("jobs.stop", "jobs.kill", "jobs.pause", "jobs.again", "jobs.retry", "jobs.pin"),
@@ -62,7 +62,7 @@ GONE = "this job is not in the store any more: somebody has deleted it"
 
 
 class Panes(Vertical):
-    """Everything below the header; Escape in it comes back from the past before it leaves the screen."""
+    """Everything below the header; Escape first returns from the past to now, then leaves the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(JOB)]
 
@@ -75,7 +75,7 @@ class Panes(Vertical):
 
 
 class JobScreen(JobActions):
-    """The screen that opens with Enter on a job."""
+    """The screen that Enter opens for a job."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(APP),
@@ -155,7 +155,7 @@ class JobScreen(JobActions):
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
-        """This job."""
+        """The row of this job."""
         if self.job_view is None or self._reading is None:
             return [self.row] if self.row is not None else []
         return [self.row or JobRow(self.job_view.job, self._reading.store, elapsed=self.job_view.job.duration_seconds)]
@@ -172,7 +172,7 @@ class JobScreen(JobActions):
         self.show_header()
 
     def request_reading(self, at_once: bool = True) -> None:
-        """See to it that the job is looked at again: by and by, or because somebody has done something."""
+        """Read the job again: now, or if the last reading is old enough."""
         if not at_once and time.monotonic() - self._read_at < self.read_seconds:
             return
         self._read_at = time.monotonic()
@@ -207,7 +207,7 @@ class JobScreen(JobActions):
         self.show_header()
 
     async def _found(self) -> JobReading | None:
-        """Who reads this job, once it is known in which store it is; raises StoreError if that cannot be known."""
+        """The reading of this job, once its store is known; raises StoreError if no store can tell."""
         if self._reading is None:
             stores = [self.row.store] if self.row is not None else self.console.options.stores
             try:
@@ -222,7 +222,7 @@ class JobScreen(JobActions):
         return self._reading
 
     def show_job_view(self, job_view: JobView) -> None:
-        """Everything that is known, in all panes."""
+        """Show what was read in all panes."""
         is_first, self.job_view = self.job_view is None, job_view
         new = [chart.name for chart in shown_charts(job_view) if chart.name not in self.charts_shown]
         self.charts_shown += new
@@ -237,7 +237,7 @@ class JobScreen(JobActions):
         self.refresh_keys()
 
     def explain(self, job_view: JobView, is_first: bool) -> None:
-        """Why it waits, or why it ended; where there is little room that comes first."""
+        """Explain why the job waits or ended; on a low screen, open the explanation first."""
         view = self.console.view
         events = [(event.at, event.kind, event.detail) for event in job_view.events]
         waits = waiting(
@@ -251,7 +251,7 @@ class JobScreen(JobActions):
             self.open_pane("output")
 
     def is_silent(self, job: Job) -> bool:
-        """Whether it has run for long enough to have written something."""
+        """Whether the job has run long enough to have written something."""
         elapsed = self.row.elapsed if self.row is not None else None
         return job.status is Status.RUNNING and (elapsed or 0.0) >= SILENT_SECONDS
 
@@ -290,7 +290,7 @@ class JobScreen(JobActions):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether panes have to share places."""
+        """Whether panes share places."""
         return self.size.width < WIDE or self.is_low
 
     @property
@@ -304,7 +304,7 @@ class JobScreen(JobActions):
             self.request_reading()
 
     def lay_out(self) -> None:
-        """Which panes are in sight: all of them, or of those that share a place one."""
+        """Show the panes that fit: all, or one of those that share a place."""
         self.set_class(self.is_narrow, "-narrow")
         self.set_class(self.is_low, "-low")
         self.fit_why()
@@ -317,7 +317,7 @@ class JobScreen(JobActions):
         self.query_one(TabLine).tabs = [Tab(name, TITLES[name], name in shown) for name in self.tab_names()]
 
     def fit_why(self) -> None:
-        """The explanation gets a quarter of the screen, or all of it where it stands alone."""
+        """Give the explanation a quarter of the screen, or all of it if it is shown alone."""
         why, height = self.query_one("#why", Why), self.size.height
         is_alone = self.is_narrow and self.lower_pane == "why"
         rows = why.fit(max(20, self.size.width - 6), max(3, height - 7 if is_alone else height // 4))
@@ -329,7 +329,7 @@ class JobScreen(JobActions):
         return bool(self.query_one("#why", Why).explanation)
 
     def panes_in_sight(self) -> Iterator[str]:
-        """All on a wide screen; else one above and one below, and on a low one the explanation alone."""
+        """All panes on a wide screen; else one above and one below; on a low screen the explanation alone."""
         if self.has_why and (not self.is_low or self.lower_pane == "why"):
             yield "why"
         if not self.is_narrow:
@@ -341,7 +341,7 @@ class JobScreen(JobActions):
             yield from (self.upper_pane, self.lower_pane)
 
     def tab_names(self) -> list[str]:
-        """The panes one can go to, in their order."""
+        """The panes that can be opened, in their order."""
         charts = [name for name in self.charts_shown if name != "memory" or not self.is_narrow]
         return [*(["why"] if self.has_why else []), *charts, *LOWER]
 
@@ -352,14 +352,14 @@ class JobScreen(JobActions):
         return self.step_focus(-1)
 
     def step_focus(self, direction: int) -> Widget | None:
-        """To the next pane, which comes into sight if it is not."""
+        """Focus the next pane, and show it if it is hidden."""
         names = self.tab_names()
         here = self.focused.id if self.focused is not None else None
         place = names.index(here) + direction if here in names else 0
         return self.open_pane(names[place % len(names)])
 
     def open_pane(self, name: str) -> Widget:
-        """Show a pane and give it the focus."""
+        """Show a pane and focus it."""
         if name in UPPER:
             self.upper_pane = name
         elif name != "why" or self.is_low:
@@ -378,7 +378,7 @@ class JobScreen(JobActions):
         self.open_pane(message.pane)
 
     def go_to(self, moment: float | None, by: Chart | None = None) -> None:
-        """JobView at a moment of the past, or at now again; the chart that says so is there already."""
+        """Show a moment of the past, or now again; the chart that asked for it is already there."""
         if moment != self.moment:
             self.moment = moment
             self.point_charts(by)

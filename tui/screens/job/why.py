@@ -1,4 +1,4 @@
-"""Why a job ended, above everything else where it ended badly; and of one that waits, what for."""
+"""Why a job ended badly, or what a queued job waits for; shown above the other panes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST = 1000  # characters of a line
 
 
 class Why(Prose):
-    """The explanation; where there is little room, with fewer of the last words."""
+    """The explanation; if there is little room, with fewer of the job's last lines of output."""
 
     DEFAULT_CSS = """
     Why {
@@ -40,14 +40,14 @@ class Why(Prose):
         self.is_about_waiting = False
 
     def explain(self, lines: Sequence[Line], is_about_waiting: bool) -> None:
-        """Other words; that a job waits is nothing bad."""
+        """Show another explanation; that a job waits is not shown as an error."""
         self.explanation, self.is_about_waiting = lines, is_about_waiting
         self.set_class(is_about_waiting, "-waits")
         title = Span("Why it waits", bold=True) if is_about_waiting else Span("Why it ended", Tone.VERMILION, True)
         self.set_title([title])
 
     def fit(self, width: int, rows: int) -> int:
-        """Say as much as goes into so many rows; how many that are."""
+        """Show as much as fits into `rows` rows; return how many rows that takes."""
         told = [line for line in self.explanation if line.kind is not Kind.WORDS]
         words = [line for line in self.explanation if line.kind is Kind.WORDS]
         needed = sum(1 for line in paragraphs(told) for _ in line.lines(width))
@@ -57,7 +57,7 @@ class Why(Prose):
 
 
 def waiting(job: Job, why: str | None, has_agent: bool | None) -> list[Line]:
-    """What a job that has not begun waits for, how, and what to do if nobody will start it; nothing of others."""
+    """What a queued job waits for, and what to do if no agent will start it; empty for other jobs."""
     if job.status is not Status.QUEUED:
         return []
     lines = [Line(Kind.VERDICT, why or "it waits for its turn")]
@@ -69,7 +69,7 @@ def waiting(job: Job, why: str | None, has_agent: bool | None) -> list[Line]:
 
 
 def paragraphs(lines: Sequence[Line], verdict: Tone = Tone.VERMILION) -> list[Paragraph]:
-    """The lines as they are shown: the verdict bold, the job's own last words apart."""
+    """The lines as paragraphs: the verdict bold, the job's own output apart."""
     tones = TONES | {Kind.VERDICT: verdict}
     return [
         Paragraph(line.text[:LONGEST], tones[line.kind], LABELS[line.kind], line.kind is Kind.VERDICT) for line in lines
