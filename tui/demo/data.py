@@ -1,4 +1,4 @@
-"""Who plays in `--demo`: the jobs of a lively machine, what each does with it, and how earlier runs ended."""
+"""The jobs of the simulated machine: what each one uses, and how its earlier runs ended."""
 
 from jobtop.core.model import Limits
 from jobtop.tui.demo.part import DAY, GIB, HOUR, MIB, Curve, Family, Member, Part
@@ -378,7 +378,7 @@ RUNNING: tuple[tuple[Part, float], ...] = (
 PAUSED: tuple[tuple[Part, float], ...] = ((MDRUN, 2.7 * HOUR),)
 QUEUED: tuple[tuple[Part, float], ...] = ((SWEEP, 211.0), (RENDER, 95.0), (BACKUP, 12.0))
 CHILDREN = {BWA.name: NEXTFLOW.name}
-SHORT = (UNIT, LINT, SITE)  # these come and go while one looks
+SHORT = (UNIT, LINT, SITE)  # start and end while the console is open
 
 FAMILIES: tuple[Family, ...] = (
     Family(ETL, 41, DAY, 1900, "sssssssfssssssssss", trend=0.6, newest=DAY - 1270),

@@ -1,6 +1,6 @@
-"""`jobtop --demo`: a store of a lively machine that never was, and which goes on while one looks.
+"""`jobtop --demo`: the store of a simulated machine, which keeps running while the console is open.
 
-Everything is made up and the same each time; it lies in a directory that is gone afterwards.
+All values are invented and the same each time; the store is in a temporary directory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, Surroundings
 from jobtop.tui.demo.part import End, Part
 from jobtop.tui.demo.record import BOOT, Run, begun, concluded, past_runs
 
-FINE_SECONDS = 300  # of the past of what runs now, second by second
+FINE_SECONDS = 300  # the recent past of live jobs that is simulated second by second
 REFUSAL = "this is a demo: nothing can be run or stopped in it"
 COARSE_SECONDS, MOST_COARSE = 15.0, 120
 SNAPSHOT_SECONDS = 10
@@ -42,7 +42,7 @@ OUTPUTS_AT_ONCE, SEALED_AT_ONCE = 40, 8
 
 
 class Books:
-    """Where the demo is written down."""
+    """Writes the demo into its store."""
 
     def __init__(self, paths: StatePaths, boot_time: float) -> None:
         self.database = open_to_write(paths)
@@ -51,12 +51,12 @@ class Books:
         self._host_seq = self._boot(boot_time)
 
     def keep(self, runs: Sequence[Run], host: Sequence[Sample] = ()) -> None:
-        """What has happened since the last time, in one transaction."""
+        """Write what has happened since the last call, in one transaction."""
         with self.database.writing():
             for run in runs:
                 self._keep_record(run)
             columns = [[(run.number, sample) for sample in run.samples] for run in runs]
-            # The first of each, the second of each …: so they go in many at a time.
+            # The first sample of each run, then the second of each: rows of one time are stored together.
             self.series.append([row for rows in zip_longest(*columns) for row in rows if row is not None])
             self.snapshots.keep_all((run.number, *taken) for run in runs for taken in run.snapshots)
             self.host.append([(self._host_seq, sample) for sample in host])
@@ -65,7 +65,7 @@ class Books:
                     self.jobs.keep_marks(run.job, run.marks)
 
     def tidy(self) -> None:
-        """As an engine does between two samples."""
+        """Seal and clean up, as an engine does between two samples."""
         self.series.seal_ended(SEALED_AT_ONCE)
         while self.series.step() or self.host.step():
             pass
@@ -81,12 +81,12 @@ class Books:
             run.job = self.jobs.change(run.job.id, lambda _: (run.job, events))
 
     def _boot(self, boot_time: float) -> int:
-        """The number of a simulated boot: `HostRecord` keeps only the real one."""
+        """The number of a simulated boot: `HostRecord` records only the real one."""
         return boot_number(self.database, BOOT, boot_time)
 
 
 class Demo:
-    """The jobs and the machine around them; `go_on` is another second of both."""
+    """The simulated jobs and machine; `advance` lets a second of both pass."""
 
     def __init__(self, root: Path, now: float) -> None:
         self.paths, self.now = StatePaths(root, HOST), now
@@ -100,12 +100,12 @@ class Demo:
             self._silent = past_runs(now)
             books.keep(self._silent)
             self._begin_all(books)
-            register(books.database, identify(os.getpid()))  # what waits has somebody who could start it
+            register(books.database, identify(os.getpid()))  # so that queued jobs have an agent
         finally:
             books.close()
 
     def go_on(self, books: Books, now: float) -> None:
-        """What happens until a moment, and keep it."""
+        """Simulate until a moment, and write what happened."""
         if self._seconds % SHORT_EVERY == 0:
             number = next(self._numbers)
             self.live.append(begun(SHORT[number % len(SHORT)], number, now - 1, self.boot_time, now - 1))
@@ -120,13 +120,13 @@ class Demo:
         self.live = [run for run in self.live if not run.job.status.ended]
 
     def give_voices(self, most: int) -> bool:
-        """Keep the output of some that ran before, the newest first; whether there are more. Files are slow to make."""
+        """Write the output of some past runs, newest first; return whether there are more. Creating files is slow."""
         keep_output(self.paths, self._silent[-most:])
         del self._silent[-most:]
         return bool(self._silent)
 
     def _begin_all(self, books: Books) -> None:
-        """What runs, stands still or waits now: its past in large steps, then the last minutes second by second."""
+        """Start all live jobs: their past in large steps, the last minutes second by second."""
         rows = [*((part, age, False) for part, age in RUNNING), *((part, age, True) for part, age in PAUSED)]
         self.live = [self._begin(*row) for row in sorted(rows, key=lambda row: -row[1])]
         ids = {run.job.name: run.job.id for run in self.live}
@@ -154,7 +154,7 @@ class Demo:
         return run
 
     def _advance(self, now: float) -> Sample:
-        """All that lives, until a moment; the machine then."""
+        """Advance all live jobs to a moment; return the sample of the machine."""
         self.now = now
         alive = [run for run in self.live if run.age(now) > 0]
         for run in alive:
@@ -170,7 +170,7 @@ SHORT_NAMES = frozenset(part.name for part in SHORT)
 
 
 def keep_output(paths: StatePaths, runs: Iterable[Run]) -> None:
-    """Where shims would have put it."""
+    """Write the output to the files of the shim."""
     for run in runs:
         directory = paths.job(run.job.id)
         directory.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def keep_output(paths: StatePaths, runs: Iterable[Run]) -> None:
 
 
 def live_through(run: Run, until: float) -> None:
-    """The beginning of a job that has run for long."""
+    """Simulate the beginning of a long run."""
     seconds = run.age(until)
     steps = min(MOST_COARSE, int(seconds / COARSE_SECONDS))
     for place in range(steps):
@@ -193,7 +193,7 @@ def live_through(run: Run, until: float) -> None:
 
 
 def step_to(run: Run, now: float) -> None:
-    """One sample, at this moment."""
+    """Advance a run to a moment, by one sample."""
     seconds = run.age(now) - run.load.elapsed
     if run.job.status is Status.PAUSED:
         run.take(run.load.rest(seconds), 0)
@@ -204,7 +204,7 @@ def step_to(run: Run, now: float) -> None:
 
 
 class Life(threading.Thread):
-    """Lets the demo go on, second by second."""
+    """The thread that advances the demo every second."""
 
     def __init__(self, demo: Demo) -> None:
         super().__init__(name="jobtop-demo", daemon=True)
@@ -228,7 +228,7 @@ class Life(threading.Thread):
 
 @contextmanager
 def demo(now: float | None = None) -> Iterator[Demo]:
-    """The demo until the end of the block; at a given moment it stands still."""
+    """The demo until the end of the block; with a given moment, time does not advance."""
     with TemporaryDirectory(prefix="jobtop-demo-", ignore_cleanup_errors=True) as root:
         if now is not None:
             made = Demo(Path(root), now)
@@ -246,11 +246,11 @@ def demo(now: float | None = None) -> Iterator[Demo]:
 
 @contextmanager
 def demo_console(options: Options) -> Iterator[Console]:
-    """The console on a demo that goes on; nothing can be run or stopped in it."""
+    """The console on a running demo, in which no job can be started or stopped."""
     with demo() as made:
         yield Console(replaced(of_demo(made, options), is_readonly=True, readonly_words=REFUSAL))
 
 
 def of_demo(made: Demo, options: Options) -> Options:
-    """The options with which a console shows a demo."""
+    """The options for a console that shows a demo."""
     return replaced(options, stores=(made.paths.store,), own=made.paths, machine=made.machine)

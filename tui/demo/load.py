@@ -1,4 +1,4 @@
-"""What the jobs of the demo do with the machine, second by second: made up, the same each time, and it adds up."""
+"""What the simulated jobs use, second by second; all jobs together add up to the load of the machine."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DISK_BYTES_A_SECOND = 1100 * MIB
 GPU_BYTES = 24 * GIB
 UPTIME_SECONDS = 12.4 * 86400
 SYSTEM_SHARE = 0.08
-WEIGHTS = (0.1, 0.6, 0.8, 1.0, 1.1, 1.3)  # how much of the work a core gets, for a while
+WEIGHTS = (0.1, 0.6, 0.8, 1.0, 1.1, 1.3)  # shares of the work that a core gets for a while
 
 
 class Load:
-    """One run of a part: what it uses now, and its counters since it began."""
+    """One run of a simulated job: what it uses now, and its counters since the start."""
 
     def __init__(self, part: Part, seed: str, pid: int, seconds: float | None = None, size: float = 1.0) -> None:
         self.part, self.pid, self.size = part, pid, size
@@ -45,7 +45,7 @@ class Load:
         self._threads = sum(member.count * member.threads for member in part.tree)
 
     def advance(self, seconds: float) -> Sample:
-        """Go on for some time; the sample at its end."""
+        """Advance by some seconds; return the sample at the end."""
         part, chance = self.part, self._random
         self.elapsed += seconds
         self._drift = 0.75 * self._drift + chance.gauss(0, part.restless)
@@ -67,7 +67,7 @@ class Load:
         return Sample(round(self.elapsed, 3), tuple(map(self._values().get, JOB_COLUMNS)))
 
     def rest(self, seconds: float) -> Sample:
-        """Stand still for some time, as a paused job does."""
+        """Advance by some seconds without using anything, as a paused job does."""
         self.elapsed += seconds
         self.cores = self.read_rate = self.write_rate = 0.0
         return Sample(round(self.elapsed, 3), tuple(map(self._values().get, JOB_COLUMNS)))
@@ -94,7 +94,7 @@ class Load:
         }
 
     def processes(self) -> list[ProcessRow]:
-        """The members of the job as they are now."""
+        """The current processes of the job."""
         rows: list[ProcessRow] = []
         above = [self.pid - 1]
         for member in self.part.tree:
@@ -136,7 +136,7 @@ class Load:
 
 
 class Surroundings:
-    """The machine around the jobs: its cores share their load, its disks their traffic."""
+    """The simulated machine: the sum of its jobs, plus a little load of other processes."""
 
     def __init__(self) -> None:
         self._random = Random("surroundings")
@@ -149,11 +149,11 @@ class Surroundings:
         self.machine: MachineView | None = None
 
     def read(self) -> MachineView | None:
-        """The machine as it is now; what the console's feed asks for."""
+        """The machine now, for the feed of the console."""
         return self.machine
 
     def advance(self, at: float, uptime: float, loads: Sequence[Load]) -> None:
-        """Another second of all jobs together."""
+        """Advance by a second, with these loads."""
         chance = self._random
         cores = self._shared(sum(load.cores for load in loads) + OTHERS_CORES)
         total = sum(cores)
@@ -196,14 +196,14 @@ class Surroundings:
         )
 
     def counted(self) -> dict[str, Number | None]:
-        """The machine now as it is recorded: what is shown as a rate counts on."""
+        """The values to record: what the view shows as a rate is a counter here."""
         assert self.machine is not None
         for key in self._totals:
             self._totals[key] += self.machine.values[key] or 0.0
         return {**self.machine.values, **{key: int(total) for key, total in self._totals.items()}}
 
     def _shared(self, busy: float) -> list[float]:
-        """So many cores' worth of work, spread as a scheduler would; percent of each core."""
+        """The percentage of each core, if so many cores are busy and a scheduler spreads the work."""
         chance = self._random
         self._aims = [chance.choice(WEIGHTS) if chance.random() < 0.06 else aim for aim in self._aims]
         self._weights = [0.7 * weight + 0.3 * aim for weight, aim in zip(self._weights, self._aims, strict=True)]
@@ -212,7 +212,7 @@ class Surroundings:
 
 
 def gpus(loads: Sequence[Load]) -> dict[str, dict[str, Number | None]]:
-    """Each GPU by its number, in the words of the catalogue."""
+    """The values of each GPU by its number, with the keys of the catalogue."""
     found: dict[str, dict[str, Number | None]] = {}
     for load in sorted(loads, key=lambda load: load.part.gpu or 0):
         percent = load.gpu_percent

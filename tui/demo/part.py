@@ -1,4 +1,4 @@
-"""What a part in `--demo` is made of: its curves, its processes, what it says, and how its earlier runs ended."""
+"""The description of a simulated job: its curves, processes and output, and how its earlier runs ended."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NO_LIMITS = Limits()
 
 @record
 class Curve:
-    """Levels 0 to 9 over some seconds, over and over or once; between them it goes straight."""
+    """Levels 0 to 9 over some seconds, repeated or once, with straight lines between them."""
 
     levels: str
     seconds: float
     repeats: bool = True
 
     def at(self, moment: float) -> float:
-        """0.0 to 1.0."""
+        """The value at a moment, from 0.0 to 1.0."""
         last = len(self.levels) - 1
         turns = moment / self.seconds
         place = (turns % 1.0 if self.repeats else min(turns, 1.0)) * last
@@ -32,7 +32,7 @@ class Curve:
 
 @record
 class Member:
-    """A process of a job, or several alike: its depth in the tree, and its share of what the job uses."""
+    """A process of a job, or several equal ones: its depth in the tree, and its share of the job's usage."""
 
     command: str
     depth: int = 0
@@ -44,7 +44,7 @@ class Member:
 
 @record
 class Part:
-    """A kind of job: the cores and bytes it uses at the height of its curves, and what it says meanwhile."""
+    """A simulated job: the cores and bytes at the maximum of its curves, and its output."""
 
     name: str
     command: str
@@ -75,7 +75,7 @@ class Part:
 
 
 class End(StrEnum):
-    """How a run ended, as the letters of `Family.ends`."""
+    """How a run ended, as a letter in `Family.ends`."""
 
     SUCCESS = "s"
     FAILED = "f"
@@ -89,7 +89,7 @@ class End(StrEnum):
 
 @record
 class Family:
-    """The earlier runs of a part: how many, how far apart, how long, and how the newest ended, and those before."""
+    """The earlier runs of a job: how many, how often, how long, and how they ended, newest first."""
 
     part: Part
     runs: int
@@ -99,10 +99,10 @@ class Family:
     spread: float = 0.15
     trend: float = 0.0
     newest: float = HOUR
-    tried: dict[str, tuple[object, ...]] = fresh(default_factory=dict)  # params, one value after the other
+    tried: dict[str, tuple[object, ...]] = fresh(default_factory=dict)  # params that vary from run to run
 
     def part_of(self, place: int) -> Part:
-        """The part as it was that many runs ago."""
+        """The job as it was `place` runs ago."""
         chosen = {name: values[place % len(values)] for name, values in self.tried.items()}
         command = self.part.command
         for name, value in chosen.items():

@@ -1,4 +1,4 @@
-"""The records of the demo's jobs: as they begin, as they ended weeks ago, and what is kept beside them."""
+"""The records of simulated jobs: live ones, ended ones, and their events, samples and output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAMPLES_PER_SNAPSHOT = 8
 
 @dataclass(slots=True)
 class Run:
-    """One run of a part with everything that is kept of it."""
+    """One run of a simulated job, with all that is recorded of it."""
 
     job: Job
     load: Load
@@ -46,21 +46,21 @@ class Run:
 
     @property
     def number(self) -> int:
-        """By which the store knows it."""
+        """The job's number in the store."""
         assert self.job.seq is not None
         return self.job.seq
 
     def age(self, now: float) -> float:
-        """Seconds since it began; negative before, and while it waits."""
+        """Seconds since the start; negative before the start or while the job is queued."""
         return -1.0 if self.job.start_time is None else now - self.job.start_time
 
     def forget(self) -> None:
-        """All that was taken, once it is kept."""
+        """Drop what has been written to the store."""
         for taken in (self.events, self.samples, self.snapshots, self.output, self.errors, self.marks):
             taken.clear()
 
     def take(self, sample: Sample, lines: int) -> None:
-        """The next sample, and what was written meanwhile."""
+        """Add the next sample, and the lines of output written since the last."""
         self.samples.append(sample)
         for _ in range(lines):
             self.output.append(line := self.load.line())
@@ -69,17 +69,17 @@ class Run:
             self.marks.append((sample.elapsed, self.written, 0))
 
     def wail(self, sample: Sample) -> None:
-        """Its last words on standard error."""
+        """Write the job's last lines to standard error."""
         self.errors += self.load.part.wails
         self.marks.append((sample.elapsed + 0.001, self.written, sum(len(line.encode()) + 1 for line in self.errors)))
 
     def look(self) -> None:
-        """The processes as they are now."""
+        """Add a snapshot of the current processes."""
         self.snapshots.append((self.load.elapsed, self.load.processes()))
 
 
 def begun(part: Part, number: int, submitted: float, boot_time: float, started: float | None) -> Run:
-    """A job of which the beginning is known; one that has not started waits."""
+    """The record of a new job; without a start time it is queued."""
     chance = Random(f"{part.name} {number}")
     job_id = JobId(str(uuid.UUID(int=chance.getrandbits(128), version=4)))
     pid = FIRST_PID + PIDS_APART * number
@@ -103,7 +103,7 @@ def begun(part: Part, number: int, submitted: float, boot_time: float, started: 
         usage=Usage(cpus_allowed=float(CORES)),
         monitor=Monitor(interval_seconds=1.0),
         shim=None if started is None else Identity(BOOT, pid - 1, 100 * number),
-        settled=True,  # or the next verb would look for its processes
+        settled=True,  # otherwise the next verb would look for its processes
     )
     events = [Event(submitted, "submitted", {})]
     if started is not None:
@@ -117,13 +117,13 @@ def words(command: str) -> tuple[str, ...]:
 
 
 def past_runs(now: float) -> list[Run]:
-    """All that ran before, the oldest first."""
+    """All earlier runs, oldest first."""
     runs = [run for family in FAMILIES for run in family_runs(family, now)]
     return sorted(runs, key=lambda run: run.job.start_time or run.job.submitted_at or 0.0)
 
 
 def family_runs(family: Family, now: float) -> Iterator[Run]:
-    """The newest first."""
+    """The earlier runs of one job, newest first."""
     chance = Random(f"runs of {family.part.name}")
     for place in range(family.runs):
         end = End(family.ends[place % len(family.ends)])
@@ -141,7 +141,7 @@ def family_runs(family: Family, now: float) -> Iterator[Run]:
 
 
 def past_run(part: Part, number: int, ended: float, seconds: float, end: End, boot_time: float, size: float) -> Run:
-    """One that is over."""
+    """One ended run."""
     started = ended - seconds
     run = begun(part, number, started - 0.12, boot_time, started)
     run.load = Load(part, f"{part.name} {number}", run.load.pid, seconds, size)
@@ -166,7 +166,7 @@ def past_run(part: Part, number: int, ended: float, seconds: float, end: End, bo
 
 
 def concluded(job: Job, samples: list[Sample], ended: float, seconds: float, end: End) -> Job:
-    """The finished record: how it ended, and what it used by its last sample."""
+    """The finished record: how the job ended, and what it used according to its last sample."""
     job = replace(job, **how_it_ended(job, ended, end))
     if end is End.ERROR:
         return replace(job, end_time=ended, duration_seconds=round(seconds, 6))
@@ -208,7 +208,7 @@ USER, SYSTEM = JOB_COLUMNS.index("cpu.user"), JOB_COLUMNS.index("cpu.system")
 
 
 def cpu_percents(samples: Sequence[Sample]) -> list[float]:
-    """Between one sample and the next, the start being the first."""
+    """The CPU percentages between each two samples, starting from 0 at the start."""
     moments = [0.0, *(sample.elapsed for sample in samples)]
     used = [0.0, *((sample.values[USER] or 0.0) + (sample.values[SYSTEM] or 0.0) for sample in samples)]
     return [
@@ -221,7 +221,7 @@ def spread(numbers: Sequence[float]) -> dict[str, float | None]:
 
 
 def how_it_ended(job: Job, ended: float, end: End) -> dict[str, object]:
-    """Status, exit code, signal and the reason in the words that real ends get."""
+    """Status, exit code, signal, and the reason in the same words as for real jobs."""
     match end:
         case End.SUCCESS:
             return {"status": Status.SUCCESS, "exit_code": 0}

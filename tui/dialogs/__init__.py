@@ -1,1 +1,1 @@
-"""Boxes and forms over a screen."""
+"""Dialogs and forms over a screen."""

@@ -1,4 +1,4 @@
-"""Which columns a table shows: chosen in a list, seen at once behind it."""
+"""The dialog that chooses the columns of a table; the table behind it changes at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks before something is done that cannot be undone."""
+"""The dialog that asks before an operation that cannot be undone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobtop.tui.widgets.prose import Paragraph
 
 
 class Confirm(Dialog[bool]):
-    """A question. Yes is only said by its keys or its button; leaving it in any other way is a no."""
+    """A question. Only its keys and its button mean yes; closing it in any other way means no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(CONFIRM)]
 

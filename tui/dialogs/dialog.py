@@ -1,4 +1,4 @@
-"""What dialogs share: a box over the screen, text in it, and keys that can be clicked."""
+"""What dialogs share: a box over the screen, text, and keys that can be clicked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FRAME = 5  # rows around the parts: the border, the keys, a line above each
 
 
 class KeyButton(Painted):
-    """The keys of an action of the screen and what it does; a click does it too."""
+    """The keys and title of an action; a click runs it too."""
 
     DEFAULT_CSS = """
     KeyButton { height: 1; width: auto; margin-right: 3; background: $panel; &:hover { background: $background; } }
@@ -51,7 +51,7 @@ class KeyButton(Painted):
 
 
 class Text(Painted):
-    """Paragraphs, as high as they are."""
+    """Paragraphs, as high as their lines."""
 
     DEFAULT_CSS = "Text { height: auto; background: $panel; }"
 
@@ -70,11 +70,11 @@ class Text(Painted):
 
 
 class Parts(VerticalScroll, inherit_bindings=False, can_focus=False):
-    """Scrolls to what has the focus; its keys are the dialog's."""
+    """Scrolls to the focused part; its keys are those of the dialog."""
 
 
 class Dialog(ModalScreen[Answer]):
-    """A box with a title of ours, never from outside, and the keys that close it; a click beside it leaves it too."""
+    """A box with a title, which is never recorded text, and the keys that close it; a click beside it closes it too."""
 
     title_words: str
     DEFAULT_CSS = """
@@ -98,11 +98,11 @@ class Dialog(ModalScreen[Answer]):
     """
 
     def parts(self) -> ComposeResult:
-        """What is in the box."""
+        """The parts in the box."""
         raise NotImplementedError
 
     def keys(self) -> Iterable[KeyButton]:
-        """What can be done with it."""
+        """The keys at the bottom of the box."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
@@ -118,7 +118,7 @@ class Dialog(ModalScreen[Answer]):
         box.set_class(self.app.has_class(ASCII_CLASS), ASCII_CLASS)
 
     def on_resize(self) -> None:
-        """What is too high for the screen scrolls; the keys stay in sight."""
+        """Limit the height, so that the parts scroll and the keys stay visible."""
         self.query_one("#parts").styles.max_height = max(1, self.size.height - FRAME)
 
     def on_click(self, event: events.Click) -> None:
@@ -126,5 +126,5 @@ class Dialog(ModalScreen[Answer]):
             self.action_leave()
 
     def action_leave(self) -> None:
-        """Nothing is done."""
+        """Close without doing anything."""
         _ = self.dismiss(None)

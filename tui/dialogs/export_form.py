@@ -1,4 +1,4 @@
-"""Asks where to, and writes the samples of jobs there as `jobtop export` does."""
+"""The form that writes the samples of jobs to a file, as `jobtop export` does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ExportForm(Dialog[None]):
-    """The path of a new file; one that is there already is not written over."""
+    """Asks for the path of a new file; an existing file is not overwritten."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(FORM)]
     title_words = "Export samples as CSV"
@@ -73,7 +73,7 @@ class ExportForm(Dialog[None]):
 
 
 def default_path(rows: Sequence[JobRow]) -> str:
-    """A name that any file system takes."""
+    """A file name that every file system accepts."""
     names = {re.sub(r"[^\w.-]+", "-", row.job.name, flags=re.ASCII).strip("-.")[:30] or "job" for row in rows}
     name = names.pop() if len(names) == 1 else "jobs"
     return f"{name}-{rows[0].job.id[:8]}.csv" if len(rows) == 1 else f"{name}.csv"
@@ -84,7 +84,7 @@ def words_of(error: Exception) -> str:
 
 
 def write_samples(rows: Sequence[JobRow], text: str) -> tuple[Path, int]:
-    """Every sample of each job, whole or not at all; of several in long form, the job first."""
+    """Write all samples of each job, or nothing; several jobs go into one long table, whose first column is the job."""
     if not text.strip():
         raise BadValue("where to?")
     path = Path(os.path.abspath(os.path.expanduser(text.strip())))

@@ -1,4 +1,4 @@
-"""What forms are made of: a label, something to type into, and below it what is wrong with that."""
+"""What forms are made of: a label, an editor, and below it what is wrong with the input."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from jobtop.tui.widgets.painting import Inks, Painted
 from jobtop.tui.widgets.prose import wrapped
 
 LABEL_CELLS = 12
-NARROW = 40  # a field of fewer cells has its problem below its label too
+NARROW = 40  # cells: a narrower field shows its problem below its label too
 SIGN = "✗ "
 
 
 class FormField(Painted):
-    """One thing to fill in; its label and its problem are painted around the editor: few widgets open fast."""
+    """One field: label and problem are painted around the editor, because few widgets open fast."""
 
     DEFAULT_CSS = """
     FormField {
@@ -81,7 +81,7 @@ class FormField(Painted):
         return [inks.strip(line, width) for line in (label, *between, *problem)]
 
     def problem_lines(self, width: int) -> list[list[Span]]:
-        """What is wrong, in words."""
+        """The lines that say what is wrong."""
         if not self.problem:
             return []
         left = " " * (0 if width < NARROW else LABEL_CELLS)
@@ -98,7 +98,7 @@ class FormField(Painted):
 
 
 class Tick(Painted, can_focus=True):
-    """`[x] what it means`: Space, Enter or a click switches it."""
+    """A checkbox: `[x] what it means`. Space, Enter or a click switches it."""
 
     DEFAULT_CSS = """
     Tick {
@@ -113,7 +113,7 @@ class Tick(Painted, can_focus=True):
     value: reactive[bool] = reactive(False, repaint=False)
 
     class Switched(Message):
-        """It is on now, or off."""
+        """The checkbox was switched on or off."""
 
     def __init__(self, title: str, id: str, value: bool = False, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
@@ -136,7 +136,7 @@ class Tick(Painted, can_focus=True):
 
 
 class Line(Input):
-    """One line, of which nothing is obeyed by a terminal, wherever it was pasted from."""
+    """One line of input; control characters in pasted text are escaped."""
 
     def __init__(self, value: str = "", placeholder: str = "") -> None:
         super().__init__(value, placeholder=placeholder, compact=True, select_on_focus=False)
@@ -146,7 +146,7 @@ class Line(Input):
 
 
 class Lines(TextArea):
-    """A few lines, as harmless; Tab goes on to the next field."""
+    """A few lines of input, with control characters escaped; Tab goes to the next field."""
 
     def __init__(self, placeholder: str = "") -> None:
         super().__init__(compact=True, placeholder=placeholder, highlight_cursor_line=False)

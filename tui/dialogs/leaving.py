@@ -1,4 +1,4 @@
-"""Asks what becomes of the job that `jobtop run` opened the console for, when the user leaves."""
+"""The dialog that asks what to do with the job that `jobtop run` opened the console for, when the user quits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME_CELLS = 40
 
 
 class Leaving(Dialog[str]):
-    """Detach, stop, or stay."""
+    """Asks whether to detach, stop, or stay."""
 
     title_words = "Leave the job running?"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(LEAVING)]

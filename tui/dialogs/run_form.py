@@ -1,4 +1,4 @@
-"""The form that runs a job: what a person types, read field by field, and the job started in a thread."""
+"""The form that runs a job: its fields are checked one by one, and the job is started in a thread."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ PAST = 500
 LONGEST = 1000
 OPERATORS = "|&;<>"
 QUEUE = ("group", "priority", "at", "retries", "after")
-TALL = 22  # rows, from which groups of fields stand apart
+TALL = 22  # rows from which groups of fields are separated
 
 
 class CommandLine(Line):
-    """The command, with those that were run before: the rest of one is offered, up and down walk through them."""
+    """The command field; it completes earlier commands, and up and down step through them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMMAND)]
 
@@ -55,7 +55,7 @@ class CommandLine(Line):
         self._typed, self._shown, self._place = "", "", -1
 
     def offer(self, past: Sequence[str]) -> None:
-        """The newest first."""
+        """Set the earlier commands, newest first."""
         self.past = past
         self.suggester = SuggestFromList(past, case_sensitive=True)
 
@@ -75,7 +75,7 @@ class CommandLine(Line):
 
 
 class RunForm(Dialog[None]):
-    """Over the current screen; nothing happens until it is submitted."""
+    """The form over the current screen; nothing happens until it is submitted."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(FORM)]
     DEFAULT_CSS = """
@@ -149,18 +149,18 @@ class RunForm(Dialog[None]):
         own = self.console.options.own
         if own is None:
             return
-        with suppress(StoreError, OSError):  # there may be no store yet; the screen below says what is wrong with one
+        with suppress(StoreError, OSError):  # there may be no store yet, and the screen below reports problems
             past = await self.console.reader.read(own.store, past_commands)
             self.shell_lines = frozenset(line for line, is_shell in past if is_shell)
             self.query_one(CommandLine).offer([line for line, _ in past])
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """A line that was a shell's is a shell's again."""
+        """Switch the shell on if the typed line is an earlier shell command."""
         if message.value in self.shell_lines and isinstance(message.input, CommandLine):
             self.query_one("#shell", Tick).value = True
 
     def on_tick_switched(self) -> None:
-        """Another reading of the same line; what it takes to wait is new_job of those who want to."""
+        """Check the command again, and show the fields of the queue only if the job is to be queued."""
         self.query_one("#command", FormField).problem = ""
         self.set_class(self.query_one("#queue", Tick).value, "-queued")
 
@@ -173,7 +173,7 @@ class RunForm(Dialog[None]):
             start_work(self, self._start)
 
     async def _start(self) -> None:
-        """Run what is new_job for, or say at each field what is wrong with it."""
+        """Start the job, or show at each field what is wrong with it."""
         try:
             texts = {str(field.id): field.value for field in self.query(FormField)}
             ticks = {str(tick.id): tick.value for tick in self.query(Tick)}
@@ -202,7 +202,7 @@ class RunForm(Dialog[None]):
 
 
 def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[NewJob | None, dict[str, str]]:
-    """What is new_job for; None if a field is wrong, and what is wrong with which."""
+    """The job that the fields describe, or None and the problem of each wrong field."""
     is_shell, is_queued, is_enforced = (ticks.get(key, False) for key in ("shell", "queue", "enforce"))
     readers: dict[str, Callable[[str], Any]] = {
         "command": lambda text: command_words(text, is_shell),
@@ -262,7 +262,7 @@ def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[NewJ
 
 
 def command_words(text: str, is_shell: bool) -> tuple[str, ...]:
-    """The words of a command line, or the line as a shell's."""
+    """The words of a command line; for a shell, the line as one word."""
     if not text:
         raise BadValue("what is to be run?")
     if is_shell:
@@ -279,7 +279,7 @@ def command_words(text: str, is_shell: bool) -> tuple[str, ...]:
 
 
 def directory(text: str) -> str:
-    """Where to run it."""
+    """The directory to run in."""
     path = os.path.abspath(os.path.expanduser(text or current_directory()))
     if not os.path.isdir(path):
         raise BadValue("there is no such directory")
@@ -294,13 +294,13 @@ def current_directory() -> str:
 
 
 def shown_directory() -> str:
-    """The current directory, if it can be shown as it is; an empty field means the same."""
+    """The current directory if it has no control characters; an empty field means the same."""
     here = current_directory()
     return here if here == tamed(here) else ""
 
 
 def past_commands(database: Database) -> list[tuple[str, bool]]:
-    """The lines that were run before and whether they are a shell's, the newest first; none that hides anything."""
+    """Earlier command lines, each with whether it is for a shell, newest first; redacted ones are left out."""
     lines: dict[str, bool] = {}
     for job in Jobs(database).select(Query(limit=PAST)):
         is_shell = job.command[:2] == SHELL and len(job.command) == 3
