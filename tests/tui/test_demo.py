@@ -18,9 +18,9 @@ from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Options
 from jobtop.tui.demo.data import SHORT
-from jobtop.tui.demo.demo import REFUSAL, SHORT_EVERY, SHORT_SECONDS, Books, Demo, demo, demo_console
+from jobtop.tui.demo.demo import REFUSAL, SHORT_EVERY, SHORT_SECONDS, Demo, DemoStore, demo, demo_console
+from jobtop.tui.demo.demo_job import LevelCurve
 from jobtop.tui.demo.load import OTHERS_CORES
-from jobtop.tui.demo.part import Curve
 from jobtop.tui.page import KeyLine
 
 MOMENT = 1_773_319_269.0
@@ -60,8 +60,8 @@ def wait_until(holds: Callable[[], bool], words: str) -> None:
 
 
 def test_a_curve_goes_straight_from_level_to_level() -> None:
-    assert [Curve("099", 10.0).at(moment) for moment in (0.0, 2.5, 5.0, 9.9, 12.5)] == [0.0, 0.5, 1.0, 1.0, 0.5]
-    assert Curve("09", 10.0, repeats=False).at(100.0) == 1.0
+    assert [LevelCurve("099", 10.0).at(moment) for moment in (0.0, 2.5, 5.0, 9.9, 12.5)] == [0.0, 0.5, 1.0, 1.0, 0.5]
+    assert LevelCurve("09", 10.0, repeats=False).at(100.0) == 1.0
 
 
 def test_two_demos_of_one_moment_are_the_same(still: Demo, tmp_path: Path) -> None:
@@ -127,15 +127,15 @@ def test_the_machine_is_recorded_around_the_jobs(store: Database) -> None:
 
 def test_the_demo_goes_on_and_short_jobs_come_and_go(tmp_path: Path) -> None:
     made = Demo(tmp_path, MOMENT)
-    books = Books(made.paths, made.boot_time)
-    known = {job.id for job in Jobs(books.database).select(Query(limit=None))}
+    store = DemoStore(made.paths, made.boot_time)
+    known = {job.id for job in Jobs(store.database).select(Query(limit=None))}
     for second in range(1, 3 * SHORT_EVERY):
-        made.go_on(books, MOMENT + second)
-        books.tidy()
-    fresh = [job for job in Jobs(books.database).select(Query(limit=None)) if job.id not in known]
+        made.advance(store, MOMENT + second)
+        store.clean_up()
+    fresh = [job for job in Jobs(store.database).select(Query(limit=None)) if job.id not in known]
     running = [run for run in made.live if run.job.start_time is not None]
-    lengths = {SeriesStore(books.database).samples(run.number)[-1].elapsed - run.age(made.now) for run in running}
-    books.close()
+    lengths = {SeriesStore(store.database).samples(run.number)[-1].elapsed - run.age(made.now) for run in running}
+    store.close()
     assert {job.name for job in fresh} <= {part.name for part in SHORT}
     assert len(fresh) == 3
     assert all(job.status.ended == (made.now - (job.start_time or 0) >= SHORT_SECONDS) for job in fresh)
@@ -155,9 +155,9 @@ def test_the_output_of_earlier_jobs_is_written_bit_by_bit_the_newest_first(tmp_p
     database = open_to_read(made.paths.store)
     ended = [job for job in Jobs(database).select(Query(limit=None)) if job.status.ended]
     database.close()
-    assert made.give_voices(2)
+    assert made.write_past_output(2)
     written = [job for job in ended if made.paths.job(job.id).exists()]
-    while made.give_voices(100):
+    while made.write_past_output(100):
         pass
     assert written == ended[:2]
     assert all(made.paths.job(job.id).exists() for job in ended)

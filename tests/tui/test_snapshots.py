@@ -31,7 +31,7 @@ from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
 from jobtop.tui.data.operations import STOP
 from jobtop.tui.demo.demo import Demo, demo, of_demo
-from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, Surroundings
+from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, DemoMachine
 from jobtop.tui.dialogs.leaving import Leaving
 from jobtop.tui.page import Page
 from jobtop.tui.screens.history import History
@@ -131,9 +131,9 @@ def evil(root: Path) -> Iterator[Options]:
         yield Options([paths.store], machine=idle(), config=replace(config(), alerts=rules))
 
 
-def idle() -> Surroundings:
+def idle() -> DemoMachine:
     """The machine of the demo, without its jobs."""
-    machine = Surroundings()
+    machine = DemoMachine()
     for second in range(60):
         machine.advance(MOMENT - 59 + second, UPTIME_SECONDS - 59 + second, [])
     return machine

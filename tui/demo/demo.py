@@ -18,7 +18,6 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.record import replace as replaced
 from jobtop.store.agents import register
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
@@ -28,9 +27,9 @@ from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
 from jobtop.tui.demo.data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
-from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, Surroundings
-from jobtop.tui.demo.part import End, Part
-from jobtop.tui.demo.record import BOOT, Run, begun, concluded, past_runs
+from jobtop.tui.demo.demo_job import DemoJob, End
+from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, DemoMachine
+from jobtop.tui.demo.record import BOOT, DemoRun, finished_job, new_run, past_runs
 
 FINE_SECONDS = 300  # the recent past of live jobs that is simulated second by second
 REFUSAL = "this is a demo: nothing can be run or stopped in it"
@@ -41,7 +40,7 @@ SHORT_ENDS = "ssfs"
 OUTPUTS_AT_ONCE, SEALED_AT_ONCE = 40, 8
 
 
-class Books:
+class DemoStore:
     """Writes the demo into its store."""
 
     def __init__(self, paths: StatePaths, boot_time: float) -> None:
@@ -50,11 +49,11 @@ class Books:
         self.series, self.host = SeriesStore(self.database), SeriesStore(self.database, HOSTS)
         self._host_seq = self._boot(boot_time)
 
-    def keep(self, runs: Sequence[Run], host: Sequence[Sample] = ()) -> None:
+    def write(self, runs: Sequence[DemoRun], host: Sequence[Sample] = ()) -> None:
         """Write what has happened since the last call, in one transaction."""
         with self.database.writing():
             for run in runs:
-                self._keep_record(run)
+                self._write_record(run)
             columns = [[(run.number, sample) for sample in run.samples] for run in runs]
             # The first sample of each run, then the second of each: rows of one time are stored together.
             self.series.append([row for rows in zip_longest(*columns) for row in rows if row is not None])
@@ -64,7 +63,7 @@ class Books:
                 if run.job.status.ended:
                     self.jobs.keep_marks(run.job, run.marks)
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Seal and clean up, as an engine does between two samples."""
         self.series.seal_ended(SEALED_AT_ONCE)
         while self.series.step() or self.host.step():
@@ -73,7 +72,7 @@ class Books:
     def close(self) -> None:
         self.database.close()
 
-    def _keep_record(self, run: Run) -> None:
+    def _write_record(self, run: DemoRun) -> None:
         events = sorted(run.events, key=lambda event: event.at)
         if run.job.seq is None:
             run.job = self.jobs.insert(run.job, *events)
@@ -91,62 +90,65 @@ class Demo:
     def __init__(self, root: Path, now: float) -> None:
         self.paths, self.now = StatePaths(root, HOST), now
         self.boot_time = now - UPTIME_SECONDS
-        self.machine = Surroundings()
-        self.live: list[Run] = []
+        self.machine = DemoMachine()
+        self.live: list[DemoRun] = []
         self._numbers = count(1)
         self._seconds = 0
-        books = Books(self.paths, self.boot_time)
+        store = DemoStore(self.paths, self.boot_time)
         try:
-            self._silent = past_runs(now)
-            books.keep(self._silent)
-            self._begin_all(books)
-            register(books.database, identify(os.getpid()))  # so that queued jobs have an agent
+            self._without_output = past_runs(now)
+            store.write(self._without_output)
+            self._begin_all(store)
+            register(store.database, identify(os.getpid()))  # so that queued jobs have an agent
         finally:
-            books.close()
+            store.close()
 
-    def go_on(self, books: Books, now: float) -> None:
+    def advance(self, store: DemoStore, now: float) -> None:
         """Simulate until a moment, and write what happened."""
         if self._seconds % SHORT_EVERY == 0:
             number = next(self._numbers)
-            self.live.append(begun(SHORT[number % len(SHORT)], number, now - 1, self.boot_time, now - 1))
+            self.live.append(new_run(SHORT[number % len(SHORT)], number, now - 1, self.boot_time, now - 1))
         host = self._advance(now)
         for run in self.live:
             if run.job.name in SHORT_NAMES and run.load.elapsed >= SHORT_SECONDS:
                 end = End(SHORT_ENDS[run.load.pid % len(SHORT_ENDS)])
-                run.job = concluded(run.job, run.samples, now, run.load.elapsed, end)
+                run.job = finished_job(run.job, run.samples, now, run.load.elapsed, end)
                 run.events.append(Event(now, "exited", {"status": str(run.job.status), "reason": run.job.reason}))
-        books.keep(self.live, [host])
-        keep_output(self.paths, self.live)
+        store.write(self.live, [host])
+        write_output(self.paths, self.live)
         self.live = [run for run in self.live if not run.job.status.ended]
 
-    def give_voices(self, most: int) -> bool:
+    def write_past_output(self, most: int) -> bool:
         """Write the output of some past runs, newest first; return whether there are more. Creating files is slow."""
-        keep_output(self.paths, self._silent[-most:])
-        del self._silent[-most:]
-        return bool(self._silent)
+        write_output(self.paths, self._without_output[-most:])
+        del self._without_output[-most:]
+        return bool(self._without_output)
 
-    def _begin_all(self, books: Books) -> None:
+    def _begin_all(self, store: DemoStore) -> None:
         """Start all live jobs: their past in large steps, the last minutes second by second."""
-        rows = [*((part, age, False) for part, age in RUNNING), *((part, age, True) for part, age in PAUSED)]
+        rows = [
+            *((demo_job, age, False) for demo_job, age in RUNNING),
+            *((demo_job, age, True) for demo_job, age in PAUSED),
+        ]
         self.live = [self._begin(*row) for row in sorted(rows, key=lambda row: -row[1])]
         ids = {run.job.name: run.job.id for run in self.live}
         for run in self.live:
             run.job = replace(run.job, parent_id=ids.get(CHILDREN.get(run.job.name, "")))
-            live_through(run, self.now - FINE_SECONDS)
+            simulate_start(run, self.now - FINE_SECONDS)
         now = self.now
         host = [self._advance(now + second) for second in range(1 - FINE_SECONDS, 1)]
-        waiting = [begun(part, next(self._numbers), now - age, self.boot_time, None) for part, age in QUEUED]
-        books.keep([*self.live, *waiting], host)
-        keep_output(self.paths, self.live)
-        while books.series.seal_due(len(self.live)):
+        waiting = [new_run(demo_job, next(self._numbers), now - age, self.boot_time, None) for demo_job, age in QUEUED]
+        store.write([*self.live, *waiting], host)
+        write_output(self.paths, self.live)
+        while store.series.seal_due(len(self.live)):
             pass
 
-    def _begin(self, part: Part, age: float, is_paused: bool) -> Run:
+    def _begin(self, demo_job: DemoJob, age: float, is_paused: bool) -> DemoRun:
         started = self.now - age
-        run = begun(part, next(self._numbers), started - 0.1, self.boot_time, started)
+        run = new_run(demo_job, next(self._numbers), started - 0.1, self.boot_time, started)
         run.events += [
             Event(started + after, "alert", {"severity": severity, "text": text})
-            for after, severity, text in part.alerts
+            for after, severity, text in demo_job.alerts
         ]
         if is_paused:
             run.job = replace(run.job, status=Status.PAUSED)
@@ -158,18 +160,18 @@ class Demo:
         self.now = now
         alive = [run for run in self.live if run.age(now) > 0]
         for run in alive:
-            step_to(run, now)
+            advance_run(run, now)
             if self._seconds % SNAPSHOT_SECONDS == 0:
-                run.look()
+                run.take_snapshot()
         self._seconds += 1
         self.machine.advance(now, now - self.boot_time, [run.load for run in alive])
         return Sample(round(now - self.boot_time, 3), tuple(map(self.machine.counted().get, HOSTS.keys)))
 
 
-SHORT_NAMES = frozenset(part.name for part in SHORT)
+SHORT_NAMES = frozenset(demo_job.name for demo_job in SHORT)
 
 
-def keep_output(paths: StatePaths, runs: Iterable[Run]) -> None:
+def write_output(paths: StatePaths, runs: Iterable[DemoRun]) -> None:
     """Write the output to the files of the shim."""
     for run in runs:
         directory = paths.job(run.job.id)
@@ -179,50 +181,50 @@ def keep_output(paths: StatePaths, runs: Iterable[Run]) -> None:
             if lines:
                 with (directory / name).open("a", encoding="utf-8") as file:
                     file.writelines(f"{line}\n" for line in lines)
-        run.forget()
+        run.clear()
 
 
-def live_through(run: Run, until: float) -> None:
+def simulate_start(run: DemoRun, until: float) -> None:
     """Simulate the beginning of a long run."""
     seconds = run.age(until)
     steps = min(MOST_COARSE, int(seconds / COARSE_SECONDS))
     for place in range(steps):
-        run.take(run.load.advance(seconds / steps), 1)
+        run.add_sample(run.load.advance(seconds / steps), 1)
         if place % SNAPSHOT_SECONDS == 0:
-            run.look()
+            run.take_snapshot()
 
 
-def step_to(run: Run, now: float) -> None:
+def advance_run(run: DemoRun, now: float) -> None:
     """Advance a run to a moment, by one sample."""
     seconds = run.age(now) - run.load.elapsed
     if run.job.status is Status.PAUSED:
-        run.take(run.load.rest(seconds), 0)
+        run.add_sample(run.load.idle(seconds), 0)
         return
-    before = run.load.elapsed // run.load.part.seconds_per_line
+    before = run.load.elapsed // run.load.demo_job.seconds_per_line
     sample = run.load.advance(seconds)
-    run.take(sample, int(run.load.elapsed // run.load.part.seconds_per_line - before))
+    run.add_sample(sample, int(run.load.elapsed // run.load.demo_job.seconds_per_line - before))
 
 
-class Life(threading.Thread):
+class DemoThread(threading.Thread):
     """The thread that advances the demo every second."""
 
     def __init__(self, demo: Demo) -> None:
         super().__init__(name="jobtop-demo", daemon=True)
         self.demo = demo
-        self._over = threading.Event()
+        self._stopped = threading.Event()
 
     def run(self) -> None:
-        books = Books(self.demo.paths, self.demo.boot_time)
+        store = DemoStore(self.demo.paths, self.demo.boot_time)
         due = time.monotonic() + 1.0
-        while not self._over.wait(max(0.0, due - time.monotonic())):
+        while not self._stopped.wait(max(0.0, due - time.monotonic())):
             due += 1.0
-            self.demo.go_on(books, time.time())
-            self.demo.give_voices(OUTPUTS_AT_ONCE)
-            books.tidy()
-        books.close()
+            self.demo.advance(store, time.time())
+            self.demo.write_past_output(OUTPUTS_AT_ONCE)
+            store.clean_up()
+        store.close()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         self.join(5.0)
 
 
@@ -232,25 +234,25 @@ def demo(now: float | None = None) -> Iterator[Demo]:
     with TemporaryDirectory(prefix="jobtop-demo-", ignore_cleanup_errors=True) as root:
         if now is not None:
             made = Demo(Path(root), now)
-            made.give_voices(OUTPUTS_AT_ONCE)
+            made.write_past_output(OUTPUTS_AT_ONCE)
             yield made
             return
         made = Demo(Path(root), time.time())
-        life = Life(made)
-        life.start()
+        thread = DemoThread(made)
+        thread.start()
         try:
             yield made
         finally:
-            life.stop()
+            thread.stop()
 
 
 @contextmanager
 def demo_console(options: Options) -> Iterator[Console]:
     """The console on a running demo, in which no job can be started or stopped."""
     with demo() as made:
-        yield Console(replaced(of_demo(made, options), is_readonly=True, readonly_words=REFUSAL))
+        yield Console(replace(of_demo(made, options), is_readonly=True, readonly_words=REFUSAL))
 
 
 def of_demo(made: Demo, options: Options) -> Options:
     """The options for a console that shows a demo."""
-    return replaced(options, stores=(made.paths.store,), own=made.paths, machine=made.machine)
+    return replace(options, stores=(made.paths.store,), own=made.paths, machine=made.machine)

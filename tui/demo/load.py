@@ -13,7 +13,7 @@ from jobtop.core.model import Sample
 from jobtop.store.samples.live import KEPT_SAMPLES
 from jobtop.tui.data.machine import MachinePast
 from jobtop.tui.data.view import MachineView, read_only
-from jobtop.tui.demo.part import GIB, MIB, Part
+from jobtop.tui.demo.demo_job import GIB, MIB, DemoJob
 
 Number = float | int
 HOST = "atlas"
@@ -30,10 +30,12 @@ WEIGHTS = (0.1, 0.6, 0.8, 1.0, 1.1, 1.3)  # shares of the work that a core gets 
 class Load:
     """One run of a simulated job: what it uses now, and its counters since the start."""
 
-    def __init__(self, part: Part, seed: str, pid: int, seconds: float | None = None, size: float = 1.0) -> None:
-        self.part, self.pid, self.size = part, pid, size
+    def __init__(self, demo_job: DemoJob, seed: str, pid: int, seconds: float | None = None, size: float = 1.0) -> None:
+        self.demo_job, self.pid, self.size = demo_job, pid, size
         self._random = Random(seed)
-        self._stretch = 1.0 if seconds is None or part.holds.repeats else seconds / part.holds.seconds
+        self._stretch = (
+            1.0 if seconds is None or demo_job.memory_curve.repeats else seconds / demo_job.memory_curve.seconds
+        )
         self._drift = 0.0
         self.elapsed = 0.0
         self.lines = 0
@@ -41,43 +43,43 @@ class Load:
         self.gpu_percent: float | None = None
         self._user = self._system = self._throttled = self._stalled = 0.0
         self._read = self._written = 0.0
-        self._processes = sum(member.count for member in part.tree)
-        self._threads = sum(member.count * member.threads for member in part.tree)
+        self._processes = sum(process.count for process in demo_job.tree)
+        self._threads = sum(process.count * process.threads for process in demo_job.tree)
 
     def advance(self, seconds: float) -> Sample:
         """Advance by some seconds; return the sample at the end."""
-        part, chance = self.part, self._random
+        demo_job, chance = self.demo_job, self._random
         self.elapsed += seconds
-        self._drift = 0.75 * self._drift + chance.gauss(0, part.restless)
-        level = max(0.0, part.busy.at(self.elapsed) + self._drift)
-        most = part.limits.cpus or CORES
-        self.cores = min(part.cores * level, most)
-        held = part.holds.at(self.elapsed / self._stretch)
-        self.memory = part.memory * self.size * (held * 0.98 + 0.01 + 0.01 * chance.random())
-        self.read_rate = part.reads * (0.4 + 1.2 * chance.random()) * min(1.0, level)
-        self.write_rate = part.writes * (0.3 + 1.4 * chance.random()) * min(1.0, level)
-        if part.gpu is not None:
-            self.gpu_percent = min(100.0, part.gpu_percent * min(1.0, level + 0.12) + chance.gauss(0, 1.5))
+        self._drift = 0.75 * self._drift + chance.gauss(0, demo_job.noise)
+        level = max(0.0, demo_job.cpu_curve.at(self.elapsed) + self._drift)
+        most = demo_job.limits.cpus or CORES
+        self.cores = min(demo_job.cores * level, most)
+        held = demo_job.memory_curve.at(self.elapsed / self._stretch)
+        self.memory = demo_job.memory * self.size * (held * 0.98 + 0.01 + 0.01 * chance.random())
+        self.read_rate = demo_job.read_rate * (0.4 + 1.2 * chance.random()) * min(1.0, level)
+        self.write_rate = demo_job.write_rate * (0.3 + 1.4 * chance.random()) * min(1.0, level)
+        if demo_job.gpu is not None:
+            self.gpu_percent = min(100.0, demo_job.gpu_percent * min(1.0, level + 0.12) + chance.gauss(0, 1.5))
         self._user += self.cores * seconds * (1 - SYSTEM_SHARE)
         self._system += self.cores * seconds * SYSTEM_SHARE
-        self._throttled += 0.31 * seconds if "throttled" in part.flags else 0.0
+        self._throttled += 0.31 * seconds if "throttled" in demo_job.flags else 0.0
         self._stalled += 0.03 * seconds * level
         self._read += self.read_rate * seconds
         self._written += self.write_rate * seconds
         return Sample(round(self.elapsed, 3), tuple(map(self._values().get, JOB_COLUMNS)))
 
-    def rest(self, seconds: float) -> Sample:
+    def idle(self, seconds: float) -> Sample:
         """Advance by some seconds without using anything, as a paused job does."""
         self.elapsed += seconds
         self.cores = self.read_rate = self.write_rate = 0.0
         return Sample(round(self.elapsed, 3), tuple(map(self._values().get, JOB_COLUMNS)))
 
     def _values(self) -> dict[str, Number | None]:
-        part, held = self.part, int(self.memory)
+        demo_job, held = self.demo_job, int(self.memory)
         return {
             "cpu.user": round(self._user, 6),
             "cpu.system": round(self._system, 6),
-            "cpu.throttled": round(self._throttled, 6) if part.limits.enforced else None,
+            "cpu.throttled": round(self._throttled, 6) if demo_job.limits.enforced else None,
             "cpu.pressure": round(self._stalled, 6),
             "mem.used": held,
             "mem.rss": int(held * 1.06),
@@ -87,32 +89,32 @@ class Load:
             "proc.threads": self._threads,
             "proc.fds": 12 * self._processes + 7,
             "gpu.util": None if self.gpu_percent is None else round(self.gpu_percent, 1),
-            "gpu.mem_used": int(part.gpu_memory) if part.gpu is not None else None,
+            "gpu.mem_used": int(demo_job.gpu_memory) if demo_job.gpu is not None else None,
             "energy.cpu": round(11.0 * self._user, 3),
-            "limit.cpus": part.limits.cpus if part.limits.enforced else None,
-            "limit.memory": part.limits.memory_bytes if part.limits.enforced else None,
+            "limit.cpus": demo_job.limits.cpus if demo_job.limits.enforced else None,
+            "limit.memory": demo_job.limits.memory_bytes if demo_job.limits.enforced else None,
         }
 
     def processes(self) -> list[ProcessRow]:
         """The current processes of the job."""
         rows: list[ProcessRow] = []
         above = [self.pid - 1]
-        for member in self.part.tree:
-            del above[member.depth + 1 :]
-            for _ in range(member.count):
+        for process in self.demo_job.tree:
+            del above[process.depth + 1 :]
+            for _ in range(process.count):
                 pid = self.pid + 3 * len(rows)
-                share = member.cpu if member.count == 1 else member.cpu * (0.6 + 0.8 * self._random.random())
+                share = process.cpu if process.count == 1 else process.cpu * (0.6 + 0.8 * self._random.random())
                 percent = 100 * self.cores * share
-                age = self.elapsed if member.depth < 2 else min(self.elapsed, 1 + 9 * self._random.random())
+                age = self.elapsed if process.depth < 2 else min(self.elapsed, 1 + 9 * self._random.random())
                 rows.append(
                     ProcessRow(
                         pid,
                         above[-1],
-                        member.command,
-                        round((self._user + self._system) * member.cpu * age / (self.elapsed or 1.0), 2),
+                        process.command,
+                        round((self._user + self._system) * process.cpu * age / (self.elapsed or 1.0), 2),
                         round(percent, 2),
-                        int(self.memory * member.memory),
-                        member.threads,
+                        int(self.memory * process.memory),
+                        process.threads,
                         round(age, 3),
                         "T" if not self.cores else "R" if percent > 20 else "S",
                     )
@@ -123,7 +125,7 @@ class Load:
     def line(self) -> str:
         """The next line of its output."""
         self.lines += 1
-        template = self.part.says[self.lines % len(self.part.says)]
+        template = self.demo_job.output_lines[self.lines % len(self.demo_job.output_lines)]
         chance = self._random.random()
         return template.format(
             n=self.lines,
@@ -135,7 +137,7 @@ class Load:
         )
 
 
-class Surroundings:
+class DemoMachine:
     """The simulated machine: the sum of its jobs, plus a little load of other processes."""
 
     def __init__(self) -> None:
@@ -214,12 +216,12 @@ class Surroundings:
 def gpus(loads: Sequence[Load]) -> dict[str, dict[str, Number | None]]:
     """The values of each GPU by its number, with the keys of the catalogue."""
     found: dict[str, dict[str, Number | None]] = {}
-    for load in sorted(loads, key=lambda load: load.part.gpu or 0):
+    for load in sorted(loads, key=lambda load: load.demo_job.gpu or 0):
         percent = load.gpu_percent
-        if load.part.gpu is not None and percent is not None:
-            found[str(load.part.gpu)] = {
+        if load.demo_job.gpu is not None and percent is not None:
+            found[str(load.demo_job.gpu)] = {
                 "gpu.util": round(percent, 1),
-                "gpu.mem_used": int(load.part.gpu_memory),
+                "gpu.mem_used": int(load.demo_job.gpu_memory),
                 "gpu.mem_total": GPU_BYTES,
                 "gpu.temp": round(48 + 0.3 * percent),
             }

@@ -18,9 +18,9 @@ from jobtop.core.record import replace
 from jobtop.core.units import format_duration
 from jobtop.lifecycle.kinds.process import VANISHED
 from jobtop.store.jobs import Event
-from jobtop.tui.demo.data import FAMILIES
+from jobtop.tui.demo.data import EARLIER_RUNS
+from jobtop.tui.demo.demo_job import DemoJob, EarlierRuns, End
 from jobtop.tui.demo.load import CORES, HOST, UPTIME_SECONDS, Load
-from jobtop.tui.demo.part import End, Family, Part
 
 BOOT = "de300000-0000-4000-8000-000000000000"
 FIRST_PID, PIDS_APART = 214_006, 61
@@ -31,7 +31,7 @@ SAMPLES_PER_SNAPSHOT = 8
 
 
 @dataclass(slots=True)
-class Run:
+class DemoRun:
     """One run of a simulated job, with all that is recorded of it."""
 
     job: Job
@@ -54,12 +54,12 @@ class Run:
         """Seconds since the start; negative before the start or while the job is queued."""
         return -1.0 if self.job.start_time is None else now - self.job.start_time
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop what has been written to the store."""
         for taken in (self.events, self.samples, self.snapshots, self.output, self.errors, self.marks):
             taken.clear()
 
-    def take(self, sample: Sample, lines: int) -> None:
+    def add_sample(self, sample: Sample, lines: int) -> None:
         """Add the next sample, and the lines of output written since the last."""
         self.samples.append(sample)
         for _ in range(lines):
@@ -68,38 +68,38 @@ class Run:
         if lines:
             self.marks.append((sample.elapsed, self.written, 0))
 
-    def wail(self, sample: Sample) -> None:
+    def write_errors(self, sample: Sample) -> None:
         """Write the job's last lines to standard error."""
-        self.errors += self.load.part.wails
+        self.errors += self.load.demo_job.error_lines
         self.marks.append((sample.elapsed + 0.001, self.written, sum(len(line.encode()) + 1 for line in self.errors)))
 
-    def look(self) -> None:
+    def take_snapshot(self) -> None:
         """Add a snapshot of the current processes."""
         self.snapshots.append((self.load.elapsed, self.load.processes()))
 
 
-def begun(part: Part, number: int, submitted: float, boot_time: float, started: float | None) -> Run:
+def new_run(demo_job: DemoJob, number: int, submitted: float, boot_time: float, started: float | None) -> DemoRun:
     """The record of a new job; without a start time it is queued."""
-    chance = Random(f"{part.name} {number}")
+    chance = Random(f"{demo_job.name} {number}")
     job_id = JobId(str(uuid.UUID(int=chance.getrandbits(128), version=4)))
     pid = FIRST_PID + PIDS_APART * number
     job = Job(
         job_id,
-        part.name,
-        words(part.command),
+        demo_job.name,
+        words(demo_job.command),
         HOST,
-        USERS[len(part.name) % len(USERS)],
-        f"/home/{USERS[len(part.name) % len(USERS)]}/{part.tags.get('project', 'work')}",
+        USERS[len(demo_job.name) % len(USERS)],
+        f"/home/{USERS[len(demo_job.name) % len(USERS)]}/{demo_job.tags.get('project', 'work')}",
         Status.QUEUED if started is None else Status.RUNNING,
-        tool=part.tool,
-        params=part.params,
-        tags=part.tags,
-        flags=part.flags,
+        tool=demo_job.tool,
+        params=demo_job.params,
+        tags=demo_job.tags,
+        flags=demo_job.flags,
         pid=None if started is None else pid,
         submitted_at=submitted,
         start_time=started,
         start_boottime=None if started is None else max(0.0, started - boot_time),
-        limits=part.limits,
+        limits=demo_job.limits,
         usage=Usage(cpus_allowed=float(CORES)),
         monitor=Monitor(interval_seconds=1.0),
         shim=None if started is None else Identity(BOOT, pid - 1, 100 * number),
@@ -108,7 +108,7 @@ def begun(part: Part, number: int, submitted: float, boot_time: float, started: 
     events = [Event(submitted, "submitted", {})]
     if started is not None:
         events.append(Event(started, "started", {"pid": pid}))
-    return Run(job, Load(part, f"{part.name} {number}", pid), events)
+    return DemoRun(job, Load(demo_job, f"{demo_job.name} {number}", pid), events)
 
 
 @lru_cache
@@ -116,47 +116,49 @@ def words(command: str) -> tuple[str, ...]:
     return tuple(shlex.split(command))
 
 
-def past_runs(now: float) -> list[Run]:
+def past_runs(now: float) -> list[DemoRun]:
     """All earlier runs, oldest first."""
-    runs = [run for family in FAMILIES for run in family_runs(family, now)]
+    runs = [run for earlier in EARLIER_RUNS for run in past_runs_of(earlier, now)]
     return sorted(runs, key=lambda run: run.job.start_time or run.job.submitted_at or 0.0)
 
 
-def family_runs(family: Family, now: float) -> Iterator[Run]:
+def past_runs_of(earlier: EarlierRuns, now: float) -> Iterator[DemoRun]:
     """The earlier runs of one job, newest first."""
-    chance = Random(f"runs of {family.part.name}")
-    for place in range(family.runs):
-        end = End(family.ends[place % len(family.ends)])
-        age = 1 - family.trend * place / family.runs  # earlier runs were shorter
-        seconds = family.seconds * age * (1 + family.spread * (2 * chance.random() - 1))
+    chance = Random(f"runs of {earlier.demo_job.name}")
+    for place in range(earlier.runs):
+        end = End(earlier.ends[place % len(earlier.ends)])
+        age = 1 - earlier.trend * place / earlier.runs  # earlier runs were shorter
+        seconds = earlier.seconds * age * (1 + earlier.spread * (2 * chance.random() - 1))
         seconds *= {End.SUCCESS: 1.0, End.OOM: 1.0}.get(end, 0.2 + 0.6 * chance.random())
         if end is End.ERROR:
             seconds = 0.004
         elif end is End.TIMEOUT:
-            seconds = family.part.limits.timeout_seconds or seconds
-        ended = now - family.newest - place * family.every * (0.96 + 0.08 * chance.random())
+            seconds = earlier.demo_job.limits.timeout_seconds or seconds
+        ended = now - earlier.newest - place * earlier.every * (0.96 + 0.08 * chance.random())
         size = 1.0 if end is End.OOM else age * (0.78 + 0.22 * chance.random())
-        number = 1000 + len(family.part.command) * 31 + place * 997
-        yield past_run(family.part_of(place), number, ended, seconds, end, now - UPTIME_SECONDS, size)
+        number = 1000 + len(earlier.demo_job.command) * 31 + place * 997
+        yield past_run(earlier.job_at(place), number, ended, seconds, end, now - UPTIME_SECONDS, size)
 
 
-def past_run(part: Part, number: int, ended: float, seconds: float, end: End, boot_time: float, size: float) -> Run:
+def past_run(
+    demo_job: DemoJob, number: int, ended: float, seconds: float, end: End, boot_time: float, size: float
+) -> DemoRun:
     """One ended run."""
     started = ended - seconds
-    run = begun(part, number, started - 0.12, boot_time, started)
-    run.load = Load(part, f"{part.name} {number}", run.load.pid, seconds, size)
+    run = new_run(demo_job, number, started - 0.12, boot_time, started)
+    run.load = Load(demo_job, f"{demo_job.name} {number}", run.load.pid, seconds, size)
     if end is End.ERROR:
         run.job = replace(run.job, pid=None, shim=None)
         del run.events[1:]
     else:
         count = max(FEWEST_SAMPLES, min(MOST_SAMPLES, int(seconds / 40)))
         for place in range(1, count + 1):
-            run.take(run.load.advance(seconds / count), 1)
+            run.add_sample(run.load.advance(seconds / count), 1)
             if place % SAMPLES_PER_SNAPSHOT == 0 or place == count:
-                run.look()
+                run.take_snapshot()
         if end in (End.FAILED, End.CRASHED):
-            run.wail(run.samples[-1])
-    run.job = concluded(run.job, run.samples, ended, seconds, end)
+            run.write_errors(run.samples[-1])
+    run.job = finished_job(run.job, run.samples, ended, seconds, end)
     if run.job.stop_request is not None:
         run.events.append(Event(run.job.stop_request.at, "stop_requested", {"by": run.job.stop_request.by}))
     kind = {End.LOST: "lost", End.ERROR: "error"}.get(end, "exited")
@@ -165,9 +167,9 @@ def past_run(part: Part, number: int, ended: float, seconds: float, end: End, bo
     return run
 
 
-def concluded(job: Job, samples: list[Sample], ended: float, seconds: float, end: End) -> Job:
+def finished_job(job: Job, samples: list[Sample], ended: float, seconds: float, end: End) -> Job:
     """The finished record: how the job ended, and what it used according to its last sample."""
-    job = replace(job, **how_it_ended(job, ended, end))
+    job = replace(job, **end_fields(job, ended, end))
     if end is End.ERROR:
         return replace(job, end_time=ended, duration_seconds=round(seconds, 6))
     if end is not End.LOST:
@@ -220,7 +222,7 @@ def spread(numbers: Sequence[float]) -> dict[str, float | None]:
     return {"min": min(numbers), "mean": sum(numbers) / len(numbers), "peak": max(numbers)}
 
 
-def how_it_ended(job: Job, ended: float, end: End) -> dict[str, object]:
+def end_fields(job: Job, ended: float, end: End) -> dict[str, object]:
     """Status, exit code, signal, and the reason in the same words as for real jobs."""
     match end:
         case End.SUCCESS:

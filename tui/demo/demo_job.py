@@ -13,7 +13,7 @@ NO_LIMITS = Limits()
 
 
 @record
-class Curve:
+class LevelCurve:
     """Levels 0 to 9 over some seconds, repeated or once, with straight lines between them."""
 
     levels: str
@@ -31,7 +31,7 @@ class Curve:
 
 
 @record
-class Member:
+class DemoProcess:
     """A process of a job, or several equal ones: its depth in the tree, and its share of the job's usage."""
 
     command: str
@@ -43,7 +43,7 @@ class Member:
 
 
 @record
-class Part:
+class DemoJob:
     """A simulated job: the cores and bytes at the maximum of its curves, and its output."""
 
     name: str
@@ -51,11 +51,11 @@ class Part:
     tool: str
     cores: float
     memory: float
-    busy: Curve = Curve("88", 60)
-    holds: Curve = Curve("599999", 120, repeats=False)
-    restless: float = 0.05
-    reads: float = 0.0
-    writes: float = 0.0
+    cpu_curve: LevelCurve = LevelCurve("88", 60)
+    memory_curve: LevelCurve = LevelCurve("599999", 120, repeats=False)
+    noise: float = 0.05
+    read_rate: float = 0.0
+    write_rate: float = 0.0
     gpu: int | None = None
     gpu_percent: float = 0.0
     gpu_memory: float = 0.0
@@ -63,19 +63,19 @@ class Part:
     flags: tuple[str, ...] = ()
     tags: dict[str, str] = fresh(default_factory=dict)
     params: dict[str, object] = fresh(default_factory=dict)
-    members: tuple[Member, ...] = ()
-    says: tuple[str, ...] = ()
-    wails: tuple[str, ...] = ()
+    processes: tuple[DemoProcess, ...] = ()
+    output_lines: tuple[str, ...] = ()
+    error_lines: tuple[str, ...] = ()
     seconds_per_line: float = 2.0
     alerts: tuple[tuple[float, str, str], ...] = ()
 
     @property
-    def tree(self) -> tuple[Member, ...]:
-        return self.members or (Member(self.command),)
+    def tree(self) -> tuple[DemoProcess, ...]:
+        return self.processes or (DemoProcess(self.command),)
 
 
 class End(StrEnum):
-    """How a run ended, as a letter in `Family.ends`."""
+    """How a run ended, as a letter in `EarlierRuns.ends`."""
 
     SUCCESS = "s"
     FAILED = "f"
@@ -88,10 +88,10 @@ class End(StrEnum):
 
 
 @record
-class Family:
+class EarlierRuns:
     """The earlier runs of a job: how many, how often, how long, and how they ended, newest first."""
 
-    part: Part
+    demo_job: DemoJob
     runs: int
     every: float
     seconds: float
@@ -101,10 +101,10 @@ class Family:
     newest: float = HOUR
     tried: dict[str, tuple[object, ...]] = fresh(default_factory=dict)  # params that vary from run to run
 
-    def part_of(self, place: int) -> Part:
+    def job_at(self, place: int) -> DemoJob:
         """The job as it was `place` runs ago."""
         chosen = {name: values[place % len(values)] for name, values in self.tried.items()}
-        command = self.part.command
+        command = self.demo_job.command
         for name, value in chosen.items():
-            command = command.replace(f"--{name} {self.part.params[name]}", f"--{name} {value}")
-        return replace(self.part, command=command, params=self.part.params | chosen)
+            command = command.replace(f"--{name} {self.demo_job.params[name]}", f"--{name} {value}")
+        return replace(self.demo_job, command=command, params=self.demo_job.params | chosen)
