@@ -27,3 +27,27 @@ def start_work(
     """
     call: Callable[[], Coroutine[Any, Any, None]] = partial(work, *arguments)
     _: Worker[None] = owner.run_worker(call, group=group, exclusive=exclusive)
+
+
+class RepeatedWork:
+    """Work that runs in a worker, once at a time; a request that comes while it runs is done after it."""
+
+    def __init__(self, owner: DOMNode, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
+        self.is_running = False
+        self._owner, self._work, self._group = owner, work, group
+        self._is_requested = False
+
+    def request(self) -> None:
+        """Run the work, as soon as it does not run."""
+        self._is_requested = True
+        if not self.is_running:
+            self.is_running = True
+            start_work(self._owner, self._run, group=self._group)
+
+    async def _run(self) -> None:
+        try:
+            while self._is_requested:
+                self._is_requested = False
+                await self._work()
+        finally:
+            self.is_running = False

@@ -46,7 +46,7 @@ class Visit:
 
     async def compare(self, jobs: Sequence[Job]) -> None:
         await self.console.open_compare([job.id for job in jobs])
-        await self.until(lambda: not self.page._is_reading)
+        await self.until(lambda: not self.page.reading.is_running)
         await self.pilot.pause()
 
     def lines(self) -> list[str]:

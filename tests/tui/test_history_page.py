@@ -297,7 +297,7 @@ def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, 
         await guest.until(lambda: len(guest.names()) == len(HOSTILE_TEXTS))
         for key in ("down", "b", "enter"):
             await guest.press(key)
-            await guest.until(lambda: not guest.page._is_reading)
+            await guest.until(lambda: not guest.page.reading.is_running)
             for table in (guest.page.lines, guest.page.group_table):
                 for line in guest.table_lines(table):
                     assert not holds_controls(line)

@@ -5,7 +5,7 @@ import gc
 
 from textual.app import App
 
-from jobtop.tui.workers import start_work
+from jobtop.tui.workers import RepeatedWork, start_work
 from support import ROOT
 
 
@@ -26,6 +26,35 @@ def test_work_that_is_cancelled_before_it_starts_leaves_no_coroutine() -> None:
     asyncio.run(scene())
     gc.collect()  # a coroutine that was never awaited warns now, and a warning is an error
     assert done == ["done"]
+
+
+def test_requests_during_work_are_done_once_after_it() -> None:
+    begun, done = [], []
+
+    async def scene() -> None:
+        app: App[None] = App()
+        async with app.run_test() as pilot:
+            gate = asyncio.Event()
+
+            async def work() -> None:
+                begun.append(len(done))
+                await gate.wait()
+                done.append(len(begun))
+
+            repeated = RepeatedWork(app, work, "work")
+            repeated.request()
+            await pilot.pause()
+            for _ in range(3):
+                repeated.request()
+            assert (begun, repeated.is_running) == ([0], True)
+            gate.set()
+            await app.workers.wait_for_complete()
+            assert (begun, done, repeated.is_running) == ([0, 1], [1, 2], False)
+            repeated.request()
+            await app.workers.wait_for_complete()
+            assert len(done) == 3
+
+    asyncio.run(scene())
 
 
 def test_work_is_started_in_one_way_only() -> None:

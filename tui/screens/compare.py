@@ -31,8 +31,9 @@ from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import placed
 from jobtop.tui.widgets.comparison_table import BETTER, WORSE, Row, columns, rows
+from jobtop.tui.widgets.panes import PlainTable
 from jobtop.tui.widgets.table import GUTTER, Table
-from jobtop.tui.workers import start_work
+from jobtop.tui.workers import RepeatedWork
 
 FEWEST, MOST = 2, 6
 LONGEST = 60  # characters of a name
@@ -69,13 +70,6 @@ class Run:
         return max(last, self.job.duration_seconds or 0.0)
 
 
-class ComparedTable(Table[Row]):
-    """A table to be read: rows cannot be opened, marked or sorted."""
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in ("activate", "mark", "sort", "reverse")
-
-
 class Compare(Page):
     """The page with charts above and a table below."""
 
@@ -95,14 +89,14 @@ class Compare(Page):
         self.runs: tuple[Run, ...] = ()
         self.problems: list[str] = []
         self.alignment = Alignment.START
-        self._is_asked = self._is_reading = False
+        self.reading = RepeatedWork(self, self._read_all, "compare")
         self._version, self._read_at = -1, -float("inf")
 
     def panes(self) -> ComposeResult:
         with Horizontal(id="charts"):
             yield Chart(id="cpu")
             yield Chart(id="memory")
-        yield ComparedTable((), id="compared")
+        yield PlainTable((), id="compared")
 
     def on_mount(self) -> None:
         self.table.focus()
@@ -120,34 +114,22 @@ class Compare(Page):
         is_due = time.monotonic() - self._read_at >= READ_SECONDS
         if is_behind and is_due and (view.version != self._version or self.problems):
             self._version = view.version
-            self.ask()
+            self.reading.request()
 
     def compare(self, job_ids: Sequence[str]) -> None:
         """Compare these jobs; the others are compared with the first one."""
         if len(job_ids) > MOST:
             self.notify(f"the first {MOST} of {len(job_ids)} marked jobs", markup=False)
         self.ids, self.runs, self.problems = tuple(job_ids[:MOST]), (), []
-        self.ask()
-
-    def ask(self) -> None:
-        """Read the jobs again; a request during a reading is done after it."""
-        self._is_asked = True
-        if not self._is_reading:
-            self._is_reading = True
-            start_work(self, self._read_all, group="compare")
+        self.reading.request()
 
     async def _read_all(self) -> None:
-        try:
-            while self._is_asked:
-                self._is_asked = False
-                ids, known = self.ids, {str(run.job.id): run for run in self.runs}
-                found = [await self._read(job_id, known) for job_id in ids]
-                self.problems = [problem for _, problem in found if problem]
-                self.runs = tuple(run for run, _ in found if run is not None)
-                self._read_at = time.monotonic()
-                self.paint()
-        finally:
-            self._is_reading = False
+        ids, known = self.ids, {str(run.job.id): run for run in self.runs}
+        found = [await self._read(job_id, known) for job_id in ids]
+        self.problems = [problem for _, problem in found if problem]
+        self.runs = tuple(run for run, _ in found if run is not None)
+        self._read_at = time.monotonic()
+        self.paint()
 
     async def _read(self, job_id: str, known: Mapping[str, Run]) -> tuple[Run | None, str]:
         """Read a job from the store that has it, and its problem; a job that was read stays if its store fails."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import ClassVar
 
 from textual import work
@@ -28,7 +27,7 @@ from jobtop.tui.palette import Tone
 from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.alerts_panel import AlertsPanel
 from jobtop.tui.widgets.cells import Span
-from jobtop.tui.widgets.columns import Sort
+from jobtop.tui.widgets.columns import Sort, sorted_by
 from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
 from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_wait
 from jobtop.tui.widgets.table import Table
@@ -252,17 +251,11 @@ def counted(number: int) -> str:
 
 def sorted_rows(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
     """Live jobs first; both parts sorted by the column, with missing values last."""
-    live = [row for row in rows if not row.job.status.ended]
-    ended = [row for row in rows if row.job.status.ended]
-    return by_value(live, sort) + by_value(ended, sort)
-
-
-def by_value(rows: Sequence[JobRow], sort: Sort) -> list[JobRow]:
+    newest_first = sorted(rows, key=lambda row: row.job.start_time or 0.0, reverse=True)
+    live = [row for row in newest_first if not row.job.status.ended]
+    ended = [row for row in newest_first if row.job.status.ended]
     value = SORTS.get(sort.key, SORTS["cpu"])
-    valued = [(value(row), row) for row in sorted(rows, key=lambda row: row.job.start_time or 0.0, reverse=True)]
-    known = [pair for pair in valued if pair[0] is not None]
-    known.sort(key=itemgetter(0), reverse=sort.descending)
-    return [row for _, row in known] + [row for asked, row in valued if asked is None]
+    return sorted_by(live, value, sort.descending) + sorted_by(ended, value, sort.descending)
 
 
 def whole_memory(job: Job, total: float | None) -> Whole | None:

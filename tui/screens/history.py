@@ -29,7 +29,7 @@ from jobtop.tui.widgets.columns import Sort
 from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.groups_table import NEWEST, GroupsTable, group_columns, name_word, sorted_groups
 from jobtop.tui.widgets.table import Table
-from jobtop.tui.workers import start_work
+from jobtop.tui.workers import RepeatedWork
 
 NO_JOBS = "No job has been recorded yet.\nPress n to run one, or type: jobtop run -- COMMAND"
 NONE_FITS = "No job fits the filter.\nPress / to change it; an empty one shows all."
@@ -55,7 +55,7 @@ class History(JobActions):
         self.filter: Filter | None = None
         self.groups: Sequence[Group] = ()
         self._grouped_of: array[int] | None = None
-        self._is_asked = self._is_reading = False
+        self.reading = RepeatedWork(self, self._read_all, "history")
         self._read_version, self._read_at = -1, -float("inf")
 
     def panes(self) -> ComposeResult:
@@ -73,7 +73,7 @@ class History(JobActions):
         self.group_table.set_title([Span("History by name")])
         self.group_table.sort = self.group_sort
         self.lines.focus()
-        self.ask()
+        self.reading.request()
 
     def on_unmount(self) -> None:
         self.past.close()
@@ -99,27 +99,10 @@ class History(JobActions):
         is_behind = view.version != self._read_version or self.past.is_behind
         if is_behind and is_due and not self.table.is_holding:
             self._read_version = view.version
-            self.ask()
+            self.reading.request()
         self.paint()
 
-    def ask(self) -> None:
-        """Read the stores again; a request during a reading is done after it."""
-        self._is_asked = True
-        if not self._is_reading:
-            self._is_reading = True
-            start_work(self, self._read_all, group="history")
-
     async def _read_all(self) -> None:
-        try:
-            while self._is_asked:
-                self._is_asked = False
-                await self._read()
-                self._read_at = time.monotonic()
-                self.paint()
-        finally:
-            self._is_reading = False
-
-    async def _read(self) -> None:
         if self.filter is not None and time.time() - self.filter.now > FILTER_SECONDS:
             self.filter = parse(self.text, time.time())
         wanted, past = self.filter, self.past
@@ -128,6 +111,8 @@ class History(JobActions):
             self.lines.marks = [number for number in self.marked if place_and_seq(number)[0] not in others]
         if self.is_grouped and self._grouped_of is not past.numbers:
             self.groups, self._grouped_of = await past.groups(wanted), past.numbers
+        self._read_at = time.monotonic()
+        self.paint()
 
     def no_rows(self) -> str:
         """The reason for an empty table: problems of the stores, or that no job matches."""
@@ -183,7 +168,7 @@ class History(JobActions):
         """Show the jobs that match a valid filter."""
         self.text, self.filter = text, parse(text, time.time()) if text else None
         self.table.focus()
-        self.ask()
+        self.reading.request()
 
     def action_group(self) -> None:
         """Group by name, or list single jobs again."""
@@ -191,7 +176,7 @@ class History(JobActions):
         self.lines.set_class(self.is_grouped, "-hidden")
         self.group_table.set_class(not self.is_grouped, "-hidden")
         self.table.focus()
-        self.ask()
+        self.reading.request()
 
     def on_table_sort_requested(self, message: Table.SortRequested) -> None:
         if self.is_grouped:
@@ -200,7 +185,7 @@ class History(JobActions):
         else:
             self.sort = self.lines.sort = message.sort
             self.console.preferences.keep_sort("history", self.sort)
-            self.ask()
+            self.reading.request()
 
     async def on_table_activated(self, message: Table.Activated) -> None:
         if self.is_grouped:

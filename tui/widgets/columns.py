@@ -1,7 +1,8 @@
 """The columns of a table: which of them fit into a width, and the lines they make. Pure."""
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from jobtop.core.record import record
 from jobtop.tui.palette import ASCENDING, DESCENDING, Tone
@@ -68,6 +69,14 @@ def placed(columns: Sequence[Column[Row]], width: int) -> list[Place[Row]]:
         places.append(Place(column, left, min(wide, width - left)))
         left += wide + GAP
     return places
+
+
+def sorted_by(items: Sequence[Row], value: Callable[[Row], Any], descending: bool) -> list[Row]:
+    """The items in the order of a value; items without a value are last, in the order they came."""
+    valued = [(value(item), item) for item in items]
+    known = [pair for pair in valued if pair[0] is not None]
+    known.sort(key=itemgetter(0), reverse=descending)
+    return [item for _, item in known] + [item for found, item in valued if found is None]
 
 
 def row_line(places: Sequence[Place[Row]], row: Row, width: int) -> list[Span]:

@@ -11,7 +11,7 @@ from jobtop.store.listing import TREND, Group
 from jobtop.tui.data.history_rows import number
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Align, Cell, Sparkline, Words, bounded, short_bytes, short_duration
-from jobtop.tui.widgets.columns import Column, Sort
+from jobtop.tui.widgets.columns import Column, Sort, sorted_by
 from jobtop.tui.widgets.table import Table
 
 NEWEST = Sort("newest", descending=True)
@@ -87,12 +87,7 @@ SORTS: dict[str, Callable[[Group], str | float | None]] = {
 def sorted_groups(groups: Sequence[Group], sort: Sort) -> Sequence[Group]:
     """The groups sorted by a column, with missing values last; unsorted, the name that ran last is first."""
     value = SORTS.get(sort.key)
-    if value is None:
-        return groups
-    known = [(value(group), group) for group in groups]
-    there = [pair for pair in known if pair[0] is not None]
-    there.sort(key=lambda pair: pair[0], reverse=sort.descending)  # type: ignore[arg-type, return-value]
-    return [group for _, group in there] + [group for found, group in known if found is None]
+    return groups if value is None else sorted_by(groups, value, sort.descending)
 
 
 def name_word(name: str) -> str:

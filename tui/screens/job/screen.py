@@ -33,7 +33,7 @@ from jobtop.tui.widgets.process_tree import ProcessTree
 from jobtop.tui.widgets.tab_line import Tab, TabLine
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.widgets.timeline import Timeline
-from jobtop.tui.workers import start_work
+from jobtop.tui.workers import RepeatedWork
 
 WIDE, TALL = 110, 22
 LEAST_CHART = 6  # rows, including the border
@@ -112,7 +112,8 @@ class JobScreen(JobActions):
         self._reading: JobReading | None = None
         self._read_at = -float("inf")
         self._version = -1
-        self._is_requested = self._is_reading = self._has_begun = False
+        self._has_begun = False
+        self._readings = RepeatedWork(self, self._read, "reading")
 
     def panes(self) -> ComposeResult:
         yield JobHeader()
@@ -176,23 +177,16 @@ class JobScreen(JobActions):
         if not at_once and time.monotonic() - self._read_at < self.read_seconds:
             return
         self._read_at = time.monotonic()
-        self._is_requested = True
-        if not self._is_reading:
-            self._is_reading = True
-            start_work(self, self._read_again, group="reading")
+        self._readings.request()
 
-    async def _read_again(self) -> None:
+    async def _read(self) -> None:
         try:
-            while self._is_requested:
-                self._is_requested = False
-                await self._read_once()
+            await self._read_job()
         except (JobtopError, OSError) as error:
             self.problem = str(error)
-            self.show_header()
-        finally:
-            self._is_reading = False
+        self.show_header()
 
-    async def _read_once(self) -> None:
+    async def _read_job(self) -> None:
         reading = await self._found()
         if reading is None:
             self.problem = GONE
@@ -204,7 +198,6 @@ class JobScreen(JobActions):
             if job_view is not None and self.query(JobHeader):
                 self.problem = f"{job_view.damaged} damaged samples are left out" if job_view.damaged else None
                 self.show_job_view(job_view)
-        self.show_header()
 
     async def _found(self) -> JobReading | None:
         """The reading of this job, once its store is known; raises StoreError if no store can tell."""
