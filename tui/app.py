@@ -23,7 +23,7 @@ from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.palette import THEMES
 from jobtop.tui.preferences import Preferences
-from jobtop.tui.widgets.cells import tamed
+from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.painting import ASCII_CLASS
 
 # Imported when first opened: the dashboard does not wait for the other screens.
@@ -187,7 +187,7 @@ class Console(App[int]):
 
     def notify(self, message: str, **how: Any) -> None:
         """Show a notification; escape sequences and markup in the message have no effect."""
-        super().notify("\n".join(map(tamed, message.splitlines())), **how | {"markup": False})
+        super().notify("\n".join(map(safe_text, message.splitlines())), **how | {"markup": False})
 
     def action_help_quit(self) -> None:
         """Quit on Ctrl-C, wherever it is pressed."""

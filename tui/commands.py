@@ -15,7 +15,7 @@ from jobtop.core.record import record
 from jobtop.tui.actions import ACTIONS, APP, Action
 from jobtop.tui.keymap import PANES, shown_keys, working
 from jobtop.tui.palette import PALETTES, ascii_only
-from jobtop.tui.widgets.cells import tamed
+from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.painting import ASCII_CLASS
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def commands(console: Console, screen: Screen[Any]) -> Iterator[Command]:
     """All commands: actions on jobs first, then pages, then movements; control characters in texts are escaped."""
     is_ascii = console.has_class(ASCII_CLASS)
     for command in (*_actions(console, screen), *_jobs(console), *_themes(console)):
-        texts = [tamed(text) for text in (command.name, command.keys, command.help)]
+        texts = [safe_text(text) for text in (command.name, command.keys, command.help)]
         name, keys, words = map(ascii_only, texts) if is_ascii else texts
         yield Command(name, keys, words, command.call)
 

@@ -47,7 +47,7 @@ from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.job.why import Why
 from jobtop.tui.screens.job_actions import JobActions, question
 from jobtop.tui.screens.settings import SettingRow, report
-from jobtop.tui.widgets.cells import tamed
+from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.output_view import OutputView
 from jobtop.tui.widgets.painting import Painted
@@ -427,7 +427,7 @@ async def offered(console: Watched, texts: list[str]) -> None:
     await console.action_run_form()
     line = console.screen.query_one(CommandLine)
     await console.until(lambda: line.past, "no past")
-    assert set(line.past) == {text for text in texts if text == tamed(text) and len(text) <= run_form.LONGEST}
+    assert set(line.past) == {text for text in texts if text == safe_text(text) and len(text) <= run_form.LONGEST}
     for _ in line.past:
         line.action_older()
         strip = line.render_line(0)  # with room for a cursor behind it, which is cut
@@ -456,7 +456,7 @@ async def exporting(console: Watched, texts: list[str]) -> None:
     field = form.query_one(FormField)
     for text in texts:
         path = default_path([JobRow(made_job(name=text), Path("x.db"))])
-        assert tamed(path) == path
+        assert safe_text(path) == path
         field.set_reactive(FormField.problem, text[:300])
         for line in field.problem_lines(60):
             console.look_at(field.inks.strip(line, 60), 60)

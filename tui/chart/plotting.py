@@ -15,7 +15,7 @@ from jobtop.tui.chart.axes import Scale, column_of, label_line, moments, scale_o
 from jobtop.tui.chart.canvas import BRAILLE, SINGLE, Layer, Sheet, extents
 from jobtop.tui.chart.window import Bounds
 from jobtop.tui.palette import MARKERS, SERIES, STROKES, Tone
-from jobtop.tui.widgets.cells import Span, fitted, short_bytes, short_rate, tamed, width_of
+from jobtop.tui.widgets.cells import Span, fitted, short_bytes, short_rate, safe_text, width_of
 
 GRID_EVERY = 6
 LEAST_ROWS_WITH_AXIS = 4
@@ -129,7 +129,7 @@ def tone_of(number: int) -> Tone:
 def legend(view: ChartView, moment: float | None, width: int) -> list[Span]:
     """The title, and each series with its marker and its value at the moment, or the last; shortened to the width."""
     values: list[Span] = []
-    title, room = tamed(view.title[:LONGEST]), 0
+    title, room = safe_text(view.title[:LONGEST]), 0
     for brevity in Brevity:
         numbered = range(len(view.series))
         values = [piece for number in numbered for piece in _legend_of(view, number, moment, brevity)]

@@ -24,7 +24,7 @@ from jobtop.tui.actions import FORM, bindings
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton
 from jobtop.tui.dialogs.fields import FormField, Line
-from jobtop.tui.widgets.cells import tamed
+from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ExportForm(Dialog[None]):
             return
         finally:
             self._is_writing = False
-        self.app.notify(tamed(f"{path}: {lines} samples"), markup=False)
+        self.app.notify(safe_text(f"{path}: {lines} samples"), markup=False)
         _ = self.dismiss(None)
 
 

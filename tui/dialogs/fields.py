@@ -16,7 +16,7 @@ from textual.widgets.text_area import Edit, EditResult
 
 from jobtop.tui.actions import TICK, bindings
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Span, aligned, tamed
+from jobtop.tui.widgets.cells import Span, aligned, safe_text
 from jobtop.tui.widgets.painting import Inks, Painted
 from jobtop.tui.widgets.prose import wrapped
 
@@ -142,7 +142,7 @@ class Line(Input):
         super().__init__(value, placeholder=placeholder, compact=True, select_on_focus=False)
 
     def validate_value(self, value: str) -> str:
-        return tamed(value)
+        return safe_text(value)
 
 
 class Lines(TextArea):
@@ -152,7 +152,7 @@ class Lines(TextArea):
         super().__init__(compact=True, placeholder=placeholder, highlight_cursor_line=False)
 
     def edit(self, edit: Edit) -> EditResult:
-        edit.text = "\n".join(map(tamed, edit.text.splitlines())) + ("\n" if edit.text.endswith("\n") else "")
+        edit.text = "\n".join(map(safe_text, edit.text.splitlines())) + ("\n" if edit.text.endswith("\n") else "")
         return super().edit(edit)
 
 

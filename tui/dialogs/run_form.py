@@ -30,7 +30,7 @@ from jobtop.tui.actions import COMMAND, FORM, bindings
 from jobtop.tui.data.operations import NewJob, start
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton
 from jobtop.tui.dialogs.fields import FormField, Line, Lines, Tick, focus_first_problem
-from jobtop.tui.widgets.cells import tamed
+from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class RunForm(Dialog[None]):
         except (JobtopError, OSError) as error:
             return {"command": str(error)}
         for warning in warnings:
-            self.app.notify(tamed(warning), severity="warning", markup=False)
+            self.app.notify(safe_text(warning), severity="warning", markup=False)
         if job.status is Status.ERROR:
             self.console.feed.poll_now()
             return {"command": job.reason or "it could not be started"}
@@ -296,7 +296,7 @@ def current_directory() -> str:
 def shown_directory() -> str:
     """The current directory if it has no control characters; an empty field means the same."""
     here = current_directory()
-    return here if here == tamed(here) else ""
+    return here if here == safe_text(here) else ""
 
 
 def past_commands(database: Database) -> list[tuple[str, bool]]:
@@ -305,6 +305,6 @@ def past_commands(database: Database) -> list[tuple[str, bool]]:
     for job in Jobs(database).select(Query(limit=PAST)):
         is_shell = job.command[:2] == SHELL and len(job.command) == 3
         line = job.command[2] if is_shell else shlex.join(job.command)
-        if HIDDEN not in line and line == tamed(line) and len(line) <= LONGEST:
+        if HIDDEN not in line and line == safe_text(line) and len(line) <= LONGEST:
             lines.setdefault(line, is_shell)
     return list(lines.items())

@@ -12,7 +12,7 @@ from jobtop.tui.actions import Action
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.page import Page
 from jobtop.tui.palette import STATUS_GLYPHS, Tone
-from jobtop.tui.widgets.cells import Span, fitted, tamed
+from jobtop.tui.widgets.cells import Span, fitted, safe_text
 from jobtop.tui.widgets.columns import Column
 from jobtop.tui.widgets.prose import BLANK, Paragraph
 from jobtop.tui.widgets.table import Table
@@ -210,12 +210,12 @@ class JobActions(Page):
 
     def say(self, text: str, severity: str = "information") -> None:
         """Show a notification; control characters and markup in the text have no effect."""
-        self.app.notify(tamed(text), severity=severity, markup=False)  # type: ignore[arg-type]
+        self.app.notify(safe_text(text), severity=severity, markup=False)  # type: ignore[arg-type]
 
     def say_all(self, texts: Sequence[str], severity: str = "information") -> None:
         """Show several texts in one notification, with a limit: a hundred would cover the screen."""
         if texts:
-            shown = [tamed(text) for text in texts[:NAMED]]
+            shown = [safe_text(text) for text in texts[:NAMED]]
             more = [f"and {len(texts) - NAMED} more"] if len(texts) > NAMED else []
             self.app.notify("\n".join([*shown, *more]), severity=severity, markup=False)  # type: ignore[arg-type]
 

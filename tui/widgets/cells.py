@@ -98,7 +98,7 @@ class Bar:
         return (*bar(self.percent, width - PERCENT_WIDTH), label)
 
 
-def tamed(text: str) -> str:
+def safe_text(text: str) -> str:
     """Text that is safe on any terminal and as wide as it seems: control characters are shown as escapes."""
     if text.isascii() and text.isprintable():
         return text
@@ -116,7 +116,7 @@ def _assigned(character: str) -> str:
 def fitted(text: str, width: int, align: Align = Align.LEFT) -> str:
     """The text in exactly `width` cells."""
     most = CHARACTERS_PER_CELL * max(0, width)
-    is_endless, text = len(text) > most, tamed(text[:most])
+    is_endless, text = len(text) > most, safe_text(text[:most])
     used = len(text) if text.isascii() else cell_len(text)
     if is_endless or used > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
@@ -129,7 +129,7 @@ def aligned(pieces: Sequence[Span], width: int, align: Align = Align.LEFT) -> li
     left = width
     for position, (raw, tone, bold) in enumerate(pieces):
         most = CHARACTERS_PER_CELL * left
-        text = tamed(raw[: most + 1])
+        text = safe_text(raw[: most + 1])
         used = cell_len(text)
         if len(raw) > most or used > left or (used == left and any(piece.text for piece in pieces[position + 1 :])):
             line.append(Span(fitted(f"{text} ", left), tone, bold))

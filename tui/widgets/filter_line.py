@@ -23,7 +23,7 @@ from jobtop.core.query.completion import complete, word_at
 from jobtop.core.query.filter import FilterError, key_of, parse, split
 from jobtop.tui.actions import FILTER, bindings
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Span, aligned, tamed
+from jobtop.tui.widgets.cells import Span, aligned, safe_text
 from jobtop.tui.widgets.painting import Inks, Painted
 
 EXAMPLE = "name:train* status:failed since:7d mem>4G"
@@ -83,7 +83,7 @@ class FilterLine(Widget):
     def candidates(self) -> list[str]:
         """Completions of the word at the cursor, without those that contain control characters."""
         field = self.query_one(Field)
-        return [word for word in complete(field.value, field.cursor_position, self.values) if word == tamed(word)]
+        return [word for word in complete(field.value, field.cursor_position, self.values) if word == safe_text(word)]
 
     def _changed(self) -> None:
         self._is_refused = False
@@ -134,7 +134,7 @@ class Field(Input):
 
     def validate_value(self, value: str) -> str:
         """Escape the control characters in pasted text."""
-        return tamed(value)
+        return safe_text(value)
 
     def action_take(self) -> None:
         """Replace the word by its first completion; after a complete word, start the next one."""
@@ -189,7 +189,7 @@ class FirstCandidate(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         start, end = word_at(value, len(value))
-        candidates = [word for word in complete(value, len(value), self.line.values) if word == tamed(word)]
+        candidates = [word for word in complete(value, len(value), self.line.values) if word == safe_text(word)]
         typed = value[start:end]
         if not typed or not candidates or not candidates[0].startswith(typed):
             return None

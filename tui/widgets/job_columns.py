@@ -26,7 +26,7 @@ from jobtop.tui.widgets.cells import (
     short_duration,
     short_rate,
     spark,
-    tamed,
+    safe_text,
     width_of,
 )
 from jobtop.tui.widgets.columns import Column
@@ -52,7 +52,7 @@ class Named:
 
     def spans(self, width: int, align: Align) -> Sequence[Span]:
         tone = Tone.GREY if self.is_over else Tone.TEXT
-        name = Span(tamed(self.name[:LONGEST]), tone)
+        name = Span(safe_text(self.name[:LONGEST]), tone)
         left = width - width_of([name]) - 2
         if width < WITH_COMMAND or left < LEAST_COMMAND:
             return (Span(fitted(name.text, width), tone),)

@@ -19,7 +19,7 @@ from jobtop.store.jobs import Jobs
 from jobtop.store.output.text import Output, Row
 from jobtop.tui.data.reader import StoreReader
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Span, tamed
+from jobtop.tui.widgets.cells import Span, safe_text
 
 Answer = TypeVar("Answer")
 _CONTROLS = re.compile(
@@ -153,11 +153,11 @@ def _with_controls(text: str, tone: Tone, bold: bool) -> Iterator[Span]:
     end = 0
     for control in _CONTROLS.finditer(text):
         if control.start() > end:
-            yield Span(tamed(text[end : control.start()]), tone, bold)
+            yield Span(safe_text(text[end : control.start()]), tone, bold)
         yield Span(printable(control[0]), Tone.FAINT)
         end = control.end()
     if end < len(text):
-        yield Span(tamed(text[end:]), tone, bold)
+        yield Span(safe_text(text[end:]), tone, bold)
 
 
 def dropped(spans: Sequence[Span], cells: int) -> list[Span]:

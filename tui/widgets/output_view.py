@@ -20,7 +20,7 @@ from jobtop.store.output.logs import STREAMS
 from jobtop.store.output.text import Found, Output, Row
 from jobtop.tui.actions import LOG, SEARCH, bindings
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Span, aligned, fitted, short_bytes, short_duration, tamed
+from jobtop.tui.widgets.cells import Span, aligned, fitted, short_bytes, short_duration, safe_text
 from jobtop.tui.widgets.output_rows import Follow, Go, Logs, Scroll, Shown, Until, Wish, dropped, page, row_spans
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 from jobtop.tui.widgets.prose import wrapped
@@ -212,7 +212,7 @@ class OutputView(Painted, can_focus=True):
         self.repaint()
 
     def action_right(self) -> None:
-        longest = max((cell_len(tamed(row.text)) for row in self.shown.rows), default=0)
+        longest = max((cell_len(safe_text(row.text)) for row in self.shown.rows), default=0)
         if self._left + SIDEWAYS < longest:
             self._left += SIDEWAYS
             self.repaint()

@@ -13,7 +13,7 @@ from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
 from jobtop.tui.palette import Ground, Palette, Tone, ascii_only, palette_of
-from jobtop.tui.widgets.cells import Span, tamed
+from jobtop.tui.widgets.cells import Span, safe_text
 
 ASCII_CLASS = "-ascii"
 # The frame of every pane that can have the focus; Textual does not inherit the CSS of a second base class.
@@ -154,7 +154,7 @@ class Painted(Widget):
         inks = self.inks
         parts = []
         for text, tone, bold in pieces:
-            shown = ascii_only(tamed(text)) if inks.ascii else tamed(text)
+            shown = ascii_only(safe_text(text)) if inks.ascii else safe_text(text)
             parts.append((shown, ContentStyle(foreground=Color.parse(inks.palette.tones[tone]), bold=bold)))
         return Content.assemble(*parts)
 

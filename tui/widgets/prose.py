@@ -15,7 +15,7 @@ from textual.strip import Strip
 from jobtop.core.record import record
 from jobtop.tui.actions import TEXT, bindings
 from jobtop.tui.palette import Tone, ascii_only
-from jobtop.tui.widgets.cells import Span, aligned, fitted, tamed, width_of
+from jobtop.tui.widgets.cells import Span, aligned, fitted, safe_text, width_of
 from jobtop.tui.widgets.painting import ASCII_CLASS, FRAME, Inks, Painted
 
 NARROWEST, WIDEST = 12, 110  # cells of text beside a label; cells of a line that is easy to read
@@ -53,12 +53,12 @@ def heading(text: str) -> Paragraph:
 
 def cell(text: str, width: int, tone: Tone = Tone.TEXT, bold: bool = False) -> Span:
     """A label of at least `width` cells; a wider one is not cut."""
-    return Span(fitted(text, max(width, cell_len(tamed(text)))), tone, bold)
+    return Span(fitted(text, max(width, cell_len(safe_text(text)))), tone, bold)
 
 
 def wrapped(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` cells; long commands and paths are broken if necessary."""
-    text = tamed(text)
+    text = safe_text(text)
     lines = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
     return lines if text.isascii() else [part for line in lines for part in cut(line, width)]
 
@@ -79,9 +79,9 @@ def entitle(pane: Painted, title: str | None = None, subtitle: str | None = None
     """Set the texts in the borders of a pane, in the colours of the theme."""
     is_ascii = pane.app.has_class(ASCII_CLASS)
     if title is not None:
-        pane.border_title = Content(ascii_only(tamed(title)) if is_ascii else tamed(title))
+        pane.border_title = Content(ascii_only(safe_text(title)) if is_ascii else safe_text(title))
     if subtitle is not None:
-        pane.border_subtitle = Content(ascii_only(tamed(subtitle)) if is_ascii else tamed(subtitle))
+        pane.border_subtitle = Content(ascii_only(safe_text(subtitle)) if is_ascii else safe_text(subtitle))
 
 
 class Prose(ScrollView, Painted, inherit_bindings=False):

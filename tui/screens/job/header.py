@@ -17,7 +17,7 @@ from jobtop.core.units import ABSENT, format_duration, format_percent
 from jobtop.tui.data.job_reading import JobView
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
 from jobtop.tui.screens.job.charts import allowed_cores
-from jobtop.tui.widgets.cells import Span, aligned, bounded, short_bytes, short_duration, short_rate, tamed, width_of
+from jobtop.tui.widgets.cells import Span, aligned, bounded, short_bytes, short_duration, short_rate, safe_text, width_of
 from jobtop.tui.widgets.painting import Inks, Painted
 
 GAP = Span("   ")
@@ -181,7 +181,7 @@ def command(job: Job) -> list[Piece]:
 
 def outside(text: str) -> str:
     """Recorded text, with control characters escaped, and shortened."""
-    return tamed(text[:LONGEST])
+    return safe_text(text[:LONGEST])
 
 
 def grey(text: str) -> list[Span]:
