@@ -71,10 +71,10 @@ SCENES = (
     Scene("compare", "Compare", compared("train-resnet50", 3), "1"),
     Scene("containers", "Containers", keys("4"), "1"),
     Scene("alerts", "Alerts", keys("5"), "1"),
-    Scene("settings", "Settings", keys("6"), "1"),
+    Scene("settings", "SettingsPage", keys("6"), "1"),
     Scene("run-form", "RunForm", keys("n")),
     Scene("help", "HelpScreen", keys("question_mark")),
-    Scene("palette", "Palette", keys("ctrl+p")),
+    Scene("palette", "ActionPalette", keys("ctrl+p")),
     Scene("history-groups", "History", keys("2", "b"), "1"),
 )
 

@@ -33,7 +33,7 @@ PAGES = {
     "compare": "jobtop.tui.screens.compare:Compare",
     "containers": "jobtop.tui.screens.containers:Containers",
     "alerts": "jobtop.tui.screens.alerts:Alerts",
-    "settings": "jobtop.tui.screens.settings:Settings",
+    "settings": "jobtop.tui.screens.settings:SettingsPage",
 }
 
 
@@ -57,7 +57,7 @@ class Options:
     notices: Sequence[str] = ()
 
 
-class Viewed(Message):
+class NewView(Message):
     """The feed has made a new view."""
 
     def __init__(self, view: View) -> None:
@@ -80,14 +80,14 @@ class Console(App[int]):
         super().__init__()
         self.options = options
         self.view: View | None = None
-        self.wish: str | None = None  # "stop" or "detach": the user's answer about the attended job
+        self.answer: str | None = None  # "stop" or "detach": the user's answer about the attended job
         self.is_frozen = False
         self.pages: dict[str, Page] = {}
         self.preferences = Preferences(options.preferences)
         self.reader = StoreReader()
         network = options.config.switch("store.network") if options.config is not None else None
         self.feed = Feed(
-            *(options.stores, self.take, options.refresh_seconds, options.own, options.machine, network),
+            *(options.stores, self.post_view, options.refresh_seconds, options.own, options.machine, network),
             is_readonly=options.is_readonly,
         )
         if options.is_ascii:
@@ -101,9 +101,9 @@ class Console(App[int]):
         self.set_class(self.current_theme.dark, "-dark-mode")
         self.set_class(not self.current_theme.dark, "-light-mode")
 
-    def take(self, view: View) -> None:
+    def post_view(self, view: View) -> None:
         """Post a view to the app; called in the feed's thread."""
-        self.post_message(Viewed(view))
+        self.post_message(NewView(view))
 
     async def on_mount(self) -> None:
         self.feed.start()  # it reads the stores while the screen is laid out
@@ -120,7 +120,7 @@ class Console(App[int]):
         self.feed.stop()
         self.reader.close()
 
-    def on_viewed(self, message: Viewed) -> None:
+    def on_new_view(self, message: NewView) -> None:
         self.view = message.view
         # The page below a dialog is updated too. A view may arrive while the console closes.
         page = next((screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen)), None)
@@ -134,7 +134,7 @@ class Console(App[int]):
         """Show one of the pages, which is made when it is first opened."""
         page = self.pages.get(name)
         if page is None:
-            page = self.pages[name] = imported(PAGES[name])()
+            page = self.pages[name] = import_object(PAGES[name])()
             self.install_screen(page, name)  # Textual removes a screen that is not installed when it is left
         while len(self.screen_stack) > 2:
             await self.pop_screen()
@@ -177,12 +177,12 @@ class Console(App[int]):
         row = self.row(attended) if attended is not None else None
         if row is None or row.job.status.ended:
             self.exit()
-        elif not isinstance(self.screen, imported("jobtop.tui.dialogs.leaving:Leaving")):
-            await self.push_screen(imported("jobtop.tui.dialogs.leaving:Leaving")(row.job.name), self._leave)
+        elif not isinstance(self.screen, import_object("jobtop.tui.dialogs.leaving:Leaving")):
+            await self.push_screen(import_object("jobtop.tui.dialogs.leaving:Leaving")(row.job.name), self._leave)
 
-    def _leave(self, wish: str | None) -> None:
-        if wish is not None:
-            self.wish = wish
+    def _leave(self, answer: str | None) -> None:
+        if answer is not None:
+            self.answer = answer
             self.exit()
 
     def notify(self, message: str, **how: Any) -> None:
@@ -194,16 +194,16 @@ class Console(App[int]):
         self.call_later(self.action_quit)
 
     async def action_help(self) -> None:
-        await self.push_screen(imported("jobtop.tui.screens.help:HelpScreen")(self.screen))
+        await self.push_screen(import_object("jobtop.tui.screens.help:HelpScreen")(self.screen))
 
     async def action_run_form(self) -> None:
         if self.options.is_readonly:
             self.notify(self.options.readonly_words, markup=False)
             return
-        await self.push_screen(imported("jobtop.tui.dialogs.run_form:RunForm")())
+        await self.push_screen(import_object("jobtop.tui.dialogs.run_form:RunForm")())
 
     async def action_palette(self) -> None:
-        await self.push_screen(imported("jobtop.tui.commands:Palette")(id="--command-palette"))
+        await self.push_screen(import_object("jobtop.tui.commands:ActionPalette")(id="--command-palette"))
 
     def row(self, job_id: str) -> JobRow | None:
         """The row of a job in the newest view; None if the job is neither live nor recent."""
@@ -212,7 +212,7 @@ class Console(App[int]):
 
     async def open_job(self, job_id: str) -> None:
         """Open the screen of one job."""
-        await self.push_screen(imported("jobtop.tui.screens.job.screen:JobScreen")(job_id))
+        await self.push_screen(import_object("jobtop.tui.screens.job.screen:JobScreen")(job_id))
 
     async def open_compare(self, job_ids: Sequence[str]) -> None:
         """Open the Compare page with two to six jobs."""
@@ -233,7 +233,7 @@ class Console(App[int]):
         self._close_messages_no_wait()
 
 
-def imported(place: str) -> Any:
+def import_object(place: str) -> Any:
     """Import the object that `module:name` names."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -13,7 +13,7 @@ from textual.style import Style
 
 from jobtop.core.record import record
 from jobtop.tui.actions import ACTIONS, APP, Action
-from jobtop.tui.keymap import PANES, shown_keys, working
+from jobtop.tui.keymap import PANES, active_bindings, shown_keys
 from jobtop.tui.palette import PALETTES, ascii_only
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.painting import ASCII_CLASS
@@ -73,11 +73,11 @@ class Commands(Provider):
         return Content.assemble(name, gap, (command.help, DIM))
 
 
-class Palette(CommandPalette):
+class ActionPalette(CommandPalette):
     """Textual's palette with jobtop's commands, and without its search icon."""
 
     DEFAULT_CSS = """
-    Palette {
+    ActionPalette {
         SearchIcon { display: none; }
         & > Vertical { margin: 2 0 1 0; width: 100; max-width: 100%; background: $panel; }
         &:dark > Vertical { background: $panel; }
@@ -103,7 +103,7 @@ def commands(console: Console, screen: Screen[Any]) -> Iterator[Command]:
 
 
 def _actions(console: Console, screen: Screen[Any]) -> Iterator[Command]:
-    found, in_words = working(screen), console.has_class(ASCII_CLASS)
+    found, in_words = active_bindings(screen), console.has_class(ASCII_CLASS)
     allowed = [action for action in ACTIONS if not (action.changes_jobs and console.options.is_readonly)]
     for action in sorted(allowed, key=lambda action: (action.place in PANES, action.place == APP)):
         if action.id in found and action.id not in LEFT_OUT:

@@ -38,9 +38,9 @@ from jobtop.tui.actions import (
     key_words,
 )
 
-SIGNS = {"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_"}
+CHARACTERS = {"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_"}
 ALIASES = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete", ",": "comma"}
-KNOWN = frozenset(key.value for key in Keys if not key.value.startswith("<"))
+KNOWN_KEYS = frozenset(key.value for key in Keys if not key.value.startswith("<"))
 PANES = frozenset({TABLE, CHART, LOG, TEXT})
 TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND})
 # Places whose keys work at the same time: those of a screen or dialog, and that of its focused pane or field.
@@ -55,7 +55,7 @@ SCREENS = (
     ({CONFIRM}, (CONFIRM,)),
     ({LEAVING}, (LEAVING,)),
 )
-TOGETHER = tuple(places | {pane} for places, panes in SCREENS for pane in panes)
+ACTIVE_TOGETHER = tuple(places | {pane} for places, panes in SCREENS for pane in panes)
 A_CHARACTER = "a character to type"
 
 
@@ -84,8 +84,8 @@ def _read(action: str, words: Sequence[str]) -> Iterator[str]:
     for word in words:
         key = word if len(word) == 1 else word.lower().replace("^", "ctrl+")
         key = ALIASES.get(key, key)
-        if key not in KNOWN and character_of(key) is None:
-            raise ConfigError(f'{place}: "{printable(word)}" is no key{did_you_mean(word, [*ALIASES, *KNOWN])}')
+        if key not in KNOWN_KEYS and character_of(key) is None:
+            raise ConfigError(f'{place}: "{printable(word)}" is no key{did_you_mean(word, [*ALIASES, *KNOWN_KEYS])}')
         yield key
 
 
@@ -98,8 +98,8 @@ def clashes(keymap: Mapping[str, str]) -> list[Clash]:
     """Every clash that `[keys]` causes; keys that two actions share by default are not reported."""
     found = []
     for one, other in combinations(ACTIONS, 2):
-        if (one.id in keymap or other.id in keymap) and meet(one.place, other.place):
-            shared = _shared(one, other, keymap) - _shared(one, other, {})
+        if (one.id in keymap or other.id in keymap) and work_together(one.place, other.place):
+            shared = _shared_keys(one, other, keymap) - _shared_keys(one, other, {})
             found += [Clash(shown_key(key, True), one.id, other.id) for key in sorted(shared)]
     for action in (BY_ID[name] for name in keymap):
         typed = [key for key in keys_of(action, keymap) if action.place in TYPED_IN and is_typed(key)]
@@ -107,9 +107,9 @@ def clashes(keymap: Mapping[str, str]) -> list[Clash]:
     return found
 
 
-def meet(one: str, other: str) -> bool:
+def work_together(one: str, other: str) -> bool:
     """Whether keys of two places work at the same time."""
-    return one == other or any({one, other} <= places for places in TOGETHER)
+    return one == other or any({one, other} <= places for places in ACTIVE_TOGETHER)
 
 
 def is_typed(key: str) -> bool:
@@ -118,16 +118,16 @@ def is_typed(key: str) -> bool:
     return character is not None and character.isprintable()
 
 
-def _shared(one: Action, other: Action, keymap: Mapping[str, str]) -> set[str]:
-    return {_same(key) for key in keys_of(one, keymap)} & {_same(key) for key in keys_of(other, keymap)}
+def _shared_keys(one: Action, other: Action, keymap: Mapping[str, str]) -> set[str]:
+    return {_spelling(key) for key in keys_of(one, keymap)} & {_spelling(key) for key in keys_of(other, keymap)}
 
 
 def character_of(key: str) -> str | None:
     """The character that a key types; Textual does not know it for key names that it shortened."""
-    return SIGNS.get(key) or key_to_character(key)
+    return CHARACTERS.get(key) or key_to_character(key)
 
 
-def _same(key: str) -> str:
+def _spelling(key: str) -> str:
     """One spelling for a key: `?` and `question_mark` give the same."""
     return character_of(key) or key
 
@@ -143,7 +143,7 @@ def shown_keys(keys: Sequence[str], in_words: bool = False) -> str:
     return " ".join(shown_key(key, in_words) for key in keys)
 
 
-def working(screen: Screen[Any]) -> dict[str, list[ActiveBinding]]:
+def active_bindings(screen: Screen[Any]) -> dict[str, list[ActiveBinding]]:
     """The active bindings where the focus is, by the id of their action; the default key comes first."""
     found: dict[str, list[ActiveBinding]] = {}
     for active in screen.active_bindings.values():
@@ -155,6 +155,6 @@ def working(screen: Screen[Any]) -> dict[str, list[ActiveBinding]]:
     return found
 
 
-def working_keys(screen: Screen[Any]) -> dict[str, list[str]]:
+def active_keys(screen: Screen[Any]) -> dict[str, list[str]]:
     """The keys that work where the focus is, by the id of their action."""
-    return {name: [active.binding.key for active in found] for name, found in working(screen).items()}
+    return {name: [active.binding.key for active in found] for name, found in active_bindings(screen).items()}

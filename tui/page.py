@@ -18,7 +18,7 @@ from textual.strip import Strip
 from jobtop.tui.actions import ACTIONS, APP, Action, bindings, key_words
 from jobtop.tui.data.problems import Troubles, TroubleWatch, count_label
 from jobtop.tui.data.view import View
-from jobtop.tui.keymap import shown_key, working_keys
+from jobtop.tui.keymap import active_keys, shown_key
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, aligned, width_of
 from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
@@ -27,9 +27,9 @@ from jobtop.tui.widgets.problem_line import ProblemLine
 if TYPE_CHECKING:
     from jobtop.tui.app import Console
 
-ROOMY = 100  # columns from which all tabs have titles
+WITH_TITLES = 100  # columns from which all tabs have titles
 WITH_PALETTE = 70
-BETWEEN = "   "
+GAP = "   "
 LAST_KEYS = ("app.help", "search.leave", "filter.leave", "job.live", "app.back", "app.quit")  # always shown
 TABS = tuple(action for action in ACTIONS if action.id.startswith("go."))
 
@@ -84,7 +84,7 @@ class TopLine(Painted):
         for action in TABS:
             name = action.call.split("'")[1]
             here = name == self.current
-            title = f" {action.title} " if width >= ROOMY or here else " "
+            title = f" {action.title} " if width >= WITH_TITLES or here else " "
             key = key_words(self.remapped.get(action.id, action.keys), self.has_class(ASCII_CLASS))
             named.append(
                 (name, [Span(f" {key}", Tone.ORANGE, True), Span(title, Tone.TEXT if here else Tone.GREY, here)])
@@ -97,20 +97,20 @@ class TopLine(Painted):
         if view is None:
             return [Span("reading … ", Tone.GREY)]
         waiting = f" · {view.waiting} wait" if view.waiting else ""
-        pace = [Span(f"{BETWEEN}● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
+        pace = [Span(f"{GAP}● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
         stale = f" · {view.stale} stale" if view.stale else ""
-        jobs = [Span(f"{BETWEEN}{view.running} run{stale}{waiting}")]
+        jobs = [Span(f"{GAP}{view.running} run{stale}{waiting}")]
         agent = agent_words(view)
-        alerts = [Span(BETWEEN), *count_label(self.troubles)] if len(self.troubles) else []
-        clock = [Span(time.strftime(f"{BETWEEN}%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
+        alerts = [Span(GAP), *count_label(self.troubles)] if len(self.troubles) else []
+        clock = [Span(time.strftime(f"{GAP}%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
         if self.frozen:
-            pace = [Span(f"{BETWEEN}‖ frozen", Tone.YELLOW, True)]
+            pace = [Span(f"{GAP}‖ frozen", Tone.YELLOW, True)]
         kept = [pace, jobs, agent, alerts, clock]
-        leaving = [clock, jobs] if self.frozen else [pace, clock, jobs]
-        leaving.insert(0 if view.has_agent else len(leaving) - 1, agent)  # a missing one matters more
-        for least in leaving:
+        dropped_first = [clock, jobs] if self.frozen else [pace, clock, jobs]
+        dropped_first.insert(0 if view.has_agent else len(dropped_first) - 1, agent)  # a missing one matters more
+        for part_to_drop in dropped_first:
             if sum(map(width_of, kept)) >= width:
-                kept = [part for part in kept if part is not least]
+                kept = [part for part in kept if part is not part_to_drop]
         return [*(span for part in kept for span in part), Span(" ")]
 
     def on_click(self, event: events.Click) -> None:
@@ -210,7 +210,7 @@ class Page(Screen[None]):
 
     def update_keys(self) -> None:
         """Show the keys that work where the focus is: those of the pane, of the screen, and of the console."""
-        keys, in_words = working_keys(self), self.console.options.is_ascii
+        keys, in_words = active_keys(self), self.console.options.is_ascii
         here = [action for action in ACTIONS if action.in_footer and action.id in keys and self.is_offered(action)]
         here.sort(key=lambda action: action.place == APP)
         shown = {action.id: (shown_key(keys[action.id][0], in_words), action.title) for action in here}

@@ -34,13 +34,13 @@ def run_attended(app: App, supervisor: Supervisor, request: Request, options: di
         return exit_code(job, heard)
     from jobtop.tui.app import Console
     from jobtop.tui.dialogs.leaving import STOP
-    from jobtop.tui.opening import fitted, run_console
+    from jobtop.tui.opening import options_for_terminal, run_console
 
     code, wish = 0, None
     if not has_ended(app, job):
-        console = Console(fitted(console_options(app, job_id=job.id, is_attended=True)))
+        console = Console(options_for_terminal(console_options(app, job_id=job.id, is_attended=True)))
         code = run_console(console)
-        wish = STOP if code == 128 + signal.SIGTERM else console.wish
+        wish = STOP if code == 128 + signal.SIGTERM else console.answer
     elif not options["quiet"]:
         print_output(app, job)  # it was over before there was anything to see
     if wish == STOP:

@@ -34,9 +34,9 @@ def open_console(
         raise UsageError(f"--refresh has to be at least {SHORTEST_REFRESH_SECONDS:g}s")
     options = console_options(app, app.stores, refresh_seconds=refresh, is_ascii=ascii, is_readonly=readonly)
     from jobtop.tui.app import Console
-    from jobtop.tui.opening import fitted, run_console
+    from jobtop.tui.opening import options_for_terminal, run_console
 
-    options = fitted(options)
+    options = options_for_terminal(options)
     if not demo:
         return run_console(Console(options))
     from jobtop.tui.demo.demo import demo_console

@@ -12,7 +12,7 @@ from jobtop.core.metrics import BY_KEY
 from jobtop.core.record import replace
 from jobtop.tui.chart.axes import moments, scale_of
 from jobtop.tui.chart.chart import Chart
-from jobtop.tui.chart.plotting import Axis, ChartView, Event, Plot, Series, Side, legend
+from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Plot, Side, legend
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.palette import DARK, LIGHT, Tone
 from jobtop.tui.widgets.cells import Span, width_of
@@ -23,13 +23,13 @@ GIB = 2**30
 TIMES = [float(moment) for moment in range(601)]
 
 
-def cpu(values: Sequence[float | None]) -> Series:
-    return Series("cpu", CPU, TIMES[: len(values)], values)
+def cpu(values: Sequence[float | None]) -> ChartSeries:
+    return ChartSeries("cpu", CPU, TIMES[: len(values)], values)
 
 
 def view(**changes: object) -> ChartView:
     """Half a core for ten minutes, and memory that grows to 6 GiB of 8."""
-    memory = Series("mem", MEMORY, TIMES, [moment / 100 * GIB for moment in TIMES], Side.RIGHT)
+    memory = ChartSeries("mem", MEMORY, TIMES, [moment / 100 * GIB for moment in TIMES], Side.RIGHT)
     content: dict[str, object] = {
         "title": "train",
         "series": (cpu([50.0] * 601), memory),
@@ -104,12 +104,12 @@ def test_every_moment_that_is_named_is_a_round_one(columns: int, is_live: bool) 
 def test_a_filled_curve_has_a_ground_that_leaves_it_alone() -> None:
     flat, lines = [50.0] * 601, []
     for is_filled in (False, True):
-        series = Series("cpu", CPU, TIMES, flat, is_filled=is_filled)
+        series = ChartSeries("cpu", CPU, TIMES, flat, is_filled=is_filled)
         lines.append(drawn(ChartView(series=(series,), left=Axis(100.0)), 40, 11))
     plain, filled = lines
     assert filled[:5] == plain[:5]
     assert [row.count("⣿") for row in filled[:-2]] == [0] * 5 + [34] * 4
-    series = Series("cpu", CPU, TIMES, flat, is_filled=True)
+    series = ChartSeries("cpu", CPU, TIMES, flat, is_filled=True)
     ascii_only = text(Plot(ChartView(series=(series,), left=Axis(100.0)), (0.0, 600.0), 40, 11, True).lines())
     assert "⣿" not in "".join(ascii_only)
 
@@ -142,7 +142,7 @@ def test_what_is_not_known_is_a_gap() -> None:
 
 
 def test_events_are_marks_on_the_time_axis() -> None:
-    events = (Event(300.0), Event(0.0, Tone.YELLOW, "△"), Event(9999.0))
+    events = (EventMark(300.0), EventMark(0.0, Tone.YELLOW, "△"), EventMark(9999.0))
     axis = drawn(view(events=events))[-2]
     assert axis.count("▲") == 1
     assert axis.index("▲") == 6 + 24
@@ -159,7 +159,7 @@ def test_series_differ_by_marker_too() -> None:
 
 
 def test_what_is_not_known_has_no_axis() -> None:
-    unknown = Series("mem", MEMORY, TIMES, [None] * len(TIMES), Side.RIGHT)
+    unknown = ChartSeries("mem", MEMORY, TIMES, [None] * len(TIMES), Side.RIGHT)
     plot = Plot(replace(view(), series=(view().series[0], unknown)), (0.0, 600.0), 60, 11)
     assert list(plot.scales) == [Side.LEFT]
     assert all(len(line) == 60 for line in text(plot.lines()))
@@ -280,7 +280,7 @@ def test_the_same_view_again_paints_nothing_and_another_only_what_differs() -> N
         chart.view = view()
         await on.settle()
         assert chart.asked == []
-        chart.view = view(events=(Event(100.0),))
+        chart.view = view(events=(EventMark(100.0),))
         await on.settle()
         assert painted_lines(chart, chart.asked) == {chart.size.height - 2}
 
@@ -291,7 +291,7 @@ def test_a_chart_without_samples_says_so_and_hostile_labels_are_text() -> None:
     chart = Watched()
 
     async def scene(on: Performance) -> None:
-        chart.view = ChartView(title="[/b]\x1b[2J", series=(Series("[red]", CPU, [], []),), empty="nothing yet")
+        chart.view = ChartView(title="[/b]\x1b[2J", series=(ChartSeries("[red]", CPU, [], []),), empty="nothing yet")
         await on.settle()
         assert [line.strip() for line in on.lines() if line.strip()] == ["nothing yet"]
         assert on.titles()[0] == "[/b]\\x1b[2J  ━●━ [red] –"
@@ -327,7 +327,7 @@ def test_in_ascii_there_is_nothing_else() -> None:
     chart = Watched()
 
     async def scene(on: Performance) -> None:
-        chart.view = view(events=(Event(100.0),), is_live=True)
+        chart.view = view(events=(EventMark(100.0),), is_live=True)
         chart.cursor = 300.0
         await on.settle()
         assert all(line.isascii() for line in on.lines())

@@ -18,7 +18,7 @@ from jobtop.store.samples.joined import Series as Samples
 from jobtop.store.samples.series import SeriesStore
 from jobtop.tui.app import Console, Options
 from jobtop.tui.chart.chart import Chart
-from jobtop.tui.screens.compare import Alignment, Compare, Run, known_part, offsets
+from jobtop.tui.screens.compare import Alignment, Compare, ComparedJob, known_part, offsets
 from jobtop.tui.screens.history import History
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 
@@ -100,9 +100,11 @@ def title(pane: Widget) -> str:
     return pane._border_title.plain if pane._border_title is not None else ""
 
 
-def run(start: float | None, seconds: float) -> Run:
+def run(start: float | None, seconds: float) -> ComparedJob:
     times = [float(at) for at in range(int(seconds) + 1)]
-    return Run(made_job(start_time=start, duration_seconds=seconds), Samples(times, {"mem.used": [1.0] * len(times)}))
+    return ComparedJob(
+        made_job(start_time=start, duration_seconds=seconds), Samples(times, {"mem.used": [1.0] * len(times)})
+    )
 
 
 def test_an_empty_comparison_says_how_to_mark_jobs(tmp_path: Path) -> None:

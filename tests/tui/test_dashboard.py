@@ -12,7 +12,7 @@ from jobtop.core.model import Job, Limits, Status
 from jobtop.store import problems
 from jobtop.store.problems import Trouble
 from jobtop.store.samples.live import Now, Tail
-from jobtop.tui.chart.chart import Chart, Glance
+from jobtop.tui.chart.chart import Chart, SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import ChartView, legend
 from jobtop.tui.chart.window import TimeWindow
@@ -27,7 +27,7 @@ from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.widgets.alerts_panel import AlertsPanel, trouble_lines
 from jobtop.tui.widgets.cells import Align, width_of
 from jobtop.tui.widgets.columns import placed
-from jobtop.tui.widgets.job_columns import Minute, live_columns, with_alerts, with_wait
+from jobtop.tui.widgets.job_columns import MinuteSparkline, live_columns, with_alerts, with_wait
 from records import HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 from sampled import kept_sampled, steady
 from stage import Performance, play
@@ -118,17 +118,17 @@ def test_what_was_never_sampled_is_a_dash_and_not_0() -> None:
 def test_the_line_of_a_job_is_a_whole_minute_whatever_its_width(width: int) -> None:
     values = [100.0] + [0.0] * 59
     times = [float(second) for second in range(60)]
-    shown = Minute(times, values, 100.0, Tone.BLUE).cells(width)
+    shown = MinuteSparkline(times, values, 100.0, Tone.BLUE).cells(width)
     assert len(shown) == width
     assert shown[0] == pytest.approx(100.0 * width / 60)
     assert set(shown[1:]) == {0.0}
-    assert Minute([0.0, 30.0], [50.0, None], 100.0, Tone.BLUE).cells(12)[-7:] == [50.0, *[None] * 6]
+    assert MinuteSparkline([0.0, 30.0], [50.0, None], 100.0, Tone.BLUE).cells(12)[-7:] == [50.0, *[None] * 6]
 
 
 def test_the_line_stands_still_until_a_cell_is_full() -> None:
     times = [float(second) for second in range(100)]
     values = [float(second % 7) for second in range(100)]
-    shown = [Minute(times[:end], values[:end], 7.0, Tone.BLUE).cells(12) for end in (91, 92, 95, 96)]
+    shown = [MinuteSparkline(times[:end], values[:end], 7.0, Tone.BLUE).cells(12) for end in (91, 92, 95, 96)]
     assert shown[0][:-1] == shown[1][:-1] == shown[2][:-1]
     assert shown[3][:-1] == shown[2][1:]
 
@@ -367,7 +367,7 @@ def test_who_was_on_another_screen_finds_the_machine_s_minute_without_a_hole(hom
         await visitor.until(lambda: len(remembered()) > left + 2)
         meanwhile = remembered()[left:]
         await visitor.press("1")
-        chart = visitor.console.screen.query_one("#machine", Glance)
+        chart = visitor.console.screen.query_one("#machine", SmallChart)
         await visitor.until(lambda: len(chart.view.series[0].times) > left + 2)
         drawn = [remembered()[0] + moment for moment in chart.view.series[0].times]
         assert {round(at, 3) for at in meanwhile} <= {round(at, 3) for at in drawn}

@@ -23,7 +23,7 @@ from jobtop.tui.actions import ACTIONS, BY_ID, Action
 from jobtop.tui.app import PAGES, Options
 from jobtop.tui.chart.chart import Chart
 from jobtop.tui.chart.window import TimeWindow
-from jobtop.tui.commands import Palette
+from jobtop.tui.commands import ActionPalette
 from jobtop.tui.dialogs.choose_columns import ChooseColumns
 from jobtop.tui.dialogs.confirm import Confirm
 from jobtop.tui.dialogs.export_form import ExportForm
@@ -36,9 +36,9 @@ from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.screens.help import HelpScreen
 from jobtop.tui.screens.history import History
 from jobtop.tui.screens.job.screen import JobScreen
-from jobtop.tui.screens.settings import Settings
+from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.widgets.filter_line import Field
-from jobtop.tui.widgets.output_rows import Go
+from jobtop.tui.widgets.output_rows import GoTo
 from jobtop.tui.widgets.output_view import OutputView, SearchLine
 from jobtop.tui.widgets.prose import Prose
 from jobtop.tui.widgets.table import Table
@@ -181,8 +181,8 @@ def output(*wishes: str, left: int = 0) -> Callable[[Visitor], Awaitable[None]]:
 
 def at_match(view: OutputView) -> None:
     """In the middle of the output."""
-    view.needle, view.hit = "line", 300 * LINE
-    view.move(Go(300 * LINE))
+    view.needle, view.match_place = "line", 300 * LINE
+    view.move(GoTo(300 * LINE))
 
 
 def chart(window: TimeWindow) -> Callable[[Visitor], Awaitable[None]]:
@@ -323,7 +323,7 @@ async def marked_two(visitor: Visitor) -> None:
 async def at_settings(visitor: Visitor) -> None:
     await visitor.console.action_go("settings")
     page = visitor.console.screen
-    await until(lambda: isinstance(page, Settings) and not page._is_looking)
+    await until(lambda: isinstance(page, SettingsPage) and not page._is_asking)
 
 
 def typing(text: str) -> Callable[[Visitor], Awaitable[None]]:
@@ -402,7 +402,7 @@ CASES: dict[str, Case] = {
     "app.maximize": Case(at_dashboard, lambda visitor: visitor.console.screen.maximized, differs),
     "app.next_pane": Case(job_pane("cpu"), focused, differs),
     "app.previous_pane": Case(job_pane("cpu"), focused, differs),
-    "app.palette": Case(at_dashboard, kind_of_screen, comes_to(Palette)),
+    "app.palette": Case(at_dashboard, kind_of_screen, comes_to(ActionPalette)),
     "app.back": Case(job_pane("cpu"), kind_of_screen, comes_to(Dashboard)),
     "app.quit": Case(at_dashboard, lambda visitor: visitor.console._exit, more),
     "table.up": Case(at_dashboard, row, lambda before, after: after == before - 1),
@@ -440,8 +440,8 @@ CASES: dict[str, Case] = {
     "log.left": Case(output(left=32), lambda visitor: one(visitor, OutputView)._left, less),
     "log.right": Case(output(), lambda visitor: one(visitor, OutputView)._left, more),
     "log.search": Case(output(), lambda visitor: isinstance(focused(visitor), SearchLine), more),
-    "log.next": Case(job_pane("output", at_match), lambda visitor: one(visitor, OutputView).hit, more),
-    "log.previous": Case(job_pane("output", at_match), lambda visitor: one(visitor, OutputView).hit, less),
+    "log.next": Case(job_pane("output", at_match), lambda visitor: one(visitor, OutputView).match_place, more),
+    "log.previous": Case(job_pane("output", at_match), lambda visitor: one(visitor, OutputView).match_place, less),
     "log.streams": Case(output(), lambda visitor: one(visitor, OutputView).streams, differs),
     "search.leave": Case(
         searching,

@@ -517,7 +517,7 @@ def test_no_comparison_obeys_hostile_text(tmp_path: Path) -> None:
 
 def test_no_pane_of_words_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "examine", lambda *_: {})
-    monkeypatch.setattr(job_actions, "NAMED", 100)
+    monkeypatch.setattr(job_actions, "MOST_NAMED", 100)
     scenes = [("doctor", doctor), ("settings", values), ("rules", rules), ("questions", questions)]
     endure(in_turn(("", filtering), ("", corner), *scenes), furnish_little, tmp_path, LOW)
 

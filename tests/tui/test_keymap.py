@@ -4,7 +4,7 @@ import pytest
 
 from jobtop.core.errors import ConfigError
 from jobtop.tui.actions import ACTIONS, BY_ID
-from jobtop.tui.keymap import TOGETHER, clashes, keys_of, read_keys, shown_keys
+from jobtop.tui.keymap import ACTIVE_TOGETHER, clashes, keys_of, read_keys, shown_keys
 
 
 def test_keys_are_written_as_people_do() -> None:
@@ -57,7 +57,7 @@ def test_a_key_that_a_field_takes_for_itself_is_named() -> None:
 
 
 def test_every_place_of_the_registry_is_somewhere() -> None:
-    assert {action.place for action in ACTIONS} <= set().union(*TOGETHER)
+    assert {action.place for action in ACTIONS} <= set().union(*ACTIVE_TOGETHER)
 
 
 def test_two_keys_that_change_places_do_not_clash() -> None:

@@ -13,7 +13,7 @@ from jobtop.store.output.text import LONGEST_ROW, Output, Row
 from jobtop.tui.data.reader import StoreReader
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import width_of
-from jobtop.tui.widgets.output_rows import Follow, Go, Logs, Scroll, Until, dropped, page, row_spans
+from jobtop.tui.widgets.output_rows import Follow, GoTo, Logs, Scroll, Until, dropped, row_spans, rows_after
 from jobtop.tui.widgets.output_view import OutputPane, OutputView, SearchLine
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 from stage import Performance, Stage
@@ -67,7 +67,7 @@ def perform(logs: Logs, scene: Callable[[Script], Awaitable[None]], size: tuple[
             script = Script(pilot, pane, [])
             script.view.logs = logs
             script.view.focus()
-            script.view.look(is_live=True)
+            script.view.update_output(is_live=True)
             await script.until(lambda: script.view.shown.rows or not script.view.shown.size)
             await scene(script)
 
@@ -83,13 +83,13 @@ def test_the_end_is_followed_until_somebody_scrolls_and_again_at_the_end(tmp_pat
     async def scene(script: Script) -> None:
         await script.shows("line 0499")
         add(logs, b"line 0500\n")
-        script.view.look(is_live=True)
+        script.view.update_output(is_live=True)
         await script.shows("line 0500")
         await script.press("up", "up")
         await script.until(lambda: script.shown()[-1].strip() == "line 0498")
         assert "stays here" in script.below()
         add(logs, b"line 0501\n")
-        script.view.look(is_live=True)
+        script.view.update_output(is_live=True)
         await script.settle()
         assert script.shown()[-1].strip() == "line 0498"
         await script.press("down", "down", "down")
@@ -125,7 +125,7 @@ def test_words_are_found_forwards_and_backwards_and_round_the_end(tmp_path: Path
 
     async def scene(script: Script) -> None:
         async def hit(number: int) -> None:
-            await script.until(lambda: script.view.hit == number * len("line 0000\n") + len("a "))
+            await script.until(lambda: script.view.match_place == number * len("line 0000\n") + len("a "))
             await script.shows("▌a Needle")
 
         await script.shows("line 0499")
@@ -194,7 +194,7 @@ def test_wild_bytes_are_shown_and_not_obeyed(tmp_path: Path) -> None:
 def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
     async def scene(script: Script) -> None:
         logs.store.rename(tmp_path / "elsewhere")
-        script.view.look(is_live=True)
+        script.view.update_output(is_live=True)
         await script.until(lambda: "there is no such store" in script.below())
 
     with written(tmp_path, b"x\n") as logs:
@@ -202,26 +202,28 @@ def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "first", "last"),
+    ("movement", "first", "last"),
     [
         (Follow(), 490, 499),
         (Scroll(-5), 195, 204),
         (Scroll(5), 205, 214),
         (Scroll(-1000), 0, 9),
         (Scroll(1000), 490, 499),
-        (Go(0), 0, 9),
-        (Go(3004, above=3), 297, 306),
-        (Go(10**9), 490, 499),
+        (GoTo(0), 0, 9),
+        (GoTo(3004, above=3), 297, 306),
+        (GoTo(10**9), 490, 499),
         (Until(50.0), 40, 49),
         (Until(3.0), 0, 2),
     ],
 )
-def test_every_wish_gives_its_rows(tmp_path: Path, wish: Follow | Scroll | Go | Until, first: int, last: int) -> None:
+def test_every_movement_gives_its_rows(
+    tmp_path: Path, movement: Follow | Scroll | GoTo | Until, first: int, last: int
+) -> None:
     (tmp_path / "stdout.log").write_text("\n".join(LINES) + "\n")
     (tmp_path / "marks").write_text("".join(f"{number} {10 * number} 0\n" for number in range(1, 501)))
     output = Output(tmp_path)
     output.refresh()
-    shown = page(output, wish, start=2000, height=10)
+    shown = rows_after(output, movement, start=2000, height=10)
     assert (shown.rows[0].text, shown.rows[-1].text) == (LINES[first], LINES[last])
     assert shown.times == tuple(float(number + 1) for number in range(first, last + 1))
 
@@ -230,7 +232,7 @@ def test_a_line_without_an_end_is_read_in_pieces(tmp_path: Path) -> None:
     (tmp_path / "stdout.log").write_bytes(b"." * 3_000_000 + b"END")
     output = Output(tmp_path)
     output.refresh()
-    shown = page(output, Follow(), 0, 20)
+    shown = rows_after(output, Follow(), 0, 20)
     assert shown.rows[-1].text.endswith("END")
     assert len(shown.rows) == 20
     assert {len(row.text) for row in shown.rows[:-1]} == {LONGEST_ROW}

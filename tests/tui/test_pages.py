@@ -20,7 +20,7 @@ from jobtop.tui.data.view import StoreState
 from jobtop.tui.keymap import read_keys
 from jobtop.tui.screens import settings
 from jobtop.tui.screens.alerts import Alerts
-from jobtop.tui.screens.settings import Settings
+from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.widgets.problem_line import ProblemLine
 from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
 from stage import Performance, play
@@ -59,7 +59,7 @@ def test_the_settings_ask_the_doctor_what_the_verb_asks(home: Path) -> None:
     async def scene(visitor: Visitor) -> None:
         await visitor.press("6")
         page = visitor.console.screen
-        assert isinstance(page, Settings)
+        assert isinstance(page, SettingsPage)
         await visitor.until(lambda: page.topics)
         assert page.topics is not None
         found = [(finding.name, str(finding.state)) for group in page.topics.values() for finding in group]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jobtop.tui.actions import ACTIONS
 from jobtop.tui.app import Options
-from jobtop.tui.commands import Palette, commands
+from jobtop.tui.commands import ActionPalette, commands
 from records import HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 from visiting import Visitor, visit
 
@@ -34,7 +34,7 @@ def test_what_works_here_is_offered_with_its_keys_and_done(home: Path) -> None:
         assert "Look again" in offered(visitor)
         assert "Stop" not in offered(visitor)
         await visitor.press("ctrl+p", "escape")
-        assert not isinstance(visitor.console.screen, Palette)
+        assert not isinstance(visitor.console.screen, ActionPalette)
 
     visit(home, scene)
 

@@ -49,7 +49,7 @@ WIDE, NARROW = (160, 42), (60, 15)
 DEADLINE_SECONDS = 30.0
 LOOKS = 1  # that show the same as the one before
 SHOWN_LINES = 60  # of differences
-ELSEWHERE = {"History", "Compare", "Containers", "Alerts", "Settings"}  # with nothing of the dashboard behind them
+ELSEWHERE = {"History", "Compare", "Containers", "Alerts", "SettingsPage"}  # with nothing of the dashboard behind them
 
 
 async def asked(console: Console, _: Pilot[int]) -> None:

@@ -17,7 +17,7 @@ MASKS: dict[Dots, tuple[tuple[tuple[int, ...], ...], ...]] = {
     for dots in (BRAILLE, SINGLE)
 }
 BRAILLE_BLANK, FULL = 0x2800, "⣿"
-NOBODY = 0
+NO_OWNER = 0
 
 Extent = tuple[float, float]  # the lowest and the highest value that a column of dots shows
 
@@ -137,7 +137,7 @@ class Sheet:
     def __init__(self, columns: int, rows: int) -> None:
         self.columns = columns
         self.characters = [[" "] * columns for _ in range(rows)]
-        self.owners = [[NOBODY] * columns for _ in range(rows)]
+        self.owners = [[NO_OWNER] * columns for _ in range(rows)]
 
     def put(self, x: int, y: int, character: str, owner: int) -> None:
         """Set one cell; a cell outside the sheet is ignored."""

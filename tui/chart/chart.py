@@ -163,18 +163,18 @@ class Chart(Painted, can_focus=True):
         self.action_zoom_out()
 
 
-class Glance(Chart, can_focus=False, inherit_bindings=False):
+class SmallChart(Chart, can_focus=False, inherit_bindings=False):
     """A small chart without keys; a click asks its owner to show more."""
 
     class Pressed(Message):
         """The user clicked the chart."""
 
-        def __init__(self, chart: "Glance") -> None:
+        def __init__(self, chart: "SmallChart") -> None:
             super().__init__()
             self.chart = chart
 
         @property
-        def control(self) -> "Glance":
+        def control(self) -> "SmallChart":
             return self.chart
 
     def on_click(self, event: events.Click) -> None:

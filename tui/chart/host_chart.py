@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobtop.core.metrics import find_metric
-from jobtop.tui.chart.plotting import Axis, ChartView, Series, Side
+from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side
 from jobtop.tui.data.view import MachineMoment, Number
 
 BUSY, GPU_MEMORY = find_metric("gpu.util"), find_metric("gpu.mem_used")
@@ -28,16 +28,16 @@ def machine_chart(past: Sequence[MachineMoment]) -> ChartView:
 
 def network(past: Sequence[MachineMoment], times: Sequence[float]) -> ChartView:
     received, sent = [moment.received for moment in past], [moment.sent for moment in past]
-    series = (Series("in", RECEIVED, times, received, is_filled=True), Series("out", SENT, times, sent))
+    series = (ChartSeries("in", RECEIVED, times, received, is_filled=True), ChartSeries("out", SENT, times, sent))
     return ChartView("network", series, Axis(least=LEAST_TRAFFIC), is_live=True, note="60 s", empty=UNKNOWN)
 
 
 def one_gpu(past: Sequence[MachineMoment], name: str, times: Sequence[float]) -> ChartView:
     """The load and the memory of a GPU."""
     busy, memory, totals = zip(*(moment.gpus.get(name, (None, None, None)) for moment in past), strict=True)
-    series = [Series("busy", BUSY, times, busy, is_filled=True)]
+    series = [ChartSeries("busy", BUSY, times, busy, is_filled=True)]
     if any(held is not None for held in memory):
-        series.append(Series("mem", GPU_MEMORY, times, memory, Side.RIGHT))
+        series.append(ChartSeries("mem", GPU_MEMORY, times, memory, Side.RIGHT))
     return ChartView("GPU", series, Axis(top=100.0), Axis(least=totals[-1] or 0.0), is_live=True, note="60 s")
 
 
@@ -55,7 +55,7 @@ def gpus(past: Sequence[MachineMoment], names: Sequence[str], times: Sequence[fl
     else:
         busy = {f"gpu{name}": values for name, values in busy.items()}
         title = ""
-    series = [Series(label, BUSY, times, values) for label, values in busy.items()]
+    series = [ChartSeries(label, BUSY, times, values) for label, values in busy.items()]
     return ChartView(title, series, Axis(top=100.0), is_live=True, note="busy · 60 s")
 
 

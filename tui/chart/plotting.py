@@ -15,7 +15,7 @@ from jobtop.tui.chart.axes import Scale, column_of, label_line, moments, scale_o
 from jobtop.tui.chart.canvas import BRAILLE, SINGLE, Layer, Sheet, extents
 from jobtop.tui.chart.window import Bounds
 from jobtop.tui.palette import MARKERS, SERIES, STROKES, Tone
-from jobtop.tui.widgets.cells import Span, fitted, short_bytes, short_rate, safe_text, width_of
+from jobtop.tui.widgets.cells import Span, fitted, safe_text, short_bytes, short_rate, width_of
 
 GRID_EVERY = 6
 LEAST_ROWS_WITH_AXIS = 4
@@ -50,7 +50,7 @@ class Whole(NamedTuple):
 
 
 @record
-class Series:
+class ChartSeries:
     """A curve: moments in seconds, values with None if unknown; one curve of a chart may be filled."""
 
     label: str
@@ -91,7 +91,7 @@ class Axis:
 
 
 @record
-class Event:
+class EventMark:
     """An event as a mark on the time axis."""
 
     moment: float
@@ -104,10 +104,10 @@ class ChartView:
     """All that a chart shows; if `is_live`, the time axis counts back from now, else from the start."""
 
     title: str = ""
-    series: Sequence[Series] = ()
+    series: Sequence[ChartSeries] = ()
     left: Axis = fresh(default_factory=Axis)
     right: Axis = fresh(default_factory=Axis)
-    events: Sequence[Event] = ()
+    events: Sequence[EventMark] = ()
     is_live: bool = False
     note: str = ""
     empty: str = "no samples yet"
@@ -154,7 +154,7 @@ def _legend_of(view: ChartView, number: int, moment: float | None, brevity: Brev
     ]
 
 
-def _share(series: Series, moment: float | None) -> list[Span]:
+def _share(series: ChartSeries, moment: float | None) -> list[Span]:
     """The value as a percentage of a whole: `36 % of host · `."""
     value = series.shown(moment)
     if series.whole is None or value is None:
@@ -164,7 +164,7 @@ def _share(series: Series, moment: float | None) -> list[Span]:
     return [Span(words), Span(f"{series.whole.words} · ", Tone.GREY)]
 
 
-def value_words(series: Series, moment: float | None, is_short: bool) -> str:
+def value_words(series: ChartSeries, moment: float | None, is_short: bool) -> str:
     """The value; the newest percentage has no decimals, because it changes before they are read."""
     value, metric = series.shown(moment), series.metric
     if value is not None and moment is None and metric.unit is Unit.PERCENT:
@@ -271,7 +271,7 @@ class Plot:
                 for column in range(self.columns):
                     sheet.put(column, row, "╌", Tone.VERMILION)
 
-    def _draw_series(self, sheet: Sheet, number: int, series: Series) -> None:
+    def _draw_series(self, sheet: Sheet, number: int, series: ChartSeries) -> None:
         layer = Layer(self.columns, self.rows, self.dots)
         shown = extents(series.times, series.values, self.bounds, layer.width, set(gaps(series.times)))
         marker, tone = MARKERS[number % len(MARKERS)], tone_of(number)
@@ -330,7 +330,7 @@ def _spans(runs: Iterable[tuple[str, int]]) -> list[Span]:
     return [Span(text, TONES[owner]) for text, owner in runs]
 
 
-def _peak(series: Series, bounds: Bounds) -> float:
+def _peak(series: ChartSeries, bounds: Bounds) -> float:
     """The highest visible value, including lines that enter from outside the window."""
     first = max(0, bisect_right(series.times, bounds[0]) - 1)
     last = bisect_right(series.times, bounds[1]) + 1

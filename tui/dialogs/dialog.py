@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from jobtop.tui.actions import BY_ID
-from jobtop.tui.keymap import shown_keys, working_keys
+from jobtop.tui.keymap import active_keys, shown_keys
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, width_of
 from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
@@ -36,7 +36,7 @@ class KeyButton(Painted):
         self.title, self.tone = title or self.action.title, tone
 
     def words(self) -> list[Span]:
-        keys = shown_keys(working_keys(self.screen).get(self.action.id, ()), self.app.has_class(ASCII_CLASS))
+        keys = shown_keys(active_keys(self.screen).get(self.action.id, ()), self.app.has_class(ASCII_CLASS))
         return [Span(keys, Tone.ORANGE, True), Span(f" {self.title}", self.tone)]
 
     def get_content_width(self, container: Size, viewport: Size) -> int:

@@ -23,7 +23,7 @@ from jobtop.store.samples.curves import Curves
 from jobtop.tui.actions import FORM, bindings
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton
-from jobtop.tui.dialogs.fields import FormField, Line
+from jobtop.tui.dialogs.fields import FormField, LineInput
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.workers import start_work
 
@@ -43,7 +43,7 @@ class ExportForm(Dialog[None]):
         self._is_writing = False
 
     def parts(self) -> ComposeResult:
-        yield FormField("path", "File", Line(default_path(self.rows)))
+        yield FormField("path", "File", LineInput(default_path(self.rows)))
 
     def keys(self) -> Iterable[KeyButton]:
         yield KeyButton("form.submit", "Write")

@@ -135,7 +135,7 @@ class Tick(Painted, can_focus=True):
         self.action_switch()
 
 
-class Line(Input):
+class LineInput(Input):
     """One line of input; control characters in pasted text are escaped."""
 
     def __init__(self, value: str = "", placeholder: str = "") -> None:
@@ -145,7 +145,7 @@ class Line(Input):
         return safe_text(value)
 
 
-class Lines(TextArea):
+class LinesInput(TextArea):
     """A few lines of input, with control characters escaped; Tab goes to the next field."""
 
     def __init__(self, placeholder: str = "") -> None:

@@ -29,7 +29,7 @@ from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.actions import COMMAND, FORM, bindings
 from jobtop.tui.data.operations import NewJob, start
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton
-from jobtop.tui.dialogs.fields import FormField, Line, Lines, Tick, focus_first_problem
+from jobtop.tui.dialogs.fields import FormField, LineInput, LinesInput, Tick, focus_first_problem
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.workers import start_work
 
@@ -44,7 +44,7 @@ QUEUE = ("group", "priority", "at", "retries", "after")
 TALL = 22  # rows from which groups of fields are separated
 
 
-class CommandLine(Line):
+class CommandLine(LineInput):
     """The command field; it completes earlier commands, and up and down step through them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMMAND)]
@@ -100,29 +100,29 @@ class RunForm(Dialog[None]):
         yield FormField("command", "Command", CommandLine())
         yield Tick("shell: for pipes, variables, *", id="shell", classes="-last")
         with Horizontal(classes="pair"):
-            yield FormField("name", "Name", Line(placeholder="the script's"))
-            yield FormField("tool", "Tool", Line(placeholder="the program"), "-second")
-        yield FormField("cwd", "Directory", Line(shown_directory()), "-last")
-        yield FormField("env", "Environment", Lines("KEY=VALUE, a line each or with commas"))
-        yield FormField("params", "Parameters", Line(placeholder="e.g. lr=0.1, epochs=3"))
-        yield FormField("tags", "Tags", Line(placeholder="e.g. project=ocr"), "-last")
+            yield FormField("name", "Name", LineInput(placeholder="the script's"))
+            yield FormField("tool", "Tool", LineInput(placeholder="the program"), "-second")
+        yield FormField("cwd", "Directory", LineInput(shown_directory()), "-last")
+        yield FormField("env", "Environment", LinesInput("KEY=VALUE, a line each or with commas"))
+        yield FormField("params", "Parameters", LineInput(placeholder="e.g. lr=0.1, epochs=3"))
+        yield FormField("tags", "Tags", LineInput(placeholder="e.g. project=ocr"), "-last")
         with Horizontal(classes="pair"):
-            yield FormField("cpus", "CPUs", Line(placeholder="e.g. 4"))
-            yield FormField("memory", "Memory", Line(placeholder="e.g. 8G"), "-second")
+            yield FormField("cpus", "CPUs", LineInput(placeholder="e.g. 4"))
+            yield FormField("memory", "Memory", LineInput(placeholder="e.g. 8G"), "-second")
         with Horizontal(classes="pair"):
-            yield FormField("runtime", "Time", Line(placeholder="e.g. 1h30m"))
-            yield FormField("timeout", "Stop after", Line(placeholder="never"), "-second")
-        yield FormField("gpus", "GPUs", Line(placeholder="e.g. 1"))
+            yield FormField("runtime", "Time", LineInput(placeholder="e.g. 1h30m"))
+            yield FormField("timeout", "Stop after", LineInput(placeholder="never"), "-second")
+        yield FormField("gpus", "GPUs", LineInput(placeholder="e.g. 1"))
         yield Tick("CPUs and memory hold: who takes more is stopped", id="enforce", classes="-last")
-        yield FormField("interval", "Interval", Line(placeholder="between samples, e.g. 5s"), "-last")
+        yield FormField("interval", "Interval", LineInput(placeholder="between samples, e.g. 5s"), "-last")
         yield Tick("wait in the queue for its turn", id="queue")
         with Horizontal(classes="pair -queue"):
-            yield FormField("group", "Group", Line(placeholder="with slots of its own"))
-            yield FormField("priority", "Priority", Line(placeholder="0"), "-second")
+            yield FormField("group", "Group", LineInput(placeholder="with slots of its own"))
+            yield FormField("priority", "Priority", LineInput(placeholder="0"), "-second")
         with Horizontal(classes="pair -queue"):
-            yield FormField("at", "Not before", Line(placeholder="e.g. 22:00"))
-            yield FormField("retries", "Retries", Line(placeholder="0"), "-second")
-        yield FormField("after", "After", Line(placeholder="ids of jobs that have to succeed first"), "-queue")
+            yield FormField("at", "Not before", LineInput(placeholder="e.g. 22:00"))
+            yield FormField("retries", "Retries", LineInput(placeholder="0"), "-second")
+        yield FormField("after", "After", LineInput(placeholder="ids of jobs that have to succeed first"), "-queue")
 
     def keys(self) -> Iterable[KeyButton]:
         yield KeyButton("form.submit", "Run")

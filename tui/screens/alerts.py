@@ -20,7 +20,7 @@ from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
 from jobtop.tui.widgets.cells import Align, Cell, Span, Words, short_duration
 from jobtop.tui.widgets.columns import Column
 from jobtop.tui.widgets.panes import PANE, PanedPage, PlainTable
-from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, entitle, heading
+from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, heading, set_border_texts
 from jobtop.tui.widgets.table import Table
 
 EMPTY = (
@@ -67,8 +67,8 @@ class Alerts(PanedPage):
 
     def on_mount(self) -> None:
         table, rules = self.query_one("#troubles", PlainTable), self.query_one("#rules", Prose)
-        entitle(table, "Alerts and failures of the last 24 hours")
-        entitle(rules, "Rules")
+        set_border_texts(table, "Alerts and failures of the last 24 hours")
+        set_border_texts(rules, "Rules")
         rules.text = tuple(rule_lines(self.console.options.config))
 
     def show_troubles(self, troubles: Troubles) -> None:
@@ -76,7 +76,7 @@ class Alerts(PanedPage):
         table: PlainTable[Trouble] = self.query_one("#troubles", PlainTable)
         table.empty = UNREADABLE if troubles.is_unreadable else EMPTY
         table.source = ListRows(self.troubles, lambda trouble: trouble.key)
-        entitle(table, subtitle=troubles.words)
+        set_border_texts(table, subtitle=troubles.words)
 
     async def on_table_activated(self, message: Table.Activated) -> None:
         """Open the job of a trouble."""

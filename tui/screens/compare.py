@@ -23,7 +23,7 @@ from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.joined import Series as Samples
 from jobtop.tui.actions import APP, COMPARE, bindings
 from jobtop.tui.chart.chart import Chart
-from jobtop.tui.chart.plotting import ChartView, Series
+from jobtop.tui.chart.plotting import ChartSeries, ChartView
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import View
 from jobtop.tui.page import Page, TopLine
@@ -57,7 +57,7 @@ class Alignment(Enum):
 
 
 @record
-class Run:
+class ComparedJob:
     """A job with its samples."""
 
     job: Job
@@ -86,7 +86,7 @@ class Compare(Page):
     def __init__(self) -> None:
         super().__init__()
         self.ids: tuple[str, ...] = ()
-        self.runs: tuple[Run, ...] = ()
+        self.runs: tuple[ComparedJob, ...] = ()
         self.problems: list[str] = []
         self.alignment = Alignment.START
         self.reading = RepeatedWork(self, self._read_all, "compare")
@@ -131,11 +131,11 @@ class Compare(Page):
         self._read_at = time.monotonic()
         self.paint()
 
-    async def _read(self, job_id: str, known: Mapping[str, Run]) -> tuple[Run | None, str]:
+    async def _read(self, job_id: str, known: Mapping[str, ComparedJob]) -> tuple[ComparedJob | None, str]:
         """Read a job from the store that has it, and its problem; a job that was read stays if its store fails."""
         stores, reader = self.console.options.stores, self.console.reader
         try:
-            _, run = await reader.read_first(stores, lambda database: read_run(database, job_id))
+            _, run = await reader.read_first(stores, lambda database: read_compared_job(database, job_id))
         except StoreError as error:
             return known.get(job_id), str(error)
         except UsageError as error:
@@ -199,10 +199,10 @@ class Compare(Page):
         self.paint()
 
 
-def read_run(database: Database, job_id: str) -> Run:
+def read_compared_job(database: Database, job_id: str) -> ComparedJob:
     """Read a job and its drawn curves; raises UnknownJob and StoreError."""
     job = Jobs(database).find(job_id)
-    return Run(job, Curves(database).series(job, [CPU.key, MEMORY.key], max_points=POINTS))
+    return ComparedJob(job, Curves(database).series(job, [CPU.key, MEMORY.key], max_points=POINTS))
 
 
 def missing_words(found: int, wanted: int) -> str:
@@ -212,15 +212,15 @@ def missing_words(found: int, wanted: int) -> str:
     return "One job alone has nothing to be compared with."
 
 
-def overlaid(runs: Sequence[Run], metric: Metric, alignment: Alignment) -> list[Series]:
+def overlaid(runs: Sequence[ComparedJob], metric: Metric, alignment: Alignment) -> list[ChartSeries]:
     """One curve for each job."""
     return [
-        Series(run.job.id[:8], metric, *known_part(run.samples, metric.key, shift))
+        ChartSeries(run.job.id[:8], metric, *known_part(run.samples, metric.key, shift))
         for run, shift in zip(runs, offsets(runs, alignment), strict=True)
     ]
 
 
-def alignment_words(runs: Sequence[Run], alignment: Alignment) -> str:
+def alignment_words(runs: Sequence[ComparedJob], alignment: Alignment) -> str:
     """How the jobs are aligned; by wall clock, also the time at the left."""
     starts = [run.job.start_time for run in runs if run.job.start_time is not None]
     if alignment is not Alignment.CLOCK or not starts:
@@ -236,7 +236,7 @@ def known_part(samples: Samples, key: str, shift: float) -> tuple[list[float], l
     return [moment + shift for moment in samples.times[: len(values)]], values
 
 
-def offsets(runs: Sequence[Run], alignment: Alignment) -> list[float]:
+def offsets(runs: Sequence[ComparedJob], alignment: Alignment) -> list[float]:
     """The seconds from the left of the chart to the start of each job; 0 for a job that never started."""
     match alignment:
         case Alignment.START:

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 
 from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, entitle, heading
+from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, heading, set_border_texts
 
 TEXT = (
     BLANK,
@@ -41,5 +41,5 @@ class Containers(Page):
     def on_mount(self) -> None:
         pane = self.query_one(Prose)
         pane.text = TEXT
-        entitle(pane, "Containers")
+        set_border_texts(pane, "Containers")
         pane.focus()

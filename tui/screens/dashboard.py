@@ -15,9 +15,9 @@ from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import replace
 from jobtop.tui.actions import APP, JOBS, bindings
-from jobtop.tui.chart.chart import Glance
+from jobtop.tui.chart.chart import SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
-from jobtop.tui.chart.plotting import Axis, ChartView, Series, Side, Whole
+from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.last_minute import Columns
 from jobtop.tui.data.problems import Troubles, is_unused
@@ -35,9 +35,9 @@ from jobtop.tui.widgets.table import Table
 EMPTY = "No job runs and none has been recorded yet.\nPress n to run one, or type:  jobtop run -- COMMAND"
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
 WIDE, TALL, VERY_TALL = 110, 36, 50  # columns with side panels; rows with charts, with taller charts
-STILL_SECONDS = 3.5  # between two drawings of the machine's last minute while no job runs
+IDLE_REDRAW_SECONDS = 3.5  # between two drawings of the machine's last minute while no job runs
 NO_PREVIEW = ChartView(empty="the job under the cursor is shown here")
-OPENS = "preview · Enter opens"
+PREVIEW_NOTE = "preview · Enter opens"
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
 
 
@@ -51,9 +51,9 @@ class Dashboard(JobActions):
         #strip { height: auto; }
         #jobs { height: 1fr; }
         #side { width: 27%; min-width: 32; max-width: 62; }
-        Glance { height: 11; }
-        &.-very-tall Glance { height: 17; }
-        &.-low Glance { display: none; }
+        SmallChart { height: 11; }
+        &.-very-tall SmallChart { height: 17; }
+        &.-low SmallChart { display: none; }
         &.-narrow #side { display: none; }
     }
     """
@@ -62,7 +62,7 @@ class Dashboard(JobActions):
         super().__init__()
         self.sort = Sort("cpu", descending=True)
         self.shown: list[JobRow] = []
-        self.wanted: str | None = None
+        self.job_to_select: str | None = None
         self.previewed: JobRow | None = None
         self.past: tuple[MachineMoment, ...] = ()
         self.past_shown_at = 0.0
@@ -73,10 +73,10 @@ class Dashboard(JobActions):
         with Horizontal():
             with Vertical():
                 yield Table(live_columns(len(self.console.options.stores) > 1), empty=EMPTY, id="jobs")
-                yield Glance(id="preview")
+                yield SmallChart(id="preview")
             with Vertical(id="side"):
                 yield AlertsPanel(id="alerts")
-                yield Glance(id="machine")
+                yield SmallChart(id="machine")
 
     @property
     def table(self) -> Table[JobRow]:
@@ -87,9 +87,9 @@ class Dashboard(JobActions):
         self.table.set_title([Span("Jobs")])
         self.table.sort = self.sort
         self.table.focus()
-        self.query_one("#preview", Glance).view = NO_PREVIEW
-        self.query_one("#machine", Glance).view = machine_chart(self.past)
-        self.query_one("#machine", Glance).window = LAST_MINUTE
+        self.query_one("#preview", SmallChart).view = NO_PREVIEW
+        self.query_one("#machine", SmallChart).view = machine_chart(self.past)
+        self.query_one("#machine", SmallChart).window = LAST_MINUTE
 
     def on_resize(self) -> None:
         width, height = self.size
@@ -106,25 +106,25 @@ class Dashboard(JobActions):
 
     def show(self, view: View) -> None:
         super().show(view)
-        is_first, is_still = self.version is None, self.is_still(view)
-        if not is_still:
+        is_first, is_unchanged = self.version is None, self.is_unchanged(view)
+        if not is_unchanged:
             self.show_rows(view)
         if is_first:  # the jobs are painted before the rest
-            self.call_after_refresh(self.show_rest, view, is_still)
+            self.call_after_refresh(self.show_rest, view, is_unchanged)
         else:
-            self.show_rest(view, is_still)
+            self.show_rest(view, is_unchanged)
 
-    def show_rest(self, view: View, is_still: bool) -> None:
+    def show_rest(self, view: View, is_unchanged: bool) -> None:
         """Show everything except the jobs."""
         self.preview()
         if view.machine is not None:
             self.query_one(HostStrip).view = host_view(view.machine)
             is_new, self.past = view.machine.past[-1:] != self.past[-1:], view.machine.past
-            if is_new and (not is_still or view.at - self.past_shown_at > STILL_SECONDS):
+            if is_new and (not is_unchanged or view.at - self.past_shown_at > IDLE_REDRAW_SECONDS):
                 self.past_shown_at = view.at
                 self.show_past()
 
-    def is_still(self, view: View) -> bool:
+    def is_unchanged(self, view: View) -> bool:
         """Whether the table stays as it is: no job has changed, and no running time has to be updated."""
         before, self.version = self.version, view.version
         return before == view.version and not self.table.is_holding and all(row.job.status.ended for row in view.rows)
@@ -139,14 +139,14 @@ class Dashboard(JobActions):
         problems = [state.problem for state in view.stores if state.problem and not is_unused(state.problem)]
         table.empty = "\n".join(problems) if problems else EMPTY
         table.source = ListRows(rows, lambda row: row.key)
-        if self.wanted is not None and table.select(self.wanted):
-            self.wanted = None
+        if self.job_to_select is not None and table.select(self.job_to_select):
+            self.job_to_select = None
         self.label_table()
         self.refresh_keys()
 
     def label_table(self) -> None:
         marks = len(self.table.marks)
-        words = f"{counted(len(self.shown))} · sort {self.sort.key}{self.sort.arrow}"
+        words = f"{count_words(len(self.shown))} · sort {self.sort.key}{self.sort.arrow}"
         self.table.set_subtitle([Span(words + (f" · {marks} marked" if marks else ""), Tone.GREY)])
 
     def on_table_marks_changed(self) -> None:
@@ -156,7 +156,7 @@ class Dashboard(JobActions):
     def show_past(self) -> None:
         """Draw the last minute of the machine, if there is room for it."""
         if not self.has_class("-narrow") and not self.has_class("-low"):
-            self.query_one("#machine", Glance).view = machine_chart(self.past)
+            self.query_one("#machine", SmallChart).view = machine_chart(self.past)
 
     def show_troubles(self, troubles: Troubles) -> None:
         self.query_one(AlertsPanel).troubles = troubles
@@ -171,7 +171,7 @@ class Dashboard(JobActions):
         if self.has_class("-low") or row is self.previewed:
             return
         before, self.previewed = self.previewed, row
-        chart = self.query_one("#preview", Glance)
+        chart = self.query_one("#preview", SmallChart)
         if row is None:
             chart.view = NO_PREVIEW
         elif not row.job.status.ended:
@@ -186,7 +186,7 @@ class Dashboard(JobActions):
         from jobtop.tui.data.job_reading import JobReading, Viewport
         from jobtop.tui.screens.job.charts import PREVIEW, chart_view
 
-        chart = self.query_one("#preview", Glance)
+        chart = self.query_one("#preview", SmallChart)
         reading, viewport = JobReading(row.key, row.store), Viewport(columns=max(20, self.size.width))
         try:
             job_view = await self.console.reader.read(row.store, lambda database: reading.read(database, viewport))
@@ -197,7 +197,7 @@ class Dashboard(JobActions):
             if job_view is not None:
                 view = chart_view(job_view, PREVIEW, whole=whole_memory(row.job, self.memory_total(row.job)))
             chart.window = WHOLE_RUN
-            chart.view = replace(view, title=row.job.name, note=OPENS)
+            chart.view = replace(view, title=row.job.name, note=PREVIEW_NOTE)
 
     def memory_total(self, job: Job) -> float | None:
         """The memory of the job's machine; None if it is not the machine of this console."""
@@ -210,7 +210,7 @@ class Dashboard(JobActions):
         self.preview()
         self.refresh_keys()
 
-    async def on_glance_pressed(self, message: Glance.Pressed) -> None:
+    async def on_small_chart_pressed(self, message: SmallChart.Pressed) -> None:
         if message.chart.id == "preview" and self.previewed is not None:
             await self.console.open_job(self.previewed.key)
 
@@ -235,7 +235,7 @@ class Dashboard(JobActions):
     def select(self, job_id: str) -> None:
         """Put the cursor on a job; if it is not listed yet, as soon as it is."""
         if not self.table.select(job_id):
-            self.wanted = job_id
+            self.job_to_select = job_id
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
@@ -245,7 +245,7 @@ class Dashboard(JobActions):
         return marked or ([under] if under is not None else [])
 
 
-def counted(number: int) -> str:
+def count_words(number: int) -> str:
     return "1 job" if number == 1 else f"{number} jobs"
 
 
@@ -272,13 +272,13 @@ def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
     return ChartView(
         title=row.job.name,
         series=(
-            Series("cpu", CPU, minute.times, minute.cpu_percent, is_filled=True),
-            Series("mem", MEMORY, minute.times, minute.memory_bytes, Side.RIGHT, False, whole),
+            ChartSeries("cpu", CPU, minute.times, minute.cpu_percent, is_filled=True),
+            ChartSeries("mem", MEMORY, minute.times, minute.memory_bytes, Side.RIGHT, False, whole),
         ),
         left=Axis(least=100.0),
         right=Axis(limit=row.job.limits.memory_bytes),
         is_live=not row.is_stale,
-        note=OPENS,
+        note=PREVIEW_NOTE,
         empty=row.wait_reason or "it waits for its turn" if row.job.start_time is None else "no samples yet",
     )
 

@@ -10,12 +10,12 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen, Screen
 
 from jobtop.tui.actions import ACTIONS, APP, HELP, Action, bindings
-from jobtop.tui.keymap import shown_keys, working_keys
+from jobtop.tui.keymap import active_keys, shown_keys
 from jobtop.tui.page import Page
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.painting import ASCII_CLASS
-from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, cell, entitle, heading
+from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, cell, heading, set_border_texts
 
 PLACES = {
     "table": "In the table",
@@ -64,7 +64,7 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, about: Screen[Any]) -> None:
         super().__init__()
-        keys, in_words = working_keys(about), about.app.has_class(ASCII_CLASS)
+        keys, in_words = active_keys(about), about.app.has_class(ASCII_CLASS)
         known = [action for action in ACTIONS if action.id in keys]
         if isinstance(about, Page) and about.console.options.is_readonly:
             known = [action for action in known if not action.changes_jobs]
@@ -76,7 +76,7 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         pane = self.query_one(Prose)
         pane.text = (*key_lines(self.keys), *legend())
-        entitle(pane, "Help", "esc closes · docs/console.md")
+        set_border_texts(pane, "Help", "esc closes · docs/console.md")
         pane.focus()
 
 

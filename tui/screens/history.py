@@ -36,7 +36,7 @@ NONE_FITS = "No job fits the filter.\nPress / to change it; an empty one shows a
 NO_STORE = "No store is open: jobtop run -- COMMAND makes one"
 READING = "reading …"
 READ_SECONDS = 0.5  # between two readings of new jobs
-DEEDS = {action.call for action in ACTIONS if action.place == JOBS} - {"filter", "choose_columns"}
+JOB_CALLS = {action.call for action in ACTIONS if action.place == JOBS} - {"filter", "choose_columns"}
 FILTER_SECONDS = 60.0  # after which relative times such as `since:7d` are evaluated again
 
 
@@ -149,7 +149,7 @@ class History(JobActions):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the filter key while the user types a filter, and actions on jobs while names are listed."""
-        if self.is_grouped and action in DEEDS:
+        if self.is_grouped and action in JOB_CALLS:
             return False
         return action != "filter" or not isinstance(self.focused, Field)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from jobtop.tui.data.operations import Operation, OperationResult, StartFunction
     from jobtop.tui.dialogs.confirm import Confirm
 
-NAMED = 6  # jobs that a question lists by name
-COMPARED = range(2, 7)
+MOST_NAMED = 6  # jobs that a question lists by name
+COMPARABLE = range(2, 7)
 LABEL_CELLS = 40
 
 
@@ -93,7 +93,7 @@ class JobActions(Page):
 
         results = await asyncio.gather(*(asyncio.to_thread(carry_out, row, operation) for row in rows))
         self.console.feed.poll_now()
-        self.say_all([word for result in results for word in troubles(result)], "warning")
+        self.say_all([word for result in results for word in problems_of(result)], "warning")
         done = [(row, result.job) for row, result in zip(rows, results, strict=True) if result.job is not None]
         if not operation.ends_job:
             self.say_all([f"{operation.done} {label(job)}" for _, job in done])
@@ -151,10 +151,10 @@ class JobActions(Page):
 
     async def action_compare_marked(self) -> None:
         ids = [row.job.id for row in self.chosen_rows]
-        if len(ids) in COMPARED:
+        if len(ids) in COMPARABLE:
             await self.console.open_compare(ids)
         else:
-            self.say(f"mark {COMPARED[0]} to {COMPARED[-1]} jobs with Space, then compare them", "warning")
+            self.say(f"mark {COMPARABLE[0]} to {COMPARABLE[-1]} jobs with Space, then compare them", "warning")
 
     async def action_export_job(self) -> None:
         from jobtop.tui.dialogs.export_form import ExportForm
@@ -215,8 +215,8 @@ class JobActions(Page):
     def say_all(self, texts: Sequence[str], severity: str = "information") -> None:
         """Show several texts in one notification, with a limit: a hundred would cover the screen."""
         if texts:
-            shown = [safe_text(text) for text in texts[:NAMED]]
-            more = [f"and {len(texts) - NAMED} more"] if len(texts) > NAMED else []
+            shown = [safe_text(text) for text in texts[:MOST_NAMED]]
+            more = [f"and {len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
             self.app.notify("\n".join([*shown, *more]), severity=severity, markup=False)  # type: ignore[arg-type]
 
 
@@ -224,9 +224,9 @@ def question(operation: Operation, rows: Sequence[JobRow]) -> Confirm:
     """The dialog that asks whether to do an operation to these jobs."""
     from jobtop.tui.dialogs.confirm import Confirm
 
-    lines = [named(row) for row in rows[:NAMED]]
-    if len(rows) > NAMED:
-        lines.append(Paragraph(f"and {len(rows) - NAMED} more", Tone.GREY))
+    lines = [named(row) for row in rows[:MOST_NAMED]]
+    if len(rows) > MOST_NAMED:
+        lines.append(Paragraph(f"and {len(rows) - MOST_NAMED} more", Tone.GREY))
     title = f"{operation.title} {'this job' if len(rows) == 1 else f'{len(rows)} jobs'}?"
     return Confirm(title, [*lines, BLANK, Paragraph(operation.meaning, Tone.GREY)], operation.title, "Leave it")
 
@@ -247,7 +247,7 @@ def end_words(job: Job, operation: Operation) -> str:
     return (job.reason or str(job.status)) if job.status.ended else operation.done
 
 
-def troubles(result: OperationResult) -> list[str]:
+def problems_of(result: OperationResult) -> list[str]:
     return [*result.warnings, *([result.refusal] if result.refusal is not None else [])]
 
 

@@ -24,7 +24,7 @@ from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Cell, Span, Words
 from jobtop.tui.widgets.columns import Column
 from jobtop.tui.widgets.panes import PANE, PanedPage, PlainTable
-from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, cell, entitle, heading
+from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, cell, heading, set_border_texts
 from jobtop.tui.workers import start_work
 
 GLYPHS = {State.WORKS: ("✓", Tone.GREEN), State.FAILS: ("✗", Tone.VERMILION), State.ABSENT: ("–", Tone.GREY)}
@@ -85,14 +85,14 @@ KEY_COLUMNS: tuple[Column[KeyRow], ...] = (
 )
 
 
-class Settings(PanedPage):
+class SettingsPage(PanedPage):
     """The page with the doctor's findings, settings and keys."""
 
     name_in_tabs = "settings"
     first_pane = "doctor"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, SETTINGS_PLACE)]
     DEFAULT_CSS = """
-    Settings {
+    SettingsPage {
         #panes { grid-size: 2 2; grid-columns: 1fr 1fr; }
         #doctor { row-span: 2; }
     }
@@ -101,7 +101,7 @@ class Settings(PanedPage):
     def __init__(self) -> None:
         super().__init__()
         self.topics: Topics | None = None
-        self._is_looking = False
+        self._is_asking = False
 
     def parts(self) -> ComposeResult:
         yield Prose(id="doctor", classes=PANE)
@@ -113,42 +113,42 @@ class Settings(PanedPage):
         values: PlainTable[SettingRow] = self.query_one("#values", PlainTable)
         settings = [] if options.config is None else setting_rows(options.config)
         values.source = ListRows(settings, lambda row: row.key)
-        entitle(values, "Settings")
+        set_border_texts(values, "Settings")
         keys: PlainTable[KeyRow] = self.query_one("#keys", PlainTable)
         keys.source = ListRows(key_rows(options.keys or {}, options.is_ascii), lambda row: row.id)
-        entitle(self.query_one("#doctor", Prose), "Doctor")
-        entitle(keys, "Keys", "[keys] in config.toml changes them")
+        set_border_texts(self.query_one("#doctor", Prose), "Doctor")
+        set_border_texts(keys, "Keys", "[keys] in config.toml changes them")
         self.action_look_again()
 
     def on_table_selected(self, message: PlainTable.Selected) -> None:
         """Show the meaning of the selected setting in the border."""
         if message.table.id == "values" and isinstance(message.table, PlainTable):
-            entitle(message.table, subtitle=DOCS.get(str(message.key), ""))
+            set_border_texts(message.table, subtitle=DOCS.get(str(message.key), ""))
 
     def action_look_again(self) -> None:
         """Ask the doctor in a thread, one examination at a time: it starts a job and reads many files."""
         config = self.console.options.config
-        if config is not None and not self._is_looking:
-            self._is_looking = True
-            start_work(self, self.look, config, group="doctor")
+        if config is not None and not self._is_asking:
+            self._is_asking = True
+            start_work(self, self.ask_doctor, config, group="doctor")
 
-    async def look(self, config: Config) -> None:
+    async def ask_doctor(self, config: Config) -> None:
         pane = self.query_one("#doctor", Prose)
-        entitle(pane, subtitle="looking …")
+        set_border_texts(pane, subtitle="looking …")
         paths = StatePaths(Path(config.text("store.dir")), hostname())
         encoding = sys.__stdout__.encoding if sys.__stdout__ is not None else ""
         try:
             topics = await asyncio.to_thread(examine, paths, config.switch("store.network"), encoding)
         finally:
-            self._is_looking = False
+            self._is_asking = False
         if self.is_attached:
-            self.tell(pane, topics)
+            self.show_findings(pane, topics)
 
-    def tell(self, pane: Prose, topics: Topics) -> None:
+    def show_findings(self, pane: Prose, topics: Topics) -> None:
         self.topics = topics
         findings = [finding for group in topics.values() for finding in group]
         pane.text = tuple(report(topics))
-        entitle(pane, f"Doctor · {verdict(findings)}", counts(findings))
+        set_border_texts(pane, f"Doctor · {verdict(findings)}", counts(findings))
 
 
 def report(topics: Topics) -> Iterator[Paragraph]:

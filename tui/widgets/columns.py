@@ -48,7 +48,7 @@ class Sort(NamedTuple):
         return DESCENDING if self.descending else ASCENDING
 
 
-class Place(NamedTuple, Generic[Row]):
+class PlacedColumn(NamedTuple, Generic[Row]):
     """Where a column is drawn."""
 
     column: Column[Row]
@@ -56,7 +56,7 @@ class Place(NamedTuple, Generic[Row]):
     width: int
 
 
-def placed(columns: Sequence[Column[Row]], width: int) -> list[Place[Row]]:
+def placed(columns: Sequence[Column[Row]], width: int) -> list[PlacedColumn[Row]]:
     """The columns that fit, from left to right; the remaining room is shared by those that want more."""
     kept = list(columns)
     while _needed(kept) > width and (optional := [column for column in kept if column.priority > 0]):
@@ -66,7 +66,7 @@ def placed(columns: Sequence[Column[Row]], width: int) -> list[Place[Row]]:
     for column, wide in zip(kept, widths, strict=True):
         if left >= width:
             break
-        places.append(Place(column, left, min(wide, width - left)))
+        places.append(PlacedColumn(column, left, min(wide, width - left)))
         left += wide + GAP
     return places
 
@@ -79,7 +79,7 @@ def sorted_by(items: Sequence[Row], value: Callable[[Row], Any], descending: boo
     return [item for _, item in known] + [item for found, item in valued if found is None]
 
 
-def row_line(places: Sequence[Place[Row]], row: Row, width: int) -> list[Span]:
+def row_line(places: Sequence[PlacedColumn[Row]], row: Row, width: int) -> list[Span]:
     """The line of a row: each cell in its place."""
     line: list[Span] = []
     end = 0
@@ -91,7 +91,7 @@ def row_line(places: Sequence[Place[Row]], row: Row, width: int) -> list[Span]:
     return [*line, Span(" " * (width - end))]
 
 
-def header_line(places: Sequence[Place[Row]], sort: Sort | None, width: int) -> list[Span]:
+def header_line(places: Sequence[PlacedColumn[Row]], sort: Sort | None, width: int) -> list[Span]:
     """The line of titles, with an arrow at the sorted column."""
     line: list[Span] = []
     end = 0

@@ -28,7 +28,7 @@ Row = Total | Difference
 
 
 @record
-class Compared:
+class ComparedCell:
     """A number, its difference as a share, whether that is good, and the absolute difference if there is room."""
 
     total: Total
@@ -82,7 +82,7 @@ def label(row: Row) -> Cell:
 
 def cell(row: Row, position: int) -> Cell:
     if isinstance(row, Total):
-        return Compared(row, position)
+        return ComparedCell(row, position)
     value = row.values[position]
     if value is None:
         return Words(ABSENT, Tone.GREY)

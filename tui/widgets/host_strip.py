@@ -26,12 +26,12 @@ from jobtop.tui.widgets.cells import (
 from jobtop.tui.widgets.painting import Inks, Painted
 
 WIDE = 110  # cells from which single cores are shown
-LEAST = 16  # cells below which nothing is shown
+NARROWEST = 16  # cells below which nothing is shown
 MOST_BARS = 32
 MOST_LINES, WITHOUT_GPUS = 6, 5  # of the strip; and the number of meters without GPUs
 LEAST_CORE, MOST_CORE = 13, 100
 LEAST_BAR, MOST_FLOW_BAR = 4, 16
-WORDS = 17  # cells for text beside the bar of a meter
+TEXT_CELLS = 17  # cells for text beside the bar of a meter
 HEAT = "▁▂▃▅▇"
 GROUP = 8
 WARNING_PRESSURE, CRITICAL_PRESSURE = 10.0, 40.0
@@ -121,8 +121,8 @@ def uptime_words(seconds: float) -> str:
 def meters(view: HostView) -> list[Meter]:
     """Everything but the cores, the most important first."""
     shown = [
-        Meter("MEM", [used_of(view.memory_used, view.memory_total)], share(view.memory_used, view.memory_total)),
-        Meter("SWP", [used_of(view.swap_used, view.swap_total)], share(view.swap_used, view.swap_total), brief=()),
+        Meter("MEM", [used_of(view.memory_used, view.memory_total)], percent_of(view.memory_used, view.memory_total)),
+        Meter("SWP", [used_of(view.swap_used, view.swap_total)], percent_of(view.swap_used, view.swap_total), brief=()),
         Meter("DSK", rates("r ", view.disk_read, " w ", view.disk_write), view.disk_busy),
         Meter("NET", rates("↓", view.net_rx, "  ↑", view.net_tx, "/s"), has_bar=False),
         Meter("PSI", pressures(view), has_bar=False, brief=worst_pressure(view)),
@@ -135,7 +135,7 @@ def meters(view: HostView) -> list[Meter]:
     return shown
 
 
-def fewer(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
+def reduced(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
     """At most `count` meters: first all GPUs are combined into one, then swap, pressure and others are dropped."""
     kept = list(shown)
     if len(kept) > count and len(view.gpus) > 1:
@@ -153,12 +153,12 @@ def host_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
     if width >= WIDE and height > 2:
         right = max(44, min(84, width * 2 // 5))
         cores = core_lines(view, width - right - 3, height)
-        rows = [meter_line(meter, right) for meter in fewer(meters(view), view, height)]
+        rows = [meter_line(meter, right) for meter in reduced(meters(view), view, height)]
         blank = [Span(" " * right)]
         return [[*line, Span("   "), *row] for line, row in zip(cores, [*rows, *[blank] * height], strict=False)]
     if height > 2:
-        return [meter_line(meter, width) for meter in [cpu, *fewer(meters(view), view, height - 1)]]
-    first, second = split(fewer(meters(view), view, 6), height)
+        return [meter_line(meter, width) for meter in [cpu, *reduced(meters(view), view, height - 1)]]
+    first, second = split(reduced(meters(view), view, 6), height)
     return [flow([cpu, *first], width), *([flow(second, width)] if height > 1 else [])]
 
 
@@ -173,9 +173,9 @@ def meter_line(meter: Meter, width: int) -> list[Span]:
     label = Span(fitted(meter.label, 5), Tone.GREY)
     if not meter.has_bar:
         return [label, *aligned(meter.words, width - 5)]
-    inner = max(LEAST_BAR, width - 5 - PERCENT_WIDTH - 1 - WORDS)
+    inner = max(LEAST_BAR, width - 5 - PERCENT_WIDTH - 1 - TEXT_CELLS)
     number = Span(percent_words(meter.percent).rjust(PERCENT_WIDTH) + " ")
-    return aligned([label, *bar(meter.percent, inner), number, *aligned(meter.words, WORDS)], width)
+    return aligned([label, *bar(meter.percent, inner), number, *aligned(meter.words, TEXT_CELLS)], width)
 
 
 def flow(shown: Sequence[Meter], width: int) -> list[Span]:
@@ -281,7 +281,7 @@ def mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def share(used: float | None, total: float | None) -> float | None:
+def percent_of(used: float | None, total: float | None) -> float | None:
     """The percentage; None if it is unknown or the total is 0."""
     return None if used is None or not total else 100 * used / total
 
@@ -359,7 +359,7 @@ class HostStrip(Painted):
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """Draw the lines that fit."""
         self.set_title(host_title(self.view, width - 2))
-        lines = host_lines(self.view, width, height) if width >= LEAST else []
+        lines = host_lines(self.view, width, height) if width >= NARROWEST else []
         return [inks.strip(line, width) for line in lines]
 
 

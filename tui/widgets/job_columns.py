@@ -22,11 +22,11 @@ from jobtop.tui.widgets.cells import (
     bounded,
     fitted,
     percent_words,
+    safe_text,
     short_bytes,
     short_duration,
     short_rate,
     spark,
-    safe_text,
     width_of,
 )
 from jobtop.tui.widgets.columns import Column
@@ -42,7 +42,7 @@ Number = float | int
 
 
 @record
-class Named:
+class NameCell:
     """A name, and behind it, if there is room, the command or the reason why the job waits."""
 
     name: str
@@ -63,7 +63,7 @@ class Named:
 
 
 @record
-class PastBar:
+class GreyBar:
     """A grey bar for an ended job."""
 
     percent: float
@@ -74,7 +74,7 @@ class PastBar:
 
 
 @record
-class Minute:
+class MinuteSparkline:
     """A sparkline of the last minute; each cell is the mean of fixed seconds, so it only moves left."""
 
     times: Sequence[float]
@@ -137,7 +137,7 @@ def glyph(row: JobRow) -> Cell:
 
 
 def name(row: JobRow) -> Cell:
-    return Named(row.job.name, row.job.command, row.job.status.ended, row.wait_reason)
+    return NameCell(row.job.name, row.job.command, row.job.status.ended, row.wait_reason)
 
 
 def state(row: JobRow) -> Cell:
@@ -177,7 +177,7 @@ def cpu_line(row: JobRow) -> Cell:
     peak = max((value for value in minute.cpu_percent if value is not None), default=0.0)
     top = 100 * (row.job.limits.cpus or 2 ** ceil(log2(max(1.0, peak / 100))))
     tone = Tone.GREY if row.job.status.ended or peak < SHOWN_PERCENT else Tone.BLUE
-    return Minute(minute.times, minute.cpu_percent, top, tone)
+    return MinuteSparkline(minute.times, minute.cpu_percent, top, tone)
 
 
 def memory_bytes(row: JobRow) -> float | None:
@@ -202,7 +202,7 @@ def of_limit(row: JobRow) -> Cell:
     if not row.job.limits.memory_bytes:
         return ABSENT
     percent = limit_percent(row)
-    return ABSENT if percent is None else PastBar(percent) if row.job.status.ended else Bar(percent)
+    return ABSENT if percent is None else GreyBar(percent) if row.job.status.ended else Bar(percent)
 
 
 def io_rate(row: JobRow) -> float | None:

@@ -40,7 +40,7 @@ class Scroll:
 
 
 @record
-class Go:
+class GoTo:
     """Show the row at a place, with some rows above it."""
 
     place: int
@@ -54,11 +54,11 @@ class Until:
     moment: float
 
 
-Wish = Follow | Scroll | Go | Until
+Movement = Follow | Scroll | GoTo | Until
 
 
 @record
-class Shown:
+class ShownRows:
     """The shown rows, when each was written, and how much output there is."""
 
     rows: tuple[Row, ...] = ()
@@ -104,14 +104,14 @@ def why_no_output(job: Job) -> str | None:
     return not_begun_words(job) or ("let go: it is old (jobtop pin keeps jobs whole)" if was_let_go(job) else None)
 
 
-def page(output: Output, wish: Wish, start: int, height: int) -> Shown:
+def rows_after(output: Output, movement: Movement, start: int, height: int) -> ShownRows:
     """The rows after a movement from those that are shown now."""
-    match wish:
+    match movement:
         case Follow():
             rows = output.rows_before(output.size, height)
         case Until(moment):
             rows = output.rows_before(output.place_at(moment), height)
-        case Go(place, above):
+        case GoTo(place, above):
             begin = output.row_start(place) if place < output.size else output.size
             before = output.rows_before(begin, above)
             rows = output.rows(before[0].place if before else begin, height)
@@ -120,10 +120,10 @@ def page(output: Output, wish: Wish, start: int, height: int) -> Shown:
             rows = output.rows(before[0].place if before else start, height)
         case Scroll(count):
             rows = output.rows(start, count + height)[count:]
-    if len(rows) < height and not isinstance(wish, Until):
+    if len(rows) < height and not isinstance(movement, Until):
         rows = output.rows_before(output.size, height)
     times = tuple(output.moment(row.stop - 1) for row in rows)  # the shown part of a line was written last
-    return Shown(tuple(rows), times, output.size, output.directory.is_dir())
+    return ShownRows(tuple(rows), times, output.size, output.directory.is_dir())
 
 
 def row_spans(row: Row, needle: str = "", longest: int = 4096) -> list[Span]:

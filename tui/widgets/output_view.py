@@ -20,8 +20,19 @@ from jobtop.store.output.logs import STREAMS
 from jobtop.store.output.text import Found, Output, Row
 from jobtop.tui.actions import LOG, SEARCH, bindings
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Span, aligned, fitted, short_bytes, short_duration, safe_text
-from jobtop.tui.widgets.output_rows import Follow, Go, Logs, Scroll, Shown, Until, Wish, dropped, page, row_spans
+from jobtop.tui.widgets.cells import Span, aligned, fitted, safe_text, short_bytes, short_duration
+from jobtop.tui.widgets.output_rows import (
+    Follow,
+    GoTo,
+    Logs,
+    Movement,
+    Scroll,
+    ShownRows,
+    Until,
+    dropped,
+    row_spans,
+    rows_after,
+)
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 from jobtop.tui.widgets.prose import wrapped
 from jobtop.tui.workers import start_work
@@ -51,7 +62,7 @@ class OutputView(Painted, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.logs: Logs | None = None
-        self.shown = Shown()
+        self.shown = ShownRows()
         self.streams = STREAM_CHOICES[0]
         self.is_following = True
         self.moment: float | None = None
@@ -61,11 +72,11 @@ class OutputView(Painted, can_focus=True):
         self.words: str | None = None  # the message about a search
         self.problem: str | None = None
         self._left = 0
-        self.hit: int | None = None
-        self._pending: Wish | None = None
-        self._at_work: Wish | None = None
+        self.match_place: int | None = None
+        self._pending: Movement | None = None
+        self._at_work: Movement | None = None
 
-    def look(self, is_live: bool, why_none: str | None = None, is_silent: bool = False) -> None:
+    def update_output(self, is_live: bool, why_none: str | None = None, is_silent: bool = False) -> None:
         """Read new output, if there is any; rows that the user reads stay where they are.
 
         `is_silent` is for a job that has run for some time: it explains that the job may buffer its output.
@@ -74,38 +85,38 @@ class OutputView(Painted, can_focus=True):
             self.repaint()
         self.is_live, self.why_none, self.is_silent = is_live, why_none, is_silent
         if self.is_following and self.moment is None:
-            self.wish(Follow())
+            self.request(Follow())
 
     def go_to(self, moment: float | None) -> None:
         """Show what had been written until a moment; None: until now."""
         if moment != self.moment:
             self.moment, self.is_following = moment, moment is None
-            self.wish(Follow() if moment is None else Until(moment))
+            self.request(Follow() if moment is None else Until(moment))
 
-    def wish(self, wish: Wish) -> None:
+    def request(self, movement: Movement) -> None:
         """Read and show other rows; only the newest movement counts, and scroll steps add up."""
-        if isinstance(wish, Scroll) and isinstance(self._pending, Scroll):
-            wish = Scroll(self._pending.rows + wish.rows)
-        self._pending = wish
+        if isinstance(movement, Scroll) and isinstance(self._pending, Scroll):
+            movement = Scroll(self._pending.rows + movement.rows)
+        self._pending = movement
         if self._at_work is None and self.logs is not None and self.drawn_size.height:
-            self._at_work = wish
+            self._at_work = movement
             start_work(self, self._work, group="output")
 
     async def _work(self) -> None:
         try:
-            while (wish := self._pending) is not None:
-                self._pending, self._at_work = None, wish
-                await self._fulfil(wish)
+            while (movement := self._pending) is not None:
+                self._pending, self._at_work = None, movement
+                await self._show(movement)
         except (JobtopError, OSError) as error:
             self.problem = str(error)
             self.repaint()
         finally:
             self._at_work = None
 
-    async def _fulfil(self, wish: Wish) -> None:
+    async def _show(self, movement: Movement) -> None:
         start, height = self.shown.start, self.drawn_size.height
-        shown = await self._ask(lambda output: page(output, wish, start, height))
-        self.is_following = self.moment is None and (isinstance(wish, Follow) or shown.is_end)
+        shown = await self._ask(lambda output: rows_after(output, movement, start, height))
+        self.is_following = self.moment is None and (isinstance(movement, Follow) or shown.is_end)
         self.shown, self.problem = shown, None
         self.repaint()
 
@@ -114,15 +125,15 @@ class OutputView(Painted, can_focus=True):
         return await self.logs.read(self.streams, question)
 
     def on_resize(self) -> None:
-        self.wish(self._pending or self._same())
+        self.request(self._pending or self._same())
 
-    def _same(self) -> Wish:
+    def _same(self) -> Movement:
         """The movement that shows the same rows again."""
-        if isinstance(self._at_work, Go | Follow | Until):
+        if isinstance(self._at_work, GoTo | Follow | Until):
             return self._at_work
         if self.moment is not None:
             return Until(self.moment)
-        return Follow() if self.is_following else Go(self.shown.start)
+        return Follow() if self.is_following else GoTo(self.shown.start)
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         self._label()
@@ -147,7 +158,7 @@ class OutputView(Painted, can_focus=True):
 
     def _edge(self, row: Row, told: str) -> list[Span]:
         """The time, and a bar beside stderr rows and the current match."""
-        if self.hit is not None and row.place <= self.hit < row.stop:
+        if self.match_place is not None and row.place <= self.match_place < row.stop:
             return [Span(told, Tone.GREY), Span("▌", Tone.ORANGE)]
         return [Span(told, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
 
@@ -183,10 +194,10 @@ class OutputView(Painted, can_focus=True):
             return [f"it wrote nothing{which}"]
         return [f"nothing written{which} yet", *(HELD_BACK if self.is_silent and not which else ())]
 
-    def move(self, wish: Wish) -> None:
+    def move(self, movement: Movement) -> None:
         """Move because of a key; the message about the last search is removed."""
         self.words = None
-        self.wish(wish)
+        self.request(movement)
 
     def action_line_up(self) -> None:
         self.move(Scroll(-1))
@@ -201,10 +212,10 @@ class OutputView(Painted, can_focus=True):
         self.move(Scroll(max(1, self.drawn_size.height - 1)))
 
     def action_first(self) -> None:
-        self.move(Go(0))
+        self.move(GoTo(0))
 
     def action_last(self) -> None:
-        self.hit, self._left = None, 0
+        self.match_place, self._left = None, 0
         self.move(Follow())
 
     def action_left(self) -> None:
@@ -220,15 +231,15 @@ class OutputView(Painted, can_focus=True):
     def action_streams(self) -> None:
         """Switch to the next choice of the two streams."""
         self.streams = STREAM_CHOICES[(STREAM_CHOICES.index(self.streams) + 1) % len(STREAM_CHOICES)]
-        self.hit = None
+        self.match_place = None
         self.move(Follow() if self.moment is None else Until(self.moment))
 
     def action_search(self) -> None:
         self.post_message(self.SearchWanted())
 
-    def look_for(self, needle: str) -> None:
+    def search(self, needle: str) -> None:
         """Go to the nearest match: the last one if the end is shown, else the next one."""
-        self.needle, self.hit = needle, None
+        self.needle, self.match_place = needle, None
         self.action_find(not self.is_following)
 
     def action_find(self, forward: bool) -> None:
@@ -238,16 +249,16 @@ class OutputView(Painted, can_focus=True):
 
     async def _search(self, forward: bool) -> None:
         """Search from the last match or the shown rows, around the end; in steps, so that other readings can run."""
-        needle, hit = self.needle, self.hit
+        needle, match = self.needle, self.match_place
         begin = self.shown.start if forward else self.shown.size
-        place: int | None = begin if hit is None else hit + 1 if forward else hit
+        place: int | None = begin if match is None else match + 1 if forward else match
         has_turned = False
         try:
             while place is not None:
                 found: Found = await self._ask(_finding(needle, place, forward))
                 if found.place is not None:
-                    self.hit = found.place
-                    self.move(Go(found.place, self.drawn_size.height // 3))
+                    self.match_place = found.place
+                    self.move(GoTo(found.place, self.drawn_size.height // 3))
                     return
                 place = found.resume
                 if place is None and not has_turned:
@@ -306,7 +317,7 @@ class OutputPane(Vertical):
         view.focus()
         self.query_one(SearchLine).remove_class("-open")
         if message.value:
-            view.look_for(message.value)
+            view.search(message.value)
 
 
 def _finding(needle: str, place: int, forward: bool) -> Callable[[Output], Found]:

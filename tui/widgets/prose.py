@@ -75,7 +75,7 @@ def cut(line: str, width: int) -> Iterator[str]:
     yield piece
 
 
-def entitle(pane: Painted, title: str | None = None, subtitle: str | None = None) -> None:
+def set_border_texts(pane: Painted, title: str | None = None, subtitle: str | None = None) -> None:
     """Set the texts in the borders of a pane, in the colours of the theme."""
     is_ascii = pane.app.has_class(ASCII_CLASS)
     if title is not None:

@@ -17,7 +17,7 @@ from jobtop.tui.actions import TABLE, bindings
 from jobtop.tui.data.rows import RowSource
 from jobtop.tui.palette import CURSOR, MARK, Ground, Tone
 from jobtop.tui.widgets.cells import Span, fitted
-from jobtop.tui.widgets.columns import GAP, Column, Place, Sort, header_line, placed, row_line
+from jobtop.tui.widgets.columns import GAP, Column, PlacedColumn, Sort, header_line, placed, row_line
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 
 Row = TypeVar("Row")
@@ -96,7 +96,7 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         self._marks: frozenset[Hashable] = frozenset()
         self._cache: dict[Hashable, tuple[Row, Ground, bool, Strip]] = {}
         self._cached_for: tuple[Inks, int, Sequence[Column[Row]]] | None = None
-        self._places: list[Place[Row]] = []
+        self._places: list[PlacedColumn[Row]] = []
         self._asked: tuple[range, Sequence[Row]] = (range(0), ())
         self.columns = columns
         self.empty = empty

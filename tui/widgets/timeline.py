@@ -29,7 +29,7 @@ LONGEST = 500  # characters of an event's text
 
 
 @record
-class Entry:
+class TimelineLine:
     """A line of the timeline; only the first line of an event has its time. `is_past`: not after the shown moment."""
 
     number: int
@@ -40,41 +40,41 @@ class Entry:
     is_past: bool = True
 
 
-def columns() -> tuple[Column[Entry], ...]:
+def columns() -> tuple[Column[TimelineLine], ...]:
     return (
         Column("time", "AFTER", time, TIME_WIDTH, align=Align.RIGHT, sortable=False),
         Column("words", "WHAT HAPPENED", words, NARROWEST, flex=1, sortable=False),
     )
 
 
-def time(entry: Entry) -> Cell:
+def time(entry: TimelineLine) -> Cell:
     if entry.line or entry.moment is None:
         return Words("")
     sign = "-" if entry.moment <= -1 else "+"
     return Words(sign + short_duration(abs(entry.moment)), Tone.GREY if entry.is_past else Tone.FAINT)
 
 
-def words(entry: Entry) -> Cell:
+def words(entry: TimelineLine) -> Cell:
     sign = SIGNS[entry.weight]
     tone = (Tone.VERMILION if entry.weight == BAD else Tone.TEXT) if entry.is_past else Tone.FAINT
     mark = Span("  ") if entry.line else Span(sign.text, sign.tone if entry.is_past else Tone.FAINT)
     return Pieces([mark, Span(entry.words, tone)])
 
 
-def entries(job: Job, events: Sequence[Event], width: int, moment: float | None = None) -> list[Entry]:
+def entries(job: Job, events: Sequence[Event], width: int, moment: float | None = None) -> list[TimelineLine]:
     """The events in the order of time, each wrapped into as many lines as it needs."""
-    found: list[Entry] = []
+    found: list[TimelineLine] = []
     for number, event in enumerate(sorted(events, key=lambda event: event.at)):
         after = None if job.start_time is None else event.at - job.start_time
         is_past = moment is None or after is None or after <= moment
         weight = gravity(event.kind, event.detail)
         told = event_words(event.kind, event.detail)[:LONGEST]
         for line, text in enumerate(wrapped(told, max(NARROWEST, width) - 2)):
-            found.append(Entry(number, line, after, text, weight, is_past))
+            found.append(TimelineLine(number, line, after, text, weight, is_past))
     return found
 
 
-class Timeline(Table[Entry]):
+class Timeline(Table[TimelineLine]):
     """The events of a job."""
 
     class Chosen(Message):

@@ -11,7 +11,7 @@ from jobtop.core.series.drawing import Curve
 from jobtop.core.text.event_text import BAD, WARNING, gravity
 from jobtop.core.text.job_text import memory_is_bound, not_begun_words, was_let_go
 from jobtop.core.units import format_bytes
-from jobtop.tui.chart.plotting import Axis, ChartView, Event, Series, Side, Whole
+from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.job_reading import ALL, JobView
 from jobtop.tui.palette import Tone
@@ -25,7 +25,7 @@ LET_GO = "let go: only its totals are left"
 
 
 @record
-class Plotted:
+class JobChart:
     """One chart: its title, its curves with their labels, and the value from which it is shown."""
 
     name: str
@@ -57,22 +57,22 @@ def io_note(job_view: JobView) -> str:
 
 
 CPU, MEMORY = ("cpu.percent", "CPU", Side.LEFT), ("mem.used", "memory", Side.LEFT)
-BOTH = Plotted("both", "", (CPU, ("mem.used", "memory", Side.RIGHT)), note=memory_note)
-PREVIEW = Plotted("preview", "", (("cpu.percent", "cpu", Side.LEFT), ("mem.used", "mem", Side.RIGHT)))
+BOTH = JobChart("both", "", (CPU, ("mem.used", "memory", Side.RIGHT)), note=memory_note)
+PREVIEW = JobChart("preview", "", (("cpu.percent", "cpu", Side.LEFT), ("mem.used", "mem", Side.RIGHT)))
 CHARTS = (
-    Plotted("cpu", "", (CPU,), note=cpu_note),
-    Plotted("memory", "", (MEMORY,), note=memory_note),
-    Plotted(
+    JobChart("cpu", "", (CPU,), note=cpu_note),
+    JobChart("memory", "", (MEMORY,), note=memory_note),
+    JobChart(
         "io",
         "I/O",
         (("io.read_bytes", "read", Side.LEFT), ("io.write_bytes", "written", Side.LEFT)),
         note=io_note,
     ),
-    Plotted("gpu", "GPU", (("gpu.util", "busy", Side.LEFT), ("gpu.mem_used", "memory", Side.RIGHT)), least=0.0),
-    Plotted(
+    JobChart("gpu", "GPU", (("gpu.util", "busy", Side.LEFT), ("gpu.mem_used", "memory", Side.RIGHT)), least=0.0),
+    JobChart(
         "net", "network", (("net.rx_bytes", "received", Side.LEFT), ("net.tx_bytes", "sent", Side.LEFT)), least=0.0
     ),
-    Plotted(
+    JobChart(
         "pressure",
         "stalled for",
         (
@@ -85,18 +85,18 @@ CHARTS = (
 )
 
 
-def shown_charts(job_view: JobView) -> list[Plotted]:
+def shown_charts(job_view: JobView) -> list[JobChart]:
     """The charts that have something to show for this job; the first three always."""
     return [chart for chart in CHARTS if chart.least is None or _peak(job_view, chart) > chart.least]
 
 
-def chart_view(job_view: JobView, chart: Plotted, window: TimeWindow = ALL, whole: Whole | None = None) -> ChartView:
+def chart_view(job_view: JobView, chart: JobChart, window: TimeWindow = ALL, whole: Whole | None = None) -> ChartView:
     """A chart of the job; its border names the shown time, and what its memory is a percentage of."""
     job = job_view.job
     part = "" if window.span is None else window.words
     note = chart.note(job_view) if chart.note is not None else ""
     series = [
-        Series(
+        ChartSeries(
             label,
             find_metric(key),
             *_spread(job_view.curves[key], job_view.run_bounds),
@@ -131,13 +131,13 @@ def no_samples(job_view: JobView) -> str:
     return LET_GO if was_let_go(job) else NEVER_SAMPLED
 
 
-def event_marks(job_view: JobView) -> list[Event]:
+def event_marks(job_view: JobView) -> list[EventMark]:
     """Events that went wrong, as marks on the time axis."""
     start = job_view.job.start_time
     if start is None:
         return []
     found = [(event, MARKS.get(gravity(event.kind, event.detail))) for event in job_view.events]
-    return [Event(max(0.0, event.at - start), *mark) for event, mark in found if mark is not None]
+    return [EventMark(max(0.0, event.at - start), *mark) for event, mark in found if mark is not None]
 
 
 def _limit(job: Job, keys: Sequence[str]) -> float | None:
@@ -163,6 +163,6 @@ def _spread(curve: Curve, whole: tuple[float, float]) -> tuple[list[float], list
     return times, values
 
 
-def _peak(job_view: JobView, chart: Plotted) -> float:
+def _peak(job_view: JobView, chart: JobChart) -> float:
     values = [value for key, _, _ in chart.curves if key in job_view.curves for value in job_view.curves[key].known()]
     return max(values, default=-1.0)

@@ -17,7 +17,16 @@ from jobtop.core.units import ABSENT, format_duration, format_percent
 from jobtop.tui.data.job_reading import JobView
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
 from jobtop.tui.screens.job.charts import allowed_cores
-from jobtop.tui.widgets.cells import Span, aligned, bounded, short_bytes, short_duration, short_rate, safe_text, width_of
+from jobtop.tui.widgets.cells import (
+    Span,
+    aligned,
+    bounded,
+    safe_text,
+    short_bytes,
+    short_duration,
+    short_rate,
+    width_of,
+)
 from jobtop.tui.widgets.painting import Inks, Painted
 
 GAP = Span("   ")
@@ -90,7 +99,7 @@ def identity(view: HeaderView, job: Job) -> list[Piece]:
     )
     return [
         Piece(0, [Span(f"{glyph} {state}", tone, True)]),
-        Piece(0, [Span(outside(job.name), Tone.TEXT, True)]),
+        Piece(0, [Span(shortened(job.name), Tone.TEXT, True)]),
         Piece(1, [Span(job.id[:8], Tone.GREY)]),
         Piece(2, [Span(view.problem, Tone.YELLOW)] if view.problem else []),
         Piece(3, [Span(flags, Tone.YELLOW)] if flags else []),
@@ -151,17 +160,17 @@ def traffic(job_view: JobView, is_over: bool) -> list[Span]:
 
 def limits(job: Job, with_memory: bool = False) -> list[Span]:
     """The declared limits; the memory limit is left out if it stands beside the used memory."""
-    asked = job.limits
-    words = [
-        counted(asked.cpus, "CPU"),
-        f"{short_bytes(asked.memory_bytes)} memory" if with_memory and asked.memory_bytes is not None else "",
-        counted(asked.gpus, "GPU"),
-        f"runtime {format_duration(asked.runtime_seconds)}" if asked.runtime_seconds is not None else "",
-        f"timeout {format_duration(asked.timeout_seconds)}" if asked.timeout_seconds is not None else "",
-        "enforced" if asked.enforced else "",
+    declared = job.limits
+    facts = [
+        counted(declared.cpus, "CPU"),
+        f"{short_bytes(declared.memory_bytes)} memory" if with_memory and declared.memory_bytes is not None else "",
+        counted(declared.gpus, "GPU"),
+        f"runtime {format_duration(declared.runtime_seconds)}" if declared.runtime_seconds is not None else "",
+        f"timeout {format_duration(declared.timeout_seconds)}" if declared.timeout_seconds is not None else "",
+        "enforced" if declared.enforced else "",
     ]
-    told = " · ".join(filter(None, words))
-    return labelled("asked", told) if told else []
+    text = " · ".join(filter(None, facts))
+    return labelled("asked", text) if text else []
 
 
 def exit_spans(job: Job) -> list[Span]:
@@ -176,16 +185,16 @@ def exit_spans(job: Job) -> list[Span]:
 def command(job: Job) -> list[Piece]:
     if not job.command:
         return [Piece(0, grey("its command is not known"))]
-    return [Piece(0, [Span("$ ", Tone.GREY), Span(outside(shlex.join(job.command)))])]
+    return [Piece(0, [Span("$ ", Tone.GREY), Span(shortened(shlex.join(job.command)))])]
 
 
-def outside(text: str) -> str:
+def shortened(text: str) -> str:
     """Recorded text, with control characters escaped, and shortened."""
     return safe_text(text[:LONGEST])
 
 
 def grey(text: str) -> list[Span]:
-    return [Span(outside(text), Tone.GREY)] if text else []
+    return [Span(shortened(text), Tone.GREY)] if text else []
 
 
 def labelled(label: str, value: str = "", tone: Tone = Tone.TEXT) -> list[Span]:

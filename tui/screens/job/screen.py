@@ -226,7 +226,7 @@ class JobScreen(JobActions):
         self.query_one(Timeline).show(job_view.job, job_view.events, self.moment)
         view = self.query_one(OutputView)
         view.go_to(self.moment)
-        view.look(not job_view.job.status.ended, why_no_output(job_view.job), self.is_silent(job_view.job))
+        view.update_output(not job_view.job.status.ended, why_no_output(job_view.job), self.is_silent(job_view.job))
         self.refresh_keys()
 
     def explain(self, job_view: JobView, is_first: bool) -> None:
