@@ -29,7 +29,8 @@ def test_work_that_is_cancelled_before_it_starts_leaves_no_coroutine() -> None:
 
 
 def test_requests_during_work_are_done_once_after_it() -> None:
-    begun, done = [], []
+    begun: list[int] = []
+    done: list[int] = []
 
     async def scene() -> None:
         app: App[None] = App()
