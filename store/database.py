@@ -22,7 +22,7 @@ from jobtop.core.errors import (
 )
 from jobtop.core.paths import hostname
 from jobtop.core.state_files import make_state_dirs, open_lock, refuse_link
-from jobtop.store.schema import MIGRATIONS, TABLES, VERSION, has_tables_of
+from jobtop.store.schema import VERSION, has_tables_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -255,7 +255,7 @@ class LocalProcesses:
 
     def __init__(self, directory: Path, secret: Sequence[str] = ()) -> None:
         self.directory, self.secret = directory, secret
-        self._close_up: CloseUp | None = None
+        self._live_processes: LiveProcesses | None = None
         self._rows: tuple[ProcessRow, ...] = ()
         self._due = 0.0
 
@@ -267,18 +267,20 @@ class LocalProcesses:
         began = time.monotonic()
         if began < self._due:
             return self._rows
-        if self._close_up is None:
-            self._close_up = CloseUp(target_in(self.directory, job), self.secret)
-        reading = self._close_up.read()
+        if self._live_processes is None:
+            target = target_in(self.directory, job)
+            assert target is not None
+            self._live_processes = LiveProcesses(target, self.secret)
+        reading = self._live_processes.read()
         self._rows = tuple(line.row for line in reading.processes)
         self._due = began + (time.monotonic() - began) / MOST_CORE_SHARE
         return self._rows
 
     def close(self) -> None:
-        if self._close_up is not None:
+        if self._live_processes is not None:
             with suppress(OSError):
-                self._close_up.close()
-        self._close_up = None
+                self._live_processes.close()
+        self._live_processes = None
 
 
 def times_to_read(window: TimeWindow, last: float) -> tuple[float | None, float | None]:

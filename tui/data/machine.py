@@ -13,7 +13,7 @@ from jobtop.store.samples.live import KEPT_SAMPLES, KEPT_SECONDS
 from jobtop.tui.data.view import MachineMoment, MachineView, read_only
 
 if TYPE_CHECKING:
-    from jobtop.core.measure.collectors.host import HostSample, HostSource
+    from jobtop.core.measure.collectors.host import HostReader, HostSample
     from jobtop.store.samples.hosts import HostNow
 
 SAME_READING_SECONDS = 0.2  # two readings that are closer together count as one
@@ -28,7 +28,7 @@ class MachineSource(Protocol):
 class MachineReader:
     """Reads the host of the console from /proc, for the time in which no engine records it."""
 
-    def __init__(self, source: HostSource | None = None) -> None:
+    def __init__(self, source: HostReader | None = None) -> None:
         self._source = source
         self._last_sample: HostSample | None = None
         self._cpu_line: deque[float | int | None] = deque(maxlen=KEPT_SAMPLES)

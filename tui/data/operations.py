@@ -99,12 +99,10 @@ def carry_out(row: JobRow, operation: Operation) -> OperationResult:
 
 async def wait_for_end(row: JobRow, job: Job, operation: Operation) -> Job | None:
     """Wait until no process of the job is left, and return its record; None if processes remain after the grace."""
-    deadline = time.monotonic() + patience(job, operation.is_forced)
-    while not is_gone(job):
-        if time.monotonic() > deadline:
+    ending = Ending((job,), operation.is_forced)
+    while ending.left():
+        if ending.is_late:
             return None
-        if operation.is_forced:
-            kill_again(job)
         await asyncio.sleep(POLL_SECONDS)
     return await asyncio.to_thread(_finished_record, row, job)
 

@@ -79,8 +79,9 @@ class Alerts(PanedPage):
         set_border_texts(table, subtitle=troubles.words)
 
     async def on_table_activated(self, message: Table.Activated) -> None:
-        """Open the job of a trouble."""
-        await self.console.open_job(str(message.key).partition("/")[0])
+        """Open the job of a trouble; an alert of the machine has none."""
+        if job_id := str(message.key).partition("/")[0]:
+            await self.console.open_job(job_id)
 
 
 def rule_lines(config: Config | None) -> Iterator[Paragraph]:

@@ -99,8 +99,8 @@ def _stored_marks(database: Database, job_id: str) -> list[tuple[float, int, int
 
 def why_no_output(job: Job) -> str | None:
     """The reason why a job has no output; None if it should have some."""
-    if job.is_attached:
-        return "it writes where it did before jobtop met it"
+    if (why := kind_of(job).why_no_output) is not None:
+        return why
     return not_begun_words(job) or ("let go: it is old (jobtop pin keeps jobs whole)" if was_let_go(job) else None)
 
 
