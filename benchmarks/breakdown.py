@@ -19,7 +19,7 @@ OBSERVER = """\
 import os, sys, time
 IMPORTS = (
     "click",
-    "sqlite3",
+    "_sqlite3",
     "jobtop.cli.verbs.run",
     "jobtop.lifecycle.recorder",
 )
@@ -32,10 +32,10 @@ def heard(event, arguments):
     elif event == "import" and arguments[0] in IMPORTS:
         note(f"import of {arguments[0]} begins")
     # A connection cannot be touched yet in the event of its own making.
-    connect = getattr(sys.modules.get("sqlite3"), "connect", None)
+    connect = getattr(sys.modules.get("_sqlite3"), "connect", None)
     if connect not in (None, observed_connect):
         connects.append(connect)
-        sys.modules["sqlite3"].connect = observed_connect
+        sys.modules["_sqlite3"].connect = observed_connect
 connects = []
 def observed_connect(*arguments, **options):
     note("the store is opened")

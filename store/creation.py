@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 
 from jobtop.store.database import APPLICATION_ID, choose_journal, locked, remove_journals
 from jobtop.store.newest_schema import SCRIPT, SCRIPT_VERSION
@@ -12,6 +11,8 @@ from jobtop.store.schema import MIGRATIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import sqlite3
+
     from jobtop.core.paths import StateNames
 
 

@@ -287,4 +287,6 @@ CREATE INDEX events_of_host ON events (at) WHERE host_seq IS NOT NULL;
 CREATE INDEX events_of_device ON events (device_seq, at) WHERE device_seq IS NOT NULL;
 CREATE INDEX events_of_alerts ON events (at) WHERE kind = 'alert';
 INSERT INTO "touches" VALUES(0);
+DELETE FROM "sqlite_sequence";
+INSERT INTO "sqlite_sequence" VALUES('events',0);
 """

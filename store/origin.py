@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from jobtop.core.errors import StoreForeign
 from jobtop.store.database import APPLICATION_ID, check_version
 from jobtop.store.schema import TABLES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
 
 MOST_VALUE_BYTES, MOST_SQL_BYTES = 64 * 1024 * 1024, 1024 * 1024
 
 
 def defend(connection: sqlite3.Connection) -> None:
     """Let a file from elsewhere do as little as SQLite can prevent: no functions in its schema, bounded values."""
+    import sqlite3
+
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)

@@ -37,7 +37,7 @@ def script() -> str:
         add_columns(connection)
         made = connection.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'sqlite_%'")
         tables = [sql for (sql,) in made.fetchall()]
-        rows = [line for line in connection.iterdump() if line.startswith("INSERT INTO") and "sqlite_" not in line]
+        rows = [line for line in connection.iterdump() if line.startswith(("INSERT INTO", "DELETE FROM"))]
     return "\n".join(f"{statement.rstrip(';')};" for statement in [*tables, *rows])
 
 

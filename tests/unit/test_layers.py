@@ -1,6 +1,7 @@
 """Imports point one way, cli → tui → lifecycle → store → core; a library has one owner; headless verbs stay light."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,17 @@ OWNERS = {
     "textual": "jobtop.tui",
 }
 HEAVY = {"docker", "plotext", "psutil", "pynvml", "rich", "sqlite_utils", "textual"}
+# Modules that `run -- true` must not import: each of them, with those that it imports, takes 0.5 to 10 ms.
+SLOW_FOR_RUN = set(
+    "argparse ast asyncio click dataclasses datetime difflib fnmatch getpass glob hashlib importlib inspect ipaddress"
+    " logging ntpath pathlib platform queue random runpy selectors shutil signal socket sqlite3 string subprocess"
+    " tempfile threading tokenize tomllib traceback typing urllib uuid warnings".split()
+)
+# Own modules that few calls need.
+RARE_IN_RUN = set(
+    "cli.main core.config_files core.metrics core.run.scheduling lifecycle.reconcile store.creation store.newest_schema"
+    " store.origin store.queue_rows store.repair store.samples tui".split()
+)
 
 
 def module_name(path: Path) -> str:
@@ -156,3 +168,42 @@ def test_the_version_is_printed_without_importing_click(jobtop: Jobtop) -> None:
     finished = jobtop("--version", env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert "jobtop" in finished.stderr
     assert "click" not in finished.stderr
+
+
+def imported_by_run(jobtop: Jobtop, library: Path) -> set[str]:
+    """The modules that a `run` imports, without the hook of an editable install, which imports some of them first."""
+    start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from jobtop.__main__ import main; main()"
+    # A sampled job imports more if it is not over at once, which depends on the load of the machine.
+    words = (str(library), "run", "--no-ui", "--no-monitor", "--", "true")
+    finished = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "importtime", "-c", start, *words],
+        env={**jobtop.env},
+        cwd=jobtop.home,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert finished.returncode == 0, finished.stderr
+    reports = [line for line in finished.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in reports}
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A directory from which jobtop can be imported."""
+    package = tmp_path / "library" / "jobtop"
+    package.mkdir(parents=True)
+    for source in (ROOT / "jobtop").glob("*.py"):
+        (package / source.name).symlink_to(source)
+    for room in LAYERS:
+        name = room.removeprefix("jobtop.")
+        (package / name).symlink_to(ROOT / name)
+    return package.parent
+
+
+def test_a_run_imports_no_slow_module(jobtop: Jobtop, library: Path) -> None:
+    with_new_store, with_store = imported_by_run(jobtop, library), imported_by_run(jobtop, library)
+    assert {"jobtop.cli.run.launch", "jobtop.store.creation"} <= with_new_store
+    for imported in (with_new_store, with_store):
+        assert {name.split(".")[0] for name in imported} & SLOW_FOR_RUN == set()
+    assert {name for name in with_store for rare in RARE_IN_RUN if is_within(name, f"jobtop.{rare}")} == set()
