@@ -1,4 +1,4 @@
-"""The face of the verbs: finds the one that was asked for, imports only that, turns errors into one line."""
+"""Finds the verb that was asked for, imports only that one, and turns errors into one line."""
 
 import os
 import sys

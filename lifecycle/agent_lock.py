@@ -15,7 +15,7 @@ from jobtop.core.measure.collectors.proc import send
 from jobtop.core.run import supervisor
 from jobtop.core.state_files import open_lock
 from jobtop.store.agents import registered
-from jobtop.store.database import is_network
+from jobtop.store.files import is_network
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from jobtop.core.doctor import checks, probes, sources
 from jobtop.core.doctor.checks import Finding, Machine, State
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes
-from jobtop.store.database import is_network
+from jobtop.store.files import is_network
 from jobtop.store.upkeep.inspection import inspect
 
 Topics = dict[str, list[Finding]]

@@ -17,7 +17,8 @@ from jobtop.core.run.supervisor import Keeper, agent_command
 from jobtop.core.state_files import make_state_dirs
 from jobtop.lifecycle.ends import started_change
 from jobtop.lifecycle.kinds import process
-from jobtop.store.database import Database, is_network, open_to_write
+from jobtop.store.database import Database, open_to_write
+from jobtop.store.files import is_network
 from jobtop.store.jobs import Event, Jobs, event
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from jobtop.core.model import Status
 from jobtop.core.run.scheduling import will_be_retried
 from jobtop.lifecycle.agent_lock import is_attended
 from jobtop.lifecycle.reconcile import current
-from jobtop.store.database import file_times, is_network
+from jobtop.store.files import file_times, is_network
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from jobtop.store.database import APPLICATION_ID, choose_journal, locked, remove_journals
+from jobtop.store.database import APPLICATION_ID, choose_journal, locked
+from jobtop.store.files import remove_journals
 from jobtop.store.newest_schema import SCRIPT, SCRIPT_VERSION
 from jobtop.store.origin import check_origin
 from jobtop.store.schema import MIGRATIONS

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from itertools import count
 
 from jobtop.core.errors import (
@@ -20,8 +19,18 @@ from jobtop.core.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from jobtop.core.paths import hostname
 from jobtop.core.state_files import make_state_dirs, open_lock, refuse_link
+from jobtop.store.files import (
+    files_of,
+    has_lost_wal,
+    has_wal,
+    is_cut,
+    is_network,
+    is_same,
+    mark_suspect,
+    suspicion,
+    wal_of,
+)
 from jobtop.store.schema import VERSION, has_tables_of
 
 TYPE_CHECKING = False
@@ -43,17 +52,10 @@ else:
         import sqlite3
 
 BUSY_SECONDS = 30.0
-JOURNALS = ("-wal", "-shm")
 JOURNAL_BYTES = 8 * 1024 * 1024
 SMALL_JOURNAL_PAGES = 100
-NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph fuse.sshfs fuse.glusterfs 9p afs pvfs2 orangefs fuse.ceph".split()
-)
-
 SERIALS = count(1)  # of connections: the version of one says nothing about another
 BUSY, IOERR = 5, 10
-WAL_BYTE, WAL_VERSION = 19, b"\x02"  # where the header of a database says that it has a WAL
-MOST_FRAME = slice(16, 20)  # where the index of a WAL counts its pages (WalIndexHdr.mxFrame)
 APPLICATION_ID = 0x6A6F6274  # "jobt"
 STEPS_BETWEEN_LOOKS, MOST_LOOKS = 1_000_000, 2000  # a table of 100,000 jobs is read in some 20 million steps
 CORRUPT = 11
@@ -103,7 +105,10 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One write transaction, begun IMMEDIATE: a deferred one fails instead of waiting. Inside one, part of it."""
+        """One write transaction, or a part of the one that is open.
+
+        It begins IMMEDIATE: a deferred one fails instead of waiting.
+        """
         if self._connection.in_transaction:
             yield self._connection
             return
@@ -122,9 +127,9 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One short read transaction: everything in it is of one moment. Fetch whole, do not linger.
+        """One read transaction, or a part of the one that is open: every read in it sees the same state.
 
-        Inside of a write transaction, part of that.
+        Keep it short, and fetch all rows in it: an open read transaction keeps the WAL from being emptied.
         """
         if self._connection.in_transaction:
             yield self._connection
@@ -142,12 +147,12 @@ class Database:
 
     @contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
-        """The connection outside of any transaction, for what cannot be done in one."""
+        """The connection outside of any transaction, for statements that cannot run in one."""
         with errors_named(self.file):
             yield self._connection
 
     def keep_journal_small(self) -> None:
-        """Move the journal into the store often."""
+        """Copy the WAL into the store often, so that it stays small."""
         with self.alone() as connection:
             connection.execute(f"PRAGMA wal_autocheckpoint = {SMALL_JOURNAL_PAGES}")
 
@@ -256,12 +261,12 @@ def open_to_read(path: Name, patience: float | None = None) -> Database:
         raise StoreDamaged(f"{file}: it was emptied while it was open{SETTING_ASIDE}")
     with errors_named(file):
         # In a directory or beside a file that cannot be written SQLite fails, or makes a WAL that no process can use.
-        if os.access(file, os.W_OK) or os.path.exists(wal_of(file)) or not _has_wal(file):
+        if os.access(file, os.W_OK) or os.path.exists(wal_of(file)) or not has_wal(file):
             try:
                 connection, version = _connect_checked(file, "mode=ro", patience)
                 return Database(file, connection, version=version, is_guarded=True)
             except sqlite3.OperationalError as error:
-                if error_code(error) == BUSY or _has_lost_wal(file):
+                if error_code(error) == BUSY or has_lost_wal(file):
                     raise
         notice = f"{file} can only be read, as it was last closed: it or its directory is not writable"
         connection, version = _connect_checked(file, "mode=ro&immutable=1", patience)
@@ -362,93 +367,6 @@ def locked(names: StateNames) -> Iterator[None]:
         os.close(fd)
 
 
-def _has_wal(file: str) -> bool:
-    """Whether a reader of the store needs a WAL; a rollback journal needs nothing but a lock."""
-    with open(file, "rb") as content:
-        return content.read(WAL_BYTE + 1)[WAL_BYTE:] == WAL_VERSION
-
-
-def is_network(path: Name, mountinfo: str | None = None) -> bool:
-    """Whether a path is on a file system that several machines share."""
-    place = os.path.realpath(path)
-    if mountinfo is not None:
-        return _is_shared(place, mountinfo)
-    return _is_network_directory(place if os.path.isdir(place) else os.path.dirname(place))
-
-
-@lru_cache(maxsize=64)
-def _is_network_directory(directory: str) -> bool:
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            return _is_shared(directory, file.read())
-    except OSError:
-        return False
-
-
-def _is_shared(place: str, mountinfo: str) -> bool:
-    """By the innermost mount; of two at one place the later hides the other."""
-    best, kind, below = "", "", f"{place.rstrip('/')}/"
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        mount = before.split(" ", 5)[4].replace("\\040", " ")
-        if len(mount) >= len(best) and below.startswith(f"{mount.rstrip('/')}/"):
-            best, kind = mount, after.split(" ", 1)[0]
-    return kind in NETWORK_FILE_SYSTEMS
-
-
-Files = tuple[tuple[int, int] | None, int | None]
-
-
-def files_of(path: Name) -> Files:
-    """Which file a store is, and which its WAL is; None for one that is not there, or is empty."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None, None
-    try:
-        wal = os.stat(wal_of(path)).st_ino
-    except OSError:
-        wal = None
-    return ((found.st_dev, found.st_ino) if found.st_size else None), wal
-
-
-def is_same(opened: Files, there: Files) -> bool:
-    """Whether these are the files that were opened; a store with a rollback journal has no WAL, and may get one."""
-    return opened[0] == there[0] and (opened[1] is None or opened[1] == there[1])
-
-
-def wal_of(path: Name) -> str:
-    return f"{path}-wal"
-
-
-def is_cut(path: Name) -> bool:
-    """Whether a store was emptied while it was open: a new one has its first page before it has a WAL."""
-    try:
-        return os.stat(path).st_size == 0 and any(os.path.exists(f"{path}{suffix}") for suffix in JOURNALS)
-    except OSError:
-        return False
-
-
-def remove_journals(path: Name) -> None:
-    """Remove the WAL of a deleted file, and its index: SQLite must not use them with another file."""
-    for suffix in JOURNALS:
-        with suppress(FileNotFoundError):
-            os.unlink(f"{path}{suffix}")
-
-
-def file_times(path: Name) -> tuple[tuple[int, int] | None, ...]:
-    """When a store and its journals were last written, and their sizes; None for a file that is not there."""
-    return tuple(_written(f"{path}{suffix}") for suffix in ("", "-wal", "-journal"))
-
-
-def _written(name: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(name)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
-
-
 def store_uri(path: Name, options: str) -> str:
     """The URI that makes SQLite open a file, for any name."""
     name = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
@@ -468,37 +386,14 @@ def _named(path: Name, error: sqlite3.Error) -> StoreError:
     code = error_code(error)
     if code in DAMAGED:
         if code == CORRUPT:  # any writer notices a file that is no database, and it may be no store
-            _suspect(path)
+            mark_suspect(path)
         if code != CORRUPT:
             return StoreDamaged(f"{path}: it is damaged, or no store at all ({error})")
         return StoreDamaged(f"{path}: it is damaged ({error}){SETTING_ASIDE}")
-    if code == IOERR and _has_lost_wal(path):
+    if code == IOERR and has_lost_wal(path):
         return StoreBusy(f"{path}: its write-ahead log was removed while a program has it open; try again after that")
     kind = StoreBusy if code == BUSY else StoreUnavailable
     return kind(f"{path}: {REMEDIES.get(code, str(error))}")
-
-
-def _has_lost_wal(path: Name) -> bool:
-    """Whether pages of an open store are in a WAL that was removed: the index counts them, and the WAL is empty."""
-    try:
-        with open(f"{path}-shm", "rb") as index:
-            pages = index.read(MOST_FRAME.stop)[MOST_FRAME]
-        return any(pages) and os.path.getsize(wal_of(path)) == 0
-    except OSError:
-        return False
-
-
-def _suspect(path: Name) -> None:
-    """Mark a store of this host and user as damaged; in the directory of another user nothing is written."""
-    with suppress(OSError):
-        directory, name = os.path.split(path)
-        if name == f"{hostname()}.db" and os.stat(directory or ".").st_uid == os.geteuid():
-            os.close(os.open(suspicion(path), os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-
-
-def suspicion(path: Name) -> str:
-    """The file that marks a store as damaged: it is checked when it is next opened to be written."""
-    return f"{path}.suspect"
 
 
 def error_code(error: sqlite3.Error) -> int:

@@ -10,20 +10,8 @@ from contextlib import suppress
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store.creation import make_empty
-from jobtop.store.database import (
-    DAMAGED,
-    JOURNALS,
-    Database,
-    connect,
-    error_code,
-    files_of,
-    is_cut,
-    locked,
-    open_current,
-    open_to_write,
-    remove_journals,
-    suspicion,
-)
+from jobtop.store.database import DAMAGED, Database, connect, error_code, locked, open_current, open_to_write
+from jobtop.store.files import JOURNALS, files_of, is_cut, remove_journals, suspicion
 from jobtop.store.schema import VERSION
 
 TYPE_CHECKING = False

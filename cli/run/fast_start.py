@@ -1,4 +1,4 @@
-"""The way of `jobtop run` that costs least: the shim first, then what is needed to tell it its job, never click."""
+"""The fast path of `jobtop run`: it starts the shim first, imports the rest meanwhile, and never imports click."""
 
 import gc
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def quick(words: "Sequence[str]") -> tuple[int | None, Supervisor | None]:
-    """The exit code of `run` with these words; None, and a shim that waits, if click has to explain something."""
+    """The exit code of `run` with these words, None if click has to explain an error; and a shim without an order."""
     gc.disable()
     supervisor = None if "--pty" in words else early_supervisor()
     from jobtop.cli.failure import guarded
@@ -20,8 +20,8 @@ def quick(words: "Sequence[str]") -> tuple[int | None, Supervisor | None]:
 
 
 def early_supervisor() -> Supervisor | None:
-    """It takes as long to come up as the rest takes to be imported; if there is no job in the end, it leaves."""
+    """A shim that starts while the rest is imported; it exits if it gets no order."""
     try:
         return Supervisor()
-    except OSError:  # `run` will try again and say why
+    except OSError:  # `run` tries again and says why
         return None

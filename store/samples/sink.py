@@ -9,7 +9,8 @@ from functools import partial
 from jobtop.core.errors import StoreBusy, StoreReplaced
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.record import replace
-from jobtop.store.database import is_network, open_to_write
+from jobtop.store.database import open_to_write
+from jobtop.store.files import is_network
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.hosts import HostRecord
 from jobtop.store.samples.series import SeriesStore

@@ -15,7 +15,8 @@ import jobtop.store.creation as creation_module
 import jobtop.store.database as database_module
 from jobtop.core.errors import StoreBusy, StoreDamaged, StoreError, StoreForeign, StoreTooNew, StoreUnavailable
 from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, is_network, open_to_read, open_to_write
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.files import is_network
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.newest_schema import SCRIPT_VERSION
 from jobtop.store.repair import set_aside_if_damaged

@@ -13,7 +13,8 @@ from jobtop.core.errors import JobtopError, StoreBusy, StoreError
 from jobtop.core.model import LIVE, Job, knowledge
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
-from jobtop.store.database import Database, file_times, is_network, open_to_read, open_to_write
+from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.files import file_times, is_network
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.samples.live import TOUCHED_SINCE_VERSION, LiveTails, Now, Tail, newest, still_there
 from jobtop.tui.data.last_minute import LastMinute, copy_of
