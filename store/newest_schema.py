@@ -288,5 +288,4 @@ CREATE INDEX events_of_device ON events (device_seq, at) WHERE device_seq IS NOT
 CREATE INDEX events_of_alerts ON events (at) WHERE kind = 'alert';
 INSERT INTO "touches" VALUES(0);
 DELETE FROM "sqlite_sequence";
-INSERT INTO "sqlite_sequence" VALUES('events',0);
 """
