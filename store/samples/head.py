@@ -157,7 +157,7 @@ def moment_in(data: object, owner: int) -> float | None:
         return None
     wanted, middle = struct.pack("<q", owner), len(data) // 2
     place = data.find(wanted, 0, middle)
-    while place % 8 > 0:
+    while place > 0 and place % len(wanted):
         place = data.find(wanted, place + 1, middle)
     if place < 0:
         return None
