@@ -23,7 +23,7 @@ from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.search import catch_up
-from jobtop.store.upkeep.maintenance import KINDS, table_bytes
+from jobtop.store.upkeep.description import KINDS, table_bytes
 
 FEW, MANY, ROWS = 10_000, 100_000, 50
 NOW, DAY = 1_750_000_000.0, 86_400.0

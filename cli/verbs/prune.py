@@ -20,9 +20,10 @@ from jobtop.core.units import ABSENT, format_bytes
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.upkeep import maintenance
 from jobtop.store.upkeep.background import HELD, release, rest, shortage, take
-from jobtop.store.upkeep.maintenance import KEPT_SINCE
+from jobtop.store.upkeep.compaction import vacuum
+from jobtop.store.upkeep.description import TIERS_SINCE_VERSION
+from jobtop.store.upkeep.inspection import file_bytes
 from jobtop.store.upkeep.retention import Retention
 
 PAUSE_SECONDS = 0.002
@@ -53,7 +54,7 @@ def prune(app: App, dry_run: bool, style: str) -> int:
     if warning := skipped_minutes(policy):
         app.warn(warning)
     with opened(app, dry_run) as database:
-        before = maintenance.file_bytes(database.path)
+        before = file_bytes(database.path)
         report = passed(Retention(database, app.paths, policy, is_dry=True), None, "looking")
         after = before
         if not dry_run:
@@ -73,7 +74,7 @@ def opened(app: App, dry_run: bool) -> Iterator[Database]:
     """The store of this host, brought up to date."""
     if dry_run:
         with closing(app.jobs().database) as database:
-            if database.check() < KEPT_SINCE:
+            if database.check() < TIERS_SINCE_VERSION:
                 raise StoreUnavailable(f"{database.path}: an older jobtop wrote it, and it can only be read")
             yield database
         return
@@ -118,10 +119,10 @@ def given_back(app: App, database: Database) -> int:
     """What the file takes then."""
     try:
         with bar("giving back") as tell:
-            done = maintenance.vacuum(database, progress=tell)
+            done = vacuum(database, progress=tell)
     except StoreBusy as error:
         app.warn(f"free space could not be given back (jobtop store vacuum does that later): {error}")
-        return maintenance.file_bytes(database.path)
+        return file_bytes(database.path)
     if done.readers:
         app.warn(f"{', '.join(done.readers)} reads it: the file shrinks when that has ended")
     return done.after_bytes

@@ -20,8 +20,9 @@ from jobtop.core.record import as_dict
 from jobtop.core.units import ABSENT, format_bytes, format_duration
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.upkeep import maintenance
-from jobtop.store.upkeep.maintenance import Description, Files, Problem
+from jobtop.store.upkeep import checking, compaction, copying
+from jobtop.store.upkeep.checking import Problem
+from jobtop.store.upkeep.description import Description, Files, describe
 from jobtop.store.upkeep.merging import Merged, merge
 
 SUFFIX = ".db"
@@ -47,7 +48,7 @@ def store(ctx: click.Context) -> int:
 def info(app: App, path: str | None, style: str) -> int:
     """Say what is in the store, and what it takes."""
     file = chosen_file(app, path)
-    found = maintenance.describe(file)
+    found = describe(file)
     if found.notice:
         app.warn(found.notice)
     if found.problem:
@@ -112,7 +113,7 @@ def check(app: App, path: str | None, style: str) -> int:
     """Look at every page, table, reference, value and block; exit code 1 if something is wrong."""
     file = chosen_file(app, path)
     with bar("checking") as progress:
-        problems = list(maintenance.check(file, progress))
+        problems = list(checking.check(file, progress))
     if style != "table":
         print_shapes(style, [{"schema_version": SCHEMA_VERSION} | as_dict(problem) for problem in problems])
     elif problems:
@@ -140,7 +141,7 @@ def vacuum(app: App, full: bool) -> int:
     """Give space that is not used any more back to the file system."""
     chosen_file(app, None)
     with closing(open_to_write(app.paths, app.config.switch("store.network"))) as database, bar("giving back") as tell:
-        done = maintenance.vacuum(database, full, tell)
+        done = compaction.vacuum(database, full, tell)
     freed = done.before_bytes - done.after_bytes
     print(f"{app.paths.store}: {format_bytes(max(0, freed))} given back, {format_bytes(done.after_bytes)} left")
     if done.readers:
@@ -163,7 +164,7 @@ def backup(app: App, path: str, force: bool) -> int:
     with closing(open_to_read(source)) as database, new_path("backup", target, force) as part:
         part.chmod(0o600)
         with bar("copying") as progress:
-            maintenance.backup(database, part, progress)
+            copying.backup(database, part, progress)
     print(f"{target}: {format_bytes(target.stat().st_size)}, checked")
     return 0
 

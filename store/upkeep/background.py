@@ -13,7 +13,7 @@ from jobtop.core.model import Identity
 from jobtop.core.retention import PINNED, RULE, RUNNING, SETTLING, Report, policy_of
 from jobtop.core.units import format_bytes
 from jobtop.store.samples.hosts import now_since_boot
-from jobtop.store.upkeep.maintenance import free_pages, give_back_some
+from jobtop.store.upkeep.compaction import count_free_pages, free_some_pages
 from jobtop.store.upkeep.retention import Retention
 
 TYPE_CHECKING = False
@@ -86,8 +86,8 @@ class Shift:
         return AGAIN_SECONDS
 
     def _gives_back(self) -> bool:
-        free = free_pages(self.database)
-        return free > KEPT_FREE_PAGES and give_back_some(self.database) < free
+        free = count_free_pages(self.database)
+        return free > KEPT_FREE_PAGES and free_some_pages(self.database) < free
 
     def _tell(self, report: Report) -> None:
         if report.jobs:

@@ -1,4 +1,4 @@
-"""How a store is, without changing it: for the doctor."""
+"""A quick look at a store for the doctor: version, number of jobs, size, integrity. Changes nothing."""
 
 import sqlite3
 import time
@@ -6,15 +6,15 @@ from pathlib import Path
 
 from jobtop.core.errors import StoreDamaged, StoreError
 from jobtop.core.record import record
-from jobtop.store.database import open_to_read
+from jobtop.store.database import open_to_read, wal_of
 
-PATIENCE_SECONDS = 5.0
-STEPS_BETWEEN_LOOKS = 100_000
+CHECK_SECONDS = 5.0
+STEPS_BETWEEN_CLOCK_READS = 100_000
 
 
 @record
 class Inspection:
-    """What an existing store says of itself; with a `problem` the rest may be absent."""
+    """The state of an existing store; with a `problem` other values may be absent, `is_sound` None is not known."""
 
     problem: str | None = None
     version: int | None = None
@@ -24,31 +24,37 @@ class Inspection:
     notice: str | None = None
 
 
-def inspect(path: Path, patience_seconds: float = PATIENCE_SECONDS) -> Inspection:
-    """Open, count, check; a check that takes too long is given up, and soundness is then not known."""
-    size = sum(file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists())
+def inspect(path: Path, check_seconds: float = CHECK_SECONDS) -> Inspection:
+    """Open a store, count its jobs and check it; a check that takes longer than this is abandoned."""
+    size = file_bytes(path)
     try:
         database = open_to_read(path)
         try:
             with database.reading() as connection:
                 version = int(connection.execute("PRAGMA user_version").fetchone()[0])
                 jobs = int(connection.execute("SELECT count(*) FROM jobs").fetchone()[0]) if version else 0
-                check = quick_check(connection, patience_seconds)
+                result = quick_check(connection, check_seconds)
         finally:
             database.close()
     except StoreDamaged as error:
         return Inspection(problem=str(error), size_bytes=size, is_sound=False)
     except StoreError as error:
         return Inspection(problem=str(error), size_bytes=size)
-    sound = None if check is None else check == "ok"
-    problem = f"{path}: {check}" if sound is False else None
-    return Inspection(problem, version, jobs, size, sound, database.notice)
+    is_sound = None if result is None else result == "ok"
+    problem = f"{path}: {result}" if is_sound is False else None
+    return Inspection(problem, version, jobs, size, is_sound, database.notice)
 
 
-def quick_check(connection: sqlite3.Connection, patience_seconds: float) -> str | None:
-    """The first thing that is wrong, `ok`, or None if it took too long to find out."""
-    deadline = time.monotonic() + patience_seconds
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
+def file_bytes(path: Path) -> int:
+    """The size of a store and its write-ahead log."""
+    files = (path, Path(wal_of(path)))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def quick_check(connection: sqlite3.Connection, check_seconds: float) -> str | None:
+    """The first defect that SQLite finds, `ok` if there is none, or None if the check took too long."""
+    deadline = time.monotonic() + check_seconds
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CLOCK_READS)
     try:
         return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError as error:

@@ -17,7 +17,7 @@ from jobtop.core.record import replace
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.series import SeriesStore
-from jobtop.store.upkeep import maintenance
+from jobtop.store.upkeep.checking import check
 from records import HERE, made_job
 from running import nothing_is_left, running
 from sampled import kept_sampled, sample
@@ -106,7 +106,7 @@ def test_who_is_killed_while_pruning_loses_nothing_and_the_next_one_goes_on(jobt
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        assert list(maintenance.check(StatePaths(jobtop.state, HERE).store)) == []
+        assert list(check(StatePaths(jobtop.state, HERE).store)) == []
         found, _, peak = as_kept(jobtop.state, thinned)
         assert (replace(found, kept=Kept.WHOLE), peak) == (thinned, PEAK)
         assert as_kept(jobtop.state, young) == (young, 1000, PEAK)

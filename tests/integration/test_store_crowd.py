@@ -11,7 +11,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.series import SeriesStore
-from jobtop.store.upkeep.maintenance import check
+from jobtop.store.upkeep.checking import check
 from records import HERE, running_job
 from support import Jobtop
 

@@ -20,7 +20,8 @@ from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.schema import VERSION
-from jobtop.store.upkeep.maintenance import check, vacuum
+from jobtop.store.upkeep.checking import check
+from jobtop.store.upkeep.compaction import vacuum
 from records import HERE, call, damage_pages, made_job
 from running import nothing_is_left
 from sampled import kept_sampled, sample

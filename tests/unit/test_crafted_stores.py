@@ -26,7 +26,7 @@ from jobtop.store.samples.live import LiveTails
 from jobtop.store.samples.packed import pack
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.store.schema import MIGRATIONS, VERSION
-from jobtop.store.upkeep.maintenance import check
+from jobtop.store.upkeep.checking import check
 from jobtop.store.upkeep.merging import merge
 from records import HERE, call
 

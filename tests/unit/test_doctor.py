@@ -138,8 +138,8 @@ def test_a_sound_store_says_what_it_holds(tmp_path: Path) -> None:
 def test_a_check_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = StatePaths(tmp_path, HERE)
     open_to_write(paths).close()
-    monkeypatch.setattr(inspection, "STEPS_BETWEEN_LOOKS", 1)
-    found = inspect(paths.store, patience_seconds=0)
+    monkeypatch.setattr(inspection, "STEPS_BETWEEN_CLOCK_READS", 1)
+    found = inspect(paths.store, check_seconds=0)
     assert (found.problem, found.is_sound) == (None, None)
 
 

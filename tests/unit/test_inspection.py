@@ -23,8 +23,8 @@ def test_a_sound_store_tells_its_version_its_jobs_and_its_size(store: Path) -> N
 
 
 def test_a_check_that_takes_too_long_is_given_up(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "STEPS_BETWEEN_LOOKS", 1)
-    found = inspect(store, patience_seconds=-1.0)
+    monkeypatch.setattr(inspection, "STEPS_BETWEEN_CLOCK_READS", 1)
+    found = inspect(store, check_seconds=-1.0)
     assert (found.problem, found.is_sound, found.jobs) == (None, None, 30)
 
 

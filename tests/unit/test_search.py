@@ -13,7 +13,10 @@ from jobtop.store import search
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.filtering import filtering
 from jobtop.store.jobs import KNOWN_JOBS, Jobs, Query
-from jobtop.store.upkeep.maintenance import backup, check, describe, vacuum
+from jobtop.store.upkeep.checking import check
+from jobtop.store.upkeep.compaction import vacuum
+from jobtop.store.upkeep.copying import backup
+from jobtop.store.upkeep.description import describe
 from jobtop.store.upkeep.merging import merge
 from records import HERE, HOSTILE_TEXTS, made_job
 

@@ -18,7 +18,8 @@ from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Event, Jobs, Query
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.store.schema import VERSION
-from jobtop.store.upkeep import maintenance
+from jobtop.store.upkeep import compaction, copying, description
+from jobtop.store.upkeep.inspection import file_bytes
 from records import HERE, call, damage_pages, kept_jobs, made_job
 from sampled import kept_sampled, steady
 
@@ -59,7 +60,7 @@ def fill_and_empty(database: Database) -> int:
     with database.writing():
         for job in kept[:150]:
             jobs.delete(job)
-    return maintenance.file_bytes(database.path)
+    return file_bytes(database.path)
 
 
 def test_info_counts_what_is_there(home: Path) -> None:
@@ -95,7 +96,7 @@ def test_where_sizes_cannot_be_asked_for_they_are_estimated_and_that_is_said(
 ) -> None:
     kept_sampled(home, made_job(), steady(3000), sealed=True)
     exact = json.loads(call("store", "info", "--json").stdout)["bytes_by_kind"]
-    monkeypatch.setattr(maintenance, "table_bytes", lambda connection: (maintenance.estimated_bytes(connection), False))
+    monkeypatch.setattr(description, "table_bytes", lambda connection: (description.estimated_bytes(connection), False))
     about = json.loads(call("store", "info", "--json").stdout)
     assert not about["are_bytes_exact"]
     assert about["bytes_by_kind"]["samples"] == pytest.approx(exact["samples"], rel=0.5)
@@ -180,7 +181,7 @@ def test_what_is_free_goes_back_to_the_file_system(home: Path, database: Databas
     before = fill_and_empty(database)
     with_free = json.loads(call("store", "info", "--json").stdout)["free_bytes"]
     answer = call("store", "vacuum")
-    after = maintenance.file_bytes(database.path)
+    after = file_bytes(database.path)
     assert answer.returncode == 0
     assert "given back" in answer.stdout
     assert before - after >= with_free > 500_000
@@ -191,20 +192,20 @@ def test_what_is_free_goes_back_to_the_file_system(home: Path, database: Databas
 def test_a_reader_stops_no_vacuum_but_is_named_where_it_keeps_some(
     home: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "CHECKPOINT_MILLISECONDS", 10)
+    monkeypatch.setattr(compaction, "CHECKPOINT_MILLISECONDS", 10)
     before = fill_and_empty(database)
     with reader(database.path) as pid:
-        done = maintenance.vacuum(database)
+        done = compaction.vacuum(database)
         assert [words.split(" (")[0] for words in done.readers] == [f"process {pid}"]
         with pytest.raises(StoreBusy, match=f"process {pid} .* has it open; try again when that has ended"):
-            maintenance.vacuum(database, is_full=True)
-    maintenance.vacuum(database)
-    assert maintenance.file_bytes(database.path) < before / 2
+            compaction.vacuum(database, is_full=True)
+    compaction.vacuum(database)
+    assert file_bytes(database.path) < before / 2
 
 
 def test_a_store_is_written_anew_when_asked_to(home: Path, database: Database) -> None:
     fill_and_empty(database)
-    done = maintenance.vacuum(database, is_full=True)
+    done = compaction.vacuum(database, is_full=True)
     assert done.after_bytes < done.before_bytes / 2
     assert json.loads(call("store", "info", "--json").stdout)["free_bytes"] == 0
 
@@ -214,7 +215,7 @@ def test_a_backup_is_of_one_moment_whoever_writes_meanwhile(
 ) -> None:
     jobs = Jobs(database)
     kept = [jobs.insert(made_job(note="n" * 3000)).id for _ in range(50)]
-    monkeypatch.setattr(maintenance, "PAGES_AT_ONCE", 5)
+    monkeypatch.setattr(copying, "PAGES_AT_ONCE", 5)
     seen: list[tuple[int, int]] = []
 
     def write_between(done: int, total: int) -> None:
@@ -222,7 +223,7 @@ def test_a_backup_is_of_one_moment_whoever_writes_meanwhile(
         jobs.insert(made_job())
 
     source = open_to_read(database.path)
-    maintenance.backup(source, tmp_path / "copy.db", write_between)
+    copying.backup(source, tmp_path / "copy.db", write_between)
     source.close()
     assert len(seen) == -(-seen[0][1] // 5) > 5
     copy = open_to_read(tmp_path / "copy.db")

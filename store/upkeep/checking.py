@@ -1,0 +1,166 @@
+"""Check a whole store: pages, tables, references, and every stored value."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+
+from jobtop.core.errors import BlockDamaged, StoreDamaged
+from jobtop.core.record import record
+from jobtop.core.series.blocks import open_block
+from jobtop.store.database import SETTING_ASIDE, Database, open_to_read
+from jobtop.store.rows import event_of, is_number, job_of, mark_of
+from jobtop.store.samples.head import HOSTS, JOBS, Layout
+from jobtop.store.samples.hosts import unpacked_detail
+from jobtop.store.samples.snapshots import unpacked_members
+from jobtop.store.upkeep.tables import Columns, expected_tables, triggers, wrong_tables, wrong_values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    Progress = Callable[[int, int], object]  # the number of blocks checked, and of all blocks
+
+BLOCKS_AT_ONCE = 200
+MOST_PROBLEMS = 100
+DECODERS: dict[str, tuple[str, Callable[[Any], object]]] = {  # tables whose rows are decoded to check them
+    "jobs": ("SELECT * FROM jobs", job_of),
+    "events": ("SELECT at, kind, detail FROM events", event_of),
+    "log_marks": ("SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks", mark_of),
+}
+
+
+@record
+class Problem:
+    """One defect of a store: its table, a description, and the job and the time span it affects, where known."""
+
+    where: str
+    what: str
+    job_id: str | None = None
+    name: str | None = None
+    first_elapsed: float | None = None
+    last_elapsed: float | None = None
+    samples: int | None = None
+
+
+def check(path: Path, progress: Progress | None = None) -> Iterator[Problem]:
+    """Yield every defect of a store: in its pages, tables, references, values, blocks and snapshots."""
+    try:
+        database = open_to_read(path)
+    except StoreDamaged as error:
+        yield Problem("file", str(error).removesuffix(SETTING_ASIDE))
+        return
+    try:
+        expected = expected_tables(database.version)
+        with database.reading() as connection:
+            for (message,) in connection.execute(f"PRAGMA integrity_check({MOST_PROBLEMS})").fetchall():
+                lines = [line for line in message.splitlines() if line != "ok" and not line.startswith("***")]
+                yield from (Problem("file", line) for line in lines)
+            wrong = dict(wrong_tables(connection, expected))
+            yield from (Problem(table, what) for table, what in wrong.items())
+            for table, name in triggers(connection):
+                yield Problem(table, f"it has the trigger {name}; jobtop makes none")
+        readable = {table: columns for table, columns in expected.items() if table not in wrong}
+        yield from _damaged_rows(database, readable)
+        if "jobs" in readable:  # a damaged block is reported with the name of its job
+            yield from _damaged_samples(database, readable, progress)
+    except StoreDamaged as error:
+        yield Problem("file", str(error).removesuffix(SETTING_ASIDE))
+    finally:
+        database.close()
+
+
+def _damaged_rows(database: Database, tables: Mapping[str, Columns]) -> Iterator[Problem]:
+    """Rows whose job or host is missing, and values that jobtop never writes."""
+    with database.reading() as connection:
+        if "jobs" in tables:
+            yield from _orphaned_rows(connection)
+        for table, (sql, decode) in DECODERS.items():
+            if table in tables:
+                database.sound(connection.execute(sql), decode)
+    yield from (Problem("row", why) for why in database.damaged)
+    for table in sorted(tables.keys() - DECODERS.keys()):
+        with database.reading() as connection:
+            wrong = list(wrong_values(connection, table, tables[table]))
+        yield from (Problem(table, what) for what in wrong)
+
+
+def _orphaned_rows(connection: sqlite3.Connection) -> Iterator[Problem]:
+    """Rows that refer to a job or a host that is not in the store."""
+    try:
+        for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(MOST_PROBLEMS):
+            yield Problem(table, f"row {row} belongs to one that is not in {parent}")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        yield Problem("file", str(error))  # a referenced table lacks its key
+
+
+def _damaged_samples(database: Database, tables: Mapping[str, Columns], progress: Progress | None) -> Iterator[Problem]:
+    """Blocks and snapshots that cannot be decoded."""
+    for layout in (JOBS, HOSTS):
+        if layout.blocks in tables:
+            yield from _damaged_blocks(database, layout, progress)
+    if "snapshots" in tables:
+        yield from _damaged_values(database, "snapshots", JOBS, "members", unpacked_members)
+    if "host_details" in tables:
+        yield from _damaged_values(database, "host_details", HOSTS, "detail", unpacked_detail)
+
+
+def _damaged_blocks(database: Database, layout: Layout, progress: Progress | None) -> Iterator[Problem]:
+    """Blocks that cannot be decoded; read in many short transactions, so that no writer waits long.
+
+    Values of a wrong type are skipped: `wrong_values` reports them by their column.
+    """
+    last_id = done = 0
+    columns = f"id, {layout.owner}, first_elapsed, last_elapsed, samples, data"
+    with database.reading() as connection:
+        total = connection.execute(f"SELECT count(*) FROM {layout.blocks}").fetchone()[0]
+    while True:
+        with database.reading() as connection:
+            sql = f"SELECT {columns} FROM {layout.blocks} WHERE id > ? ORDER BY id LIMIT {BLOCKS_AT_ONCE}"
+            rows = connection.execute(sql, (last_id,)).fetchall()
+            problems = [
+                Problem(layout.blocks, what, *_id_and_name(connection, layout, owner), first, end, samples)
+                for _, owner, first, end, samples, data in rows
+                if is_number(first) and is_number(end) and type(samples) is int and type(data) is bytes
+                if (what := _block_damage(data, samples)) is not None
+            ]
+        yield from problems
+        if not rows:
+            return
+        last_id, done = rows[-1][0], done + len(rows)
+        if progress is not None:
+            progress(done, total)
+
+
+def _block_damage(data: bytes, samples: int) -> str | None:
+    """Why a block cannot be decoded, or has another number of samples than its row says; None if it is intact."""
+    try:
+        block = open_block(data)
+        block.decoded()
+    except BlockDamaged as error:
+        return str(error)
+    return None if block.count == samples else f"a block has {block.count} samples instead of {samples}"
+
+
+def _damaged_values(
+    database: Database, table: str, layout: Layout, column: str, unpacked: Callable[[bytes], object]
+) -> Iterator[Problem]:
+    """Values of a packed column that cannot be unpacked."""
+    with database.reading() as connection:
+        rows = connection.execute(f"SELECT {layout.owner}, elapsed, {column} FROM {table}")
+        damaged = [(owner, elapsed) for owner, elapsed, data in rows if unpacked(data) is None]
+        named = [(elapsed, _id_and_name(connection, layout, owner)) for owner, elapsed in damaged]
+    for elapsed, id_and_name in named:
+        at = elapsed if is_number(elapsed) else None
+        yield Problem(table, "it is not what was written", *id_and_name, at, at)
+
+
+def _id_and_name(connection: sqlite3.Connection, layout: Layout, owner: object) -> tuple[str | None, str | None]:
+    """The id and the name of the job that owns a block; (None, None) for a host."""
+    if layout is not JOBS:
+        return None, None
+    row = connection.execute("SELECT id, name FROM jobs WHERE seq = ?", (owner,)).fetchone()
+    return (row[0], row[1]) if row and {str}.issuperset(map(type, row)) else (None, None)
