@@ -20,7 +20,7 @@ from jobtop.core.units import ABSENT, format_bytes
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.upkeep.background import HELD, release, rest, shortage, take
+from jobtop.store.upkeep.background_retention import HELD, release, rest, shortage, take
 from jobtop.store.upkeep.compaction import vacuum
 from jobtop.store.upkeep.description import TIERS_SINCE_VERSION
 from jobtop.store.upkeep.inspection import file_bytes

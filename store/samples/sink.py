@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jobtop.store.database import Database
     from jobtop.store.samples.devices import DeviceRecord
     from jobtop.store.samples.named import NamedRecord
-    from jobtop.store.upkeep.background import Shift
+    from jobtop.store.upkeep.background_retention import Shift
 
     T = TypeVar("T")
 
@@ -207,7 +207,7 @@ class StoreSink:
     def _retain(self, config: Config) -> None:
         """Let go of a little that is old, if it is our turn."""
         if self._shift is None:
-            from jobtop.store.upkeep.background import Shift
+            from jobtop.store.upkeep.background_retention import Shift
 
             self._shift = Shift(self._open(), self.paths, config)
         self._retains_at = time.monotonic() + self._shift.work()
