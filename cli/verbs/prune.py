@@ -20,7 +20,13 @@ from jobtop.core.units import ABSENT, format_bytes
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.upkeep.background_retention import HELD, release, rest, shortage, take
+from jobtop.store.upkeep.background_retention import (
+    PROTECTED_WORDS,
+    release_lease,
+    shortage_text,
+    start_pause,
+    take_lease,
+)
 from jobtop.store.upkeep.compaction import vacuum
 from jobtop.store.upkeep.description import TIERS_SINCE_VERSION
 from jobtop.store.upkeep.inspection import file_bytes
@@ -65,7 +71,7 @@ def prune(app: App, dry_run: bool, style: str) -> int:
     else:
         print_shapes(style, [shape(report, policy, dry_run, before, after)], single=True)
     if report.over_bytes:
-        app.warn(shortage(report))
+        app.warn(shortage_text(report))
     return 0
 
 
@@ -89,13 +95,13 @@ def opened(app: App, dry_run: bool) -> Iterator[Database]:
 def carried_out(app: App, database: Database, policy: Policy, plan: Report) -> Report:
     """What is due, done; engines that are at it leave it to us."""
     me = identify(os.getpid())
-    take(database, me, by_force=True)
+    take_lease(database, me, by_force=True)
     try:
         report = passed(Retention(database, app.paths, policy), plan.samples + plan.jobs, "letting go")
     except BaseException:
-        release(database, me)
+        release_lease(database, me)
         raise
-    rest(database, me)
+    start_pause(database, me)
     return report
 
 
@@ -198,7 +204,7 @@ def shape(report: Report, policy: Policy, dry_run: bool, before: int, after: int
         "left_bytes": report.left_bytes,
         "max_bytes": policy.max_bytes,
         "over_bytes": report.over_bytes,
-        "held_bytes": {why: report.held.get(why, 0) for why in HELD},
+        "held_bytes": {why: report.held.get(why, 0) for why in PROTECTED_WORDS},
         "file_bytes_before": before,
         "file_bytes_after": after,
     }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jobtop.store.database import Database
     from jobtop.store.samples.devices import DeviceRecord
     from jobtop.store.samples.named import NamedRecord
-    from jobtop.store.upkeep.background_retention import Shift
+    from jobtop.store.upkeep.background_retention import BackgroundRetention
 
     T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class StoreSink:
         self._beat_at = -float("inf")
         self._looked_after = False
         self._records_host = False
-        self._shift: Shift | None = None
+        self._shift: BackgroundRetention | None = None
         self._retains_at = time.monotonic() + RETENTION_SECONDS
 
     def keep(self, batches: list[Batch]) -> None:
@@ -207,9 +207,9 @@ class StoreSink:
     def _retain(self, config: Config) -> None:
         """Let go of a little that is old, if it is our turn."""
         if self._shift is None:
-            from jobtop.store.upkeep.background_retention import Shift
+            from jobtop.store.upkeep.background_retention import BackgroundRetention
 
-            self._shift = Shift(self._open(), self.paths, config)
+            self._shift = BackgroundRetention(self._open(), self.paths, config)
         self._retains_at = time.monotonic() + self._shift.work()
 
     def finish(self, key: str) -> None:

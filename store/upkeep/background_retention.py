@@ -1,4 +1,4 @@
-"""Retention inside of engines: one of a store at a time, about once an hour, some milliseconds at a tick."""
+"""Retention while jobs run: one engine per store, about once an hour, a few milliseconds at each tick."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 LEASE = "retention"
 LEASE_SECONDS = 60.0
-REST_SECONDS = 3600.0
-AGAIN_SECONDS = 300.0  # until we ask again whether somebody else has done it
+PAUSE_SECONDS = 3600.0  # between two passes over a store
+RETRY_SECONDS = 300.0  # until this engine asks for the lease again
 BUSY_SECONDS = 10.0
 TICK_SECONDS = 0.01
-KEPT_FREE_PAGES = 250  # will be used again soon
-NOBODY = 0
-HELD = {
+SPARE_FREE_PAGES = 250  # stay in the file: they will soon be used again
+NO_PID = 0  # in the lease during a pause
+PROTECTED_WORDS = {
     PINNED: "are pinned",
     RULE: "[[retention]] keeps",
     RUNNING: "run or will be tried again",
@@ -40,105 +40,111 @@ HELD = {
 }
 
 
-class Shift:
-    """The turn of one engine."""
+class BackgroundRetention:
+    """The retention passes of one engine; an engine without the lease does nothing."""
 
     def __init__(self, database: Database, paths: StatePaths, config: Config) -> None:
         self.database, self.paths, self.config = database, paths, config
         self.me = identify(os.getpid())
         self._retention: Retention | None = None
-        self._held_until = -float("inf")
-        self._said: set[str] = set()
+        self._lease_ends = -float("inf")
+        self._logged: set[str] = set()
 
     def work(self) -> float:
-        """Some milliseconds of what is to be done; in how many seconds to come again."""
+        """Work for some milliseconds; return in how many seconds to call this again."""
         try:
             return self._work()
         except StoreBusy:
             self._retention = None
             return BUSY_SECONDS
-        except StoreError as error:  # full, perhaps: what was done is done, and the rest will be
+        except StoreError as error:  # for example a full disk: finished steps stay, the next pass does the rest
             self._retention = None
-            self._say("WARNING", f"old jobs could not be let go: {error}")
-            return AGAIN_SECONDS
+            self._log("WARNING", f"old jobs could not be let go: {error}")
+            return RETRY_SECONDS
 
     def end(self) -> None:
-        """Let somebody else go on."""
+        """Release the lease during a pass, so that another engine can continue."""
         if self._retention is not None:
             with suppress(StoreError):
-                release(self.database, self.me)
+                release_lease(self.database, self.me)
 
     def _work(self) -> float:
-        if now_since_boot() > self._held_until - LEASE_SECONDS / 2:
-            if not take(self.database, self.me):
+        if now_since_boot() > self._lease_ends - LEASE_SECONDS / 2:
+            if not take_lease(self.database, self.me):
                 self._retention = None
-                return AGAIN_SECONDS
-            self._held_until = now_since_boot() + LEASE_SECONDS
+                return RETRY_SECONDS
+            self._lease_ends = now_since_boot() + LEASE_SECONDS
         if self._retention is None:
             self._retention = Retention(self.database, self.paths, policy_of(self.config))
-        begun = time.monotonic()
-        while self._retention.step() or self._gives_back():
-            if time.monotonic() - begun > TICK_SECONDS:
+        start = time.monotonic()
+        while self._retention.step() or self._free_pages():
+            if time.monotonic() - start > TICK_SECONDS:
                 return 0.0
-        self._tell(self._retention.report)
-        self._retention, self._held_until = None, -float("inf")
-        rest(self.database, self.me)
-        return AGAIN_SECONDS
+        self._log_report(self._retention.report)
+        self._retention, self._lease_ends = None, -float("inf")
+        start_pause(self.database, self.me)
+        return RETRY_SECONDS
 
-    def _gives_back(self) -> bool:
+    def _free_pages(self) -> bool:
+        """Return some free pages to the file system; whether that made a difference."""
         free = count_free_pages(self.database)
-        return free > KEPT_FREE_PAGES and free_some_pages(self.database) < free
+        return free > SPARE_FREE_PAGES and free_some_pages(self.database) < free
 
-    def _tell(self, report: Report) -> None:
+    def _log_report(self, report: Report) -> None:
         if report.jobs:
             went = f"{report.samples:,} samples of {report.jobs:,} jobs thinned or let go"
-            self._say("INFO", f"{went}, about {format_bytes(report.freed_bytes)}")
+            self._log("INFO", f"{went}, about {format_bytes(report.freed_bytes)}")
         if report.over_bytes:
-            self._say("WARNING", shortage(report))
+            self._log("WARNING", shortage_text(report))
 
-    def _say(self, level: str, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+    def _log(self, level: str, text: str) -> None:
+        """Write a line to the log, once for each text."""
+        if text not in self._logged:
+            self._logged.add(text)
             with suppress(OSError):
                 journal.write(self.paths.log, level, text)
 
 
-def shortage(report: Report) -> str:
-    """Why all takes more than it may."""
-    held = [f"{format_bytes(size)} of jobs that {HELD[why]}" for why, size in report.held.items() if size]
+def shortage_text(report: Report) -> str:
+    """Why the history is still larger than store.max_size."""
+    protected = [
+        f"{format_bytes(size)} of jobs that {PROTECTED_WORDS[why]}" for why, size in report.held.items() if size
+    ]
     rest = report.left_bytes - sum(report.held.values())
-    parts = ", ".join([*held, f"{format_bytes(max(0, rest))} of records, events and the machine"])
-    may = format_bytes(report.left_bytes - report.over_bytes)
-    return f"the history takes {format_bytes(report.left_bytes)} and may take {may} (store.max_size): {parts} stay"
+    parts = ", ".join([*protected, f"{format_bytes(max(0, rest))} of records, events and the machine"])
+    limit = format_bytes(report.left_bytes - report.over_bytes)
+    return f"the history takes {format_bytes(report.left_bytes)} and may take {limit} (store.max_size): {parts} stay"
 
 
-def take(database: Database, me: Identity, by_force: bool = False) -> bool:
-    """Take or renew the right to let jobs go; whether it is ours. Who is dead holds nothing, but its rest counts."""
-    with database.reading() as connection:  # mostly there is nothing to write
-        if not by_force and not _is_free(connection, me):
+def take_lease(database: Database, me: Identity, by_force: bool = False) -> bool:
+    """Take or renew the lease; whether this process has it now."""
+    with database.reading() as connection:  # usually another engine has it, and nothing is written
+        if not by_force and not _is_available(connection, me):
             return False
     with database.writing() as connection:
-        is_ours = by_force or _is_free(connection, me)
+        is_ours = by_force or _is_available(connection, me)
         if is_ours:
-            _put(connection, me, LEASE_SECONDS)
+            _write_lease(connection, me, LEASE_SECONDS)
     return is_ours
 
 
-def _is_free(connection: sqlite3.Connection, me: Identity) -> bool:
+def _is_available(connection: sqlite3.Connection, me: Identity) -> bool:
+    """Whether this process may take the lease: no live process has it, and no pause is running."""
     row = connection.execute("SELECT boot, pid, start, until FROM leases WHERE name = ?", (LEASE,)).fetchone()
     if row is None or row["boot"] != me.boot or row["until"] <= now_since_boot():
         return True
     holder = Identity(row["boot"], row["pid"], row["start"])
-    return holder.pid != NOBODY and (holder == me or not is_alive(holder))
+    return holder.pid != NO_PID and (holder == me or not is_alive(holder))
 
 
-def rest(database: Database, me: Identity) -> None:
-    """It is done for now: nobody need begin again before long."""
+def start_pause(database: Database, me: Identity) -> None:
+    """Keep every engine from starting another pass for PAUSE_SECONDS."""
     with database.writing() as connection:
-        _put(connection, Identity(me.boot, NOBODY, None), REST_SECONDS)
+        _write_lease(connection, Identity(me.boot, NO_PID, None), PAUSE_SECONDS)
 
 
-def release(database: Database, me: Identity) -> None:
+def release_lease(database: Database, me: Identity) -> None:
+    """Delete the lease if this process has it."""
     with database.writing() as connection:
         connection.execute(
             "DELETE FROM leases WHERE name = ? AND boot = ? AND pid = ? AND start IS ?",
@@ -146,8 +152,8 @@ def release(database: Database, me: Identity) -> None:
         )
 
 
-def _put(connection: sqlite3.Connection, who: Identity, seconds: float) -> None:
+def _write_lease(connection: sqlite3.Connection, holder: Identity, seconds: float) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO leases (name, boot, pid, start, until) VALUES (?, ?, ?, ?, ?)",
-        (LEASE, who.boot, who.pid, who.start, now_since_boot() + seconds),
+        (LEASE, holder.boot, holder.pid, holder.start, now_since_boot() + seconds),
     )

@@ -444,10 +444,12 @@ def test_an_engine_lets_old_jobs_go_a_minute_after_its_start_and_then_rests(
 def test_what_cannot_be_met_is_said_once_in_the_log(
     database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jobtop.store.upkeep.background_retention import Shift
+    from jobtop.store.upkeep.background_retention import BackgroundRetention
 
     set_pinned(database, [kept(database, paths, 1.0)], True)
-    shift = Shift(database, paths, load(["store.max_size=1"], {"HOME": str(paths.root)}, paths.root, paths.root))
+    shift = BackgroundRetention(
+        database, paths, load(["store.max_size=1"], {"HOME": str(paths.root)}, paths.root, paths.root)
+    )
     for _ in range(2):
         while shift.work() == 0.0:
             pass
