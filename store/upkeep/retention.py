@@ -32,7 +32,7 @@ from jobtop.store.samples import head
 from jobtop.store.samples.head import HOSTS, JOBS
 from jobtop.store.samples.rollup import drop_some, roll_some
 from jobtop.store.samples.series import TRIMMED_ROWS, SeriesStore
-from jobtop.store.upkeep.holdings import Places, files_of, holding_of, numbers, rows_of, used_bytes
+from jobtop.store.upkeep.job_sizes import Places, files_of, holding_of, numbers, rows_of, used_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
