@@ -32,10 +32,10 @@ class Policy:
 
 
 @record
-class Holding:
-    """What is kept of a job, in bytes; of its samples also how many are older than all are kept.
+class JobSizes:
+    """The disk space of one job by kind, and the number of its samples; old ones are past `Policy.raw_seconds`.
 
-    `ended` is None while anything may still come, also if it `settles`: it ended a moment ago.
+    `ended` is None while more data may come. A job `settles` for a moment after its end.
     """
 
     seq: int
@@ -77,7 +77,7 @@ class Move:
     Whole after as before: only its samples up to `until`, in seconds since its start, are thinned.
     """
 
-    holding: Holding
+    job: JobSizes
     to: Kept
     until: float = float("inf")
     takes_spec: bool = False
@@ -85,23 +85,23 @@ class Move:
     @property
     def before(self) -> str:
         """What is kept of that which goes: of a long job only the old samples do."""
-        return LONG if self.to is self.holding.kept else str(self.holding.kept)
+        return LONG if self.to is self.job.kept else str(self.job.kept)
 
     @property
     def then(self) -> Kept:
-        return Kept.MINUTES if self.to is self.holding.kept else self.to
+        return Kept.MINUTES if self.to is self.job.kept else self.to
 
     @property
     def samples(self) -> int:
         """How many samples, or minutes, go."""
-        of = self.holding
+        of = self.job
         if self.to is Kept.RECORD:
             return of.samples + of.minutes
         return of.old_samples if self.to is of.kept else of.samples
 
     @property
     def freed_bytes(self) -> int:
-        of = self.holding
+        of = self.job
         if self.to is Kept.RECORD:
             return of.all_bytes + (of.spec_bytes if self.takes_spec else 0)
         return round(THINNED * of.old_bytes) if self.to is of.kept else of.thinned_bytes
@@ -128,14 +128,14 @@ def skipped_minutes(policy: Policy) -> str | None:
     )
 
 
-def protection(policy: Policy, holding: Holding, now: float) -> str | None:
+def protection(policy: Policy, job: JobSizes, now: float) -> str | None:
     """Why a job stays whole; None if it need not."""
-    if holding.pinned:
+    if job.pinned:
         return PINNED
-    rule = longest_rule(policy.rules, holding.tags)
-    if rule is not None and (holding.ended is None or now - holding.ended < rule.seconds):
+    rule = longest_rule(policy.rules, job.tags)
+    if rule is not None and (job.ended is None or now - job.ended < rule.seconds):
         return RULE
-    return SETTLING if holding.settles else None
+    return SETTLING if job.settles else None
 
 
 def longest_rule(rules: Iterable[KeepRule], tags: Mapping[str, str]) -> KeepRule | None:
@@ -149,27 +149,27 @@ def has_tag(tags: Mapping[str, str], wanted: str) -> bool:
     return any(Like(key)(name) and (not has_value or Like(value)(text)) for name, text in tags.items())
 
 
-def by_age(policy: Policy, holding: Holding, now: float) -> Move | None:
+def by_age(policy: Policy, job: JobSizes, now: float) -> Move | None:
     """What its age does to a job; None if nothing."""
-    if holding.kept is Kept.RECORD or protection(policy, holding, now) is not None:
+    if job.kept is Kept.RECORD or protection(policy, job, now) is not None:
         return None
-    age = None if holding.ended is None else now - holding.ended
+    age = None if job.ended is None else now - job.ended
     if age is not None and age >= max(policy.raw_seconds, policy.rollup_seconds):
-        return Move(holding, Kept.RECORD)
-    if holding.kept is not Kept.WHOLE:
+        return Move(job, Kept.RECORD)
+    if job.kept is not Kept.WHOLE:
         return None
     if age is not None and age >= policy.raw_seconds:
-        return Move(holding, Kept.MINUTES)
-    if holding.old_samples:
-        return Move(holding, Kept.WHOLE, now - policy.raw_seconds - holding.begun)
+        return Move(job, Kept.MINUTES)
+    if job.old_samples:
+        return Move(job, Kept.WHOLE, now - policy.raw_seconds - job.begun)
     return None
 
 
-def after(move: Move) -> Holding:
+def after(move: Move) -> JobSizes:
     """What is held once a move is done, about."""
-    of = move.holding
+    of = move.job
     if move.to is Kept.RECORD:
-        return Holding(of.seq, of.id, of.name, Kept.RECORD, of.begun, of.ended, of.pinned, of.tags)
+        return JobSizes(of.seq, of.id, of.name, Kept.RECORD, of.begun, of.ended, of.pinned, of.tags)
     thinned = of.old_bytes if move.to is of.kept else of.sample_bytes
     left = replace(
         of,
@@ -192,30 +192,30 @@ class Budget:
     def __init__(self, over_bytes: int, thinnable_bytes: int) -> None:
         self.over_bytes, self.thinnable_bytes = over_bytes, thinnable_bytes
 
-    def decide(self, holding: Holding) -> Move | None:
+    def decide(self, job: JobSizes) -> Move | None:
         """What becomes of a job that may go; it has to be one of those that `thinnable_bytes` is the sum of."""
         if self.over_bytes <= 0:
             return None
-        thinned = thinnable(holding)
-        gained = holding.all_bytes + holding.spec_bytes
+        thinned = thinnable(job)
+        gained = job.all_bytes + job.spec_bytes
         if self.over_bytes > self.thinnable_bytes:
-            move = Move(holding, Kept.RECORD, takes_spec=True) if gained else None
+            move = Move(job, Kept.RECORD, takes_spec=True) if gained else None
         else:
-            move = Move(holding, Kept.MINUTES) if thinned else None
+            move = Move(job, Kept.MINUTES) if thinned else None
         if move is not None:
             self.over_bytes -= move.freed_bytes
             self.thinnable_bytes -= thinned
         return move
 
 
-def thinnable(holding: Holding) -> int:
+def thinnable(job: JobSizes) -> int:
     """What can be gained of a job without letting go of it."""
-    return holding.thinned_bytes if holding.kept is Kept.WHOLE else 0
+    return job.thinned_bytes if job.kept is Kept.WHOLE else 0
 
 
-def may_go_for_size(policy: Policy, holding: Holding, now: float) -> bool:
+def may_go_for_size(policy: Policy, job: JobSizes, now: float) -> bool:
     """Whether the budget may take something of a job."""
-    return holding.ended is not None and protection(policy, holding, now) is None
+    return job.ended is not None and protection(policy, job, now) is None
 
 
 @record
@@ -251,7 +251,7 @@ class Report:
         self.went[before, then] = self.went.get((before, then), Went()) + went
 
     def add_move(self, move: Move) -> None:
-        of = move.holding
+        of = move.job
         files = of.file_bytes if move.to is Kept.RECORD else 0
         self.add(move.before, move.then, Went(1, move.samples, files, move.freed_bytes))
         if move.freed_bytes:

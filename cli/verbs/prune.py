@@ -116,9 +116,9 @@ def passed(retention: Retention, total: int | None, label: str) -> Report:
 
 def told(tell: Progress, retention: Retention, total: int | None) -> None:
     if total is None:
-        tell(min(retention.looked_at, retention.to_look_at), retention.to_look_at)
+        tell(min(retention.examined_jobs, retention.jobs_to_examine), retention.jobs_to_examine)
     else:
-        tell(min(retention.done_samples + retention.report.jobs, total), total)
+        tell(min(retention.processed_samples + retention.report.jobs, total), total)
 
 
 def given_back(app: App, database: Database) -> int:
@@ -169,7 +169,7 @@ def moved_words(start: str, end: str) -> str:
 
 def largest_rows(report: Report) -> Iterator[tuple[str, ...]]:
     for move in report.largest:
-        of, gains = move.holding, format_bytes(move.freed_bytes)
+        of, gains = move.job, format_bytes(move.freed_bytes)
         yield of.id[:8], of.name, local(of.begun), moved_words(move.before, move.then), gains
 
 
@@ -182,9 +182,9 @@ def shape(report: Report, policy: Policy, dry_run: bool, before: int, after: int
     ]
     largest = [
         {
-            "id": move.holding.id,
-            "name": move.holding.name,
-            "start_time": iso(move.holding.begun),
+            "id": move.job.id,
+            "name": move.job.name,
+            "start_time": iso(move.job.begun),
             "from": move.before,
             "to": str(move.then),
             "samples": move.samples,

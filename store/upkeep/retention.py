@@ -1,6 +1,7 @@
-"""Lets old jobs go, tier by tier, as a policy says; in steps of some milliseconds, so that nobody waits for it.
+"""Prune a store as a policy says: thin old samples to one a minute, then delete all but the record of a job.
 
-Every step is whole: whoever is killed between two leaves a sound store, and the next one goes on.
+The work is done in steps of some milliseconds, so that other processes do not wait long. Each step is one transaction:
+a process that is killed between two steps leaves an intact store, and the next pass continues.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from jobtop.core.retention import (
     RUNNING,
     THINNED,
     Budget,
-    Holding,
+    JobSizes,
     Move,
     Policy,
     Report,
@@ -32,7 +33,14 @@ from jobtop.store.samples import head
 from jobtop.store.samples.head import HOSTS, JOBS
 from jobtop.store.samples.rollup import drop_some, roll_some
 from jobtop.store.samples.series import TRIMMED_ROWS, SeriesStore
-from jobtop.store.upkeep.job_sizes import Places, files_of, holding_of, numbers, rows_of, used_bytes
+from jobtop.store.upkeep.job_sizes import (
+    JobFiles,
+    measure_job,
+    prunable_seqs,
+    read_prunable,
+    sum_file_bytes,
+    used_page_bytes,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,58 +50,58 @@ if TYPE_CHECKING:
 
     Steps = Iterator[None]
 
-STEP_SECONDS = 0.005  # of reading; then somebody else may
-MARKED_AT_ONCE = 200  # jobs
+READ_SECONDS = 0.005  # of reading in one step
+JOBS_AT_ONCE = 200
 THINNED_AT_ONCE = 300  # rows
-DELETED_AT_ONCE = 150
-MOST_ROUNDS = 10  # what thinning gains is only known afterwards
+DELETED_AT_ONCE = 150  # rows
+MOST_ROUNDS = 10  # of pruning by size: how much thinning frees is only known afterwards
 MINUTE_SECONDS = 60.0
 
 
 class Retention:
-    """One pass over a store: all that is due by age, then by size; `is_dry`: only to tell what that would be."""
+    """One pass over a store: prune by age, then by size. With `is_dry` it only reports what it would delete."""
 
     def __init__(self, database: Database, paths: StatePaths, policy: Policy, is_dry: bool = False) -> None:
         self.database, self.paths, self.policy, self.is_dry = database, paths, policy, is_dry
         self.now = time.time()
         self.report = Report()
-        self.done_samples = 0
-        self.looked_at = self.to_look_at = 0
+        self.processed_samples = 0
+        self.examined_jobs = self.jobs_to_examine = 0
         self._file_bytes = 0
-        self._places = Places(paths)
+        self._files = JobFiles(paths)
         self._steps = self.steps()
 
     def step(self) -> bool:
-        """Some milliseconds of it; whether there is more."""
+        """Work for some milliseconds; whether there is more to do."""
         return next(self._steps, self) is None
 
     def steps(self) -> Steps:
-        """All of it; between any two steps there may be as much time as anybody likes."""
+        """The whole pass; any time may pass between two steps."""
         if not self.is_dry:
             yield from self._seal()
-        yield from self._measure()
+        yield from self._measure_files()
         self.report.total_bytes = self._bytes()
-        yield from self._let_jobs_age()
-        yield from self._let_machines_age()
+        yield from self._prune_jobs_by_age()
+        yield from self._prune_hosts_by_age()
         for _ in range(1 if self.is_dry else MOST_ROUNDS):
             if self.policy.max_bytes is None or self._bytes() <= self.policy.max_bytes:
                 break
-            moved = self.report.jobs
-            yield from self._shrink(self._bytes() - self.policy.max_bytes)
-            if self.report.jobs == moved:
+            pruned_before = self.report.jobs
+            yield from self._prune_jobs_by_size(self._bytes() - self.policy.max_bytes)
+            if self.report.jobs == pruned_before:
                 break
         self.report.left_bytes = self._bytes()
         if self.policy.max_bytes is not None:
             self.report.over_bytes = max(0, self.report.left_bytes - self.policy.max_bytes)
 
     def _bytes(self) -> int:
-        """What all takes now, or would."""
+        """The size of the history now; in a dry pass, after what would be deleted."""
         with self.database.reading() as connection:
-            used = used_bytes(connection)
+            used = used_page_bytes(connection)
         return used + self._file_bytes - (self.report.freed_bytes if self.is_dry else 0)
 
     def _seal(self) -> Steps:
-        """Pack what a writer that was killed left, and delete what is packed and was not deleted yet."""
+        """Pack the samples that a killed writer left in the head, and delete head rows that are packed already."""
         for layout in (JOBS, HOSTS):
             series = SeriesStore(self.database, layout)
             while series.seal_ended(1):
@@ -104,110 +112,112 @@ class Retention:
                     last, _ = head.trim(connection, layout, last + 1, TRIMMED_ROWS)
                 yield
 
-    def _measure(self) -> Steps:
-        """What jobs have beside the store."""
-        for seqs in self._chunks(self._numbers()):
+    def _measure_files(self) -> Steps:
+        """Add up the files that jobs have beside the store."""
+        for seqs in self._chunks(self._prunable_seqs()):
             with self.database.reading() as connection:
-                self._file_bytes += files_of(connection, self._places, seqs)
+                self._file_bytes += sum_file_bytes(connection, self._files, seqs)
             yield
 
-    def _numbers(self, before: float = float("inf")) -> Sequence[int]:
+    def _prunable_seqs(self, before: float = float("inf")) -> Sequence[int]:
         with self.database.reading() as connection:
-            return numbers(connection, before)
+            return prunable_seqs(connection, before)
 
     def _chunks(self, seqs: Sequence[int]) -> Iterator[Sequence[int]]:
-        self.looked_at, self.to_look_at = 0, len(seqs)
-        for begin in range(0, len(seqs), MARKED_AT_ONCE):
-            yield seqs[begin : begin + MARKED_AT_ONCE]
-            self.looked_at = begin + MARKED_AT_ONCE
+        self.examined_jobs, self.jobs_to_examine = 0, len(seqs)
+        for begin in range(0, len(seqs), JOBS_AT_ONCE):
+            yield seqs[begin : begin + JOBS_AT_ONCE]
+            self.examined_jobs = begin + JOBS_AT_ONCE
 
-    def _holdings(self, seqs: Sequence[int]) -> Iterator[Holding | None]:
-        """What each of some jobs holds, and None wherever it is time for somebody else."""
+    def _measured(self, seqs: Sequence[int]) -> Iterator[JobSizes | None]:
+        """The sizes of some jobs; None where a step ends."""
         for chunk in self._chunks(seqs):
-            begun = time.monotonic()
+            step_start = time.monotonic()
             with self.database.reading() as connection:
-                rows = rows_of(connection, chunk)
+                rows = read_prunable(connection, chunk)
             for row in rows:
                 with self.database.reading() as connection:
-                    held = partial(holding_of, connection, self._places, now=self.now, raw=self.policy.raw_seconds)
-                    holdings = self.database.sound((row,), held)
-                yield from holdings
-                if time.monotonic() - begun > STEP_SECONDS:
+                    measure = partial(
+                        measure_job, connection, self._files, now=self.now, raw_seconds=self.policy.raw_seconds
+                    )
+                    measured = self.database.sound((row,), measure)
+                yield from measured
+                if time.monotonic() - step_start > READ_SECONDS:
                     yield None
-                    begun = time.monotonic()
+                    step_start = time.monotonic()
 
-    def _let_jobs_age(self) -> Steps:
-        bare: list[Move] = []
-        for holding in self._holdings(self._numbers(self.now - self.policy.raw_seconds)):
-            if holding is None:
+    def _prune_jobs_by_age(self) -> Steps:
+        empty_moves: list[Move] = []  # of jobs without anything to delete: marked many at once
+        for job in self._measured(self._prunable_seqs(self.now - self.policy.raw_seconds)):
+            if job is None:
                 yield
                 continue
-            move = by_age(self.policy, holding, self.now)
+            move = by_age(self.policy, job, self.now)
             if move is None:
                 continue
-            if holding.all_bytes:
+            if job.all_bytes:
                 yield from self._carry_out(move)
                 continue
-            bare.append(move)
-            if len(bare) >= MARKED_AT_ONCE:
-                self._mark(bare)
-                bare = []
+            empty_moves.append(move)
+            if len(empty_moves) >= JOBS_AT_ONCE:
+                self._mark(empty_moves)
+                empty_moves = []
                 yield
-        self._mark(bare)
+        self._mark(empty_moves)
         yield
 
-    def _shrink(self, over_bytes: int) -> Steps:
-        """Let go of what has to be, so that all takes so much less."""
-        seqs = self._numbers()
+    def _prune_jobs_by_size(self, over_bytes: int) -> Steps:
+        """Prune the oldest jobs until this many bytes are freed."""
+        seqs = self._prunable_seqs()
         thinnable_bytes = 0
-        held: dict[str, int] = {}
-        for holding in self._to_shrink(seqs):
-            if holding is None:
+        protected_bytes: dict[str, int] = {}
+        for job in self._measured_after_age(seqs):
+            if job is None:
                 yield
-            elif may_go_for_size(self.policy, holding, self.now):
-                thinnable_bytes += thinnable(holding)
+            elif may_go_for_size(self.policy, job, self.now):
+                thinnable_bytes += thinnable(job)
             else:
-                why = protection(self.policy, holding, self.now) or RUNNING
-                held[why] = held.get(why, 0) + holding.all_bytes + holding.spec_bytes
+                why = protection(self.policy, job, self.now) or RUNNING
+                protected_bytes[why] = protected_bytes.get(why, 0) + job.all_bytes + job.spec_bytes
         budget = Budget(over_bytes, thinnable_bytes)
-        for holding in self._to_shrink(seqs):
-            if holding is None:
+        for job in self._measured_after_age(seqs):
+            if job is None:
                 yield
-            elif may_go_for_size(self.policy, holding, self.now):
-                move = budget.decide(holding)
+            elif may_go_for_size(self.policy, job, self.now):
+                move = budget.decide(job)
                 if move is not None:
                     yield from self._carry_out(move)
             if budget.over_bytes <= 0:
                 break
-        self.report.held = held
+        self.report.held = protected_bytes
 
-    def _to_shrink(self, seqs: Sequence[int]) -> Iterator[Holding | None]:
-        """What jobs hold once age has done its work, which it has not if that is only looked at."""
-        for holding in self._holdings(seqs):
-            move = by_age(self.policy, holding, self.now) if holding is not None and self.is_dry else None
-            yield holding if move is None else after(move)
+    def _measured_after_age(self, seqs: Sequence[int]) -> Iterator[JobSizes | None]:
+        """The sizes of jobs after pruning by age; in a dry pass, which has not pruned, they are estimated."""
+        for job in self._measured(seqs):
+            move = by_age(self.policy, job, self.now) if job is not None and self.is_dry else None
+            yield job if move is None else after(move)
 
     def _carry_out(self, move: Move) -> Steps:
         self.report.add_move(move)
-        if self.is_dry or not self._is_free(move.holding):
+        if self.is_dry or not self._is_unpinned(move.job):
             return
         if move.to is Kept.RECORD:
-            yield from self._let_go(move)
+            yield from self._delete_all_but_record(move)
         else:
             yield from self._thin(move)
-        if move.to is not move.holding.kept:
-            self._mark_as([move.holding.seq], move.to)
+        if move.to is not move.job.kept:
+            self._set_kept([move.job.seq], move.to)
         yield
 
-    def _is_free(self, holding: Holding) -> bool:
-        """Whether a job may still go: it may have been pinned a moment ago."""
+    def _is_unpinned(self, job: JobSizes) -> bool:
+        """Whether a job is still in the store and not pinned: a user may have pinned it after it was measured."""
         with self.database.reading() as connection:
-            row = connection.execute("SELECT pinned FROM jobs WHERE seq = ?", (holding.seq,)).fetchone()
+            row = connection.execute("SELECT pinned FROM jobs WHERE seq = ?", (job.seq,)).fetchone()
         return row is not None and not row[0]
 
     def _thin(self, move: Move) -> Steps:
-        """Make minutes of samples up to a moment; snapshots of the same time first."""
-        seq = move.holding.seq
+        """Thin samples up to a moment to one a minute; the snapshots of the same time first."""
+        seq = move.job.seq
         with self.database.reading() as connection:
             begin = connection.execute(
                 "SELECT min(first_elapsed) FROM blocks JOIN series USING (job_seq)"
@@ -216,33 +226,33 @@ class Retention:
             ).fetchone()[0]
         yield from self._thin_rows("snapshots", JOBS.owner, seq, begin or 0.0, move.until)
         while count := roll_some(self.database, JOBS, seq, move.until):
-            self.done_samples += count
+            self.processed_samples += count
             yield
 
-    def _let_go(self, move: Move) -> Steps:
-        """All but the record; what is beside the store first: where the disk is full that makes room."""
-        of = move.holding
-        if of.file_bytes:
-            remove_directory(self.paths.job(of.id))
-            self._file_bytes -= of.file_bytes
+    def _delete_all_but_record(self, move: Move) -> Steps:
+        """Delete all but the record of a job; its files first, because a full disk then has room for the rest."""
+        job = move.job
+        if job.file_bytes:
+            remove_directory(self.paths.job(job.id))
+            self._file_bytes -= job.file_bytes
             yield
-        if move.takes_spec and of.spec_bytes:
-            remove_file(self.paths.spec(of.id))
-            self._file_bytes -= of.spec_bytes
-        yield from self._delete_rows("snapshots", JOBS.owner, "elapsed", of.seq)
-        yield from self._delete_rows("log_marks", JOBS.owner, "elapsed_seconds", of.seq)
-        while drop_some(self.database, JOBS, of.seq):
+        if move.takes_spec and job.spec_bytes:
+            remove_file(self.paths.spec(job.id))
+            self._file_bytes -= job.spec_bytes
+        yield from self._delete_rows("snapshots", JOBS.owner, "elapsed", job.seq)
+        yield from self._delete_rows("log_marks", JOBS.owner, "elapsed_seconds", job.seq)
+        while drop_some(self.database, JOBS, job.seq):
             yield
-        self.done_samples += of.samples + of.minutes
+        self.processed_samples += job.samples + job.minutes
 
     def _mark(self, moves: Sequence[Move]) -> None:
-        """Jobs that hold nothing, many at once."""
+        """Report the moves of jobs that have nothing to delete, and set their `kept` in one transaction each."""
         for move in moves:
             self.report.add_move(move)
         for kept in (Kept.MINUTES, Kept.RECORD):
-            self._mark_as([move.holding.seq for move in moves if move.to is kept], kept)
+            self._set_kept([move.job.seq for move in moves if move.to is kept], kept)
 
-    def _mark_as(self, seqs: Sequence[int], kept: Kept) -> None:
+    def _set_kept(self, seqs: Sequence[int], kept: Kept) -> None:
         if not seqs or self.is_dry:
             return
         with self.database.writing() as connection:
@@ -252,45 +262,46 @@ class Retention:
                 (kept, *seqs),
             )
 
-    def _let_machines_age(self) -> Steps:
-        """The curves of the machine around jobs, by age alone."""
+    def _prune_hosts_by_age(self) -> Steps:
+        """Prune the samples of hosts; pruning by size leaves them alone."""
         with self.database.reading() as connection:
             boots = connection.execute("SELECT seq, boot_time FROM hosts").fetchall()
         policy = self.policy
         for seq, boot_time in boots:
-            raw = self.now - policy.raw_seconds - boot_time
-            last = self.now - max(policy.raw_seconds, policy.rollup_seconds) - boot_time
+            thin_until = self.now - policy.raw_seconds - boot_time
+            delete_until = self.now - max(policy.raw_seconds, policy.rollup_seconds) - boot_time
             if self.is_dry:
-                self._tell_machine(seq, raw, last)
+                self._report_host(seq, thin_until, delete_until)
                 continue
-            yield from self._delete_rows("host_details", HOSTS.owner, "elapsed", seq, last)
-            yield from self._thin_rows("host_details", HOSTS.owner, seq, 0.0, raw)
-            self._tell_machine(seq, raw, last)
-            while drop_some(self.database, HOSTS, seq, last):
+            yield from self._delete_rows("host_details", HOSTS.owner, "elapsed", seq, delete_until)
+            yield from self._thin_rows("host_details", HOSTS.owner, seq, 0.0, thin_until)
+            self._report_host(seq, thin_until, delete_until)
+            while drop_some(self.database, HOSTS, seq, delete_until):
                 yield
-            while count := roll_some(self.database, HOSTS, seq, raw):
-                self.done_samples += count
+            while count := roll_some(self.database, HOSTS, seq, thin_until):
+                self.processed_samples += count
                 yield
 
-    def _tell_machine(self, seq: int, raw: float, last: float) -> None:
+    def _report_host(self, seq: int, thin_until: float, delete_until: float) -> None:
+        """Add to the report how many samples of a host are to be thinned and deleted."""
         with self.database.reading() as connection:
-            gone = connection.execute(
+            deleted = connection.execute(
                 "SELECT coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) FROM host_blocks"
                 " WHERE host_seq = ? AND last_elapsed <= ?",
-                (seq, last),
+                (seq, delete_until),
             ).fetchone()
             thinned = connection.execute(
                 f"SELECT coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) * {THINNED} FROM host_blocks"
                 " JOIN host_series USING (host_seq)"
                 " WHERE host_seq = ? AND last_elapsed BETWEEN ? AND ? AND last_id > rolled_until",
-                (seq, last, raw),
+                (seq, delete_until, thin_until),
             ).fetchone()
-        for then, (samples, size) in ((Kept.MINUTES, thinned), (Kept.RECORD, gone)):
+        for then, (samples, size) in ((Kept.MINUTES, thinned), (Kept.RECORD, deleted)):
             if samples:
                 self.report.add(MACHINE, then, Went(0, samples, 0, round(size)))
 
     def _thin_rows(self, table: str, owner: str, seq: int, begin: float, until: float) -> Steps:
-        """Let the last row of every minute stay."""
+        """Delete all rows of a job or host between two moments but the last of every minute."""
         while True:
             with self.database.reading() as connection:
                 rows = connection.execute(
@@ -298,17 +309,18 @@ class Retention:
                     f" ORDER BY elapsed LIMIT {THINNED_AT_ONCE}",
                     (seq, begin, until),
                 ).fetchall()
-            last_of = {moment // MINUTE_SECONDS: moment for (moment,) in rows}
-            gone = [(seq, moment) for (moment,) in rows if last_of[moment // MINUTE_SECONDS] != moment]
-            if gone:
+            last_of_minute = {elapsed // MINUTE_SECONDS: elapsed for (elapsed,) in rows}
+            to_delete = [(seq, elapsed) for (elapsed,) in rows if last_of_minute[elapsed // MINUTE_SECONDS] != elapsed]
+            if to_delete:
                 with self.database.writing() as connection:
-                    connection.executemany(f"DELETE FROM {table} WHERE {owner} = ? AND elapsed = ?", gone)
+                    connection.executemany(f"DELETE FROM {table} WHERE {owner} = ? AND elapsed = ?", to_delete)
                 yield
             if len(rows) < THINNED_AT_ONCE:
                 return
-            begin = rows[-1][0]  # its minute may go on
+            begin = rows[-1][0]  # the next rows may belong to its minute
 
     def _delete_rows(self, table: str, owner: str, at: str, seq: int, until: float = float("inf")) -> Steps:
+        """Delete the rows of a job or host up to a moment; `at` is the column with the moment of a row."""
         while True:
             with self.database.writing() as connection:
                 count = connection.execute(
@@ -322,7 +334,7 @@ class Retention:
 
 
 def set_pinned(database: Database, jobs: Iterable[Job], pinned: bool) -> None:
-    """Say of jobs that they stay whole, or need not."""
+    """Pin jobs, so that retention never prunes them, or unpin them."""
     with database.writing() as connection:
         for job in jobs:
             connection.execute(

@@ -16,7 +16,7 @@ from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Job, Kept, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.retention import Budget, Holding, Move, Policy, after, by_age, policy_of, protection
+from jobtop.core.retention import Budget, JobSizes, Move, Policy, after, by_age, policy_of, protection
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.samples import sink as sink_module
@@ -34,7 +34,7 @@ POLICY = Policy(7 * DAY, 90 * DAY)
 ROW = ProcessRow(51, 50, "train", 1.5, 50.0, 1 << 20, 1, 3.0, "R")
 
 
-def held(age_days: float | None = None, **values: Any) -> Holding:
+def held(age_days: float | None = None, **values: Any) -> JobSizes:
     """What a job of a day holds that ended so many days ago; None: it runs."""
     ended = None if age_days is None else NOW - age_days * DAY
     defaults: dict[str, Any] = {
@@ -43,7 +43,7 @@ def held(age_days: float | None = None, **values: Any) -> Holding:
         "samples": 1000,
         "sample_bytes": 20_000,
     }
-    return Holding(1, numbered_id(1), "train", **defaults | {"ended": ended} | values)
+    return JobSizes(1, numbered_id(1), "train", **defaults | {"ended": ended} | values)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_look_changes_nothing_and_tells_what_then_goes(database: Database, pat
         assert list(connection.iterdump()) == before
     done = pruned(database, paths).report
     assert done.went == look.went
-    assert [move.holding.id for move in done.largest] == [move.holding.id for move in look.largest]
+    assert [move.job.id for move in done.largest] == [move.job.id for move in look.largest]
     assert look.left_bytes == pytest.approx(done.left_bytes, rel=0.3)
 
 
