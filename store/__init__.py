@@ -1,1 +1,1 @@
-"""The history: one SQLite file per host. All SQL lives here, and nothing is measured or shown."""
+"""The history: one SQLite file per host. All SQL is here; nothing is measured or displayed here."""

@@ -1,1 +1,1 @@
-"""What jobs wrote: their logs as one text, read in parts."""
+"""The output of jobs: both logs of a job as one text, read in parts."""

@@ -1,1 +1,1 @@
-"""Jobs in from other programs and out to them, one format per file."""
+"""Import jobs from the files of other programs, and export them: one module per format."""

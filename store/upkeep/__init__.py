@@ -1,1 +1,1 @@
-"""Care of the file: retention, merging, checking, copying."""
+"""Maintenance of a store: retention, merging, checking, describing, compacting, copying."""

@@ -1,6 +1,6 @@
-"""Whether the tables of a store are those that jobtop makes, and whether their values have the types of their columns.
+"""Compare the tables of a store with those that jobtop creates, and their values with the types of their columns.
 
-The tables of jobtop are STRICT. A file from elsewhere, or one that was edited, may have any tables and any values.
+The tables of jobtop are STRICT. A file from another source, or an edited one, may have any tables and any values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NUMBER = f"(typeof({{0}}) IN ('integer', 'real') AND {{0}} BETWEEN -{LARGEST} AN
 CONDITIONS = {
     "INTEGER": "typeof({0}) = 'integer'",
     "REAL": NUMBER,
-    "ANY": NUMBER,  # a sample, as it was measured
+    "ANY": NUMBER,  # a measured value, an integer or not
     "TEXT": "typeof({0}) = 'text'",
     "BLOB": "typeof({0}) = 'blob'",
 }
@@ -27,10 +27,10 @@ WORDS = {"INTEGER": "whole number", "REAL": "finite number", "ANY": "finite numb
 
 @record
 class ColumnType:
-    """The type of a column, and whether a value may be absent."""
+    """The type of a column, and whether it needs a value."""
 
     kind: str
-    is_needed: bool
+    is_required: bool
 
 
 Columns = Mapping[str, ColumnType]
@@ -46,9 +46,9 @@ def expected_tables(version: int) -> dict[str, Columns]:
 
 def wrong_tables(connection: sqlite3.Connection, expected: Mapping[str, Columns]) -> Iterator[tuple[str, str]]:
     """Tables that are missing or lack columns, and what each lacks."""
-    there = _tables(connection)
+    present = _tables(connection)
     for table, columns in expected.items():
-        if table not in there:
+        if table not in present:
             yield table, "the table is missing"
             continue
         missing = columns.keys() - _columns(connection, table).keys()
@@ -66,18 +66,18 @@ def wrong_values(connection: sqlite3.Connection, table: str, columns: Columns) -
     checked = dict(columns)
     for layout in (JOBS, HOSTS):
         if layout.head == table:
-            there = _columns(connection, table)
-            checked |= {name: ColumnType("ANY", False) for name in map(column, layout.keys) if name in there}
-    counts = ", ".join(f"total(NOT {_condition(name, kind)})" for name, kind in checked.items())
+            present = _columns(connection, table)
+            checked |= {name: ColumnType("ANY", False) for name in map(column, layout.keys) if name in present}
+    counts = ", ".join(f"total(NOT {_condition(name, column_type)})" for name, column_type in checked.items())
     row = connection.execute(f"SELECT {counts} FROM {table}").fetchone()
-    for (name, of), count in zip(checked.items(), row, strict=True):
+    for (name, column_type), count in zip(checked.items(), row, strict=True):
         if count:
-            yield f"{name} is no {WORDS[of.kind]} in {count:.0f} row{'' if count == 1 else 's'}"
+            yield f"{name} is no {WORDS[column_type.kind]} in {count:.0f} row{'' if count == 1 else 's'}"
 
 
-def _condition(name: str, of: ColumnType) -> str:
-    is_right = CONDITIONS[of.kind].format(name)
-    return f"({is_right})" if of.is_needed else f"({is_right} OR {name} IS NULL)"
+def _condition(name: str, column_type: ColumnType) -> str:
+    has_type = CONDITIONS[column_type.kind].format(name)
+    return f"({has_type})" if column_type.is_required else f"({has_type} OR {name} IS NULL)"
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
@@ -87,4 +87,4 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 def _columns(connection: sqlite3.Connection, table: str) -> dict[str, ColumnType]:
     rows = connection.execute(f"PRAGMA table_info({table})").fetchall()
-    return {name.lower(): ColumnType(kind, bool(needed or key)) for _, name, kind, needed, _, key in rows}
+    return {name.lower(): ColumnType(kind, bool(not_null or key)) for _, name, kind, not_null, _, key in rows}
