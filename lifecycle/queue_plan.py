@@ -8,7 +8,7 @@ from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import LIVE, Identity, Status
 from jobtop.core.run.scheduling import RETRIED, Running, Waiting, plan
 from jobtop.store import queue_rows
-from jobtop.store.rows import check_line, queue_in, status_in
+from jobtop.store.rows import check_partial_row, parse_queue, parse_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ class Lineup:
         self.waiting.pop(job_id, None)
         self.running.pop(job_id, None)
         (self._unsettled.discard if row["settled"] else self._unsettled.add)(job_id)
-        check_line(queue_rows.LAYOUT, tuple(row))
-        status, waits = status_in(row["status"]), queue_in(row["queue"])
+        check_partial_row(queue_rows.ROW_CHECKER, tuple(row))
+        status, waits = parse_status(row["status"]), parse_queue(row["queue"])
         queued = {} if waits is None else waits.to_json()
         if status not in LIVE:
             again = status in RETRIED and queued.get("retries", 0) > 0 and queued.get("retried_by") is None

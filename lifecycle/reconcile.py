@@ -19,7 +19,7 @@ from jobtop.core.run.facts import read_started
 from jobtop.core.state_files import read_state_file, remove_directory, remove_file
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.store.jobs import Event, Jobs, columns_of, event
-from jobtop.store.rows import check_columns
+from jobtop.store.rows import check_job_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def from_beside(shape: dict[str, Any]) -> Job:
 
 def _checked(job: Job) -> Job:
     """The job, if the store can hold it."""
-    check_columns(columns_of(job))
+    check_job_columns(columns_of(job))
     return job
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from jobtop.core.measure.device import Device
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event
-from jobtop.store.rows import event_of
+from jobtop.store.rows import event_from_row
 from jobtop.store.samples.devices import DeviceRecord, StoredDevice
 from jobtop.store.samples.head import DEVICES
 from jobtop.store.samples.hosts import this_boot
@@ -53,4 +53,4 @@ class MachineEvents:
                 return []
             sql = f"SELECT at, kind, detail FROM events WHERE {condition} ORDER BY at, id"
             rows = connection.execute(sql, values).fetchall()
-        return [Event(*values) for values in self.database.sound(rows, event_of)]
+        return [Event(*values) for values in self.database.sound(rows, event_from_row)]

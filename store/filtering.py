@@ -12,7 +12,7 @@ from jobtop.core.errors import RowDamaged
 from jobtop.core.model import AT_WORK, BEAT_SECONDS, LIVE, MISSED_BEATS
 from jobtop.core.query.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
 from jobtop.store.jobs import KNOWN_JOBS
-from jobtop.store.rows import mapping_in, texts_in
+from jobtop.store.rows import parse_mapping, parse_texts
 from jobtop.store.search import may_have
 
 TYPE_CHECKING = False
@@ -34,10 +34,10 @@ COMPUTED = {
     " END",
 }
 AS_JSON: dict[str, Callable[[Any], Any]] = {
-    "command": lambda text: list(texts_in(text, "command")),
-    "flags": lambda text: list(texts_in(text, "flags")),
-    "params": lambda text: mapping_in(text, "params"),
-    "tags": lambda text: mapping_in(text, "tags"),
+    "command": lambda text: list(parse_texts(text, "command")),
+    "flags": lambda text: list(parse_texts(text, "flags")),
+    "params": lambda text: parse_mapping(text, "params"),
+    "tags": lambda text: parse_mapping(text, "tags"),
 }
 REMEMBERED = 10_000
 # A command is kept as a JSON list, in ASCII. Where that has no escapes, plain text, without blanks, quotes, commas,

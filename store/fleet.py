@@ -10,7 +10,7 @@ from jobtop.core.model import knowledge
 from jobtop.core.record import replace
 from jobtop.core.units import printable
 from jobtop.store.jobs import BEGUN, Query, ambiguous, unknown
-from jobtop.store.rows import are_numbers, shown
+from jobtop.store.rows import are_numbers, quote_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _ranks(jobs: Jobs, wanted: str) -> list[tuple[str, Rank]]:
     def rank(row: sqlite3.Row) -> tuple[str, Rank]:
         job_id, host, status, *known = row
         if not are_numbers(known):
-            raise RowDamaged(f"job {shown(job_id)}: one of {shown(known)} is no number")
+            raise RowDamaged(f"job {quote_value(job_id)}: one of {quote_value(known)} is no number")
         return job_id, (*knowledge(status, *known), host == own)
 
     return jobs.database.sound(rows, rank)

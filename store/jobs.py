@@ -13,17 +13,17 @@ from jobtop.core.record import as_dict, record, replace
 from jobtop.core.units import printable
 from jobtop.store.database import Database
 from jobtop.store.rows import (
-    LIMITS,
-    PLAIN,
-    USAGE,
-    Layout,
-    are_figures,
+    LIMIT_FIELDS,
+    PLAIN_COLUMNS,
+    USAGE_FIELDS,
+    RowChecker,
+    are_valid_figures,
     check_figures,
-    event_of,
-    job_of,
-    mark_of,
-    tags_in,
-    whole,
+    event_from_row,
+    integers,
+    job_from_row,
+    mark_from_row,
+    tags_or_empty,
 )
 
 TYPE_CHECKING = False
@@ -124,7 +124,7 @@ class Jobs:
                     "SELECT * FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT 9",
                     (prefix, prefix + "g"),
                 ).fetchall()
-        found = self.database.sound(rows, job_of)
+        found = self.database.sound(rows, job_from_row)
         if rows and not found:
             raise RowDamaged(f"{self.database.path}: {next(reversed(self.database.damaged))}")
         # Who names a job that was tried again means the last attempt.
@@ -135,7 +135,7 @@ class Jobs:
         with self.database.reading() as connection:
             sql = "SELECT * FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
             rows = connection.execute(sql, (json.dumps(list(seqs)),)).fetchall()
-        return {job.seq: job for job in self.database.sound(rows, job_of) if job.seq is not None}
+        return {job.seq: job for job in self.database.sound(rows, job_from_row) if job.seq is not None}
 
     def select(self, query: Query) -> list[Job]:
         """The jobs that fit, the newest or the largest first; others in the place of those that cannot be read."""
@@ -143,7 +143,7 @@ class Jobs:
         asked = query
         while True:
             rows = self._rows(asked)
-            found += self.database.sound(rows, job_of)
+            found += self.database.sound(rows, job_from_row)
             if query.limit is None or asked.limit is None or len(rows) < asked.limit or len(found) >= query.limit:
                 return found[: query.limit]
             asked = replace(asked, after=rows[-1]["seq"], limit=2 * asked.limit)
@@ -188,15 +188,15 @@ class Jobs:
             cursor.row_factory = None
             sql = f"SELECT {', '.join(names)} FROM jobs {where} ORDER BY start_time"
             rows = cursor.execute(sql, values).fetchall()
-        if not are_figures(rows):
-            layout = Layout(names)
-            rows = self.database.sound(rows, lambda row: check_figures(layout, row))
+        if not are_valid_figures(rows):
+            checker = RowChecker(names)
+            rows = self.database.sound(rows, lambda row: check_figures(checker, row))
         if seen is not None:
             rows = [row for row in rows if row[1] not in seen]
             seen.update(row[1] for row in rows)
         rows = [row[2:] for row in rows]
         if column == "tags":
-            labels = {tags: tags_in(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
+            labels = {tags: tags_or_empty(tags).get(by.removeprefix(TAG)) for tags in {row[0] for row in rows}}
             return [(labels[tags], *numbers) for tags, *numbers in rows]
         return rows
 
@@ -204,7 +204,7 @@ class Jobs:
         """Jobs that came or changed after a number, and the number to ask for next."""
         with self.database.reading() as connection:
             rows = connection.execute("SELECT * FROM jobs WHERE touched > ? ORDER BY touched", (touch,)).fetchall()
-        return self.database.sound(rows, job_of), max((touch, *whole(row["touched"] for row in rows)))
+        return self.database.sound(rows, job_from_row), max((touch, *integers(row["touched"] for row in rows)))
 
     def live_and_recent(self, recent: int) -> tuple[list[Job], int]:
         """Jobs that have not ended and the newest that have, and the number to ask for changes from."""
@@ -215,7 +215,7 @@ class Jobs:
             rows += connection.execute(
                 f"SELECT * FROM jobs WHERE status NOT IN ({live}) ORDER BY {BEGUN} DESC, seq DESC LIMIT ?", (recent,)
             ).fetchall()
-        return self.database.sound(rows, job_of), max((0, *whole((touch,))))
+        return self.database.sound(rows, job_from_row), max((0, *integers((touch,))))
 
     def ids(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this beginning, and their names: what a shell can complete to."""
@@ -237,7 +237,7 @@ class Jobs:
                 " AND NOT (coalesce(recorder_pid = ?, 0) AND recorder_boot IS ? AND recorder_start IS ?)",
                 (host, *who),
             ).fetchall()
-        return self.database.sound(rows, job_of)
+        return self.database.sound(rows, job_from_row)
 
     def has_series(self, seq: int) -> bool:
         """Whether samples of a job are stored."""
@@ -261,7 +261,7 @@ class Jobs:
             rows = connection.execute(
                 "SELECT at, kind, detail FROM events WHERE job_seq = ? ORDER BY id", (job.seq,)
             ).fetchall()
-        return [Event(*values) for values in self.database.sound(rows, event_of)]
+        return [Event(*values) for values in self.database.sound(rows, event_from_row)]
 
     def add_events(self, events: Iterable[tuple[int, Event]]) -> None:
         """Keep what happened to jobs, by their numbers."""
@@ -283,7 +283,7 @@ class Jobs:
                 " ORDER BY elapsed_seconds",
                 (job.seq,),
             ).fetchall()
-        return self.database.sound(rows, mark_of)
+        return self.database.sound(rows, mark_from_row)
 
     def delete(self, job: Job) -> None:
         with self.database.writing() as connection:
@@ -342,7 +342,7 @@ def event(kind: str, **detail: Any) -> Event:
 
 def _by_id(connection: sqlite3.Connection, job_id: str) -> Job | None:
     row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
-    return None if row is None else job_of(row)
+    return None if row is None else job_from_row(row)
 
 
 def _insert(connection: sqlite3.Connection, job: Job, events: Iterable[Event]) -> Job:
@@ -423,11 +423,11 @@ def _mark(value: object) -> str:
 
 def columns_of(job: Job) -> dict[str, Any]:
     """A job as a row of its table, but for what the table gives and what others write."""
-    row: dict[str, Any] = {name: getattr(job, name) for name in PLAIN}
+    row: dict[str, Any] = {name: getattr(job, name) for name in PLAIN_COLUMNS}
     row = {name: stored_text(value) if isinstance(value, str) else value for name, value in row.items()}
     row |= {name: json.dumps(getattr(job, name)) for name in AS_JSON}
-    row |= {f"limit_{name}": getattr(job.limits, name) for name in LIMITS}
-    row |= {name: getattr(job.usage, name) for name in USAGE}
+    row |= {f"limit_{name}": getattr(job.limits, name) for name in LIMIT_FIELDS}
+    row |= {name: getattr(job.usage, name) for name in USAGE_FIELDS}
     for prefix, who in (("shim", job.shim), ("recorder", job.recorder)):
         row[f"{prefix}_boot"], row[f"{prefix}_pid"], row[f"{prefix}_start"] = (
             (who.boot, who.pid, who.start) if who is not None else (None, None, None)

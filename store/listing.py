@@ -16,7 +16,16 @@ from jobtop.core.query.conditions import as_text
 from jobtop.core.record import fields, fresh, record
 from jobtop.store.jobs import Query, asking
 from jobtop.store.ordering import SORT_KEYS, order_of
-from jobtop.store.rows import Layout, are_numbers, check_line, mapping_in, sound_figures, status_in, texts_in, words_in
+from jobtop.store.rows import (
+    RowChecker,
+    are_numbers,
+    check_partial_row,
+    parse_mapping,
+    parse_status,
+    parse_text_mapping,
+    parse_texts,
+    valid_figures,
+)
 from jobtop.store.samples.live import TOUCHED_SINCE_VERSION
 from jobtop.store.schema import has_tables_of
 
@@ -216,7 +225,7 @@ def read_runs(database: Database, wanted: Filter | None = None) -> list[Run]:
         cursor = connection.cursor()
         cursor.row_factory = None
         rows = cursor.execute(f"SELECT {columns} FROM jobs {where} ORDER BY start_time", values).fetchall()
-    figures = set(sound_figures([row[1:6] for row in rows]))
+    figures = set(valid_figures([row[1:6] for row in rows]))
     return [row for row in rows if row[1:6] in figures and are_numbers((row[0],))]
 
 
@@ -248,7 +257,7 @@ def vocabulary(database: Database) -> dict[str, list[str]]:
         key: dict.fromkeys(chain.from_iterable(database.sound((row[column] for row in rows), _pairs)))
         for key, column in PAIRS.items()
     }
-    flags = database.sound((row["flags"] for row in rows), lambda text: texts_in(text, "flags"))
+    flags = database.sound((row["flags"] for row in rows), lambda text: parse_texts(text, "flags"))
     known["flag"] = dict.fromkeys(chain.from_iterable(flags))
     return {key: list(words) for key, words in known.items()}
 
@@ -264,7 +273,7 @@ def together(vocabularies: Iterable[dict[str, list[str]]]) -> dict[str, list[str
 
 def _pairs(text: str) -> list[str]:
     """The keys of tags or parameters, and those with their values."""
-    pairs = mapping_in(text, "tags or params")
+    pairs = parse_mapping(text, "tags or params")
     return [*pairs, *(f"{key}={as_text(item)}" for key, item in pairs.items())]
 
 
@@ -293,7 +302,7 @@ def _merge_order(query: Query, where: str) -> str:
 
 
 def _line(row: tuple[Any, ...]) -> JobLine:
-    check_line(LAYOUT, row)
+    check_partial_row(ROW_CHECKER, row)
     values = dict(zip(NAMES, row, strict=True))
     for name, read in READ_BY.items():
         values[name] = read(values[name])
@@ -301,7 +310,7 @@ def _line(row: tuple[Any, ...]) -> JobLine:
 
 
 NAMES = fields(JobLine)
-LAYOUT = Layout(NAMES)
+ROW_CHECKER = RowChecker(NAMES)
 FROM_OTHERS = {
     "memory_is_bound": "iif(json_valid(sources), json_extract(sources, '$.memory_peak'), 0) IS 'rusage_floor'",
     "last_heard": "heartbeat",
@@ -309,9 +318,9 @@ FROM_OTHERS = {
 }
 COLUMNS = ", ".join(FROM_OTHERS.get(name, name) for name in NAMES)
 READ_BY: dict[str, Callable[[Any], Any]] = {
-    "status": status_in,
-    "flags": lambda text: texts_in(text, "flags"),
-    "tags": lambda text: words_in(text, "tags"),
+    "status": parse_status,
+    "flags": lambda text: parse_texts(text, "flags"),
+    "tags": lambda text: parse_text_mapping(text, "tags"),
     "memory_is_bound": bool,
     "settled": bool,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobtop.core.errors import RowDamaged
 from jobtop.core.model import Status
 from jobtop.core.record import record
-from jobtop.store.rows import are_numbers, is_number, mapping_in, shown, status_in, texts_in
+from jobtop.store.rows import are_numbers, is_number, parse_mapping, parse_status, parse_texts, quote_value
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
@@ -85,7 +85,7 @@ def _alert(row: sqlite3.Row) -> Trouble:
 
 def _alert_words(row: sqlite3.Row) -> tuple[str, str]:
     """What an alert says, and its severity: its detail has `severity`, and `text` or else the `name` of the rule."""
-    detail = mapping_in(row["detail"], "the detail of an event")
+    detail = parse_mapping(row["detail"], "the detail of an event")
     words = detail.get("text") or detail.get("name") or "an alert without words"
     return str(words), str(detail.get("severity", "warning"))
 
@@ -110,23 +110,27 @@ def _machine_alert(row: sqlite3.Row) -> Trouble:
     words, severity = _alert_words(row)
     names = [row["host"] or "host", *((row["device"], row["name"]) if row["device"] is not None else ())]
     if not is_number(row["at"]) or any(type(name) is not str for name in names):
-        raise RowDamaged(f"event {row['number']}: {shown(row['at'])} is no moment, or the name of its owner is wrong")
+        raise RowDamaged(
+            f"event {row['number']}: {quote_value(row['at'])} is no moment, or the name of its owner is wrong"
+        )
     name = names[0] if len(names) == 1 else f"{names[0]}: {' '.join(names[1:])}"
     return Trouble(f"/{row['number']}", row["at"], None, name, None, words, severity)
 
 
 def _trouble(row: sqlite3.Row, key: str, at: float, words: Any, severity: Any = None) -> Trouble:
     if not is_number(at) or not are_numbers((row["duration_seconds"],)) or type(row["name"]) is not str:
-        raise RowDamaged(f"job {shown(row['id'])}: {shown(at)} is no moment, or its name or duration is wrong")
+        raise RowDamaged(
+            f"job {quote_value(row['id'])}: {quote_value(at)} is no moment, or its name or duration is wrong"
+        )
     return Trouble(
         key,
         at,
         row["id"],
         row["name"],
-        status_in(row["status"]),
+        parse_status(row["status"]),
         str(words),
         None if severity is None else str(severity),
-        texts_in(row["flags"], "flags"),
+        parse_texts(row["flags"], "flags"),
         row["duration_seconds"],
     )
 

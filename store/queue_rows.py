@@ -6,7 +6,7 @@ import json
 
 from jobtop.core.run.scheduling import RETRIED
 from jobtop.store.jobs import NEXT_TOUCH
-from jobtop.store.rows import Layout, queue_in, standing_in
+from jobtop.store.rows import RowChecker, parse_queue, parse_status_and_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ COLUMNS = (
     " limit_timeout_seconds, start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled,"
     " touched, reason"
 )
-LAYOUT = Layout(tuple(COLUMNS.split(", ")))
+ROW_CHECKER = RowChecker(tuple(COLUMNS.split(", ")))
 FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
 TO_RETRY = (
     f"queue IS NOT NULL AND status IN ({FAILED})"
@@ -74,7 +74,7 @@ def claim(
             " AND recorder_boot IS ? AND recorder_pid IS ? AND recorder_start IS ? RETURNING queue",
             (*_columns(me), json.dumps(list(gpus)), job_id, *_columns(holder)),
         ).fetchone()
-    return (None, False) if row is None else (queue_in(row["queue"]), True)
+    return (None, False) if row is None else (parse_queue(row["queue"]), True)
 
 
 def has_queued(database: Database, host: str) -> bool:
@@ -113,7 +113,9 @@ def standings(database: Database, ids: dict[str, str]) -> dict[str, Standing]:
         for start in range(0, len(wanted), IDS_AT_ONCE):
             part = wanted[start : start + IDS_AT_ONCE]
             sql = f"SELECT id, status, queue FROM jobs WHERE id IN ({', '.join('?' * len(part))})"
-            found |= {row["id"]: standing_in(row["status"], row["queue"]) for row in connection.execute(sql, part)}
+            found |= {
+                row["id"]: parse_status_and_queue(row["status"], row["queue"]) for row in connection.execute(sql, part)
+            }
     return {asked: found.get(job_id, (None, None)) for asked, job_id in ids.items()}
 
 

@@ -1,6 +1,6 @@
-"""Rows of a store as what they stand for, every value checked: RowDamaged if jobtop never writes such a thing.
+"""Decode rows of a store into records, and check every value: RowDamaged for a value that jobtop never writes.
 
-jobtop's own tables are STRICT, but a file from elsewhere, or one that was edited, can hold anything anywhere.
+jobtop's own tables are STRICT, but a file from another source, or an edited one, can have any value in any column.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     Number = float | int
-    Signature = tuple[type, ...]
+    Signature = tuple[type, ...]  # the types of the values of a row
     Pick = Callable[[Sequence[Any]], tuple[Any, ...]]
-    Plan = tuple[Pick, list[tuple[Pick, float, float]]]
+    Plan = tuple[Pick, list[tuple[Pick, float, float]]]  # the texts of a row; groups of numbers and their bounds
 
-PLAIN = (
+PLAIN_COLUMNS = (
     "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
     " submitted_at start_time start_boottime end_time duration_seconds grace_seconds kind"
 ).split()
-JOB, USAGE, LIMITS, MONITOR = fields(Job), fields(Usage), fields(Limits), fields(Monitor)
-LIMIT_COLUMNS = tuple(f"limit_{name}" for name in LIMITS)
-OLDER = {
+JOB_FIELDS, USAGE_FIELDS = fields(Job), fields(Usage)
+LIMIT_FIELDS, MONITOR_FIELDS = fields(Limits), fields(Monitor)
+LIMIT_COLUMNS = tuple(f"limit_{name}" for name in LIMIT_FIELDS)
+OLD_STORE_DEFAULTS = {
     "metrics": "{}",
     "start_boottime": None,
     "queue": None,
@@ -42,39 +43,41 @@ OLDER = {
 LARGEST = 2**63 - 1  # of any number
 EARLIEST, LATEST = -6e10, 2.5e11  # seconds since the epoch that a calendar has
 LARGEST_PID = 2**31 - 1
-# Linux takes at most 6 MiB of arguments, 2 MiB by default; SQLite gives values of a file from elsewhere up to 64 MiB.
+# Linux accepts at most 6 MiB of arguments, 2 MiB by default; SQLite returns values of up to 64 MiB.
 MOST_CHARACTERS = 16 * 1024 * 1024  # of all texts of a job
 BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys("submitted_at start_time end_time heartbeat stop_at last_heard".split(), (EARLIEST, LATEST)),
     **dict.fromkeys(("shim_pid", "recorder_pid"), (1, LARGEST_PID)),
 }
-TEXTS = frozenset("external_id parent_id tool script note reason error shim_boot recorder_boot stop_by queue".split())
-NEEDED_TEXTS = frozenset(
+OPTIONAL_TEXTS = frozenset(
+    "external_id parent_id tool script note reason error shim_boot recorder_boot stop_by queue".split()
+)
+REQUIRED_TEXTS = frozenset(
     "id name host user cwd status command params tags flags sources incomplete metrics monitor kept kind"
     " environment".split()
 )
-WHOLE = frozenset("pid exit_code signal shim_pid shim_start recorder_pid recorder_start limit_gpus".split())
-NEEDED_WHOLE = frozenset("seq touched settled pinned limit_enforced".split())
-NEEDED = frozenset(("grace_seconds",))
+OPTIONAL_INTEGERS = frozenset("pid exit_code signal shim_pid shim_start recorder_pid recorder_start limit_gpus".split())
+REQUIRED_INTEGERS = frozenset("seq touched settled pinned limit_enforced".split())
+REQUIRED_NUMBERS = frozenset(("grace_seconds",))
 NONE = type(None)
 NUMERIC = frozenset((int, float, NONE))
-MOST_KNOWN = 1000
+MOST_PLANS = 1000
 
 
-class Layout:
-    """Some columns of jobs, in order: what is looked for in a row is worked out once for all rows of the same types."""
+class RowChecker:
+    """Checks rows with the given columns of `jobs`; rows with values of the same types share a plan."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         self._plans: dict[Signature, Plan] = {}
 
     def check(self, row: Sequence[Any]) -> None:
-        """That every column has a value of its type, and within what can be shown, signalled and counted."""
+        """Raise RowDamaged unless every value has the type of its column and is within its bounds."""
         signature = tuple(map(type, row))
         plan = self._plans.get(signature)
         if plan is None:
             plan = self._plan(signature, row)
-            if len(self._plans) < MOST_KNOWN:
+            if len(self._plans) < MOST_PLANS:
                 self._plans[signature] = plan
         pick_texts, bounded = plan
         if sum(map(len, pick_texts(row))) > MOST_CHARACTERS:
@@ -82,19 +85,20 @@ class Layout:
         for pick, least, most in bounded:
             values = pick(row)
             if min(values) < least or max(values) > most:
-                self._refuse(row, least, most, values)
+                self._refuse_number(row, least, most, values)
 
     def _plan(self, signature: Signature, row: Sequence[Any]) -> Plan:
+        """What to check in rows with values of these types; RowDamaged if a column has a value of another type."""
         for name, kind, value in zip(self.names, signature, row, strict=True):
-            if kind not in _kinds(name):
-                raise RowDamaged(f"{name} is {shown(value)}")
-        numeric = [place for place, kind in enumerate(signature) if kind in (int, float)]
-        bounded = [(place, BOUNDS.get(self.names[place], (-LARGEST, LARGEST))) for place in numeric]
-        texts = [place for place, kind in enumerate(signature) if kind is str]
+            if kind not in _allowed_types(name):
+                raise RowDamaged(f"{name} is {quote_value(value)}")
+        numeric = [index for index, kind in enumerate(signature) if kind in (int, float)]
+        bounded = [(index, BOUNDS.get(self.names[index], (-LARGEST, LARGEST))) for index in numeric]
+        texts = [index for index, kind in enumerate(signature) if kind is str]
         return _picker(texts), [
-            (_picker(places), *bounds)
+            (_picker(indexes), *bounds)
             for bounds in dict.fromkeys(bounds for _, bounds in bounded)
-            if (places := [place for place, others in bounded if others == bounds])
+            if (indexes := [index for index, others in bounded if others == bounds])
         ]
 
     def _refuse_texts(self, row: Sequence[Any]) -> NoReturn:
@@ -102,30 +106,30 @@ class Layout:
         longest = max(texts, key=lambda name: len(texts[name]))
         raise RowDamaged(f"{longest} has {len(texts[longest])} characters: all texts may have {MOST_CHARACTERS}")
 
-    def _refuse(self, row: Sequence[Any], least: float, most: float, values: Sequence[Any]) -> NoReturn:
+    def _refuse_number(self, row: Sequence[Any], least: float, most: float, values: Sequence[Any]) -> NoReturn:
         wrong = next(value for value in values if not least <= value <= most)
-        name = self.names[next(place for place, value in enumerate(row) if value is wrong)]
-        raise RowDamaged(f"{name} is {shown(wrong)}, not from {least:.12g} to {most:.12g}")
+        name = self.names[next(index for index, value in enumerate(row) if value is wrong)]
+        raise RowDamaged(f"{name} is {quote_value(wrong)}, not from {least:.12g} to {most:.12g}")
 
 
-def _picker(places: Sequence[int]) -> Pick:
-    """The values at some places, as a tuple: itemgetter gives none of a single place."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda row: tuple(row[place] for place in places)
+def _picker(indexes: Sequence[int]) -> Pick:
+    """A function that returns the values at some indexes as a tuple; itemgetter of a single index returns no tuple."""
+    if len(indexes) > 1:
+        return itemgetter(*indexes)
+    return lambda row: tuple(row[index] for index in indexes)
 
 
 @lru_cache(100)
-def layout_of(names: tuple[str, ...]) -> Layout:
-    return Layout(names)
+def row_checker(names: tuple[str, ...]) -> RowChecker:
+    return RowChecker(names)
 
 
-def job_of(kept: sqlite3.Row) -> Job:
-    """The job of a row."""
-    names = tuple(kept.keys())
-    row: dict[str, Any] = dict(zip(names, kept, strict=True))
+def job_from_row(stored: sqlite3.Row) -> Job:
+    """Decode a row of `jobs`."""
+    names = tuple(stored.keys())
+    row: dict[str, Any] = dict(zip(names, stored, strict=True))
     try:
-        layout_of(names).check(tuple(kept))
+        row_checker(names).check(tuple(stored))
         return _job(row)
     except RowDamaged as error:
         raise RowDamaged(f"job {row.get('seq')}: {error}") from None
@@ -134,156 +138,158 @@ def job_of(kept: sqlite3.Row) -> Job:
 
 
 def _job(row: dict[str, Any]) -> Job:
-    """The job of a row of which types and ranges are checked; the row is used up."""
-    if "kind" not in row:  # a store that can only be read may be older
+    """Decode a row whose types and bounds are checked; changes the row."""
+    # An older store that is only read is not migrated.
+    if "kind" not in row:
         row["kind"] = "attached" if '"attached"' in row["flags"] else "process"
     if "kept" not in row or "environment" not in row:
-        row = OLDER | row
+        row = OLD_STORE_DEFAULTS | row
     try:
         row["id"] = JobId(row["id"])
     except BadValue:
-        raise RowDamaged(f"id is {shown(row['id'])}") from None
+        raise RowDamaged(f"id is {quote_value(row['id'])}") from None
     for name in ("command", "flags", "incomplete"):
-        row[name] = texts_in(row[name], name)
+        row[name] = parse_texts(row[name], name)
     for name in ("tags", "sources", "environment"):
-        row[name] = words_in(row[name], name)
+        row[name] = parse_text_mapping(row[name], name)
     *limits, enforced = map(row.__getitem__, LIMIT_COLUMNS)
     row |= {
-        "status": status_in(row["status"]),
-        "params": mapping_in(row["params"], "params"),
+        "status": parse_status(row["status"]),
+        "params": parse_mapping(row["params"], "params"),
         "metrics": _metrics(row["metrics"]),
         "limits": Limits(*(*limits, bool(enforced))),
-        "usage": Usage(*map(row.__getitem__, USAGE)),
+        "usage": Usage(*map(row.__getitem__, USAGE_FIELDS)),
         "monitor": _monitor(row["monitor"]),
         "shim": _identity(row, "shim"),
         "recorder": _identity(row, "recorder"),
         "stop_request": _stop_request(row),
         "settled": bool(row["settled"]),
-        "queue": queue_in(row["queue"]),
+        "queue": parse_queue(row["queue"]),
         "pinned": bool(row["pinned"]),
-        "kept": kept_in(row["kept"]),
+        "kept": parse_kept(row["kept"]),
         "last_heard": row["heartbeat"],
     }
-    return Job(*map(row.__getitem__, JOB))
+    return Job(*map(row.__getitem__, JOB_FIELDS))
 
 
-def check_columns(row: Mapping[str, Any]) -> None:
-    """That a job as columns can be kept, and read again."""
+def check_job_columns(row: Mapping[str, Any]) -> None:
+    """Raise RowDamaged unless the columns of a job, as they are to be written, could be read again."""
     job: dict[str, Any] = {"seq": 0, "heartbeat": None, **row}
     job |= {"id": str(row["id"]), "status": str(row["status"]), "limit_enforced": int(row["limit_enforced"])}
-    # Text that is no UTF-8 goes into the store as bytes.
+    # Text that is not UTF-8 is written as bytes.
     job |= {name: value.decode("utf-8", "replace") for name, value in row.items() if isinstance(value, bytes)}
-    Layout(tuple(job)).check(tuple(job.values()))
+    RowChecker(tuple(job)).check(tuple(job.values()))
     _job(job)
 
 
-def check_line(layout: Layout, row: Sequence[Any]) -> None:
-    """That some of the columns of a job are sound, the first of which are its number and its id."""
+def check_partial_row(checker: RowChecker, row: Sequence[Any]) -> None:
+    """Raise RowDamaged unless some columns of a job are valid; the first two are its number and its id."""
     try:
-        layout.check(row)
+        checker.check(row)
         if not is_job_id(row[1]):
-            raise RowDamaged(f"id is {shown(row[1])}")
+            raise RowDamaged(f"id is {quote_value(row[1])}")
     except RowDamaged as error:
         raise RowDamaged(f"job {row[0]}: {error}") from None
 
 
-def _kinds(name: str) -> tuple[type, ...]:
-    """The types that a column may have."""
-    if name in NEEDED_TEXTS:
+def _allowed_types(name: str) -> tuple[type, ...]:
+    """The types that values of a column may have."""
+    if name in REQUIRED_TEXTS:
         return (str,)
-    if name in TEXTS:
+    if name in OPTIONAL_TEXTS:
         return (str, NONE)
-    if name in NEEDED_WHOLE:
+    if name in REQUIRED_INTEGERS:
         return (int,)
-    if name in NEEDED:
+    if name in REQUIRED_NUMBERS:
         return (float, int)
-    return (int, NONE) if name in WHOLE else (float, int, NONE)
+    return (int, NONE) if name in OPTIONAL_INTEGERS else (float, int, NONE)
 
 
 def is_number(value: object) -> bool:
+    """Whether a value is a number that the store can hold."""
     return type(value) in (int, float) and -LARGEST <= value <= LARGEST  # type: ignore[operator]
 
 
-def whole(values: Iterable[object]) -> list[int]:
-    """Those that are whole numbers."""
+def integers(values: Iterable[object]) -> list[int]:
+    """The values that are integers."""
     return [value for value in values if type(value) is int]
 
 
 def is_sample(row: Sequence[Any]) -> bool:
-    """Whether a row of samples has nothing but numbers, and a moment."""
+    """Whether a row of samples has a time, and only numbers or absent values."""
     return row[1] is not None and are_numbers(row)
 
 
 def are_numbers(values: Iterable[Any]) -> bool:
-    """Whether each of these is a number, or absent."""
+    """Whether every value is a number that the store can hold, or absent."""
     present = [value for value in values if value is not None]
     return NUMERIC.issuperset(map(type, present)) and (
         not present or (min(present) >= -LARGEST and max(present) <= LARGEST)
     )
 
 
-def shown(value: object) -> str:
-    """A wrong value, in a message."""
+def quote_value(value: object) -> str:
+    """A wrong value as a message shows it: quoted, and shortened."""
     text = repr(value[:60] if isinstance(value, (str, bytes)) else value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def json_in(text: object, name: str) -> Any:
-    """What JSON says."""
+def parse_json(text: object, name: str) -> Any:
+    """The value of a JSON text."""
     try:
         return json.loads(text)  # type: ignore[arg-type]
     except (ValueError, TypeError, RecursionError):
-        raise RowDamaged(f"{name} is {shown(text)}, no JSON") from None
+        raise RowDamaged(f"{name} is {quote_value(text)}, no JSON") from None
 
 
-def texts_in(text: object, name: str) -> tuple[str, ...]:
-    """A list of texts."""
+def parse_texts(text: object, name: str) -> tuple[str, ...]:
+    """The texts of a JSON list."""
     if text == "[]":
         return ()
-    value = json_in(text, name)
+    value = parse_json(text, name)
     if type(value) is not list or not {str}.issuperset(map(type, value)):
-        raise RowDamaged(f"{name} is {shown(text)}, no list of texts")
+        raise RowDamaged(f"{name} is {quote_value(text)}, no list of texts")
     return tuple(value)
 
 
-def mapping_in(text: object, name: str) -> dict[str, Any]:
-    """Anything by its name."""
-    value = {} if text == "{}" else json_in(text, name)
+def parse_mapping(text: object, name: str) -> dict[str, Any]:
+    """The values of a JSON object by key."""
+    value = {} if text == "{}" else parse_json(text, name)
     if type(value) is not dict:
-        raise RowDamaged(f"{name} is {shown(text)}, no object")
+        raise RowDamaged(f"{name} is {quote_value(text)}, no object")
     return value
 
 
-def words_in(text: object, name: str) -> dict[str, str]:
-    """Texts by their names."""
-    value = mapping_in(text, name)
+def parse_text_mapping(text: object, name: str) -> dict[str, str]:
+    """The texts of a JSON object by key."""
+    value = parse_mapping(text, name)
     if not {str}.issuperset(map(type, value.values())):
-        raise RowDamaged(f"{name} is {shown(text)}, no texts by name")
+        raise RowDamaged(f"{name} is {quote_value(text)}, no texts by name")
     return value
 
 
-def queue_in(text: object) -> Queued | None:
-    """How a job waits; None if it never did."""
+def parse_queue(text: object) -> Queued | None:
+    """The queue entry of a job; None for a job that was never queued."""
     if text is None:
         return None
-    shape = mapping_in(text, "queue")
+    shape = parse_mapping(text, "queue")
     try:
-        if all(check(shape[name]) for name, check in QUEUED.items() if name in shape):
+        if all(check(shape[name]) for name, check in QUEUE_CHECKS.items() if name in shape):
             return queued_from(shape)
-    except (ValueError, OverflowError):  # no moment
+    except (ValueError, OverflowError):  # `not_before` is not a time
         pass
-    raise RowDamaged(f"queue is {shown(text)}")
+    raise RowDamaged(f"queue is {quote_value(text)}")
 
 
-def standing_in(status: object, queue: object) -> tuple[Status | None, Queued | None]:
-    """How a job stands, and how it waits; neither if that cannot be read, as of a job that is gone."""
+def parse_status_and_queue(status: object, queue: object) -> tuple[Status | None, Queued | None]:
+    """The status and the queue entry of a job; (None, None), as for a deleted job, if they cannot be read."""
     try:
-        return status_in(status), queue_in(queue)
+        return parse_status(status), parse_queue(queue)
     except RowDamaged:
         return None, None
 
 
-def _is_whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return type(value) is int and is_number(value)
 
 
@@ -291,104 +297,106 @@ def _is_text_or_absent(value: object) -> bool:
     return type(value) in (str, NONE)
 
 
-def _are_texts(value: Any) -> bool:
+def _is_text_list(value: Any) -> bool:
     return type(value) is list and {str}.issuperset(map(type, value))
 
 
-QUEUED: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("priority", "retries", "attempt"), _is_whole),
+QUEUE_CHECKS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("priority", "retries", "attempt"), _is_integer),
     **dict.fromkeys(("group", "retry_of", "retried_by", "not_before"), _is_text_or_absent),
-    **dict.fromkeys(("after", "gpus"), _are_texts),
+    **dict.fromkeys(("after", "gpus"), _is_text_list),
     "is_forced": lambda value: type(value) is bool,
 }
 
 
-def event_of(row: sqlite3.Row) -> tuple[float, str, dict[str, Any]]:
-    """When, what, and more about it."""
+def event_from_row(row: sqlite3.Row) -> tuple[float, str, dict[str, Any]]:
+    """The time, the kind and the detail of an event."""
     at, kind = row["at"], row["kind"]
     if not is_number(at) or not EARLIEST <= at <= LATEST or type(kind) is not str:
-        raise RowDamaged(f"an event is {shown(kind)} at {shown(at)}")
-    return at, kind, mapping_in(row["detail"], "the detail of an event")
+        raise RowDamaged(f"an event is {quote_value(kind)} at {quote_value(at)}")
+    return at, kind, parse_mapping(row["detail"], "the detail of an event")
 
 
-def mark_of(row: Sequence[Any]) -> tuple[float, int, int | None]:
-    """A mark of the logs."""
+def mark_from_row(row: Sequence[Any]) -> tuple[float, int, int | None]:
+    """A log mark: seconds since the start, and the bytes of stdout and stderr written by then."""
     elapsed, out, err = row
     if not is_number(elapsed) or type(out) is not int or type(err) not in (int, NONE):
-        raise RowDamaged(f"a log mark is {shown(tuple(row))}")
+        raise RowDamaged(f"a log mark is {quote_value(tuple(row))}")
     return elapsed, out, err
 
 
-def tags_in(text: object) -> dict[str, str]:
-    """The tags of a job; none if they cannot be read."""
+def tags_or_empty(text: object) -> dict[str, str]:
+    """The tags of a job; empty if they cannot be read."""
     try:
-        return words_in(text, "tags")
+        return parse_text_mapping(text, "tags")
     except RowDamaged:
         return {}
 
 
-def are_figures(rows: list[tuple[Any, ...]]) -> bool:
-    """Whether all rows have a number, the id of a job, a label, a status and numbers: fast for many."""
+def are_valid_figures(rows: list[tuple[Any, ...]]) -> bool:
+    """Whether every row is a number, a job id, a label, a status and numbers; checks whole columns, for speed."""
     if not rows:
         return True
     _, ids, *others = zip(*rows, strict=True)
-    return are_job_ids(ids) and _are_figures(others)
+    return are_job_ids(ids) and _are_valid_columns(others)
 
 
-def check_figures(layout: Layout, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same of one row: RowDamaged says what is wrong with it."""
-    check_line(layout, row)
+def check_figures(checker: RowChecker, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row, if it is as `are_valid_figures` wants it; RowDamaged says what is wrong with any other."""
+    check_partial_row(checker, row)
     try:
-        status_in(row[3])
+        parse_status(row[3])
     except RowDamaged as error:
         raise RowDamaged(f"job {row[0]}: {error}") from None
     return row
 
 
-def _are_figures(columns: Sequence[Sequence[Any]]) -> bool:
+def _are_valid_columns(columns: Sequence[Sequence[Any]]) -> bool:
     labels, statuses, *numbers = columns
     known = {NONE, str}.issuperset(map(type, labels)) and set(Status).issuperset(statuses)
     return known and all(map(are_numbers, numbers))
 
 
-def sound_figures(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows of a label, a status and numbers, without those that are something else; fast where all are sound."""
-    if not rows or _are_figures(list(zip(*rows, strict=True))):
+def valid_figures(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows that are a label, a status and numbers; fast if all are."""
+    if not rows or _are_valid_columns(list(zip(*rows, strict=True))):
         return rows
     return [row for row in rows if type(row[0]) in (str, NONE) and row[1] in set(Status) and are_numbers(row[2:])]
 
 
 def _metrics(text: object) -> dict[str, dict[str, Number | None]]:
-    value = mapping_in(text, "metrics")
-    for spread in value.values():
-        if type(spread) is not dict or not are_numbers(spread.values()):
-            raise RowDamaged(f"metrics is {shown(text)}")
+    value = parse_mapping(text, "metrics")
+    for summary in value.values():
+        if type(summary) is not dict or not are_numbers(summary.values()):
+            raise RowDamaged(f"metrics is {quote_value(text)}")
     return value
 
 
 def _monitor(text: object) -> Monitor:
-    value = mapping_in(text, "monitor")
-    *numbers, thinned = map(value.get, MONITOR)
+    value = parse_mapping(text, "monitor")
+    *numbers, thinned = map(value.get, MONITOR_FIELDS)
     if not are_numbers(numbers) or type(thinned) not in (bool, NONE):
-        raise RowDamaged(f"monitor is {shown(text)}")
+        raise RowDamaged(f"monitor is {quote_value(text)}")
     return Monitor(*(*numbers, thinned))
 
 
-def kept_in(word: object) -> Kept:
-    kept: Kept = _choice(Kept, word, "kept")
+def parse_kept(word: object) -> Kept:
+    """The member of Kept with this value."""
+    kept: Kept = _member(Kept, word, "kept")
     return kept
 
 
-def status_in(word: object) -> Status:
-    status: Status = _choice(Status, word, "status")
+def parse_status(word: object) -> Status:
+    """The member of Status with this value."""
+    status: Status = _member(Status, word, "status")
     return status
 
 
-def _choice(kind: type[Any], value: object, name: str) -> Any:
+def _member(kind: type[Any], value: object, name: str) -> Any:
     try:
         return kind(value)
     except ValueError:
-        raise RowDamaged(f"{name} is {shown(value)}") from None
+        raise RowDamaged(f"{name} is {quote_value(value)}") from None
 
 
 def _identity(row: Mapping[str, Any], prefix: str) -> Identity | None:

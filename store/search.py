@@ -13,7 +13,7 @@ import time
 
 from jobtop.core.errors import RowDamaged, StoreError
 from jobtop.core.query.conditions import Containing, Joined, Like, OneOf
-from jobtop.store.rows import json_in, texts_in
+from jobtop.store.rows import parse_json, parse_texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _place(connection: sqlite3.Connection) -> Place:
     row = connection.execute("SELECT text FROM search WHERE rowid = ?", (HOW_FAR,)).fetchone()
     if row is None:
         return NOWHERE
-    place = json_in(row[0], "search")
+    place = parse_json(row[0], "search")
     if type(place) is not list or [type(number) for number in place] != [int, int, int]:
         raise RowDamaged("search does not say how far it goes")
     return place[0], place[1], place[2]
@@ -150,7 +150,7 @@ def _last_removal(connection: sqlite3.Connection) -> int:
 
 def _text(row: sqlite3.Row) -> str:
     try:
-        command = texts_in(row["command"], "command")
+        command = parse_texts(row["command"], "command")
     except RowDamaged:
         command = ()
     parts = (str(row["name"]), str(row["note"] or ""), " ".join(command))

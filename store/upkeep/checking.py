@@ -9,7 +9,7 @@ from jobtop.core.errors import BlockDamaged, StoreDamaged
 from jobtop.core.record import record
 from jobtop.core.series.blocks import open_block
 from jobtop.store.database import SETTING_ASIDE, Database, open_to_read
-from jobtop.store.rows import event_of, is_number, job_of, mark_of
+from jobtop.store.rows import event_from_row, is_number, job_from_row, mark_from_row
 from jobtop.store.samples.head import HOSTS, JOBS, Layout
 from jobtop.store.samples.hosts import unpacked_detail
 from jobtop.store.samples.snapshots import unpacked_members
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 BLOCKS_AT_ONCE = 200
 MOST_PROBLEMS = 100
 DECODERS: dict[str, tuple[str, Callable[[Any], object]]] = {  # tables whose rows are decoded to check them
-    "jobs": ("SELECT * FROM jobs", job_of),
-    "events": ("SELECT at, kind, detail FROM events", event_of),
-    "log_marks": ("SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks", mark_of),
+    "jobs": ("SELECT * FROM jobs", job_from_row),
+    "events": ("SELECT at, kind, detail FROM events", event_from_row),
+    "log_marks": ("SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks", mark_from_row),
 }
 
 

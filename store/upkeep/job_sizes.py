@@ -11,7 +11,7 @@ from jobtop.core.model import LIVE
 from jobtop.core.retention import SETTLING_SECONDS, JobSizes
 from jobtop.store.jobs import BEGUN
 from jobtop.store.queue_rows import TO_RETRY
-from jobtop.store.rows import is_number, kept_in, tags_in
+from jobtop.store.rows import is_number, parse_kept, tags_or_empty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ def measure_job(
         seq,
         JobId(row["id"]),
         row["name"],
-        kept_in(row["kept"]),
+        parse_kept(row["kept"]),
         row["begun"],
         ended if row["has_ended"] and not settles else None,
         pinned=bool(row["pinned"]),
-        tags=tags_in(row["tags"]),
+        tags=tags_or_empty(row["tags"]),
         settles=settles,
         **sizes,
     )

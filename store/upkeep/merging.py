@@ -20,7 +20,7 @@ from jobtop.core.record import record
 from jobtop.core.series.blocks import MOST_SECONDS, decode
 from jobtop.store.database import DAMAGED, Database, open_to_read, store_uri
 from jobtop.store.jobs import NEXT_TOUCH
-from jobtop.store.rows import EARLIEST, LATEST, job_of
+from jobtop.store.rows import EARLIEST, LATEST, job_from_row
 from jobtop.store.samples import head, sealed
 from jobtop.store.samples.head import HOSTS, JOBS, Layout
 from jobtop.store.samples.packed import unpack
@@ -347,7 +347,7 @@ def _tables_referring_to(connection: sqlite3.Connection, owners: str) -> list[st
 
 def _readable_seq(row: sqlite3.Row) -> int:
     """The number of a job whose row can be decoded; RowDamaged for any other."""
-    seq = job_of(row).seq
+    seq = job_from_row(row).seq
     assert seq is not None
     return seq
 
