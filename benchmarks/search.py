@@ -22,7 +22,7 @@ from jobtop.core.query.filter import parse
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.search import catch_up
+from jobtop.store.search import update_index
 from jobtop.store.upkeep.description import KINDS, table_bytes
 
 FEW, MANY, ROWS = 10_000, 100_000, 50
@@ -63,7 +63,7 @@ def measure_search(_tools: Installation, work: Path, rounds: int) -> Iterator[Re
     lines = work / "jobs.jsonl"
     with lines.open("w") as file:
         file.writelines(json.dumps(job.to_json()) + "\n" for job in made_jobs(MANY))
-    made = [seconds(partial(catch_up, jobs.database, float("inf"))) for jobs in (few, many)]
+    made = [seconds(partial(update_index, jobs.database, float("inf"))) for jobs in (few, many)]
     yield Result(f"an index of the words of {MANY:,} jobs made", "seconds", made[1:])
     for name, (query, fits, key) in QUESTIONS.items():
         if [job.id for job in many.select(query)] != [job["id"] for job in scan(lines, fits, key)]:

@@ -17,7 +17,7 @@ def job_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     """Ids that begin like this, with the names of their jobs; nothing rather than an error."""
     try:
         with closing(Completing(ctx)) as app:
-            found = app.fleet.each(lambda jobs: jobs.ids(incomplete))
+            found = app.fleet.each(lambda jobs: jobs.ids_with_prefix(incomplete))
     except JobtopError:
         return []
     return [CompletionItem(job_id[:8], help=printable(name)) for _, several in found for job_id, name in several]

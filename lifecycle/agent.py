@@ -171,10 +171,10 @@ class Agent:
         self._take_new_lock()
         self._log("WARNING", f"{self.paths.store} was deleted or replaced: {len(self.held)} jobs are written again")
         for job in [job for job in self.live.values() if job.status == "queued" and job.id not in self.held]:
-            self.jobs.put_again(job)
+            self.jobs.reinsert(job)
         for held in self.held.values():
             known = replace(held.job, recorder=None if self._is_told else self.me)
-            held.job = self.jobs.put_again(known, partial(as_known, known=known))
+            held.job = self.jobs.reinsert(known, partial(as_known, known=known))
         if not self._is_told:
             agents.register(self.database, self.me)
         self.live.clear()
@@ -215,7 +215,7 @@ class Agent:
     def _news(self) -> list[Job]:
         """The jobs that are new or changed since the last look."""
         is_first = self._seen is None
-        jobs, self._touch = self.jobs.live_and_recent(0) if is_first else self.jobs.touched_since(self._touch)
+        jobs, self._touch = self.jobs.live_and_recent(0) if is_first else self.jobs.changed_since(self._touch)
         return [job for job in jobs if job.host == self.paths.host]
 
     def _take_in(self, jobs: list[Job]) -> None:
@@ -229,7 +229,7 @@ class Agent:
     def _reconcile(self) -> None:
         """Finish the records of jobs whose recorder is gone."""
         take_in_unrecorded(self.jobs, self.paths)
-        for job in self.jobs.unsettled(self.paths.host, but_by=self.me):
+        for job in self.jobs.unsettled(self.paths.host, not_recorded_by=self.me):
             is_left = job.id in self.broken and job.shim is not None and is_alive(job.shim)
             if not is_left and not has_a_recorder(self.paths, job):
                 with self._contained(job):

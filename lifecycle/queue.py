@@ -22,7 +22,7 @@ from jobtop.lifecycle.start import spec_of
 from jobtop.store import queue_rows
 from jobtop.store.agents import registered
 from jobtop.store.jobs import event
-from jobtop.store.queue_rows import standings
+from jobtop.store.queue_rows import read_statuses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,14 +189,14 @@ class Queue:
         """The status of the last attempt at each job; `queued` if it will be tried again. None: it was deleted."""
         found: dict[str, Status | None] = {}
         with self.jobs.database.reading():
-            rows = standings(self.jobs.database, {job_id: job_id for job_id in ids})
+            rows = read_statuses(self.jobs.database, {job_id: job_id for job_id in ids})
             while rows:
                 later = {}
                 for asked, (status, queued) in rows.items():
                     found[asked] = Status.QUEUED if status and will_be_retried(status, queued) else status
                     if queued is not None and queued.retried_by is not None:
                         later[asked] = queued.retried_by
-                rows = standings(self.jobs.database, later)
+                rows = read_statuses(self.jobs.database, later)
         return found
 
     def last_attempt(self, job: Job) -> Job:
@@ -214,7 +214,7 @@ class Queue:
         with self.jobs.database.reading():
             while job_id is not None:
                 found.append(job_id)
-                queued = standings(self.jobs.database, {job_id: job_id})[job_id][1]
+                queued = read_statuses(self.jobs.database, {job_id: job_id})[job_id][1]
                 job_id = None if queued is None else queued.retried_by
         return found
 

@@ -33,7 +33,7 @@ RECORD_BYTES = 16 * 1024 * 1024
 def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None:
     """Finish the records of jobs whose recorder is gone; import jobs that ran while the store could not be written."""
     take_in_unrecorded(jobs, paths)
-    for job in jobs.unsettled(paths.host, but_by=me):
+    for job in jobs.unsettled(paths.host, not_recorded_by=me):
         if not has_a_recorder(paths, job):
             kind_of(job).record_end(jobs, paths, job)
 

@@ -208,7 +208,7 @@ class Recorder:
         try:
             return write(jobs)
         except StoreReplaced:
-            self.job = jobs.put_again(self.job)
+            self.job = jobs.reinsert(self.job)
             if jobs.database.notice:
                 self.warn(jobs.database.notice)
             return write(jobs)

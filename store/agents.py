@@ -1,4 +1,4 @@
-"""Which agent serves a store: one row of the table `agent`."""
+"""The agent that serves a store: the one row of the table `agent`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @record
 class Registered:
-    """The agent that a store names, and since when it serves the store."""
+    """The process of the agent that serves a store, and since when it does."""
 
     who: Identity
     since: float
 
 
 def registered(database: Database) -> Registered | None:
-    """The running agent that will see what is written into the store from now on; None if there is none."""
+    """The agent that serves the store; None if there is none, or its process has exited."""
     with database.reading() as connection:
         row = connection.execute("SELECT boot, pid, start, since FROM agent").fetchone()
     if row is None:
@@ -33,7 +33,7 @@ def registered(database: Database) -> Registered | None:
 
 
 def register(database: Database, me: Identity) -> None:
-    """Name this process as the agent of the store."""
+    """Make this process the agent of the store."""
     with database.writing() as connection:
         connection.execute("DELETE FROM agent")
         connection.execute(
@@ -42,13 +42,16 @@ def register(database: Database, me: Identity) -> None:
 
 
 def unregister(database: Database, me: Identity) -> None:
-    """Remove the name of this process from the store."""
+    """Delete the row of this process."""
     with database.writing() as connection:
         connection.execute("DELETE FROM agent WHERE boot = ? AND pid = ? AND start IS ?", (me.boot, me.pid, me.start))
 
 
 def unregister_if_idle(database: Database, me: Identity, host: str) -> bool:
-    """Unregister in the same transaction that finds no work; whether it did. Work that comes later starts an agent."""
+    """Unregister if there is no work for an agent, in one transaction, so that later work starts a new agent.
+
+    Returns whether it unregistered.
+    """
     with database.writing() as connection:
         if connection.execute(f"SELECT 1 FROM jobs WHERE host = ? AND ({WORK}) LIMIT 1", (host,)).fetchone():
             return False

@@ -1,4 +1,4 @@
-"""The jobs of any number of stores as one history; a store that cannot be read is named and left out."""
+"""The jobs of several stores as one history; a store that cannot be read is left out with a warning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from jobtop.core.errors import RowDamaged, StoreDamaged, StoreError, UsageError
 from jobtop.core.model import knowledge
 from jobtop.core.record import replace
 from jobtop.core.units import printable
-from jobtop.store.jobs import BEGUN, Query, ambiguous, unknown
+from jobtop.store.jobs import BEGIN_TIME, Query
+from jobtop.store.references import ambiguous_job, unknown_job
 from jobtop.store.rows import are_numbers, quote_value
 
 TYPE_CHECKING = False
@@ -23,22 +24,23 @@ if TYPE_CHECKING:
     from jobtop.core.model import Job
     from jobtop.core.query.conditions import Filter
     from jobtop.store.jobs import Jobs
-    from jobtop.store.listing import Place
+    from jobtop.store.listing import Position
 
-    Found = tuple[Jobs, Job]  # a job, and the store it is in
+    Found = tuple[Jobs, Job]  # a job with its store
     Answer = TypeVar("Answer")
     Rank = tuple[int | float, ...]
 
-BEFORE_ALL, BEHIND_ALL = -1, 2**63 - 1  # numbers that no job has
-MANY = 1000  # ids: beyond that it is quicker to see first which are in several stores
-KNOWN = f"status, settled, heartbeat, {BEGUN}, end_time"
-NONSENSE = (ValueError, TypeError, LookupError)  # in what a damaged page says
+SEQ_BEFORE_ALL, SEQ_AFTER_ALL = -1, 2**63 - 1  # no job has these numbers
+MANY_IDS = 1000  # for more ids it is faster to find out first which of them are in several stores
+KNOWLEDGE_COLUMNS = f"status, settled, heartbeat, {BEGIN_TIME}, end_time"
+DECODING_ERRORS = (ValueError, TypeError, LookupError)  # that values of a damaged page can cause
 
 
 class Fleet:
-    """The stores that were asked for, in their order; what is wrong with the only one is raised.
+    """The selected stores, in their order. An error of the only store is raised.
 
-    `are_named`: the caller chose them, and can choose others. In all but the `own` one nobody here looks after jobs.
+    With `are_named` the user chose the stores, and such an error is a UsageError. `own` is the store of this host: only
+    there this host knows which jobs are alive.
     """
 
     def __init__(
@@ -51,80 +53,83 @@ class Fleet:
         self.has_several, self._are_named = len(openers) > 1, are_named
         self.stores: list[Jobs] = []
         self._warn, self._own = warn, own
-        for path, opened in openers.items():
+        for path, open_store in openers.items():
             try:
-                self.stores.append(opened())
+                self.stores.append(open_store())
             except StoreError as error:
                 self._leave_out(path, error)
         self._check()
 
     def each(self, question: Callable[[Jobs], Answer]) -> list[tuple[Jobs, Answer]]:
-        """The answers of all stores; one that fails is asked nothing any more."""
+        """The answers of all stores; a store that raises an error is left out from then on."""
         answers = []
         for jobs in [*self.stores]:
             try:
                 answers.append((jobs, question(jobs)))
-            except RowDamaged:  # of one job: the store is read on
+            except RowDamaged:  # an error of one job, not of the store
                 raise
-            except (StoreError, *NONSENSE) as error:
+            except (StoreError, *DECODING_ERRORS) as error:
                 self._leave_out(jobs.database.path, error)
                 self.stores.remove(jobs)
         self._check()
         return answers
 
     def find(self, reference: str) -> Found:
-        """A job by its id, a prefix of that, or its external id, and its store."""
+        """The job with this id, id prefix or external id, and its store."""
         if not self.has_several:
             return self.each(lambda jobs: jobs.find(reference))[0]
         found = self._matching(reference)
         if len(found) == 1:
             return found[0]
         if found:
-            raise ambiguous(reference, [(job, f" on {printable(job.host)}") for _, job in found])
-        raise unknown(reference, f"any of {len(self.stores)} stores")
+            raise ambiguous_job(reference, [(job, f" on {printable(job.host)}") for _, job in found])
+        raise unknown_job(reference, f"any of {len(self.stores)} stores")
 
     def select(self, query: Query, after: str | None = None) -> list[Found]:
-        """The jobs that fit, of all stores in one order; only those behind one, if that is named."""
+        """The jobs of a query from all stores in one order; with `after`, only those that follow this job."""
         last = None if after is None else self.find(after)
         if not self.has_several:
             query = query if last is None else replace(query, after=last[1].seq)
-            ((store, several),) = self.each(lambda jobs: jobs.select(self._asked(jobs, query)))
-            return [(store, job) for job in several]
+            ((store, selected),) = self.each(lambda jobs: jobs.select(self._query_for(jobs, query)))
+            return [(store, job) for job in selected]
         found: list[Found] = []
-        asked = query
+        page_query = query
         while True:
-            page = self._page(asked, last)
-            beaten = self._beaten({job.id for _, job in page})
-            found += [(store, job) for store, job in page if job.id not in beaten.get(store, ())]
-            if query.limit is None or asked.limit is None or len(page) < asked.limit or len(found) >= query.limit:
+            page = self._page(page_query, last)
+            outdated = self._outdated_ids({job.id for _, job in page})
+            found += [(store, job) for store, job in page if job.id not in outdated.get(store, ())]
+            limit = page_query.limit
+            if query.limit is None or limit is None or len(page) < limit or len(found) >= query.limit:
                 return found[: query.limit]
-            last, asked = page[-1], replace(asked, limit=2 * asked.limit)
+            last, page_query = page[-1], replace(page_query, limit=2 * limit)
 
     def count(self, query: Query) -> int:
-        """How many jobs fit, each once."""
+        """The number of jobs that meet the conditions of a query; a job with copies in several stores counts once."""
         if not self.has_several:
-            return sum(found for _, found in self.each(lambda jobs: jobs.count(self._asked(jobs, query))))
-        found = self.each(lambda jobs: jobs.ids_of(self._asked(jobs, query)))
-        every = {job_id for _, ids in found for job_id in ids}
+            return sum(found for _, found in self.each(lambda jobs: jobs.count(self._query_for(jobs, query))))
+        found = self.each(lambda jobs: jobs.select_ids(self._query_for(jobs, query)))
+        all_ids = {job_id for _, ids in found for job_id in ids}
         if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
-            return len(every)  # whichever copies are taken
-        beaten = self._beaten(every)
-        return sum(len(set(ids) - beaten.get(store, set())) for store, ids in found)
+            return len(all_ids)  # without conditions it does not matter which copy counts
+        outdated = self._outdated_ids(all_ids)
+        return sum(len(set(ids) - outdated.get(store, set())) for store, ids in found)
 
     def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[Figures]:
-        """What statistics need of every job begun since; a job that is in several stores counts once."""
-        beaten = self._beaten(None) if self.has_several else {}
-        found = self.each(lambda jobs: jobs.figures(since, by, wanted, beaten.get(jobs)))
+        """The figures of every job that began since a moment; a job with copies in several stores counts once."""
+        from jobtop.store.figures import read_figures
+
+        outdated = self._outdated_ids(None) if self.has_several else {}
+        found = self.each(lambda jobs: read_figures(jobs.database, since, by, wanted, outdated.get(jobs)))
         return [row for _, rows in found for row in rows]
 
-    def _asked(self, jobs: Jobs, query: Query) -> Query:
-        """A query as it is asked of a store."""
+    def _query_for(self, jobs: Jobs, query: Query) -> Query:
+        """The query for one store: in stores of other hosts, no host is the caretaker of its jobs."""
         if query.filter is None or jobs.database.path == self._own:
             return query
         return replace(query, filter=replace(query.filter, caretaker=""))
 
     def _matching(self, reference: str) -> list[Found]:
-        """All that fit, each once; where none of them can be read, what is wrong with one."""
+        """All matching jobs, each once; RowDamaged if there are some and none can be read."""
         damaged: list[RowDamaged] = []
 
         def matching(jobs: Jobs) -> list[Job]:
@@ -134,64 +139,64 @@ class Fleet:
                 damaged.append(error)
                 return []
 
-        found = [(jobs, job) for jobs, several in self.each(matching) for job in several]
+        found = [(jobs, job) for jobs, matches in self.each(matching) for job in matches]
         if damaged and not found:
             raise damaged[0]
         exact = [(jobs, job) for jobs, job in found if reference in (job.id, job.external_id)]
-        beaten = self._beaten({job.id for _, job in exact or found})
-        return [(jobs, job) for jobs, job in exact or found if job.id not in beaten.get(jobs, ())]
+        outdated = self._outdated_ids({job.id for _, job in exact or found})
+        return [(jobs, job) for jobs, job in exact or found if job.id not in outdated.get(jobs, ())]
 
-    def _beaten(self, ids: set[str] | None) -> dict[Jobs, set[str]]:
-        """Which of some jobs, or of all, each store has a copy of while another store knows more of them.
+    def _outdated_ids(self, ids: set[str] | None) -> dict[Jobs, set[str]]:
+        """The ids of some jobs, or of all, of which another store has a better copy, by store.
 
-        Whatever is asked, one copy stands for a job: else one that has ended would be found as running.
+        Every query uses the same copy of a job. Otherwise an ended job would be found as running in an old copy.
         """
-        if ids is None or len(ids) > MANY:
-            held = Counter(job_id for _, known in self.each(_all_ids) for job_id in known)
-            ids = {job_id for job_id, count in held.items() if count > 1 and (ids is None or job_id in ids)}
+        if ids is None or len(ids) > MANY_IDS:
+            copies = Counter(job_id for _, known in self.each(_all_ids) for job_id in known)
+            ids = {job_id for job_id, count in copies.items() if count > 1 and (ids is None or job_id in ids)}
         wanted = json.dumps(sorted(ids))
         best: dict[str, tuple[Rank, Jobs]] = {}
-        beaten: dict[Jobs, set[str]] = {}
+        outdated: dict[Jobs, set[str]] = {}
         for jobs, ranks in self.each(lambda jobs: _ranks(jobs, wanted)) if ids else ():
             for job_id, rank in ranks:
                 before = best.get(job_id)
                 if before is None or rank > before[0]:
                     best[job_id] = rank, jobs
                 if before is not None:
-                    loser = before[1] if best[job_id][1] is jobs else jobs
-                    beaten.setdefault(loser, set()).add(job_id)
-        return beaten
+                    other = before[1] if best[job_id][1] is jobs else jobs
+                    outdated.setdefault(other, set()).add(job_id)
+        return outdated
 
-    def _behind(self, last: Found, query: Query) -> dict[Jobs, Place]:
-        """Where a page begins in each store: jobs that are sorted by the same are in the order of their stores."""
-        from jobtop.store.listing import Place, read_key
+    def _page_starts(self, last: Found, query: Query) -> dict[Jobs, Position]:
+        """The position in each store after which a page begins; jobs with the same key are in the order of stores."""
+        from jobtop.store.listing import Position, read_key
 
         store, job = last
-        key, before = read_key(store.database, query.sort, job.seq or 0), True
-        places = {}
+        key, precedes = read_key(store.database, query.sort, job.seq or 0), True
+        starts = {}
         for jobs in self.stores:
-            before = before and jobs is not store
-            places[jobs] = Place(key, BEHIND_ALL if before == query.reverse else BEFORE_ALL)
-        return places | {store: Place(key, job.seq or 0)}
+            precedes = precedes and jobs is not store
+            starts[jobs] = Position(key, SEQ_AFTER_ALL if precedes == query.reverse else SEQ_BEFORE_ALL)
+        return starts | {store: Position(key, job.seq or 0)}
 
     def _page(self, query: Query, last: Found | None) -> list[Found]:
-        """The first so many copies of jobs that fit, behind one of them."""
-        from jobtop.store.listing import merged, read_page
+        """The first jobs of a query after `last`, with all copies."""
+        from jobtop.store.listing import merge_orders, read_page
 
-        behind = {} if last is None else self._behind(last, query)
-        orders = self.each(lambda jobs: read_page(jobs.database, self._asked(jobs, query), behind.get(jobs)))
-        return self._read([store for store, _ in orders], merged([order for _, order in orders])[: query.limit])
+        starts = {} if last is None else self._page_starts(last, query)
+        orders = self.each(lambda jobs: read_page(jobs.database, self._query_for(jobs, query), starts.get(jobs)))
+        return self._read([store for store, _ in orders], merge_orders([order for _, order in orders])[: query.limit])
 
     def _read(self, stores: list[Jobs], numbers: Iterable[int]) -> list[Found]:
-        """Jobs by their numbers among those of all stores; one that is gone by now is left out."""
-        from jobtop.store.listing import place_and_seq
+        """The jobs with some `job_number`s; a job that was deleted meanwhile is left out."""
+        from jobtop.store.listing import store_and_seq
 
-        places = [(stores[place], seq) for place, seq in map(place_and_seq, numbers)]
+        pairs = [(stores[index], seq) for index, seq in map(store_and_seq, numbers)]
         wanted: dict[Jobs, list[int]] = {}
-        for store, seq in places:
+        for store, seq in pairs:
             wanted.setdefault(store, []).append(seq)
-        read = dict(self.each(lambda jobs: jobs.numbered(wanted.get(jobs, ()))))
-        return [(store, read[store][seq]) for store, seq in places if store in read and seq in read[store]]
+        read = dict(self.each(lambda jobs: jobs.by_seq(wanted.get(jobs, ()))))
+        return [(store, read[store][seq]) for store, seq in pairs if store in read and seq in read[store]]
 
     def _leave_out(self, path: Path, error: Exception) -> None:
         if not self.has_several and not self._are_named:
@@ -208,20 +213,20 @@ class Fleet:
 
 
 def _all_ids(jobs: Jobs) -> list[str]:
-    return jobs.ids_of(Query())
+    return jobs.select_ids(Query())
 
 
 def _ranks(jobs: Jobs, wanted: str) -> list[tuple[str, Rank]]:
-    """How much a store knows of some jobs: of two that know the same, the one of the job's host is believed."""
-    sql = f"SELECT id, host, {KNOWN} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+    """The rank of a store's copy of each job; of two equal copies, the one in the store of the job's host is better."""
+    sql = f"SELECT id, host, {KNOWLEDGE_COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
     with jobs.database.reading() as connection:
         rows = connection.execute(sql, (wanted,)).fetchall()
-    own = jobs.database.path.stem
+    store_host = jobs.database.path.stem
 
     def rank(row: sqlite3.Row) -> tuple[str, Rank]:
         job_id, host, status, *known = row
         if not are_numbers(known):
             raise RowDamaged(f"job {quote_value(job_id)}: one of {quote_value(known)} is no number")
-        return job_id, (*knowledge(status, *known), host == own)
+        return job_id, (*knowledge(status, *known), host == store_host)
 
     return jobs.database.sound(rows, rank)

@@ -1,11 +1,11 @@
-"""The SQL of the queue: jobs that wait, that run, that have to be tried again, and groups with their slots."""
+"""The SQL of the queue: jobs that are queued, running or to be retried, and groups with their slots."""
 
 from __future__ import annotations
 
 import json
 
 from jobtop.core.run.scheduling import RETRIED
-from jobtop.store.jobs import NEXT_TOUCH
+from jobtop.store.jobs import NEXT_TOUCH, identity_columns, placeholders, sql_list
 from jobtop.store.rows import RowChecker, parse_queue, parse_status_and_queue
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobtop.core.model import Identity, Queued, Status
     from jobtop.store.database import Database
 
-    Standing = tuple[Status | None, Queued | None]
+    StatusAndQueue = tuple[Status | None, Queued | None]
 
 COLUMNS = (
     "seq, id, host, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds,"
@@ -25,18 +25,17 @@ COLUMNS = (
     " touched, reason"
 )
 ROW_CHECKER = RowChecker(tuple(COLUMNS.split(", ")))
-FAILED = ", ".join(f"'{status}'" for status in sorted(RETRIED))
 TO_RETRY = (
-    f"queue IS NOT NULL AND status IN ({FAILED})"
+    f"queue IS NOT NULL AND status IN ({sql_list(sorted(RETRIED))})"
     " AND json_valid(queue) AND json_extract(queue, '$.retries') > 0 AND json_extract(queue, '$.retried_by') IS NULL"
 )
 UNRECORDED = "settled = 0 AND status IN ('running', 'paused') AND recorder_pid IS NULL AND shim_pid IS NOT NULL"
-# An agent does not exit while there are jobs that wait or are to be tried again, or running jobs without a recorder.
+# An agent does not exit while there are queued jobs, jobs to be retried, or running jobs without a recorder.
 WORK = f"status = 'queued' OR ({TO_RETRY}) OR ({UNRECORDED})"
 IDS_AT_ONCE = 500  # in one statement
 
 
-class Marks:
+class Latest:
     """The number of the last change, and of the newest job."""
 
     __slots__ = ("seq", "touch")
@@ -45,54 +44,57 @@ class Marks:
         self.touch, self.seq = touch, seq
 
 
-def read_all(database: Database, host: str) -> tuple[list[Mapping[str, Any]], Marks]:
-    """The rows of a host's unsettled jobs and of those to be tried again."""
+def read_all(database: Database, host: str) -> tuple[list[Mapping[str, Any]], Latest]:
+    """The rows of a host's unsettled jobs and of its jobs to be retried."""
     with database.reading() as connection:
-        marks = _marks(connection)
+        latest = _latest(connection)
         sql = f"SELECT {COLUMNS} FROM jobs WHERE host = ? AND (settled = 0 OR {TO_RETRY})"
-        return connection.execute(sql, (host,)).fetchall(), marks
+        return connection.execute(sql, (host,)).fetchall(), latest
 
 
-def read_changed(database: Database, host: str, touch: int) -> tuple[list[Mapping[str, Any]], int, Marks]:
-    """The rows that changed after a number, and how many unsettled jobs the host has now."""
+def read_changed(database: Database, host: str, touch: int) -> tuple[list[Mapping[str, Any]], int, Latest]:
+    """The rows that changed after a change number, and the number of unsettled jobs of the host."""
     with database.reading() as connection:
         sql = f"SELECT {COLUMNS} FROM jobs WHERE touched > ? ORDER BY touched"
         rows = connection.execute(sql, (touch,)).fetchall()
         unsettled = connection.execute("SELECT count(*) FROM jobs WHERE settled = 0 AND host = ?", (host,))
-        return rows, unsettled.fetchone()[0], _marks(connection)
+        return rows, unsettled.fetchone()[0], _latest(connection)
 
 
 def claim(
     database: Database, job_id: str, holder: Identity | None, me: Identity, gpus: Iterable[str]
 ) -> tuple[Queued | None, bool]:
-    """Name this process as the recorder of a queued job, if its recorder is still `holder`; its queue, and whether."""
+    """Make this process the recorder of a queued job, if its recorder is still `holder`.
+
+    Returns the queue entry of the job, and whether this process is its recorder now.
+    """
     with database.writing() as connection:
         row = connection.execute(
             "UPDATE jobs SET recorder_boot = ?, recorder_pid = ?, recorder_start = ?, reason = NULL,"
             f" queue = json_set(queue, '$.gpus', json(?)), touched = {NEXT_TOUCH}"
             " WHERE id = ? AND status = 'queued' AND shim_pid IS NULL"
             " AND recorder_boot IS ? AND recorder_pid IS ? AND recorder_start IS ? RETURNING queue",
-            (*_columns(me), json.dumps(list(gpus)), job_id, *_columns(holder)),
+            (*identity_columns(me), json.dumps(list(gpus)), job_id, *identity_columns(holder)),
         ).fetchone()
     return (None, False) if row is None else (parse_queue(row["queue"]), True)
 
 
 def has_queued(database: Database, host: str) -> bool:
-    """Whether a job of this host waits."""
+    """Whether a job of this host is queued."""
     sql = "SELECT 1 FROM jobs WHERE settled = 0 AND status = 'queued' AND host = ? LIMIT 1"
     with database.reading() as connection:
         return connection.execute(sql, (host,)).fetchone() is not None
 
 
 def unstarted_ids(database: Database) -> frozenset[str]:
-    """The jobs that have not started yet."""
+    """The ids of jobs that have not started yet."""
     with database.reading() as connection:
         rows = connection.execute("SELECT id FROM jobs WHERE settled = 0 AND shim_pid IS NULL").fetchall()
     return frozenset(row["id"] for row in rows)
 
 
 def groups(database: Database) -> dict[str, int]:
-    """The groups that have slots, and how many."""
+    """The number of slots of each group that has a limit."""
     with database.reading() as connection:
         return dict(map(tuple, connection.execute("SELECT name, slots FROM groups ORDER BY name").fetchall()))
 
@@ -105,24 +107,20 @@ def set_slots(database: Database, name: str, slots: int | None) -> None:
             connection.execute("INSERT INTO groups (name, slots) VALUES (?, ?)", (name, slots))
 
 
-def standings(database: Database, ids: dict[str, str]) -> dict[str, Standing]:
-    """Status and queue of jobs: keys as given, looked up by the values; (None, None) for a deleted job."""
+def read_statuses(database: Database, ids: dict[str, str]) -> dict[str, StatusAndQueue]:
+    """The status and the queue entry of the jobs in `ids`, by the same keys; (None, None) for a deleted job."""
     wanted = sorted(set(ids.values()))
-    found: dict[str, Standing] = {}
+    found: dict[str, StatusAndQueue] = {}
     with database.reading() as connection:
         for start in range(0, len(wanted), IDS_AT_ONCE):
             part = wanted[start : start + IDS_AT_ONCE]
-            sql = f"SELECT id, status, queue FROM jobs WHERE id IN ({', '.join('?' * len(part))})"
+            sql = f"SELECT id, status, queue FROM jobs WHERE id IN ({placeholders(part)})"
             found |= {
                 row["id"]: parse_status_and_queue(row["status"], row["queue"]) for row in connection.execute(sql, part)
             }
-    return {asked: found.get(job_id, (None, None)) for asked, job_id in ids.items()}
+    return {key: found.get(job_id, (None, None)) for key, job_id in ids.items()}
 
 
-def _marks(connection: Connection) -> Marks:
+def _latest(connection: Connection) -> Latest:
     sql = "SELECT coalesce((SELECT max(touched) FROM jobs), 0), coalesce((SELECT max(seq) FROM jobs), 0)"
-    return Marks(*connection.execute(sql).fetchone())
-
-
-def _columns(who: Identity | None) -> tuple[str | None, int | None, int | None]:
-    return (None, None, None) if who is None else (who.boot, who.pid, who.start)
+    return Latest(*connection.execute(sql).fetchone())

@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from jobtop.core.errors import BadValue, RowDamaged
-from jobtop.core.job_id import JobId, are_job_ids, is_job_id
+from jobtop.core.job_id import JobId, is_job_id
 from jobtop.core.model import Identity, Job, Kept, Limits, Monitor, Queued, Status, StopRequest, Usage, queued_from
 from jobtop.core.record import fields
 
@@ -331,37 +331,6 @@ def tags_or_empty(text: object) -> dict[str, str]:
         return parse_text_mapping(text, "tags")
     except RowDamaged:
         return {}
-
-
-def are_valid_figures(rows: list[tuple[Any, ...]]) -> bool:
-    """Whether every row is a number, a job id, a label, a status and numbers; checks whole columns, for speed."""
-    if not rows:
-        return True
-    _, ids, *others = zip(*rows, strict=True)
-    return are_job_ids(ids) and _are_valid_columns(others)
-
-
-def check_figures(checker: RowChecker, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row, if it is as `are_valid_figures` wants it; RowDamaged says what is wrong with any other."""
-    check_partial_row(checker, row)
-    try:
-        parse_status(row[3])
-    except RowDamaged as error:
-        raise RowDamaged(f"job {row[0]}: {error}") from None
-    return row
-
-
-def _are_valid_columns(columns: Sequence[Sequence[Any]]) -> bool:
-    labels, statuses, *numbers = columns
-    known = {NONE, str}.issuperset(map(type, labels)) and set(Status).issuperset(statuses)
-    return known and all(map(are_numbers, numbers))
-
-
-def valid_figures(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The rows that are a label, a status and numbers; fast if all are."""
-    if not rows or _are_valid_columns(list(zip(*rows, strict=True))):
-        return rows
-    return [row for row in rows if type(row[0]) in (str, NONE) and row[1] in set(Status) and are_numbers(row[2:])]
 
 
 def _metrics(text: object) -> dict[str, dict[str, Number | None]]:

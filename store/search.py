@@ -1,7 +1,7 @@
-"""An index of what names, notes and commands say, which tells where a word of three letters or more may be found.
+"""A full-text index of jobs by the three-letter parts of their names, notes and commands.
 
-It only helps: jobs that it names are looked at all the same, and so are those that changed after it was made. Whoever
-searches a store that can be written brings it up to date; where SQLite has no FTS5 there is none.
+The index only narrows a search: the conditions are still tested for the jobs that it returns, and for jobs that changed
+after it was updated. A search updates the index of a store that it may write. A SQLite without FTS5 has no index.
 """
 
 from __future__ import annotations
@@ -22,141 +22,148 @@ if TYPE_CHECKING:
     from jobtop.core.query.conditions import Condition, Test
     from jobtop.store.database import Database
 
-# Without positions the index is a third as large; the texts are kept to take out what was put in.
+# Without positions (detail = none) the index is a third as large. FTS5 needs the stored texts to delete an entry.
 TABLE = """CREATE VIRTUAL TABLE IF NOT EXISTS search
 USING fts5(text, tokenize = 'trigram case_sensitive 1', detail = none, columnsize = 0)"""
 FIELDS = frozenset(("name", "note", "command"))
-LENGTH = 3  # of the parts of a text that are in the index
-MOST_PARTS = 32
-MOST_FOUND = 10_000  # of more, going through all jobs is as fast
-MANY = 500  # changes: fewer are looked at in a millisecond or two
-JOBS_AT_ONCE = 500  # some milliseconds, in which nobody else writes
-SECONDS = 0.5
-HOW_FAR = 0  # the number of no job: of the row that says how far the index goes
-NOWHERE = (-1, 0, 0)
-CHANGED = "FROM jobs WHERE (touched, seq) > (?, ?)"
+TRIGRAM_LENGTH = 3
+MOST_TRIGRAMS = 32
+MOST_CANDIDATES = 10_000  # with more of them, reading all jobs is as fast
+MANY_CHANGES = 500  # fewer changed jobs are tested in a millisecond or two
+JOBS_AT_ONCE = 500  # take some milliseconds, in which no other process can write
+UPDATE_SECONDS = 0.5
+PROGRESS_ROW = 0  # not the number of a job: the row with the Progress of the index
+NOT_STARTED = (-1, 0, 0)
+CHANGED_JOBS = "FROM jobs WHERE (touched, seq) > (?, ?)"
 
-# The last change that is in the index, the job it was of, and what the last change had been when a job was deleted.
-Place = tuple[int, int, int]
-
-
-def can_help(conditions: Iterable[Condition]) -> bool:
-    """Whether the index can tell where any of these may hold."""
-    return any(map(_parts, conditions))
+# The number of the last indexed change, the number of its job, and `touches.last`, which a deletion raises.
+Progress = tuple[int, int, int]
 
 
-def catch_up(database: Database, seconds: float = SECONDS) -> None:
-    """Take in what changed, if that is much, for so long at most; a store that cannot be written stays as it is."""
+def can_narrow(conditions: Iterable[Condition]) -> bool:
+    """Whether the index can tell for any of these conditions which jobs may meet it."""
+    return any(map(_trigrams, conditions))
+
+
+def update_index(database: Database, seconds: float = UPDATE_SECONDS) -> None:
+    """Index changed jobs, if they are many, for at most so long; a read-only store stays as it is."""
     deadline = time.monotonic() + seconds
     try:
         with database.reading() as connection:
-            is_behind = _is_behind(connection)
-        while is_behind and time.monotonic() < deadline:
+            is_outdated = _is_outdated(connection)
+        while is_outdated and time.monotonic() < deadline:
             with database.writing() as connection:
-                is_behind = _take_in(connection)
-    except (StoreError, sqlite3.Error):  # the latter within a transaction of the caller
+                is_outdated = _index_some(connection)
+    except (StoreError, sqlite3.Error):  # sqlite3.Error: within a transaction of the caller
         return
 
 
-def may_have(connection: sqlite3.Connection, conditions: Iterable[Condition]) -> list[int] | None:
-    """The numbers of all jobs of which some conditions may hold; None if the index does not tell, or they are many."""
-    parts = list(dict.fromkeys(part for condition in conditions for part in _parts(condition)))[:MOST_PARTS]
-    if not parts:
+def candidates(connection: sqlite3.Connection, conditions: Iterable[Condition]) -> list[int] | None:
+    """The numbers of all jobs that may meet some conditions; None if the index cannot tell, or they are too many."""
+    trigrams = list(dict.fromkeys(part for condition in conditions for part in _trigrams(condition)))[:MOST_TRIGRAMS]
+    if not trigrams:
         return None
-    if not _is_ours(connection):
+    if not _is_own_index(connection):
         return None
-    words = " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
+    words = " AND ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
     try:
-        place = _place(connection)
-        sql = f"SELECT rowid FROM search WHERE search MATCH ? LIMIT {MOST_FOUND}"
-        found = [seq for (seq,) in connection.execute(sql, (words,))]
-        sql = f"SELECT seq {CHANGED} LIMIT {MOST_FOUND}"
-        found += [seq for (seq,) in connection.execute(sql, place[:2])]
-    except (sqlite3.DatabaseError, RowDamaged):  # there is none, or it is damaged
+        progress = _progress(connection)
+        sql = f"SELECT rowid FROM search WHERE search MATCH ? LIMIT {MOST_CANDIDATES}"
+        seqs = [seq for (seq,) in connection.execute(sql, (words,))]
+        sql = f"SELECT seq {CHANGED_JOBS} LIMIT {MOST_CANDIDATES}"
+        seqs += [seq for (seq,) in connection.execute(sql, progress[:2])]
+    except (sqlite3.DatabaseError, RowDamaged):  # the index is missing or damaged
         return None
-    return found if len(found) < MOST_FOUND else None
+    return seqs if len(seqs) < MOST_CANDIDATES else None
 
 
-def _is_ours(connection: sqlite3.Connection) -> bool:
-    """Whether the index is one that we made: in a file from elsewhere another thing may have its name."""
+def _is_own_index(connection: sqlite3.Connection) -> bool:
+    """Whether jobtop created the index: in a file from another source the name may be that of something else."""
     row = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'search'").fetchone()
     return row is not None and row[0] == TABLE.replace(" IF NOT EXISTS", "")
 
 
-def _parts(condition: Condition) -> list[str]:
-    """What is in the index of every job of which a condition holds; nothing if that cannot be said."""
+def _trigrams(condition: Condition) -> list[str]:
+    """The trigrams that the text of every job that meets a condition has; empty if none are known."""
     if condition.negated or not FIELDS.issuperset(field for field, _ in condition.parts):
         return []
-    texts = {_texts(test) for _, test in condition.parts}
+    texts = {_contained_texts(test) for _, test in condition.parts}
     common = texts.pop() if len(texts) == 1 else ()
-    return [text[begin : begin + LENGTH] for text in map(_plain, common) for begin in range(len(text) - LENGTH + 1)]
+    return [
+        text[begin : begin + TRIGRAM_LENGTH]
+        for text in map(_indexable, common)
+        for begin in range(len(text) - TRIGRAM_LENGTH + 1)
+    ]
 
 
-def _texts(test: Test) -> tuple[str, ...]:
-    """What every text that passes a test has in it, in small letters."""
+def _contained_texts(test: Test) -> tuple[str, ...]:
+    """Texts, in lower case, that every text that passes a test contains."""
     match test:
         case Joined(inner):
-            return _texts(inner)
+            return _contained_texts(inner)
         case Containing(text):
             return tuple(re.split("[*?]", text))
         case Like(text) | OneOf((text,)):
-            # Other letters may become several, or different ones at the end of a word.
+            # Only ASCII: in lower case another letter may become several, or a different one at the end of a word.
             return tuple(re.findall(r"[\x00-)+->@-\x7f]+", text.lower()))
     return ()
 
 
-def _take_in(connection: sqlite3.Connection) -> bool:
-    """Take in some of the jobs that changed; whether there may be more."""
+def _index_some(connection: sqlite3.Connection) -> bool:
+    """Index some of the changed jobs; whether there may be more."""
     connection.execute(TABLE)
-    touched, seq, removed = _place(connection)
-    sql = f"SELECT touched, seq, name, note, command {CHANGED} ORDER BY touched, seq LIMIT {JOBS_AT_ONCE}"
+    touched, seq, deletion = _progress(connection)
+    sql = f"SELECT touched, seq, name, note, command {CHANGED_JOBS} ORDER BY touched, seq LIMIT {JOBS_AT_ONCE}"
     rows = connection.execute(sql, (touched, seq)).fetchall()
     texts = {row["seq"]: _text(row) for row in rows}
     sql = "SELECT rowid, text FROM search WHERE rowid IN (SELECT value FROM json_each(?))"
-    known = dict(connection.execute(sql, (json.dumps([*texts]),)).fetchall())
-    if removed != _last_removal(connection):
-        connection.execute("DELETE FROM search WHERE rowid <> ? AND rowid NOT IN (SELECT seq FROM jobs)", (HOW_FAR,))
+    indexed = dict(connection.execute(sql, (json.dumps([*texts]),)).fetchall())
+    if deletion != _last_deletion(connection):
+        sql = "DELETE FROM search WHERE rowid <> ? AND rowid NOT IN (SELECT seq FROM jobs)"
+        connection.execute(sql, (PROGRESS_ROW,))
     touched, seq = (rows[-1]["touched"], rows[-1]["seq"]) if rows else (touched, seq)
-    texts[HOW_FAR] = json.dumps((touched, seq, _last_removal(connection)))
-    changed = [(number, text) for number, text in texts.items() if known.get(number) != text]
+    texts[PROGRESS_ROW] = json.dumps((touched, seq, _last_deletion(connection)))
+    changed = [(rowid, text) for rowid, text in texts.items() if indexed.get(rowid) != text]
     connection.executemany("INSERT OR REPLACE INTO search (rowid, text) VALUES (?, ?)", changed)
     return len(rows) == JOBS_AT_ONCE
 
 
-def _is_behind(connection: sqlite3.Connection) -> bool:
-    """Whether many jobs changed after the index was made, or one of those in it is gone."""
+def _is_outdated(connection: sqlite3.Connection) -> bool:
+    """Whether many jobs changed after the index was updated, or an indexed job was deleted."""
     try:
-        touched, seq, removed = _place(connection)
+        touched, seq, deletion = _progress(connection)
     except (sqlite3.DatabaseError, RowDamaged):
-        touched, seq, removed = NOWHERE
-    changed = connection.execute(f"SELECT count(*) FROM (SELECT 1 {CHANGED} LIMIT {MANY})", (touched, seq)).fetchone()
-    return changed[0] >= MANY or (touched >= 0 and removed != _last_removal(connection))
+        touched, seq, deletion = NOT_STARTED
+    sql = f"SELECT count(*) FROM (SELECT 1 {CHANGED_JOBS} LIMIT {MANY_CHANGES})"
+    changes = connection.execute(sql, (touched, seq)).fetchone()[0]
+    return changes >= MANY_CHANGES or (touched >= 0 and deletion != _last_deletion(connection))
 
 
-def _place(connection: sqlite3.Connection) -> Place:
-    row = connection.execute("SELECT text FROM search WHERE rowid = ?", (HOW_FAR,)).fetchone()
+def _progress(connection: sqlite3.Connection) -> Progress:
+    row = connection.execute("SELECT text FROM search WHERE rowid = ?", (PROGRESS_ROW,)).fetchone()
     if row is None:
-        return NOWHERE
-    place = parse_json(row[0], "search")
-    if type(place) is not list or [type(number) for number in place] != [int, int, int]:
+        return NOT_STARTED
+    progress = parse_json(row[0], "search")
+    if type(progress) is not list or [type(number) for number in progress] != [int, int, int]:
         raise RowDamaged("search does not say how far it goes")
-    return place[0], place[1], place[2]
+    return progress[0], progress[1], progress[2]
 
 
-def _last_removal(connection: sqlite3.Connection) -> int:
-    """What is another number after a job was deleted."""
+def _last_deletion(connection: sqlite3.Connection) -> int:
+    """A number that changes when a job is deleted."""
     return int(connection.execute("SELECT last FROM touches").fetchone()[0])
 
 
 def _text(row: sqlite3.Row) -> str:
+    """The text of a job as it is indexed: name, note and command, in lower case."""
     try:
         command = parse_texts(row["command"], "command")
     except RowDamaged:
         command = ()
     parts = (str(row["name"]), str(row["note"] or ""), " ".join(command))
-    return _plain("\n".join(part.lower() for part in parts))
+    return _indexable("\n".join(part.lower() for part in parts))
 
 
-def _plain(text: str) -> str:
-    """Text as the index takes it, letter by letter: without what is no Unicode, and NUL, at which it would end."""
+def _indexable(text: str) -> str:
+    """The text with `?` for characters that FTS5 does not accept: NUL, which ends a text, and lone surrogates."""
     return text.replace("\0", "?").encode("utf-8", "replace").decode()

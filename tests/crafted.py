@@ -35,7 +35,7 @@ def made_store(directory: Path) -> tuple[Path, dict[str, Job]]:
     for name in (BAD, GOOD):
         job = jobs.insert(sampled_job(name), event("started", pid=7), event("alert", text="hot", severity="warning"))
         assert job.seq is not None
-        jobs.keep_marks(job, [(1.0, 10, 20), (2.0, 30, 40)])
+        jobs.add_log_marks(job, [(1.0, 10, 20), (2.0, 30, 40)])
         row = ProcessRow(4711, 1, "python", 1.5, 99.0, 1 << 20, 1, 2.0, "S")
         Snapshots(database).keep(job.seq, 10.0, (row,))
         series = SeriesStore(database)

@@ -41,7 +41,7 @@ FEW = 10
 
 def filter_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """What a shell can complete a word of the filter to without quotes; nothing rather than an error."""
-    from jobtop.store.listing import together, vocabulary
+    from jobtop.store.listing import merge_vocabularies, vocabulary
 
     before, typed = [*(ctx.params.get("words") or ())], incomplete
     if typed == ":":
@@ -50,7 +50,7 @@ def filter_words(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     begin = "".join(before[-2:]) if before[-1:] == [":"] else ""
     try:
         with closing(Completing(ctx)) as app:
-            known = together(words for _, words in app.fleet.each(lambda jobs: vocabulary(jobs.database)))
+            known = merge_vocabularies(words for _, words in app.fleet.each(lambda jobs: vocabulary(jobs.database)))
     except JobtopError:
         known = {}
     candidates = complete(begin + typed, len(begin + typed), known)

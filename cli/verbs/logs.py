@@ -57,7 +57,7 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     for reader in readers:
         if tail is not None:
             reader.offset = tail_start(directory, reader.stream, tail)
-    marks = jobs.marks(job) if tail is None and len(readers) == 2 else []
+    marks = jobs.log_marks(job) if tail is None and len(readers) == 2 else []
     for _, stdout_bytes, stderr_bytes in marks:
         readers[0].print(stdout_bytes)
         readers[1].print(stderr_bytes)

@@ -12,7 +12,8 @@ from jobtop.cli.verbs.history import nothing
 from jobtop.core.analysis.statistics import Spread, Statistics, Summary, group_shape, statistics
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
-from jobtop.store.jobs import TAG, Query, grouping
+from jobtop.store.figures import TAG_PREFIX, grouping
+from jobtop.store.jobs import Query
 
 WIDEST_LABEL = 24
 NUMBERS = (
@@ -87,7 +88,7 @@ def coverage(values: Spread, ended: int) -> str:
 
 
 def groups_table(found: Statistics, by: str) -> str:
-    title = cut(printable(by), WIDEST_LABEL) if by.startswith(TAG) else by.upper()
+    title = cut(printable(by), WIDEST_LABEL) if by.startswith(TAG_PREFIX) else by.upper()
     columns = [Column(title, widest=WIDEST_LABEL), *(Column(number, right=True) for number in NUMBERS)]
     return table(columns, (row(label, group) for label, group in found.groups.items()))
 

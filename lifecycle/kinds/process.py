@@ -225,7 +225,7 @@ def finish(
         return done, end_events(row, done, ended.moment("last")[0])
 
     done = jobs.change(job.id, concluded)
-    jobs.keep_marks(done, read_marks(paths.names.job(job.id))[0])
+    jobs.add_log_marks(done, read_marks(paths.names.job(job.id))[0])
     return done
 
 

@@ -103,7 +103,7 @@ class StoreSink:
         seqs: dict[str, int] = {}
         for key in self._seqs:
             job = self.known(key) if self.known is not None else None
-            row = Jobs(database).put_again(job) if job is not None else None
+            row = Jobs(database).reinsert(job) if job is not None else None
             if row is None or row.seq is None:
                 continue
             seqs[key] = row.seq

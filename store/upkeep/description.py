@@ -11,7 +11,7 @@ from pathlib import Path
 from jobtop.core.errors import StoreDamaged
 from jobtop.core.record import fresh, record
 from jobtop.store.database import open_to_read
-from jobtop.store.jobs import BEGUN
+from jobtop.store.jobs import BEGIN_TIME
 from jobtop.store.schema import has_tables_of
 from jobtop.store.upkeep.inspection import file_bytes, quick_check
 
@@ -114,7 +114,7 @@ def _contents(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     }
     if "jobs" not in tables:
         return contents
-    oldest, newest = connection.execute(f"SELECT min({BEGUN}), max({BEGUN}) FROM jobs").fetchone()
+    oldest, newest = connection.execute(f"SELECT min({BEGIN_TIME}), max({BEGIN_TIME}) FROM jobs").fetchone()
     ids = {row[0] for row in connection.execute("SELECT id FROM jobs")}
     contents |= {
         "jobs": dict(

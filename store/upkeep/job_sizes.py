@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from jobtop.core.errors import RowDamaged
 from jobtop.core.job_id import JobId, is_job_id
-from jobtop.core.model import LIVE
 from jobtop.core.retention import SETTLING_SECONDS, JobSizes
-from jobtop.store.jobs import BEGUN
+from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, placeholders
 from jobtop.store.queue_rows import TO_RETRY
 from jobtop.store.rows import is_number, parse_kept, tags_or_empty
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from jobtop.core.paths import StatePaths
 
-_LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE))
 STORE_FIELDS = (
     *("samples", "sample_bytes", "old_samples", "old_bytes", "minutes", "minute_bytes"),
     *("snapshot_bytes", "mark_bytes"),
@@ -29,16 +27,16 @@ FILE_FIELDS = ("file_bytes", "spec_bytes")
 BLOCK_BYTES = 512  # the unit of st_blocks
 MARK_BYTES = 20  # about
 # A job that will be retried needs its spec.
-HAS_ENDED = f"settled AND status NOT IN ({_LIVE}) AND NOT coalesce({TO_RETRY}, 0)"
+HAS_ENDED = f"settled AND status NOT IN ({LIVE_STATUSES}) AND NOT coalesce({TO_RETRY}, 0)"
 # The tag is checked first: few jobs are imported, and reading the events of all jobs takes long.
 IMPORTED_AT = (
     "CASE WHEN instr(tags, '\"imported\"') THEN"
     " (SELECT max(at) FROM events WHERE job_seq = seq AND kind = 'imported') END"
 )
 COLUMNS = (
-    f"seq, id, name, kept, {BEGUN} AS begun, pinned, tags, host, {HAS_ENDED} AS has_ended,"
+    f"seq, id, name, kept, {BEGIN_TIME} AS begun, pinned, tags, host, {HAS_ENDED} AS has_ended,"
     f" {IMPORTED_AT} AS imported_at,"
-    f" coalesce(end_time, start_time + duration_seconds, {BEGUN}) AS ended,"
+    f" coalesce(end_time, start_time + duration_seconds, {BEGIN_TIME}) AS ended,"
     " EXISTS (SELECT 1 FROM series WHERE job_seq = seq) OR EXISTS (SELECT 1 FROM snapshots WHERE job_seq = seq)"
     " OR EXISTS (SELECT 1 FROM log_marks WHERE job_seq = seq) AS has_rows"
 )
@@ -67,8 +65,8 @@ def prunable_seqs(connection: sqlite3.Connection, before: float = float("inf")) 
 
 def read_prunable(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[sqlite3.Row]:
     """The rows of those of some jobs that have more than their record, the oldest first."""
-    marks = ", ".join("?" * len(seqs))
-    sql = f"SELECT {COLUMNS} FROM jobs WHERE seq IN ({marks}) AND +kept <> 'record' ORDER BY start_time, seq"
+    sql = f"SELECT {COLUMNS} FROM jobs WHERE seq IN ({placeholders(seqs)}) AND +kept <> 'record'"
+    sql += " ORDER BY start_time, seq"
     return connection.execute(sql, seqs).fetchall()
 
 
@@ -152,7 +150,7 @@ def file_disk_bytes(path: str) -> int:
 
 def sum_file_bytes(connection: sqlite3.Connection, files: JobFiles, seqs: Sequence[int]) -> int:
     """The disk space of the files beside the store of those of some jobs that are of this host."""
-    sql = f"SELECT id FROM jobs WHERE seq IN ({', '.join('?' * len(seqs))}) AND host = ?"
+    sql = f"SELECT id FROM jobs WHERE seq IN ({placeholders(seqs)}) AND host = ?"
     ids = [JobId(row[0]) for row in connection.execute(sql, (*seqs, files.host)) if is_job_id(row[0])]
     return sum(size for job_id in ids for size in files.bytes_of(job_id))
 

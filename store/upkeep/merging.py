@@ -19,7 +19,7 @@ from jobtop.core.procfs import boot_id
 from jobtop.core.record import record
 from jobtop.core.series.blocks import MOST_SECONDS, decode
 from jobtop.store.database import DAMAGED, Database, open_to_read, store_uri
-from jobtop.store.jobs import NEXT_TOUCH
+from jobtop.store.jobs import LIVE_STATUSES, NEXT_TOUCH, placeholders
 from jobtop.store.rows import EARLIEST, LATEST, job_from_row
 from jobtop.store.samples import head, sealed
 from jobtop.store.samples.head import HOSTS, JOBS, Layout
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 JOBS_AT_ONCE = 200
 REASON_LOST = "it was running in a copy of this host''s store; how it ended is not known"
-_LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE))
 CHECK_SECONDS = 3600.0
 # Job ids are random. With SQLite's default cache of 2 MiB and checkpoint of 1,000 pages, each job reads and writes
 # other pages of the index by id.
@@ -47,8 +46,8 @@ CLEAR_PROCESSES = (
 )
 CLOSE = (
     "UPDATE main.jobs SET settled = 1,"
-    f" reason = CASE WHEN status IN ({_LIVE}) THEN '{REASON_LOST}' ELSE reason END,"
-    f" status = CASE WHEN status IN ({_LIVE}) THEN '{Status.LOST}' ELSE status END WHERE seq = ?"
+    f" reason = CASE WHEN status IN ({LIVE_STATUSES}) THEN '{REASON_LOST}' ELSE reason END,"
+    f" status = CASE WHEN status IN ({LIVE_STATUSES}) THEN '{Status.LOST}' ELSE status END WHERE seq = ?"
 )
 OUTCOME_UNKNOWN = (*LIVE, Status.LOST, Status.UNKNOWN)
 STORED_AS = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'", "BLOB": "'blob'"}
@@ -154,8 +153,7 @@ class _Merge:
                 sql = f"SELECT * FROM source.jobs WHERE seq > ? ORDER BY seq LIMIT {JOBS_AT_ONCE}"
                 rows = connection.execute(sql, (last_seq,)).fetchall()
                 if readable := self.source.sound(rows, _readable_seq):
-                    marks = ", ".join("?" * len(readable))
-                    sql = f"SELECT {SUMMARY} FROM source.jobs WHERE seq IN ({marks}) ORDER BY seq"
+                    sql = f"SELECT {SUMMARY} FROM source.jobs WHERE seq IN ({placeholders(readable)}) ORDER BY seq"
                     jobs: list[Summary] = [tuple(row) for row in connection.execute(sql, readable)]
                     self._merge_jobs(connection, jobs, unsealed)
             if not rows:

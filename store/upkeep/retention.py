@@ -28,7 +28,7 @@ from jobtop.core.retention import (
     thinnable,
 )
 from jobtop.core.state_files import remove_directory, remove_file
-from jobtop.store.jobs import NEXT_TOUCH
+from jobtop.store.jobs import NEXT_TOUCH, placeholders
 from jobtop.store.samples import head
 from jobtop.store.samples.head import HOSTS, JOBS
 from jobtop.store.samples.rollup import drop_some, roll_some
@@ -257,8 +257,7 @@ class Retention:
             return
         with self.database.writing() as connection:
             connection.execute(
-                f"UPDATE jobs SET kept = ?, touched = {NEXT_TOUCH}"
-                f" WHERE seq IN ({', '.join('?' * len(seqs))}) AND NOT pinned",
+                f"UPDATE jobs SET kept = ?, touched = {NEXT_TOUCH} WHERE seq IN ({placeholders(seqs)}) AND NOT pinned",
                 (kept, *seqs),
             )
 

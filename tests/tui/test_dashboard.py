@@ -9,8 +9,8 @@ import pytest
 from textual.geometry import Region
 
 from jobtop.core.model import Job, Limits, Status
-from jobtop.store import problems
-from jobtop.store.problems import Trouble
+from jobtop.store import incidents
+from jobtop.store.incidents import Incident
 from jobtop.store.samples.live import Now, Tail
 from jobtop.tui.chart.chart import Chart, SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
@@ -55,9 +55,9 @@ def cells(row: JobRow) -> dict[str, str]:
     }
 
 
-def trouble(number: int, severity: str | None = None, **values: object) -> Trouble:
+def trouble(number: int, severity: str | None = None, **values: object) -> Incident:
     content = {"key": f"{number}", "at": NOW - number, "job_id": f"job{number}", "name": f"job {number}"}
-    return Trouble(**content | {"status": Status.FAILED, "words": "exit code 1", "severity": severity} | values)  # type: ignore[arg-type]
+    return Incident(**content | {"status": Status.FAILED, "words": "exit code 1", "severity": severity} | values)  # type: ignore[arg-type]
 
 
 def machine(at: float, received: float | None = 1.0, **gpus: float) -> MachineView:
@@ -341,7 +341,7 @@ def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
 
 
 def test_more_troubles_than_are_read_are_said_to_be_more(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problems, "MOST", 2)
+    monkeypatch.setattr(incidents, "MOST", 2)
     kept_jobs(home, *(made_job(status=Status.FAILED, end_time=time.time() - number) for number in range(3)))
 
     async def scene(visitor: Visitor) -> None:

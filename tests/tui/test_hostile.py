@@ -27,7 +27,7 @@ from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store import problems
+from jobtop.store import incidents
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.snapshots import Snapshots
@@ -503,7 +503,7 @@ async def rules(console: Watched, texts: list[str]) -> None:
 
 
 def test_no_table_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problems, "MOST", COUNT)
+    monkeypatch.setattr(incidents, "MOST", COUNT)
     endure(in_turn(("", tables), ("palette", palette)), furnish_live, tmp_path, WIDE)
 
 

@@ -17,9 +17,10 @@ from jobtop.core.errors import RowDamaged, StoreError, StoreForeign
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import APPLICATION_ID, Database, open_to_read, open_to_write
+from jobtop.store.figures import read_figures
+from jobtop.store.incidents import read_incidents
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.listing import UNREADABLE, grouped, read_lines, read_order, read_runs, vocabulary
-from jobtop.store.problems import read_troubles
+from jobtop.store.listing import UNREADABLE, group_by_name, read_lines, read_order, read_runs, vocabulary
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.hosts import HostRecord
 from jobtop.store.samples.live import LiveTails
@@ -380,19 +381,19 @@ TABLES = ("jobs", "jobs", "jobs", "events", "log_marks", "head", "series", "bloc
 def read_every_way(database: Database, job_id: str) -> None:
     """All that verbs and the console read of a store, and of one job."""
     jobs = Jobs(database)
-    for job in (*jobs.select(Query(limit=None)), *jobs.live_and_recent(10)[0], *jobs.touched_since(0)[0]):
+    for job in (*jobs.select(Query(limit=None)), *jobs.live_and_recent(10)[0], *jobs.changed_since(0)[0]):
         job.to_json()
     jobs.select(Query(tag="team"))
     for by in ("tool", "name", "tag:team"):
-        jobs.figures(None, by)
+        read_figures(database, None, by)
     read_lines(database, read_order(database, Query(sort="memory")).seqs)
-    grouped([read_runs(database)])
+    group_by_name([read_runs(database)])
     vocabulary(database)
-    read_troubles(database, 0.0)
+    read_incidents(database, 0.0)
     with suppress(RowDamaged):
         job = jobs.find(job_id)
         jobs.events(job)
-        jobs.marks(job)
+        jobs.log_marks(job)
         Snapshots(database).latest(job)
         Snapshots(database).moments(job)
         Curves(database).series(job, ("cpu.percent", "mem.used"), max_points=20)

@@ -277,7 +277,7 @@ def test_any_file_is_facts_or_a_reason_and_what_follows_fits_the_store(
         (directory / name).write_bytes(data)
         if name == MARKS:
             with database.writing() as connection:
-                jobs.keep_marks(seq, read_marks(directory)[0])
+                jobs.add_log_marks(seq, read_marks(directory)[0])
                 connection.execute("DELETE FROM log_marks")
             return
         facts, damage = read_facts(directory, name)

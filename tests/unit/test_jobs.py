@@ -301,19 +301,19 @@ def test_events_come_in_the_order_they_happened(jobs: Jobs) -> None:
 
 def test_marks_are_kept_once_and_in_order(jobs: Jobs) -> None:
     job, other = jobs.insert(made_job()), jobs.insert(made_job())
-    jobs.keep_marks(job, [(2.0, 30, None), (1.0, 10, 5)])
-    jobs.keep_marks(job, [(1.0, 99, 99), (3.0, 40, 7)])
-    jobs.keep_marks(other, [(1.0, 1, 1)])
-    assert jobs.marks(job) == [(1.0, 10, 5), (2.0, 30, None), (3.0, 40, 7)]
+    jobs.add_log_marks(job, [(2.0, 30, None), (1.0, 10, 5)])
+    jobs.add_log_marks(job, [(1.0, 99, 99), (3.0, 40, 7)])
+    jobs.add_log_marks(other, [(1.0, 1, 1)])
+    assert jobs.log_marks(job) == [(1.0, 10, 5), (2.0, 30, None), (3.0, 40, 7)]
 
 
 def test_what_belongs_to_a_job_goes_with_it(jobs: Jobs) -> None:
     job, other = jobs.insert(made_job(), event("a")), jobs.insert(made_job(), event("b"))
     for each in (job, other):
-        jobs.keep_marks(each, [(1.0, 1, 1)])
+        jobs.add_log_marks(each, [(1.0, 1, 1)])
     jobs.delete(job)
-    assert (jobs.events(job), jobs.marks(job)) == ([], [])
-    assert (len(jobs.events(other)), len(jobs.marks(other))) == (1, 1)
+    assert (jobs.events(job), jobs.log_marks(job)) == ([], [])
+    assert (len(jobs.events(other)), len(jobs.log_marks(other))) == (1, 1)
     assert jobs.select(Query()) == [other]
 
 
@@ -327,30 +327,30 @@ def test_only_the_open_jobs_of_a_host_are_unsettled(jobs: Jobs) -> None:
 def test_a_shell_completes_to_the_newest_ids(jobs: Jobs) -> None:
     for number in range(3):
         jobs.insert(made_job(id=f"abc{number}0000-0000-4000-8000-000000000000", name=f"n{number}"))
-    assert [name for _, name in jobs.ids("abc")] == ["n2", "n1", "n0"]
-    assert [name for _, name in jobs.ids("abc1")] == ["n1"]
-    assert len(jobs.ids("")) == 3
-    assert jobs.ids("x") == jobs.ids("\udcff") == []
+    assert [name for _, name in jobs.ids_with_prefix("abc")] == ["n2", "n1", "n0"]
+    assert [name for _, name in jobs.ids_with_prefix("abc1")] == ["n1"]
+    assert len(jobs.ids_with_prefix("")) == 3
+    assert jobs.ids_with_prefix("x") == jobs.ids_with_prefix("\udcff") == []
 
 
 def test_who_shows_jobs_is_told_of_each_change_once(jobs: Jobs) -> None:
     first, second = jobs.insert(made_job()), jobs.insert(made_job())
-    shown, touch = jobs.touched_since(0)
+    shown, touch = jobs.changed_since(0)
     assert [job.id for job in shown] == [first.id, second.id]
-    assert jobs.touched_since(touch) == ([], touch)
+    assert jobs.changed_since(touch) == ([], touch)
     changed = jobs.change(first.id, lambda row: (replace(row, note="x"), ()))
     jobs.change(second.id, lambda row: (row, ()))
-    shown, touch = jobs.touched_since(touch)
+    shown, touch = jobs.changed_since(touch)
     assert shown == [changed]
-    assert jobs.touched_since(touch)[0] == []
+    assert jobs.changed_since(touch)[0] == []
 
 
 def test_a_job_that_comes_after_the_newest_was_deleted_is_seen_too(jobs: Jobs) -> None:
     first = jobs.insert(made_job())
-    touch = jobs.touched_since(0)[1]
+    touch = jobs.changed_since(0)[1]
     jobs.delete(first)
     second = jobs.insert(made_job())
-    assert [job.id for job in jobs.touched_since(touch)[0]] == [second.id]
+    assert [job.id for job in jobs.changed_since(touch)[0]] == [second.id]
 
 
 def test_jobs_that_wait_and_those_of_one_recorder_need_no_reconciling(jobs: Jobs) -> None:
@@ -359,4 +359,4 @@ def test_jobs_that_wait_and_those_of_one_recorder_need_no_reconciling(jobs: Jobs
     jobs.insert(running_job(status=waiting, queue=Queued(), recorder=None))
     begun.append(jobs.insert(running_job(status=waiting, queue=Queued(), recorder=other)))
     assert jobs.unsettled(HERE) == begun
-    assert jobs.unsettled(HERE, but_by=mine) == begun[1:]
+    assert jobs.unsettled(HERE, not_recorded_by=mine) == begun[1:]

@@ -19,16 +19,16 @@ from jobtop.store import search
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import (
-    TREND,
+    TREND_RUNS,
     Group,
-    grouped,
+    group_by_name,
     job_number,
-    merged,
-    place_and_seq,
+    merge_orders,
+    merge_vocabularies,
     read_lines,
     read_order,
     read_runs,
-    together,
+    store_and_seq,
     vocabulary,
 )
 from jobtop.store.ordering import SORT_KEYS
@@ -82,7 +82,7 @@ def parts(kept: list[Job], tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def groups_of(database: Database, wanted: Filter | None = None) -> list[Group]:
-    return grouped([read_runs(database, wanted)])
+    return group_by_name([read_runs(database, wanted)])
 
 
 def made_up(chance: random.Random) -> Job:
@@ -151,7 +151,7 @@ def asked(chance: random.Random, job: Job) -> str:
 def test_the_store_and_python_choose_the_same_jobs(
     database: Database, kept: list[Job], is_indexed: bool, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "MANY", 1 if is_indexed else 10**9)
+    monkeypatch.setattr(search, "MANY_CHANGES", 1 if is_indexed else 10**9)
     chance = random.Random(12)
     seen = set()
     for turn in range(turns):
@@ -200,8 +200,8 @@ def test_a_command_without_escapes_is_found_too(empty: Database, line: str, argu
 def test_a_word_and_its_negation_part_the_jobs(database: Database, kept: list[Job]) -> None:
     for word in ("tool:*", "mem>0", "exit=0", "tag:*", "time<50s", "since:50s", "flag:oom*", "status:failed", "train"):
         halves = [read_order(database, Query(filter=parse(line, NOW), limit=None)) for line in (word, f"!{word}")]
-        together = sorted([*halves[0].seqs, *halves[1].seqs])
-        assert together == [job.seq for job in kept]
+        numbers = sorted([*halves[0].seqs, *halves[1].seqs])
+        assert numbers == [job.seq for job in kept]
         assert all(half.seqs for half in halves)
 
 
@@ -262,7 +262,7 @@ def test_jobs_of_several_stores_are_in_the_order_they_would_have_in_one(
     query = Query(sort=sort, reverse=reverse, limit=None)
     orders = [read_order(part, query, with_keys=True) for part in parts]
     ids = [{job.seq: job.id for job in Jobs(part).select(Query(limit=None))} for part in parts]
-    found = [ids[place][seq] for place, seq in map(place_and_seq, merged(orders))]
+    found = [ids[place][seq] for place, seq in map(store_and_seq, merge_orders(orders))]
     assert len(found) == len(kept)
     whole = read_order(database, query, with_keys=True)
     assert whole.keys is not None
@@ -275,25 +275,25 @@ def test_jobs_of_several_stores_are_in_the_order_they_would_have_in_one(
 def test_of_one_store_the_numbers_are_those_of_its_jobs(empty: Database) -> None:
     Jobs(empty).insert(made_job())
     order = read_order(empty, Query(limit=None))
-    assert merged([order]) is order.seqs
-    assert place_and_seq(job_number(3, 2**40)) == (3, 2**40)
+    assert merge_orders([order]) is order.seqs
+    assert store_and_seq(job_number(3, 2**40)) == (3, 2**40)
     assert job_number(0, 7) == 7
 
 
 def test_a_store_that_could_not_be_read_is_left_out_of_the_order(parts: list[Database]) -> None:
     orders = [None, *(read_order(part, Query(limit=None), with_keys=True) for part in parts[1:])]
-    places = {place for place, _ in map(place_and_seq, merged(orders))}
+    places = {place for place, _ in map(store_and_seq, merge_orders(orders))}
     assert places == set(range(1, len(parts)))
-    assert not merged([None, None])
+    assert not merge_orders([None, None])
 
 
 def test_the_groups_and_words_of_several_stores_are_of_all_their_jobs(
     database: Database, kept: list[Job], parts: list[Database]
 ) -> None:
-    assert together(map(vocabulary, parts)).keys() == vocabulary(database).keys()
-    for key, words in together(map(vocabulary, parts)).items():
+    assert merge_vocabularies(map(vocabulary, parts)).keys() == vocabulary(database).keys()
+    for key, words in merge_vocabularies(map(vocabulary, parts)).items():
         assert set(words) == set(vocabulary(database)[key])
-    apart = {group.name: group.summary for group in grouped([read_runs(part) for part in parts])}
+    apart = {group.name: group.summary for group in group_by_name([read_runs(part) for part in parts])}
     assert apart == {group.name: group.summary for group in groups_of(database)}
 
 
@@ -394,16 +394,16 @@ def test_groups_have_the_numbers_and_the_trend_of_their_jobs(empty: Database) ->
     assert (evaluation.summary.duration.p50, evaluation.summary.duration.p95) == (12.0, 27.0)
     assert evaluation.summary.memory.p95 == 27 << 20
     newest_last = [float(number) for number in range(29, -1, -1) if number % 3]
-    assert train.trend == tuple(newest_last[-TREND:])
+    assert train.trend == tuple(newest_last[-TREND_RUNS:])
     assert evaluation.trend == tuple(float(number) for number in range(27, -1, -3))
 
 
 def test_a_trend_has_the_newest_runs_only(empty: Database) -> None:
     jobs = Jobs(empty)
-    for number in range(TREND + 5):
+    for number in range(TREND_RUNS + 5):
         jobs.insert(made_job(start_time=float(number), duration_seconds=float(number)))
     (group,) = groups_of(empty)
-    assert group.trend == tuple(float(number) for number in range(5, TREND + 5))
+    assert group.trend == tuple(float(number) for number in range(5, TREND_RUNS + 5))
 
 
 def test_groups_are_of_the_jobs_that_are_wanted(empty: Database) -> None:

@@ -40,7 +40,7 @@ def add_job(database: Database, job: Job, samples: int = 0, is_sealed: bool = Fa
     """A job with samples, an event, a mark and a snapshot."""
     kept = Jobs(database).insert(replace(job, host="other"), Event(1.0, "started", {"pid": 7}))
     assert kept.seq is not None
-    Jobs(database).keep_marks(kept, [(1.0, 10, None), (2.0, 20, 5)])
+    Jobs(database).add_log_marks(kept, [(1.0, 10, None), (2.0, 20, 5)])
     Snapshots(database).keep(kept.seq, 1.0, [ProcessRow(7, 1, "sh", 0.5, 10.0, 4096, 1, 2.0, "S")])
     series = SeriesStore(database)
     series.append([(kept.seq, one) for one in steady(samples)])
@@ -57,7 +57,7 @@ def all_of(database: Database, job_id: str) -> tuple[object, ...]:
     return (
         replace(job, seq=None),
         jobs.events(job),
-        jobs.marks(job),
+        jobs.log_marks(job),
         Snapshots(database).latest(job),
         SeriesStore(database).series(job.seq, JOB_COLUMNS),
     )

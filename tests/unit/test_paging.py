@@ -151,5 +151,5 @@ def test_pages_of_the_newest_that_fit_are_in_their_order_however_far_away(
     whole = [job.seq for job in jobs.select(query)]
     known = {job.seq: job.start_time or job.submitted_at for job in jobs.select(Query(limit=None))}
     assert whole == sorted(whole, key=lambda seq: (known[seq], seq), reverse=not reverse)
-    monkeypatch.setattr("jobtop.store.ordering.NEAR", 5)
+    monkeypatch.setattr("jobtop.store.ordering.NEAR_JOBS", 5)
     assert paged(jobs, query, 3) == whole

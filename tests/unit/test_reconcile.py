@@ -54,7 +54,7 @@ def test_a_job_whose_recorder_died_is_finished_from_what_its_shim_left(jobs: Job
     assert (done.status, done.exit_code, done.reason) == (Status.FAILED, 3, "exit code 3")
     assert (done.duration_seconds, done.usage.cpu_total_seconds) == (7.0, 1.75)
     assert done.settled
-    assert jobs.marks(done) == [(1.0, 10, 20), (2.0, 30, 40)]
+    assert jobs.log_marks(done) == [(1.0, 10, 20), (2.0, 30, 40)]
     assert kinds(jobs, done) == ["exited"]
     assert reconciled(jobs, paths, job) == done
     assert kinds(jobs, done) == ["exited"]

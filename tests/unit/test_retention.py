@@ -174,7 +174,7 @@ def kept(database: Database, paths: StatePaths, age_days: float, samples: int = 
     while series.trim():
         pass
     Snapshots(database).keep_all([(job.seq, at + 3.0, [ROW]) for at in range(0, samples, 10)])
-    Jobs(database).keep_marks(job, [(1.0, 9000, 0)])
+    Jobs(database).add_log_marks(job, [(1.0, 9000, 0)])
     directory = paths.job(job.id)
     directory.mkdir(parents=True)
     (directory / "stdout.log").write_bytes(b"x" * 9000)
@@ -263,12 +263,12 @@ def test_old_samples_of_a_job_that_runs_become_minutes_and_it_stays_whole(
 
 def test_what_was_let_go_is_told_to_those_who_follow(database: Database, paths: StatePaths) -> None:
     job = kept(database, paths, 10.0)
-    _, seen = Jobs(database).touched_since(0)
+    _, seen = Jobs(database).changed_since(0)
     pruned(database, paths)
-    changed, last = Jobs(database).touched_since(seen)
+    changed, last = Jobs(database).changed_since(seen)
     assert [(one.id, one.kept) for one in changed] == [(job.id, Kept.MINUTES)]
     set_pinned(database, [job], True)
-    assert [one.pinned for one in Jobs(database).touched_since(last)[0]] == [True]
+    assert [one.pinned for one in Jobs(database).changed_since(last)[0]] == [True]
 
 
 def test_old_jobs_that_hold_nothing_go_many_at_once(database: Database, paths: StatePaths) -> None:

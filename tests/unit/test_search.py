@@ -11,8 +11,8 @@ from jobtop.core.query.filter import parse, quoted
 from jobtop.core.record import replace
 from jobtop.store import search
 from jobtop.store.database import Database, open_to_read, open_to_write
-from jobtop.store.filtering import filtering
-from jobtop.store.jobs import KNOWN_JOBS, Jobs, Query
+from jobtop.store.filtering import filter_terms
+from jobtop.store.jobs import SEQ_IN_LIST, Jobs, Query
 from jobtop.store.upkeep.checking import check
 from jobtop.store.upkeep.compaction import vacuum
 from jobtop.store.upkeep.copying import backup
@@ -26,7 +26,7 @@ JOBS = 40
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MANY", 10)
+    monkeypatch.setattr(search, "MANY_CHANGES", 10)
     monkeypatch.setattr(search, "JOBS_AT_ONCE", 7)
 
 
@@ -48,9 +48,9 @@ def known(database: Database, line: str) -> int | None:
     """How many jobs have to be looked at; None if that are all."""
     wanted = parse(line, NOW)
     with database.reading() as connection:
-        found = search.may_have(connection, wanted.conditions)
-        with filtering(connection, wanted) as terms:
-            assert (KNOWN_JOBS in [sql for sql, _ in terms]) is (found is not None)
+        found = search.candidates(connection, wanted.conditions)
+        with filter_terms(connection, wanted) as terms:
+            assert (SEQ_IN_LIST in [sql for sql, _ in terms]) is (found is not None)
     return None if found is None else len(found)
 
 
@@ -80,9 +80,9 @@ def test_what_the_index_cannot_tell_is_looked_for_in_all_jobs(database: Database
 
 
 def test_an_index_is_made_for_many_jobs_only_and_by_words_only(database: Database) -> None:
-    search.MANY = JOBS + 1
+    search.MANY_CHANGES = JOBS + 1
     assert names(database, "target-17") == ["job-017"]
-    search.MANY = 10
+    search.MANY_CHANGES = 10
     assert len(names(database, "status:success")) == JOBS
     assert tables(database) == set()
 
@@ -199,8 +199,8 @@ def test_a_disk_that_lets_nothing_be_written_stops_no_search(
 def test_pages_of_found_jobs_follow_one_another(
     database: Database, line: str, sort: str, reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobtop.store.ordering.NEAR", 5)
-    monkeypatch.setattr("jobtop.store.ordering.FEW_KNOWN", 2)
+    monkeypatch.setattr("jobtop.store.ordering.NEAR_JOBS", 5)
+    monkeypatch.setattr("jobtop.store.ordering.FEW_CANDIDATES", 2)
     jobs, query = Jobs(database), Query(filter=parse(line, NOW), sort=sort, limit=3, reverse=reverse)
     found: list[Job] = []
     while page := jobs.select(replace(query, after=found[-1].seq if found else None)):

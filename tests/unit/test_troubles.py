@@ -7,8 +7,8 @@ from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.events import MachineEvents
+from jobtop.store.incidents import MOST, read_incidents
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.problems import MOST, read_troubles
 from records import HERE, kept_jobs, made_job, running_job
 
 SINCE = 1_700_000_000.0
@@ -27,7 +27,7 @@ def test_failures_since_a_moment_the_newest_first_with_their_reasons(tmp_path: P
         running_job(name="live"),
     )
     database = open_to_write(StatePaths(tmp_path, HERE))
-    found = read_troubles(database, SINCE)
+    found = read_incidents(database, SINCE)
     assert [(trouble.name, trouble.words) for trouble in found] == [("never", "exit code 0"), ("long", "exit code 1")]
     assert [trouble.severity for trouble in found] == [None, None]
     database.close()
@@ -40,7 +40,7 @@ def test_alerts_of_any_job_with_the_words_they_have(tmp_path: Path) -> None:
     details = [{"severity": "critical", "text": "too hot"}, {"name": "rule 2"}, {}]
     Jobs(database).add_events((job.seq, Event(SINCE + at, "alert", detail)) for at, detail in enumerate(details))
     Jobs(database).add_events([(job.seq, Event(SINCE + 9, "started", {})), (job.seq, Event(SINCE - 1, "alert", {}))])
-    found = read_troubles(database, SINCE)
+    found = read_incidents(database, SINCE)
     assert [(trouble.words, trouble.severity, trouble.job_id) for trouble in found] == [
         ("an alert without words", "warning", job.id),
         ("rule 2", "warning", job.id),
@@ -62,7 +62,7 @@ def test_alerts_of_the_machine_and_of_its_devices_name_their_owner(tmp_path: Pat
             (None, Event(SINCE - 1, "alert", {"text": "long ago"})),
         ]
     )
-    found = read_troubles(database, SINCE)
+    found = read_incidents(database, SINCE)
     assert [(trouble.name, trouble.words, trouble.severity, trouble.job_id) for trouble in found] == [
         (f"{HERE}: gpu 0", "too hot", "warning", None),
         (HERE, "memory is short", "critical", None),
@@ -76,7 +76,7 @@ def test_of_very_many_the_newest_are_read(tmp_path: Path) -> None:
     failed = [made_job(name=f"n{at}", status=Status.FAILED, end_time=SINCE + at) for at in range(MOST + 3)]
     kept_jobs(tmp_path, *failed)
     database = open_to_write(StatePaths(tmp_path, HERE))
-    found = read_troubles(database, SINCE)
+    found = read_incidents(database, SINCE)
     assert (len(found), found[0].name, found[-1].name) == (MOST, f"n{MOST + 2}", "n3")
     database.close()
 
@@ -86,7 +86,7 @@ def test_troubles_are_found_without_looking_at_other_jobs_and_events(tmp_path: P
     steps: list[str] = []
     with database.reading() as connection:
         connection.set_trace_callback(steps.append)
-    read_troubles(database, SINCE)
+    read_incidents(database, SINCE)
     with database.reading() as connection:
         connection.set_trace_callback(None)
         plans = [

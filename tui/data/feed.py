@@ -114,7 +114,7 @@ class FollowedStore:
             self.jobs = {}
             self.tails = self.tails or LiveTails(database)
         else:
-            found, self._last_touch = jobs.touched_since(self._last_touch)
+            found, self._last_touch = jobs.changed_since(self._last_touch)
         heartbeats = still_there(database, self.jobs) if self.jobs else {}
         self.jobs = {seq: with_heartbeat(job, heartbeats[seq]) for seq, job in self.jobs.items() if seq in heartbeats}
         self.jobs |= {job.seq: job for job in found if job.seq is not None}
@@ -278,7 +278,7 @@ class Feed:
             return
         self._reconciled_at = time.monotonic()
         from jobtop.lifecycle.reconcile import reconcile
-        from jobtop.store.search import catch_up
+        from jobtop.store.search import update_index
 
         with suppress(JobtopError, OSError, ValueError, TypeError, LookupError):  # the last three: unreported damage
             if not self.own.store.exists():
@@ -287,7 +287,7 @@ class Feed:
             try:
                 reconcile(Jobs(database), self.own)
                 if not self.is_readonly:
-                    catch_up(database)
+                    update_index(database)
             finally:
                 database.close()
 

@@ -22,13 +22,13 @@ from jobtop.store.listing import (
     Group,
     JobLine,
     Order,
-    grouped,
-    merged,
-    place_and_seq,
+    group_by_name,
+    merge_orders,
+    merge_vocabularies,
     read_lines,
     read_order,
     read_runs,
-    together,
+    store_and_seq,
     vocabulary,
 )
 from jobtop.tui.data.reader import StoreFile, StoreReader
@@ -181,18 +181,18 @@ class PastJobs:
         others = {place for place, store in enumerate(self.stores) if store.take(found[place])}
         orders = [store.order for store in self.stores]
         if any(order is not before for order, before in zip(orders, self._merged_of, strict=True)):
-            self.numbers, self._merged_of = merged(orders), orders
+            self.numbers, self._merged_of = merge_orders(orders), orders
         return others
 
     async def groups(self, wanted: Filter | None) -> list[Group]:
         """The jobs that match a filter, grouped by name."""
         runs = [await store.answer(lambda database: read_runs(database, wanted)) for store in self.stores]
-        return grouped([found for found in runs if found is not None])
+        return group_by_name([found for found in runs if found is not None])
 
     async def vocabulary(self) -> dict[str, list[str]]:
         """The known words that a filter can be completed to, by field."""
         known = [await store.answer(vocabulary) for store in self.stores]
-        return together(words for words in known if words is not None)
+        return merge_vocabularies(words for words in known if words is not None)
 
     def rows(self, now: float) -> PastRows:
         return PastRows(self, now)
@@ -201,15 +201,15 @@ class PastJobs:
         """The lines of some jobs; each store is asked once."""
         wanted: dict[int, list[int]] = {}
         for number in numbers:
-            place, seq = place_and_seq(number)
+            place, seq = store_and_seq(number)
             wanted.setdefault(place, []).append(seq)
         found = {place: iter(self.stores[place].lines(seqs)) for place, seqs in wanted.items()}
-        return [next(found[place_and_seq(number)[0]]) for number in numbers]
+        return [next(found[store_and_seq(number)[0]]) for number in numbers]
 
     def jobs(self, numbers: Collection[int]) -> list[tuple[Path, Job]]:
         """The whole records of some jobs and their stores, the oldest first; deleted jobs are left out."""
         found = []
-        for place, seq in map(place_and_seq, sorted(numbers)):
+        for place, seq in map(store_and_seq, sorted(numbers)):
             if (job := self.stores[place].job(seq)) is not None:
                 found.append((self.stores[place].path, job))
         return sorted(found, key=lambda pair: pair[1].submitted_at or pair[1].start_time or 0.0)

@@ -17,7 +17,7 @@ from jobtop.tui.widgets.cells import Span, short_duration
 
 if TYPE_CHECKING:
     from jobtop.store.database import Database
-    from jobtop.store.problems import Trouble
+    from jobtop.store.incidents import Incident
     from jobtop.tui.data.reader import StoreReader
 
 SHOWN_SECONDS = 86400.0  # how far back the list goes
@@ -30,7 +30,7 @@ SEVERITIES = tuple(SEVERITY_GLYPHS)
 class Troubles:
     """What went wrong in the last day, newest first; `is_known` is False before the first reading."""
 
-    found: tuple[Trouble, ...] = ()
+    found: tuple[Incident, ...] = ()
     is_known: bool = False
     is_unreadable: bool = False
     has_more: bool = False  # more than a store returns at once
@@ -66,14 +66,14 @@ class Troubles:
         return counted
 
 
-def severity_of(trouble: Trouble) -> str:
+def severity_of(trouble: Incident) -> str:
     """The severity of a trouble; an unknown severity of an alert counts as a warning."""
     if trouble.severity is None:
         return SEVERITIES[0]
     return trouble.severity if trouble.severity in SEVERITIES else "warning"
 
 
-def glyph_of(trouble: Trouble) -> tuple[str, Tone]:
+def glyph_of(trouble: Incident) -> tuple[str, Tone]:
     """Glyph and colour of a trouble: by the severity of an alert, else by the status of the job."""
     if trouble.severity is not None:
         return SEVERITY_GLYPHS[severity_of(trouble)]
@@ -81,11 +81,11 @@ def glyph_of(trouble: Trouble) -> tuple[str, Tone]:
     return (flags or [STATUS_GLYPHS[str(trouble.status)]])[0]
 
 
-def clock_time(trouble: Trouble) -> str:
+def clock_time(trouble: Incident) -> str:
     return time.strftime("%H:%M:%S", time.localtime(trouble.at))
 
 
-def trouble_text(trouble: Trouble) -> str:
+def trouble_text(trouble: Incident) -> str:
     """The text of a trouble: `exit code 1 after 03:12`, `memory 92 % of its limit`."""
     has_run = trouble.severity is None and (trouble.duration_seconds or 0.0) >= 1.0
     if not has_run or " after " in trouble.words:
@@ -122,7 +122,7 @@ class TroubleWatch:
         """Read the troubles from all stores; the top of the screen reports a store that cannot be read."""
         self._is_reading = True
         self._jobs, self._stores, self._read_at = list(jobs_of(view)), view.stores, view.at
-        found: list[Trouble] = []
+        found: list[Incident] = []
         is_unreadable = has_more = False
         spent = 0.0
         since = view.at - SHOWN_SECONDS
@@ -146,16 +146,16 @@ class TroubleWatch:
 class TimedReading:
     """What a store returned, whether it has more, and the CPU time that took."""
 
-    found: list[Trouble]
+    found: list[Incident]
     has_more: bool
     seconds: float
 
 
 def read_timed(database: Database, since: float) -> TimedReading:
-    from jobtop.store.problems import MOST, read_troubles
+    from jobtop.store.incidents import MOST, read_incidents
 
     began = time.thread_time()
-    found = read_troubles(database, since)
+    found = read_incidents(database, since)
     return TimedReading(found, len(found) >= MOST, time.thread_time() - began)
 
 

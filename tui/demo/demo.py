@@ -61,7 +61,7 @@ class DemoStore:
             self.host.append([(self._host_seq, sample) for sample in host])
             for run in runs:
                 if run.job.status.ended:
-                    self.jobs.keep_marks(run.job, run.marks)
+                    self.jobs.add_log_marks(run.job, run.marks)
 
     def clean_up(self) -> None:
         """Seal and clean up, as an engine does between two samples."""

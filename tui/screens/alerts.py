@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from jobtop.core.config import Alert, Config
 from jobtop.core.metrics import find_metric
 from jobtop.core.text.metric_text import format_shown
-from jobtop.store.problems import Trouble
+from jobtop.store.incidents import Incident
 from jobtop.tui.actions import ALERTS, APP, bindings
 from jobtop.tui.chart.axes import ago_words
 from jobtop.tui.data.problems import Troubles, clock_time, glyph_of
@@ -31,15 +31,15 @@ UNREADABLE = "What failed is not known while a store cannot be read."
 EXAMPLE = ("[[alert]]", 'name = "nearly full"', 'metric = "mem.used"', "above = 4e9", 'for = "30s"')
 
 
-def when(trouble: Trouble) -> Cell:
+def when(trouble: Incident) -> Cell:
     return Words(clock_time(trouble), Tone.GREY)
 
 
-def ran(trouble: Trouble) -> Cell:
+def ran(trouble: Incident) -> Cell:
     return Words(short_duration(trouble.duration_seconds), Tone.GREY)
 
 
-COLUMNS: tuple[Column[Trouble], ...] = (
+COLUMNS: tuple[Column[Incident], ...] = (
     Column("sign", "", lambda trouble: Words(*glyph_of(trouble)), 1, sortable=False),
     Column("when", "WHEN", when, 8, sortable=False),
     Column("id", "JOB", lambda trouble: Words((trouble.job_id or "")[:8], Tone.GREY), 8, priority=2, sortable=False),
@@ -59,7 +59,7 @@ class Alerts(PanedPage):
 
     def __init__(self) -> None:
         super().__init__()
-        self.troubles: Sequence[Trouble] = ()
+        self.troubles: Sequence[Incident] = ()
 
     def parts(self) -> ComposeResult:
         yield PlainTable(COLUMNS, empty="", id="troubles", opens=True)
@@ -73,7 +73,7 @@ class Alerts(PanedPage):
 
     def show_troubles(self, troubles: Troubles) -> None:
         self.troubles = troubles.found
-        table: PlainTable[Trouble] = self.query_one("#troubles", PlainTable)
+        table: PlainTable[Incident] = self.query_one("#troubles", PlainTable)
         table.empty = UNREADABLE if troubles.is_unreadable else EMPTY
         table.source = ListRows(self.troubles, lambda trouble: trouble.key)
         set_border_texts(table, subtitle=troubles.words)

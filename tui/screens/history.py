@@ -14,7 +14,7 @@ from textual.binding import BindingType
 from jobtop.core.query.conditions import Filter
 from jobtop.core.query.filter import parse
 from jobtop.store.jobs import Query
-from jobtop.store.listing import Group, place_and_seq
+from jobtop.store.listing import Group, store_and_seq
 from jobtop.store.ordering import SORT_KEYS
 from jobtop.tui.actions import ACTIONS, APP, HISTORY, JOBS, bindings
 from jobtop.tui.data.history_rows import PastJobs, PastRow, past_columns
@@ -108,7 +108,7 @@ class History(JobActions):
         wanted, past = self.filter, self.past
         query = Query(filter=wanted, sort=self.sort.key, reverse=not self.sort.descending, limit=None)
         if others := await past.read(query):
-            self.lines.marks = [number for number in self.marked if place_and_seq(number)[0] not in others]
+            self.lines.marks = [number for number in self.marked if store_and_seq(number)[0] not in others]
         if self.is_grouped and self._grouped_of is not past.numbers:
             self.groups, self._grouped_of = await past.groups(wanted), past.numbers
         self._read_at = time.monotonic()

@@ -19,7 +19,7 @@ from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 from jobtop.tui.widgets.prose import wrapped
 
 if TYPE_CHECKING:
-    from jobtop.store.problems import Trouble
+    from jobtop.store.incidents import Incident
 
 LINES = 2  # of each trouble
 EMPTY = "Nothing went wrong in the last 24 hours."
@@ -133,7 +133,7 @@ class AlertsPanel(Painted, can_focus=True):
         self.action_cursor_down()
 
 
-def trouble_lines(trouble: Trouble, width: int, is_here: bool = False) -> list[list[Span]]:
+def trouble_lines(trouble: Incident, width: int, is_here: bool = False) -> list[list[Span]]:
     """The two lines of a trouble: `✗ 12:41:07 pg-dump`, and what happened."""
     glyph, tone = glyph_of(trouble)
     edge = Span(CURSOR if is_here else " ", Tone.ORANGE)

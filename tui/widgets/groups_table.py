@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from jobtop.core.query.conditions import has_wildcards
 from jobtop.core.query.filter import quoted
 from jobtop.core.units import ABSENT
-from jobtop.store.listing import TREND, Group
+from jobtop.store.listing import TREND_RUNS, Group
 from jobtop.tui.data.history_rows import number
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Align, Cell, Sparkline, Words, bounded, short_bytes, short_duration
@@ -37,7 +37,7 @@ def group_columns() -> tuple[Column[Group], ...]:
         Column("p95", "TIME P95", lambda group: seconds(group.summary.duration.p95), 8, align=right, priority=1),
         Column("mem50", "MEM P50", lambda group: size(group, group.summary.memory.p50), 7, align=right, priority=6),
         Column("mem95", "MEM P95", lambda group: size(group, group.summary.memory.p95), 7, align=right, priority=3),
-        Column("trend", f"LAST {TREND} TIMES", trend, TREND, priority=4, sortable=False),
+        Column("trend", f"LAST {TREND_RUNS} TIMES", trend, TREND_RUNS, priority=4, sortable=False),
     )
 
 

@@ -94,7 +94,7 @@ class Logs:
 
 def _stored_marks(database: Database, job_id: str) -> list[tuple[float, int, int | None]]:
     jobs = Jobs(database)
-    return jobs.marks(jobs.find(job_id))
+    return jobs.log_marks(jobs.find(job_id))
 
 
 def why_no_output(job: Job) -> str | None:

@@ -1,10 +1,11 @@
-"""What went wrong lately: jobs that failed, and alerts that were raised, the newest first."""
+"""Recent incidents: jobs that failed and alerts that were raised, the newest first."""
 
 from __future__ import annotations
 
 from jobtop.core.errors import RowDamaged
 from jobtop.core.model import Status
 from jobtop.core.record import record
+from jobtop.store.jobs import sql_list
 from jobtop.store.rows import are_numbers, is_number, parse_mapping, parse_status, parse_texts, quote_value
 from jobtop.store.schema import has_tables_of
 
@@ -15,17 +16,17 @@ if TYPE_CHECKING:
 
     from jobtop.store.database import Database
 
-OWNED_SINCE = 7  # the version since which an event may have another owner than a job
+OWNED_EVENTS_SINCE_VERSION = 7  # of the schema: an event may belong to a host or a device
 FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 MOST = 500
 
 
 @record
-class Trouble:
-    """One of them: `severity` is that of an alert, and None where a job failed; `key` is its own.
+class Incident:
+    """A failed job or a raised alert; `severity` is None for a failed job, `key` identifies the incident.
 
-    An alert of a machine or of a device has no job and no status; `name` is then that of the host, or
-    `host: gpu 0`, and `key` begins with a slash.
+    An alert of a host or a device has no job and no status. Its `name` is the host, or `host: gpu 0`, and its `key`
+    begins with a slash.
     """
 
     key: str
@@ -39,37 +40,36 @@ class Trouble:
     duration_seconds: float | None = None
 
 
-def read_troubles(database: Database, since: float) -> list[Trouble]:
-    """All since a moment, at most so many."""
+def read_incidents(database: Database, since: float) -> list[Incident]:
+    """The incidents since a moment, at most MOST of them."""
     with database.reading() as connection:
-        rows = _failures(connection, since)
-        alerts = _alerts(connection, since)
-        of_machines = _machine_alerts(connection, since)
-    found = [
-        *database.sound(rows, _failure),
+        failures = _read_failures(connection, since)
+        alerts = _read_alerts(connection, since)
+        host_alerts = _read_host_alerts(connection, since)
+    incidents = [
+        *database.sound(failures, _failure),
         *database.sound(alerts, _alert),
-        *database.sound(of_machines, _machine_alert),
+        *database.sound(host_alerts, _host_alert),
     ]
-    return sorted(found, key=lambda trouble: trouble.at, reverse=True)[:MOST]
+    return sorted(incidents, key=lambda incident: incident.at, reverse=True)[:MOST]
 
 
-def _failures(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
+def _read_failures(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
     ended = "coalesce(end_time, start_time, submitted_at)"
-    # In the words of the index jobs_that_failed, or it is not used.
-    failed = ", ".join(f"'{status}'" for status in FAILURES)
+    # The same words as in the index jobs_that_failed: otherwise SQLite does not use it.
     return connection.execute(
         f"SELECT id, name, status, reason, flags, exit_code, duration_seconds, {ended} AS at FROM jobs"
-        f" WHERE status IN ({failed}) AND {ended} >= ? ORDER BY {ended} DESC LIMIT ?",
+        f" WHERE status IN ({sql_list(FAILURES)}) AND {ended} >= ? ORDER BY {ended} DESC LIMIT ?",
         (since, MOST),
     ).fetchall()
 
 
-def _failure(row: sqlite3.Row) -> Trouble:
-    return _trouble(row, row["id"], row["at"], row["reason"] or _exit_words(row))
+def _failure(row: sqlite3.Row) -> Incident:
+    return _incident(row, row["id"], row["at"], row["reason"] or _exit_words(row))
 
 
-def _alerts(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
-    """Events of the kind `alert`."""
+def _read_alerts(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
+    """The events of the kind `alert`, each with its job."""
     return connection.execute(
         "SELECT events.id AS number, events.at, events.detail, jobs.id, name, status, flags, duration_seconds"
         " FROM events JOIN jobs ON jobs.seq = job_seq WHERE events.kind = 'alert' AND at >= ?"
@@ -78,25 +78,23 @@ def _alerts(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
     ).fetchall()
 
 
-def _alert(row: sqlite3.Row) -> Trouble:
+def _alert(row: sqlite3.Row) -> Incident:
     words, severity = _alert_words(row)
-    return _trouble(row, f"{row['id']}/{row['number']}", row["at"], words, severity)
+    return _incident(row, f"{row['id']}/{row['number']}", row["at"], words, severity)
 
 
 def _alert_words(row: sqlite3.Row) -> tuple[str, str]:
-    """What an alert says, and its severity: its detail has `severity`, and `text` or else the `name` of the rule."""
+    """The words and the severity of an alert; without a `text` its words are the `name` of its rule."""
     detail = parse_mapping(row["detail"], "the detail of an event")
     words = detail.get("text") or detail.get("name") or "an alert without words"
     return str(words), str(detail.get("severity", "warning"))
 
 
-def _machine_alerts(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
-    """Events of the kind `alert` whose owner is a boot of a host or a device of it.
-
-    The plus: by the index of alerts, not by that of jobs.
-    """
-    if not has_tables_of(connection, OWNED_SINCE):
+def _read_host_alerts(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
+    """The events of the kind `alert` that belong to a boot of a host or to a device."""
+    if not has_tables_of(connection, OWNED_EVENTS_SINCE_VERSION):
         return []
+    # The plus makes SQLite use the index of alerts, not the one by job.
     return connection.execute(
         "SELECT events.id AS number, at, detail, hosts.name AS host, devices.kind AS device, devices.name"
         " FROM events LEFT JOIN devices ON devices.seq = device_seq"
@@ -106,7 +104,7 @@ def _machine_alerts(connection: sqlite3.Connection, since: float) -> list[sqlite
     ).fetchall()
 
 
-def _machine_alert(row: sqlite3.Row) -> Trouble:
+def _host_alert(row: sqlite3.Row) -> Incident:
     words, severity = _alert_words(row)
     names = [row["host"] or "host", *((row["device"], row["name"]) if row["device"] is not None else ())]
     if not is_number(row["at"]) or any(type(name) is not str for name in names):
@@ -114,15 +112,15 @@ def _machine_alert(row: sqlite3.Row) -> Trouble:
             f"event {row['number']}: {quote_value(row['at'])} is no moment, or the name of its owner is wrong"
         )
     name = names[0] if len(names) == 1 else f"{names[0]}: {' '.join(names[1:])}"
-    return Trouble(f"/{row['number']}", row["at"], None, name, None, words, severity)
+    return Incident(f"/{row['number']}", row["at"], None, name, None, words, severity)
 
 
-def _trouble(row: sqlite3.Row, key: str, at: float, words: Any, severity: Any = None) -> Trouble:
+def _incident(row: sqlite3.Row, key: str, at: float, words: Any, severity: Any = None) -> Incident:
     if not is_number(at) or not are_numbers((row["duration_seconds"],)) or type(row["name"]) is not str:
         raise RowDamaged(
             f"job {quote_value(row['id'])}: {quote_value(at)} is no moment, or its name or duration is wrong"
         )
-    return Trouble(
+    return Incident(
         key,
         at,
         row["id"],

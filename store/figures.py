@@ -1,0 +1,89 @@
+"""The columns of jobs that statistics are made of, with a label to group them by."""
+
+from __future__ import annotations
+
+from jobtop.core.errors import BadValue, RowDamaged, did_you_mean
+from jobtop.core.job_id import are_job_ids
+from jobtop.core.model import Status
+from jobtop.core.units import printable
+from jobtop.store.jobs import Query
+from jobtop.store.query_sql import querying, tuple_cursor
+from jobtop.store.rows import RowChecker, are_numbers, check_partial_row, parse_status, tags_or_empty
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from jobtop.core.analysis.statistics import Figures
+    from jobtop.core.query.conditions import Filter
+    from jobtop.store.database import Database
+
+GROUPINGS = ("tool", "name", "host")
+TAG_PREFIX = "tag:"
+LABEL_TYPES = frozenset((str, type(None)))
+
+
+def grouping(word: str) -> str:
+    """The word, if jobs can be grouped by it; BadValue for any other."""
+    if word not in GROUPINGS and (not word.startswith(TAG_PREFIX) or word == TAG_PREFIX):
+        hint = did_you_mean(word, GROUPINGS)
+        words = f"{', '.join(GROUPINGS)}, {TAG_PREFIX}KEY"
+        raise BadValue(f'--by: "{printable(word)}" is no grouping{hint}; there are {words}')
+    return word
+
+
+def read_figures(
+    database: Database, since: float | None, by: str, wanted: Filter | None = None, seen: set[str] | None = None
+) -> list[Figures]:
+    """The figures of every job that began since a moment, the oldest first, labelled by a grouping.
+
+    Jobs whose ids are in `seen` are left out; the ids of the others are added to it.
+    """
+    column = "tags" if by.startswith(TAG_PREFIX) else by
+    names = ("seq", "id", column, "status", "duration_seconds", "cpu_total_seconds", "memory_peak_bytes")
+    with querying(database, Query(since=since, filter=wanted)) as (connection, where, values):
+        sql = f"SELECT {', '.join(names)} FROM jobs {where} ORDER BY start_time"
+        rows = tuple_cursor(connection).execute(sql, values).fetchall()
+    if not _are_valid(rows):
+        checker = RowChecker(names)
+        rows = database.sound(rows, lambda row: _checked(checker, row))
+    if seen is not None:
+        rows = [row for row in rows if row[1] not in seen]
+        seen.update(row[1] for row in rows)
+    rows = [row[2:] for row in rows]
+    if column == "tags":
+        labels = {tags: tags_or_empty(tags).get(by.removeprefix(TAG_PREFIX)) for tags in {row[0] for row in rows}}
+        return [(labels[tags], *numbers) for tags, *numbers in rows]
+    return rows
+
+
+def valid_figures(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows that are a label, a status and numbers; fast if all are."""
+    if not rows or _are_valid_columns(list(zip(*rows, strict=True))):
+        return rows
+    return [row for row in rows if type(row[0]) in LABEL_TYPES and row[1] in set(Status) and are_numbers(row[2:])]
+
+
+def _are_valid(rows: list[tuple[Any, ...]]) -> bool:
+    """Whether every row is a number, a job id, a label, a status and numbers; checks whole columns, for speed."""
+    if not rows:
+        return True
+    _, ids, *others = zip(*rows, strict=True)
+    return are_job_ids(ids) and _are_valid_columns(others)
+
+
+def _are_valid_columns(columns: Sequence[Sequence[Any]]) -> bool:
+    labels, statuses, *numbers = columns
+    known = LABEL_TYPES.issuperset(map(type, labels)) and set(Status).issuperset(statuses)
+    return known and all(map(are_numbers, numbers))
+
+
+def _checked(checker: RowChecker, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row, if it is valid; RowDamaged says what is wrong with any other."""
+    check_partial_row(checker, row)
+    try:
+        parse_status(row[3])
+    except RowDamaged as error:
+        raise RowDamaged(f"job {row[0]}: {error}") from None
+    return row
