@@ -17,8 +17,8 @@ from benchmarks.report import MeasurementError, Result
 from benchmarks.stopwatch import in_turns
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
-from jobtop.store.transfer.imports import Kept, batches, find_sources, keep_batch, make_roomy
-from jobtop.store.transfer.values import Intake
+from jobtop.store.transfer.imports import ImportCounts, batches, enlarge_cache, find_sources, insert_batch
+from jobtop.store.transfer.values import ImportContext
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def measure_imports(_tools: Installation, work: Path, rounds: int) -> Iterator[R
         f"{JOBS:,} jobs of Keystone imported", "seconds", taken["ours"], taken["theirs"], "json.loads", bound=10
     )
     again, kept = cpu_seconds(partial(import_all, lines, store))
-    if kept != Kept(known=JOBS):
+    if kept != ImportCounts(known=JOBS):
         raise MeasurementError(f"the second import took {kept}")
     yield Result("  once more, when all are known", "seconds", [again])
 
@@ -46,19 +46,19 @@ def measure_imports(_tools: Installation, work: Path, rounds: int) -> Iterator[R
 def import_anew(lines: Path, store: Path) -> float:
     shutil.rmtree(store, ignore_errors=True)
     spent, kept = cpu_seconds(partial(import_all, lines, store))
-    if kept != Kept(jobs=JOBS):
+    if kept != ImportCounts(jobs=JOBS):
         raise MeasurementError(f"{kept} of {JOBS} jobs were imported")
     return spent
 
 
-def import_all(lines: Path, store: Path) -> Kept:
+def import_all(lines: Path, store: Path) -> ImportCounts:
     """As the verb does it."""
     database = open_to_write(StatePaths(store, "bench"))
-    make_roomy(database)
-    intake, kept = Intake(), Kept()
+    enlarge_cache(database)
+    intake, kept = ImportContext(), ImportCounts()
     for source in find_sources([lines]).sources:
         for batch in batches(source.jobs(intake)):
-            kept += keep_batch(database, batch)
+            kept += insert_batch(database, batch)
     database.close()
     return kept
 

@@ -18,8 +18,8 @@ from jobtop.core.run.request import pair
 from jobtop.core.units import printable
 
 if TYPE_CHECKING:
-    from jobtop.store.transfer.imports import Found, Kept, Source
-    from jobtop.store.transfer.values import Intake
+    from jobtop.store.transfer.imports import FoundSources, ImportCounts, Source
+    from jobtop.store.transfer.values import ImportContext
 
 SHOWN_AFTER_SECONDS = 1.0
 NAMED_PLACES = 10
@@ -50,22 +50,22 @@ def import_(
 
     Exit code 1 if a file could not be read and no job came from it.
     """
-    from jobtop.store.transfer.imports import Kept, batches, find_sources
-    from jobtop.store.transfer.values import Intake
+    from jobtop.store.transfer.imports import ImportCounts, batches, find_sources
+    from jobtop.store.transfer.values import ImportContext
 
-    intake = Intake(dict(map(pair, tags)), host, app.config.texts("run.redact"))
+    intake = ImportContext(dict(map(pair, tags)), host, app.config.texts("run.redact"))
     found = find_sources(paths)
-    total = Kept()
-    by_kind: dict[str, Kept] = {}
+    total = ImportCounts()
+    by_kind: dict[str, ImportCounts] = {}
     has_failed = False
     with keeping(app, dry_run) as put, progress(found, intake) as told:
         for source in found.sources:
-            bad_before, jobs_before = intake.bad_places(), total.jobs + total.known
+            bad_before, jobs_before = intake.count_unreadable(), total.jobs + total.known
             for batch in batches(source.jobs(intake)):
                 kept = put(batch)
-                total, by_kind[source.kind] = total + kept, by_kind.get(source.kind, Kept()) + kept
+                total, by_kind[source.kind] = total + kept, by_kind.get(source.kind, ImportCounts()) + kept
                 told(None)
-            has_failed |= intake.bad_places() > bad_before and total.jobs + total.known == jobs_before
+            has_failed |= intake.count_unreadable() > bad_before and total.jobs + total.known == jobs_before
             told(source)
     if style == "table":
         print(words(total, by_kind, found, intake, dry_run))
@@ -75,24 +75,24 @@ def import_(
 
 
 @contextmanager
-def keeping(app: App, dry_run: bool) -> Iterator[Callable[[Any], Kept]]:
+def keeping(app: App, dry_run: bool) -> Iterator[Callable[[Any], ImportCounts]]:
     """What takes the batches: the store of this host, or, to look only, nobody."""
     from jobtop.store.database import open_to_read, open_to_write
-    from jobtop.store.transfer.imports import keep_batch, look_at_batch, make_roomy
+    from jobtop.store.transfer.imports import enlarge_cache, insert_batch, preview_batch
 
     if not dry_run:
         with closing(open_to_write(app.paths, app.config.switch("store.network"))) as database:
-            make_roomy(database)
-            yield lambda batch: keep_batch(database, batch)
+            enlarge_cache(database)
+            yield lambda batch: insert_batch(database, batch)
     elif app.paths.store.exists():
         with closing(open_to_read(app.paths.store)) as database:
-            yield lambda batch: look_at_batch(database, batch)
+            yield lambda batch: preview_batch(database, batch)
     else:
-        yield lambda batch: look_at_batch(None, batch)
+        yield lambda batch: preview_batch(None, batch)
 
 
 @contextmanager
-def progress(found: Found, intake: Intake) -> Iterator[Callable[[Source | None], None]]:
+def progress(found: FoundSources, intake: ImportContext) -> Iterator[Callable[[Source | None], None]]:
     """What to tell how far it is, with the source that is done; a bar, once that takes long and somebody looks."""
     begun, done = time.monotonic(), 0
     bar = click.progressbar(length=sum(source.size() for source in found.sources), label="importing", file=sys.stderr)
@@ -113,7 +113,9 @@ def progress(found: Found, intake: Intake) -> Iterator[Callable[[Source | None],
             bar.render_finish()
 
 
-def words(total: Kept, by_kind: dict[str, Kept], found: Found, intake: Intake, dry_run: bool) -> str:
+def words(
+    total: ImportCounts, by_kind: dict[str, ImportCounts], found: FoundSources, intake: ImportContext, dry_run: bool
+) -> str:
     """What was taken, and what was not."""
     whose = ", ".join(f"{kind} {kept.jobs}" for kind, kept in by_kind.items()) if len(by_kind) > 1 else "".join(by_kind)
     lines = [f"{'would import ' if dry_run else ''}{counted(total.jobs, 'job')}, {counted(total.samples, 'sample')}"]
@@ -129,7 +131,7 @@ def words(total: Kept, by_kind: dict[str, Kept], found: Found, intake: Intake, d
     return "\n".join(lines)
 
 
-def unreadable_words(intake: Intake) -> list[str]:
+def unreadable_words(intake: ImportContext) -> list[str]:
     lines = []
     for what in ("line", "file"):
         places = [str(place) for place in intake.unreadable if (place.line is None) == (what == "file")]
@@ -146,7 +148,9 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def shape(total: Kept, by_kind: dict[str, Kept], found: Found, intake: Intake, dry_run: bool) -> dict[str, Any]:
+def shape(
+    total: ImportCounts, by_kind: dict[str, ImportCounts], found: FoundSources, intake: ImportContext, dry_run: bool
+) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "dry_run": dry_run,

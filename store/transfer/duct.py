@@ -1,4 +1,4 @@
-"""con-duct's `PREFIX_info.json` and `PREFIX_usage.jsonl`: how a command ended, and what `ps` said of it meanwhile."""
+"""Import con-duct's `PREFIX_info.json` and `PREFIX_usage.jsonl`: the outcome of a command, and samples by `ps`."""
 
 from __future__ import annotations
 
@@ -6,75 +6,88 @@ import json
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.record import replace
 from jobtop.core.run.request import default_name, script_of
-from jobtop.store.transfer.samples import Point, observed, sampled, samples_from
-from jobtop.store.transfer.values import Intake, Taken, amount, moment, number, row_of, seconds, text
+from jobtop.store.transfer.samples import Point, job_from_samples, job_with_samples, samples_from
+from jobtop.store.transfer.values import (
+    ImportContext,
+    ImportedJob,
+    JsonObject,
+    amount,
+    job_columns,
+    moment,
+    nested_object,
+    number,
+    seconds,
+    text,
+)
 
 KIND = "con-duct"
 INFO = "info.json"
-ENDINGS = (INFO, "usage.jsonl", "usage.json")  # the last until its version 0.18
+FILE_ENDINGS = (INFO, "usage.jsonl", "usage.json")  # the last one until version 0.18
 LEFT_OUT = ("pmem", "system", "env", "gpu", "the processes of each report")
-OF_PS = "cpu: percentages of ps, each the mean over the life of a process"
+PS_PERCENTAGES = "cpu: percentages of ps, each the mean over the life of a process"
 SOURCES = {"cpu": "ps", "memory_peak": "rss"}
-Shape = dict[str, Any]
 
 
-def fits(shape: Shape) -> bool:
-    """Whether an object is the information of a run, or a report of its usage."""
-    return "execution_summary" in shape or {"timestamp", "totals", "processes"} <= shape.keys()
+def matches(entry: JsonObject) -> bool:
+    """Whether a JSON object is the information of a run, or a report of its usage."""
+    return "execution_summary" in entry or {"timestamp", "totals", "processes"} <= entry.keys()
 
 
 def files_of_run(path: Path) -> tuple[Path, ...]:
-    """The files of the run that a file is of, whichever of them it is."""
-    for ending in ENDINGS:
+    """The files of a run, given any of them."""
+    for ending in FILE_ENDINGS:
         if path.name.endswith(ending):
             stem = path.name.removesuffix(ending)
-            return tuple(file for ending in ENDINGS if (file := path.with_name(stem + ending)).is_file())
+            return tuple(file for ending in FILE_ENDINGS if (file := path.with_name(stem + ending)).is_file())
     return (path,)
 
 
-def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
-    """The job of one run. Without its information, as where con-duct was killed, the samples are all there is."""
-    info: Shape = {}
+def read(paths: Sequence[Path], context: ImportContext) -> Iterator[ImportedJob]:
+    """The job of one run; a killed con-duct leaves no information of the run, only samples."""
+    info: JsonObject = {}
     points: list[Point] = []
     for path in paths:
         if path.name.endswith(INFO):
-            info = info_of(path, intake)
+            info = read_info(path, context)
         else:
-            points += intake.most_samples(path, points_of(path, intake))
+            points += context.most_samples(path, points_of(path, context))
     if not info and not points:
         return
-    intake.leave_out(KIND, LEFT_OUT)
+    context.leave_out(KIND, LEFT_OUT)
     if info:
-        yield run(info, points, intake)
+        yield ended_job(info, points, context)
     else:
         name = paths[-1].name.rpartition("usage")[0].strip("_-.") or KIND
-        yield sampled(
-            intake.job(KIND, min(points, key=itemgetter(0)), name=name, sources=SOURCES, incomplete=(OF_PS,)), points
+        first = min(points, key=itemgetter(0))
+        yield job_from_samples(
+            context.job(KIND, first, name=name, sources=SOURCES, incomplete=(PS_PERCENTAGES,)),
+            points,
         )
 
 
-def info_of(path: Path, intake: Intake) -> Shape:
+def read_info(path: Path, context: ImportContext) -> JsonObject:
+    """The information of a run; empty, with a note, if it cannot be read."""
     try:
-        shape = json.loads(intake.whole_text(path))
+        info = json.loads(context.whole_text(path))
     except (ValueError, RecursionError):
-        shape = None
-    if isinstance(shape, dict) and isinstance(shape.get("execution_summary"), dict):
-        return shape
-    intake.cannot_read(path, None, "it is no information of con-duct, which leaves it empty when it is killed")
+        info = None
+    if isinstance(info, dict) and isinstance(info.get("execution_summary"), dict):
+        return info
+    context.cannot_read(path, None, "it is no information of con-duct, which leaves it empty when it is killed")
     return {}
 
 
-def points_of(path: Path, intake: Intake) -> Iterator[Point]:
-    """Its reports: the mean percentage since the report before, sizes at their largest."""
-    for place, shape in intake.shapes(path, intake.lines(path)):
-        at, totals, means = moment(shape.get("timestamp")), _part(shape, "totals"), _part(shape, "averages")
+def points_of(path: Path, context: ImportContext) -> Iterator[Point]:
+    """The reports as samples: mean percentages since the previous report, and the largest sizes since then."""
+    for line_number, report in context.json_objects(path, context.lines(path)):
+        at = moment(report.get("timestamp"))
+        totals, means = nested_object(report, "totals"), nested_object(report, "averages")
         if at is None or not totals:
-            intake.cannot_read(path, place, "it is no report of con-duct")
+            context.cannot_read(path, line_number, "it is no report of con-duct")
             continue
         percent = number(means.get("pcpu"))
         memory = amount(totals.get("rss"))
@@ -85,20 +98,18 @@ def points_of(path: Path, intake: Intake) -> Iterator[Point]:
                 "mem.used": memory,
                 "mem.rss": memory,
                 "mem.vms": amount(totals.get("vsz")),
-                "proc.count": len(_part(shape, "processes")) or None,
+                "proc.count": len(nested_object(report, "processes")) or None,
             },
         )
 
 
-def run(info: Shape, points: Sequence[Point], intake: Intake) -> Taken:
-    """A job whose end is known."""
-    summary = _part(info, "execution_summary")
+def ended_job(info: JsonObject, points: Sequence[Point], context: ImportContext) -> ImportedJob:
+    """Convert a run with its information and samples."""
+    summary = nested_object(info, "execution_summary")
     start = moment(summary.get("start_time"))
-    command = text(info.get("command")) or text(summary.get("command")) or ""
+    key = (command_text(info), summary.get("start_time"), summary.get("wall_clock_time"))
     job = replace(
-        outcome(
-            intake.job(KIND, command, summary.get("start_time"), summary.get("wall_clock_time"), **who(info)), summary
-        ),
+        with_outcome(context.job(KIND, *key, **description(info)), summary),
         start_time=start,
         end_time=moment(summary.get("end_time")),
         duration_seconds=seconds(summary.get("wall_clock_time")),
@@ -109,13 +120,18 @@ def run(info: Shape, points: Sequence[Point], intake: Intake) -> Taken:
         ),
     )
     samples = [] if start is None else samples_from(points, start)
-    return observed(job, samples, points) if samples else Taken(row_of(job))
+    return job_with_samples(job, samples, points) if samples else ImportedJob(job_columns(job))
 
 
-def who(info: Shape) -> Shape:
-    """Who ran what where. It keeps the words of a command without what held them together."""
-    system, summary = _part(info, "system"), _part(info, "execution_summary")
-    words = tuple((text(info.get("command")) or text(summary.get("command")) or "").split())
+def command_text(info: JsonObject) -> str:
+    """The command of a run; con-duct writes its arguments without quotes."""
+    return text(info.get("command")) or text(nested_object(info, "execution_summary").get("command")) or ""
+
+
+def description(info: JsonObject) -> JsonObject:
+    """The command, the user, the host and the directory of a run, as fields of Job."""
+    system, summary = nested_object(info, "system"), nested_object(info, "execution_summary")
+    words = tuple(command_text(info).split())
     script = script_of(words) if words else None
     return {
         "command": words,
@@ -125,13 +141,14 @@ def who(info: Shape) -> Shape:
         "host": text(system.get("hostname")),
         "user": text(system.get("user")) or text(system.get("uid")),
         "cwd": text(info.get("working_directory")) or text(summary.get("working_directory")),
-        "external_id": text(_part(info, "env").get("SLURM_JOB_ID")),
+        "external_id": text(nested_object(info, "env").get("SLURM_JOB_ID")),
         "sources": SOURCES,
-        "incomplete": (OF_PS,),
+        "incomplete": (PS_PERCENTAGES,),
     }
 
 
-def outcome(job: Job, summary: Shape) -> Job:
+def with_outcome(job: Job, summary: JsonObject) -> Job:
+    """The job with the status, and the exit code or the signal, of a run."""
     code = number(summary.get("exit_code"))
     if code is None:
         return job
@@ -139,8 +156,3 @@ def outcome(job: Job, summary: Shape) -> Job:
     if code < 0:
         return replace(job, status=status, signal=int(-code))
     return replace(job, status=status, exit_code=int(code))
-
-
-def _part(shape: Shape, name: str) -> Shape:
-    found = shape.get(name)
-    return found if isinstance(found, dict) else {}

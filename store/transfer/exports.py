@@ -1,4 +1,4 @@
-"""Jobs as a database of the shape Torc writes, which its users already query: two tables, made by sqlite-utils."""
+"""Export jobs as a database in the format of Torc, with two tables, written by sqlite-utils."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = {"cpu_percent": "cpu.percent", "memory_bytes": "mem.used", "num_proces
 
 
 def write_resource_metrics(path: Path, jobs: Iterable[tuple[Job, Iterable[Reading]]]) -> None:
-    """A new database at `path`; a job is known by its number, and a sample of which nothing is known is left out."""
+    """Write a new database; `job_id` is the number of a job, and samples without values are left out."""
     import sqlite_utils
 
     with errors_named(path):
@@ -42,7 +42,7 @@ def write_resource_metrics(path: Path, jobs: Iterable[tuple[Job, Iterable[Readin
 
 
 def sample_row(job: Job, reading: Reading) -> dict[str, Any] | None:
-    """The columns of one sample; None if all of them were empty."""
+    """The columns of one sample; None if it has no values."""
     values = {column: reading.values[key] for column, key in COLUMNS.items()}
     if all(value is None for value in values.values()):
         return None
@@ -50,5 +50,5 @@ def sample_row(job: Job, reading: Reading) -> dict[str, Any] | None:
 
 
 def _text(name: str) -> str:
-    """Bytes that are no UTF-8 as visible escapes: SQLite takes no lone surrogates."""
+    """The name with bytes that are not UTF-8 as visible escapes: SQLite accepts no lone surrogates."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -1,57 +1,66 @@
-"""Joblet's `<job-uuid>/<time>.jsonl.gz`: samples of the cgroups of its jobs."""
+"""Import Joblet's `<job-uuid>/<time>.jsonl.gz`: samples of the cgroups of its jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from jobtop.core.model import Limits, Monitor
-from jobtop.store.transfer.samples import Point, sampled
-from jobtop.store.transfer.values import Intake, Taken, amount, moment, number, seconds, text
+from jobtop.store.transfer.samples import WHOLE_GPUS, Point, job_from_samples
+from jobtop.store.transfer.values import (
+    ImportContext,
+    ImportedJob,
+    JsonObject,
+    amount,
+    moment,
+    nested_object,
+    number,
+    seconds,
+    text,
+)
 
 KIND = "joblet"
 MICROSECOND, NANOSECOND = 1e-6, 1e-9
-NO_LIMIT = 2**62  # what a cgroup without one is said to have
+NO_LIMIT = 2**62  # this and more means that a cgroup has no limit
 SOURCES = {"cpu": "cgroup", "memory_peak": "cgroup", "io": "cgroup"}
-WHOLE_GPUS = "gpu: of whole devices, whoever used them"
 LEFT_OUT = ("io.total_read_ops", "io.total_write_ops", "pressure averages", "gpu temperature, power and clocks")
-Shape = dict[str, Any]
 
 
-def fits(shape: Shape) -> bool:
-    """Whether an object is one of its samples."""
-    return {"job_id", "timestamp", "cpu", "memory"} <= shape.keys()
+def matches(entry: JsonObject) -> bool:
+    """Whether a JSON object is a sample of Joblet."""
+    return {"job_id", "timestamp", "cpu", "memory"} <= entry.keys()
 
 
-def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
-    """Every job of a directory, from all of its files."""
+def read(paths: Sequence[Path], context: ImportContext) -> Iterator[ImportedJob]:
+    """All jobs in the files of a directory."""
     points: dict[str, list[Point]] = {}
-    last: dict[str, Shape] = {}
-    found = (sample for path in sorted(paths) for sample in samples_of(path, intake))
-    for job, at, shape in intake.most_samples(paths[0].parent, found):
-        points.setdefault(job, []).append((at, values_of(shape)))
-        last[job] = shape
+    last_samples: dict[str, JsonObject] = {}
+    samples = (sample for path in sorted(paths) for sample in samples_of(path, context))
+    for job, at, sample in context.most_samples(paths[0].parent, samples):
+        points.setdefault(job, []).append((at, values_of(sample)))
+        last_samples[job] = sample
     if points:
-        intake.leave_out(KIND, LEFT_OUT)
-    for job, shape in last.items():
-        yield taken(job, points[job], shape, intake)
+        context.leave_out(KIND, LEFT_OUT)
+    for job, last_sample in last_samples.items():
+        yield imported_job(job, points[job], last_sample, context)
 
 
-def samples_of(path: Path, intake: Intake) -> Iterator[tuple[str, float, Shape]]:
-    """The samples of a file: of which job, when, what."""
-    for place, shape in intake.shapes(path, intake.lines(path, is_packed=path.suffix == ".gz")):
-        at = moment(shape.get("timestamp"))
-        if at is None or not fits(shape):
-            intake.cannot_read(path, place, "it is no sample of Joblet")
+def samples_of(path: Path, context: ImportContext) -> Iterator[tuple[str, float, JsonObject]]:
+    """The samples of a file, each with the id of its job and its time."""
+    lines = context.lines(path, is_packed=path.suffix == ".gz")
+    for line_number, entry in context.json_objects(path, lines):
+        at = moment(entry.get("timestamp"))
+        if at is None or not matches(entry):
+            context.cannot_read(path, line_number, "it is no sample of Joblet")
         else:
-            yield text(shape["job_id"]) or path.parent.name, at, shape
+            yield text(entry["job_id"]) or path.parent.name, at, entry
 
 
-def taken(job: str, points: list[Point], last: Shape, intake: Intake) -> Taken:
-    limits = part(last, "limits")
-    cpus, interval = seconds(limits.get("cpu"), 0.01), seconds(last.get("sample_interval"), NANOSECOND)
-    made = intake.job(
+def imported_job(job: str, points: list[Point], last_sample: JsonObject, context: ImportContext) -> ImportedJob:
+    """Convert a job; its limits are those of its last sample."""
+    limits = nested_object(last_sample, "limits")
+    cpus, interval = seconds(limits.get("cpu"), 0.01), seconds(last_sample.get("sample_interval"), NANOSECOND)
+    made = context.job(
         KIND,
         job,
         external_id=job,
@@ -61,13 +70,13 @@ def taken(job: str, points: list[Point], last: Shape, intake: Intake) -> Taken:
         sources=SOURCES,
         incomplete=(WHOLE_GPUS,) if any("gpu.util" in values for _, values in points) else (),
     )
-    return sampled(made, points)
+    return job_from_samples(made, points)
 
 
-def values_of(shape: Shape) -> dict[str, float | int | None]:
-    """A sample by key. Its operations are those of devices, and pids are threads; what it never fills is 0 there."""
-    cpu, memory, traffic, net = (part(shape, name) for name in ("cpu", "memory", "io", "network"))
-    pids = part(shape, "process")
+def values_of(sample: JsonObject) -> dict[str, float | int | None]:
+    """The values of a sample by key. Joblet counts threads as pids, and writes 0 for values that it does not know."""
+    cpu, memory, traffic, net = (nested_object(sample, name) for name in ("cpu", "memory", "io", "network"))
+    pids = nested_object(sample, "process")
     anon, shmem = amount(memory.get("anon")), amount(memory.get("shmem"))
     faults, major = amount(memory.get("pgfault")), amount(memory.get("pgmajfault"))
     values: dict[str, float | int | None] = {
@@ -90,16 +99,19 @@ def values_of(shape: Shape) -> dict[str, float | int | None]:
         "limit.pids": limit(pids.get("max")),
     }
     if any(net.values()):
-        values |= {f"net.{way}_{what}": amount(net.get(f"total_{way}_{what}")) for way, what in NET}
-        values |= {f"net.{key}": _both(net, name) for key, name in (("errors", "errors"), ("drops", "dropped"))}
-    return values | gpus(shape.get("gpu"))
+        values |= {f"net.{name}": amount(net.get(f"total_{name}")) for name in NET_COUNTERS}
+        values |= {
+            f"net.{key}": _received_and_sent(net, name) for key, name in (("errors", "errors"), ("drops", "dropped"))
+        }
+    return values | gpu_values(sample.get("gpu"))
 
 
-NET = (("rx", "bytes"), ("tx", "bytes"), ("rx", "packets"), ("tx", "packets"))
+NET_COUNTERS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
+NET_FAULTS = {"errors": "errors", "drops": "dropped"}
 
 
-def gpus(devices: object) -> dict[str, float | int | None]:
-    """The sum over its GPUs; of their memory what its processes have, where that is known."""
+def gpu_values(devices: object) -> dict[str, float | int | None]:
+    """The sums over all GPUs; the memory is that of the job's processes, if the sample has it."""
     known = [device for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
     if not known:
         return {}
@@ -111,15 +123,11 @@ def gpus(devices: object) -> dict[str, float | int | None]:
 
 
 def limit(value: object) -> int | None:
+    """The limit of a cgroup; None if it has none."""
     found = amount(value)
     return found if found and found < NO_LIMIT else None
 
 
-def part(shape: Shape, name: str) -> Shape:
-    found = shape.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _both(net: Shape, name: str) -> int | None:
+def _received_and_sent(net: JsonObject, name: str) -> int | None:
     received, sent = amount(net.get(f"total_rx_{name}")), amount(net.get(f"total_tx_{name}"))
     return None if received is None or sent is None else received + sent

@@ -1,4 +1,4 @@
-"""Keystone's `jobs_history.jsonl`: a line of JSON for each job of its Celery workers."""
+"""Import Keystone's `jobs_history.jsonl`: one JSON object per line for each job of its Celery workers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from jobtop.store.transfer.values import (
     LATEST,
     MIB,
-    Intake,
-    Taken,
+    NO_OBJECT,
+    Columns,
+    ImportContext,
+    ImportedJob,
+    JsonObject,
     amount,
     column_text,
+    job_columns,
     job_id,
     moment,
+    nested_object,
     number,
-    row_of,
     seconds,
     text,
 )
@@ -33,43 +36,44 @@ KNOWN = frozenset(
 )
 PROFILE = "detailed_profile"
 PROFILE_LEFT_OUT = ("cpu", "memory", "process_cpu", "gpu_stats", "container_stats")
-# It reads the worker before and after; the memory is what that held at the end.
+# Keystone reads the worker before and after a job; the memory is that of the worker at the end.
 INCOMPLETE = ("cpu, memory: measured of the Celery worker, not of what it ran",)
-Shape = dict[str, Any]
-NOTHING: Shape = {}
 
 
-def fits(shape: Shape) -> bool:
-    """Whether an object is one of its lines."""
-    return "task_id" in shape and ("resource_usage" in shape or "status" in shape)
+def matches(entry: JsonObject) -> bool:
+    """Whether a JSON object is a job of Keystone."""
+    return "task_id" in entry and ("resource_usage" in entry or "status" in entry)
 
 
-def read(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
-    """Every job; columns without the way over `Job`, which would take most of the time."""
+def read(paths: Sequence[Path], context: ImportContext) -> Iterator[ImportedJob]:
+    """All jobs. Lines become columns directly: creating a `Job` for each would take most of the time."""
     sources = {"cpu": KIND, "memory_peak": KIND, "io": KIND}
-    common = row_of(intake.job(KIND, sources=sources, incomplete=INCOMPLETE))
-    own = columns({"task_id": ""}, intake).keys()
-    common = {name: value for name, value in common.items() if name not in own} | {"monitor": "{}"}
-    without_monitor = {name: value for name, value in common.items() if name != "monitor"}
+    shared = job_columns(context.job(KIND, sources=sources, incomplete=INCOMPLETE))
+    own = columns({"task_id": ""}, context).keys()
+    shared = {name: value for name, value in shared.items() if name not in own} | {"monitor": "{}"}
+    shared_without_monitor = {name: value for name, value in shared.items() if name != "monitor"}
     for path in paths:
-        for place, shape in intake.shapes(path, intake.lines(path)):
-            if not fits(shape):
-                intake.cannot_read(path, place, "it is no job of Keystone")
+        for line_number, entry in context.json_objects(path, context.lines(path)):
+            if not matches(entry):
+                context.cannot_read(path, line_number, "it is no job of Keystone")
                 continue
-            if not shape.keys() <= KNOWN:
-                intake.leave_out(KIND, shape.keys() - KNOWN)
-            if PROFILE in shape:
-                yield Taken(columns(shape, intake) | profiled(shape[PROFILE], intake), (), without_monitor)
+            if not entry.keys() <= KNOWN:
+                context.leave_out(KIND, entry.keys() - KNOWN)
+            if PROFILE in entry:
+                profile = nested_object(entry, PROFILE)
+                yield ImportedJob(
+                    columns(entry, context) | profile_columns(profile, context), (), shared_without_monitor
+                )
             else:
-                yield Taken(columns(shape, intake), (), common)
+                yield ImportedJob(columns(entry, context), (), shared)
 
 
-def columns(shape: Shape, intake: Intake) -> Shape:
-    """What a line says, by column. It writes UTC without saying so."""
-    get = shape.get
-    task, tool, script = text(shape["task_id"]), get("tool"), get("script")
+def columns(entry: JsonObject, context: ImportContext) -> Columns:
+    """The columns of a job, without those of its profile. Its times are UTC, without a zone."""
+    get = entry.get
+    task, tool, script = text(entry["task_id"]), get("tool"), get("script")
     start, params, usage, code = get("start_time"), get("params"), get("resource_usage"), number(get("returncode"))
-    usage = usage if isinstance(usage, dict) else NOTHING
+    usage = usage if isinstance(usage, dict) else NO_OBJECT
     duration, cpu = seconds(get("duration_seconds")), seconds(usage.get("cpu_total_seconds"))
     return {
         "id": job_id(KIND, task, start),
@@ -77,7 +81,7 @@ def columns(shape: Shape, intake: Intake) -> Shape:
         "name": column_text(name_of(text(script), text(tool))),
         "tool": column_text(tool),
         "script": column_text(script),
-        "params": json.dumps(intake.params(params)) if params and isinstance(params, dict) else "{}",
+        "params": json.dumps(context.params(params)) if params and isinstance(params, dict) else "{}",
         "start_time": utc(start),
         "end_time": utc(get("end_time")),
         "duration_seconds": duration,
@@ -94,7 +98,7 @@ def columns(shape: Shape, intake: Intake) -> Shape:
 
 
 def utc(value: object) -> float | None:
-    """A moment that is in UTC unless it says otherwise."""
+    """Seconds since the epoch, from ISO 8601, which without a zone is UTC."""
     try:
         found = datetime.fromisoformat(f"{value}+00:00").timestamp()
     except ValueError:
@@ -104,21 +108,19 @@ def utc(value: object) -> float | None:
 
 @lru_cache(4096)
 def name_of(script: str | None, tool: str | None) -> str:
+    """The name of a job: that of its script, or its tool."""
     return (script and os.path.splitext(os.path.basename(script))[0]) or tool or KIND
 
 
-def profiled(profile: object, intake: Intake) -> Shape:
-    """What its profiler adds. The percentages are left out: those of the process are always 0, others the machine's."""
-    intake.leave_out(KIND, (f"{PROFILE}.{key}" for key in PROFILE_LEFT_OUT))
-    parts = profile if isinstance(profile, dict) else NOTHING
-    memory, traffic = (
-        found if isinstance(found := parts.get(key), dict) else NOTHING for key in ("process_memory", "io_stats")
-    )
+def profile_columns(profile: JsonObject, context: ImportContext) -> Columns:
+    """The columns from a job's profile; its CPU percentages are 0 for the process, and otherwise those of the host."""
+    context.leave_out(KIND, (f"{PROFILE}.{key}" for key in PROFILE_LEFT_OUT))
+    memory, traffic = (nested_object(profile, key) for key in ("process_memory", "io_stats"))
     return {
         "memory_mean_bytes": amount(memory.get("mean_mb"), MIB),
         "memory_min_bytes": amount(memory.get("min_mb"), MIB),
         "io_read_bytes": amount(traffic.get("read_mb"), MIB),
         "io_write_bytes": amount(traffic.get("write_mb"), MIB),
-        "samples": amount(parts.get("samples_collected")),
-        "monitor": json.dumps({"interval_seconds": seconds(parts.get("sampling_interval_seconds"))}),
+        "samples": amount(profile.get("samples_collected")),
+        "monitor": json.dumps({"interval_seconds": seconds(profile.get("sampling_interval_seconds"))}),
     }

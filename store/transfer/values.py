@@ -1,10 +1,11 @@
-"""What every reader of other programs' files shares: values as jobtop keeps them, and what is to be said at the end.
+"""Shared by the readers of all import formats: parsing of values, reading of lines, notes on what was skipped.
 
-Whatever stands in such a file becomes a number, a text or a moment, or None: nothing of it is trusted.
+No value of an imported file is trusted: it becomes a valid number, text or time, or None.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
@@ -23,36 +24,38 @@ from jobtop.store.jobs import columns_of, stored_text
 
 MIB = 1024 * 1024
 LARGEST = float(2**63)
-LATEST = 253_370_764_800.0  # the year 9999: beyond, Python has no dates
+LATEST = 253_370_764_800.0  # in the year 9999, the last that Python's dates have
 GZIP_WINDOW = 16 + zlib.MAX_WBITS
 CHUNK_BYTES = 64 * 1024
-LONGEST_LINE = 2 * MIB  # in characters; JSON takes thirty times as much memory in the worst case
-LONGEST_SKIPPED = 64 * MIB
-MOST_UNPACKED = 512 * MIB
+LONGEST_LINE = 2 * MIB  # characters; parsed JSON takes up to thirty times as much memory
+LONGEST_SKIPPED = 64 * MIB  # characters of a line that is too long
+MOST_UNPACKED_BYTES = 512 * MIB
 MOST_SAMPLES = 500_000
-MOST_EMPTY_LINES, MOST_BAD_LINES = 1_000_000, 100_000  # of a file: either is read within a second
-MOST_NAMED, MOST_LEFT_OUT = 10_000, 100
+MOST_EMPTY_LINES, MOST_BAD_LINES = 1_000_000, 100_000  # in a file; each takes about a second to read
+MOST_NAMED, MOST_LEFT_OUT = 10_000, 100  # unreadable places, and names of unused values
 TOO_LONG = f"it is longer than {LONGEST_LINE // MIB} MiB"
 SEPARATOR = "\x1f"
-IMPORTED = "imported"  # a tag, whose value is the kind, and an event
+IMPORTED = "imported"  # the key of a tag with the format as its value, and the kind of an event
 
 T = TypeVar("T")
-Row = dict[str, Any]  # a job by column of the store
-NO_COLUMNS: Row = {}
+Columns = dict[str, Any]  # the values of a job by column of the store
+JsonObject = dict[str, Any]
+NO_COLUMNS: Columns = {}
+NO_OBJECT: JsonObject = {}
 is_secret_name = lru_cache(4096)(is_secret)
 
 
-class Taken(NamedTuple):
-    """A job to keep: its columns, those that it has in common with all others of its source, and its samples."""
+class ImportedJob(NamedTuple):
+    """A job to insert: its own columns, its samples, and the columns that all jobs of its source share."""
 
-    row: Row
+    columns: Columns
     samples: Sequence[Sample] = ()
-    common: Row = NO_COLUMNS
+    shared_columns: Columns = NO_COLUMNS
 
 
 @record
 class Unreadable:
-    """What could not be taken: a file, or a line of it."""
+    """A file, or a line of a file, that could not be imported."""
 
     path: Path
     line: int | None
@@ -62,21 +65,21 @@ class Unreadable:
         return f"{self.path}{'' if self.line is None else f':{self.line}'} ({self.why})"
 
 
-class Intake:
-    """One import: what the caller adds to every job, how far it is, and what was not taken."""
+class ImportContext:
+    """One import: the tags and host for every job, the position in the current file, and what was not imported."""
 
     def __init__(
         self, tags: Mapping[str, str] | None = None, host: str | None = None, secret: Sequence[str] = ()
     ) -> None:
         self.tags, self.host, self.secret = dict(tags or {}), host, secret
         self.unreadable: list[Unreadable] = []
-        self.unnamed = 0  # what else could not be taken
-        self.bad_lines = 0  # of the file that is being read
+        self.unnamed = 0  # the number of unreadable places beyond MOST_NAMED
+        self.bad_lines = 0  # in the current file
         self.left_out: dict[str, set[str]] = {}
-        self.position: Callable[[], int] = lambda: 0  # bytes read of the files of the current source
+        self.position: Callable[[], int] = lambda: 0  # bytes read of the current file
 
     def job(self, kind: str, *key: object, **values: Any) -> Job:
-        """A job that nobody watches any more; the same key of the same kind is the same job, whoever imports it."""
+        """An ended job of a format; the same key always gives the same job id, so that no job is imported twice."""
         known = {name: value for name, value in values.items() if value is not None}
         known["command"] = tuple(redact_command(list(known.get("command", ())), self.secret))
         known["params"] = self.params(known.get("params", {}))
@@ -85,24 +88,25 @@ class Intake:
         return Job(**unknown | known | {"id": job_id(kind, *key), "settled": True})
 
     def params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters without what looks secret; most are numbers, which are quickly looked through."""
+        """Parameters with secrets redacted; redaction is slow, and skipped where all values are numbers."""
         for key, value in params.items():
             if isinstance(value, str) or is_secret_name(key):
                 return redact_mapping(params, self.secret)
         return params
 
     def lines(self, path: Path, is_packed: bool = False) -> Iterator[str]:
-        """The lines of a text; bytes that are no UTF-8 survive. What breaks off is said, and what came before stays.
+        """The lines of a text file; bytes that are not UTF-8 become surrogates.
 
-        A line that is too long is said too, and empty here, so that the others keep their numbers. A file with too
-        many lines that are empty or cannot be read is left there: a few KiB can unpack to millions of them.
+        A line that is too long is noted as unreadable and yielded empty, so that the other lines keep their numbers.
+        Reading stops, with a note, where the file is damaged, or after too many empty or unreadable lines: a few KiB
+        can unpack to millions of them.
         """
         read = empty = self.bad_lines = 0
         try:
             with path.open("rb", buffering=MIB) as file:
                 self.position = file.tell
-                whole = io.BufferedReader(Unpacked(file, MOST_UNPACKED)) if is_packed else file
-                with io.TextIOWrapper(whole, "utf-8", "surrogateescape") as text:
+                content = io.BufferedReader(UnpackedFile(file, MOST_UNPACKED_BYTES)) if is_packed else file
+                with io.TextIOWrapper(content, "utf-8", "surrogateescape") as text:
                     while line := text.readline(LONGEST_LINE):
                         if len(line) == LONGEST_LINE and not line.endswith("\n"):
                             _skip_line(text)
@@ -111,71 +115,82 @@ class Intake:
                         read += 1
                         empty += line.isspace()
                         if empty > MOST_EMPTY_LINES or self.bad_lines > MOST_BAD_LINES:
-                            self.leave_rest(path, "empty lines" if empty > MOST_EMPTY_LINES else "unreadable lines")
+                            self.skip_rest(path, "empty lines" if empty > MOST_EMPTY_LINES else "unreadable lines")
                             return
                         yield line
         except (OSError, EOFError, zlib.error) as error:
             self.cannot_read(path, read + 1 if read else None, getattr(error, "strerror", None) or str(error))
 
     def whole_text(self, path: Path) -> str:
-        """A file that is one text, and a small one; empty if it is not."""
+        """The text of a small file; empty, with a note, if it is too long."""
         lines: list[str] = []
-        left = LONGEST_LINE
+        characters_left = LONGEST_LINE
         for line in self.lines(path):
-            left -= len(line)
-            if left < 0:
+            characters_left -= len(line)
+            if characters_left < 0:
                 self.cannot_read(path, None, TOO_LONG)
                 return ""
             lines.append(line)
         return "".join(lines)
 
     def most_samples(self, path: Path, samples: Iterable[T]) -> Iterator[T]:
-        """Samples up to a number that fits into memory; if there are more, that is said."""
+        """At most MOST_SAMPLES samples, which fit into memory; noted if there are more."""
         for count, sample in enumerate(samples):
             if count == MOST_SAMPLES:
                 self.cannot_read(path, None, f"it has more than {MOST_SAMPLES:,} samples: the rest is left out")
                 return
             yield sample
 
-    def shapes(self, path: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The objects of JSON Lines and the numbers of their lines; any other line is said."""
-        for place, line in enumerate(lines, start=1):
+    def json_objects(self, path: Path, lines: Iterable[str]) -> Iterator[tuple[int, JsonObject]]:
+        """The objects of JSON Lines with their line numbers; any other line is noted as unreadable."""
+        for number, line in enumerate(lines, start=1):
             if line.isspace():
                 continue
             try:
-                shape = json.loads(line)
+                value = json.loads(line)
             except (ValueError, RecursionError):
-                self.cannot_read(path, place, "it breaks off" if not line.endswith("\n") else "it is no JSON")
+                self.cannot_read(path, number, "it breaks off" if not line.endswith("\n") else "it is no JSON")
                 continue
-            if isinstance(shape, dict):
-                yield place, shape
+            if isinstance(value, dict):
+                yield number, value
             else:
-                self.cannot_read(path, place, "it is no object")
+                self.cannot_read(path, number, "it is no object")
 
-    def leave_rest(self, path: Path, what: str) -> None:
-        """Say that a file is not read to its end; said of every such file, however many lines were named before."""
+    def csv_rows(self, path: Path, **options: Any) -> Iterator[tuple[int, list[str]]]:
+        """The rows of a CSV file with their line numbers, first the header; without empty rows."""
+        reader = csv.reader(self.lines(path), **options)
+        try:
+            for words in reader:
+                if words:
+                    yield reader.line_num, words
+        except csv.Error as error:
+            self.cannot_read(path, reader.line_num, str(error))
+
+    def skip_rest(self, path: Path, what: str) -> None:
+        """Note that a file is not read to its end; MOST_NAMED does not limit these notes."""
         why = f"it has too many {what}: the rest is left out"
         self.unreadable.append(Unreadable(path, None, why))
 
     def cannot_read(self, path: Path, line: int | None, why: str) -> None:
+        """Note that a file, or a line of it, could not be imported."""
         self.bad_lines += line is not None
         if len(self.unreadable) < MOST_NAMED:
             self.unreadable.append(Unreadable(path, line, why))
         else:
             self.unnamed += 1
 
-    def bad_places(self) -> int:
-        """How many lines and files could not be read so far."""
+    def count_unreadable(self) -> int:
+        """The number of lines and files that could not be imported so far."""
         return len(self.unreadable) + self.unnamed
 
     def leave_out(self, kind: str, names: Iterable[str]) -> None:
-        """Remember what there is no place for, up to a number that can be said."""
+        """Note the names of values that jobtop has no column for, at most MOST_LEFT_OUT per format."""
         known = self.left_out.setdefault(kind, set())
         known.update(islice((name for name in names if name not in known), max(0, MOST_LEFT_OUT - len(known))))
 
 
 def _skip_line(text: io.TextIOWrapper) -> None:
-    """Read to the end of the line; EOFError if that does not come."""
+    """Read to the end of the line; EOFError if the line is longer than LONGEST_SKIPPED."""
     for _ in range(LONGEST_SKIPPED // LONGEST_LINE):
         rest = text.readline(LONGEST_LINE)
         if not rest or rest.endswith("\n"):
@@ -183,20 +198,20 @@ def _skip_line(text: io.TextIOWrapper) -> None:
     raise EOFError(f"{TOO_LONG}: the rest of the file is left out")
 
 
-def row_of(job: Job) -> Row:
-    """The columns of a job that have something in them."""
+def job_columns(job: Job) -> Columns:
+    """The columns of a job that have a value."""
     return {name: value for name, value in columns_of(job).items() if value is not None}
 
 
-class Unpacked(io.RawIOBase):
-    """What is packed in a file, as far as it goes: gzip's own reader gives nothing of a part that breaks off."""
+class UnpackedFile(io.RawIOBase):
+    """The contents of a gzip file, also of a truncated one: the gzip module returns nothing of a truncated member."""
 
     def __init__(self, file: BinaryIO, most_bytes: int) -> None:
         self.file = file
-        self.left = most_bytes
+        self.bytes_left = most_bytes
         self.packed = b""
         self.unpacker = zlib.decompressobj(GZIP_WINDOW)
-        self.is_within = False
+        self.is_inside_member = False
 
     def readable(self) -> bool:
         return True
@@ -204,33 +219,33 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while True:
             self.packed = self.packed or self.file.read(CHUNK_BYTES)
-            is_over = not self.packed
-            if is_over and not self.is_within:
+            is_at_end = not self.packed
+            if is_at_end and not self.is_inside_member:
                 return 0
             data = self.unpacker.decompress(self.packed, len(buffer))
             self.packed = self.unpacker.unconsumed_tail or self.unpacker.unused_data
-            self.is_within = not self.unpacker.eof
+            self.is_inside_member = not self.unpacker.eof
             if self.unpacker.eof:
                 self.unpacker = zlib.decompressobj(GZIP_WINDOW)
             if data:
-                self.left -= len(data)
-                if self.left < 0:
+                self.bytes_left -= len(data)
+                if self.bytes_left < 0:
                     raise EOFError("unpacked it is too large: the rest is left out")
                 buffer[: len(data)] = data
                 return len(data)
-            if is_over:
+            if is_at_end:
                 raise EOFError("it breaks off")
 
 
 def job_id(kind: str, *key: object) -> str:
-    """A uuid that is always the same for a foreign job: what is imported again is known by it."""
+    """A UUID that depends on the format and the key alone: a job that is imported again has the same id."""
     text = SEPARATOR.join((kind, *map(str, key)))
     digits = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
 def number(value: object) -> float | int | None:
-    """A finite number that fits a column, from JSON or from text."""
+    """A finite number that fits a column, from a JSON value or a text; None for anything else."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -242,14 +257,14 @@ def number(value: object) -> float | int | None:
 
 
 def amount(value: object, factor: float = 1) -> int | None:
-    """A whole number of something there cannot be less than none of; the value in units of so many."""
+    """A non-negative number times a factor, as an integer; None for anything else."""
     found = number(value)
     found = None if found is None else number(found * factor)
     return None if found is None or found < 0 else round(found)
 
 
 def seconds(value: object, factor: float = 1.0) -> float | None:
-    """A duration, from one in units of so many seconds."""
+    """A non-negative number times a factor, as seconds; None for anything else."""
     if type(value) is float and 0 <= value < LARGEST:
         return value * factor
     found = number(value)
@@ -257,7 +272,7 @@ def seconds(value: object, factor: float = 1.0) -> float | None:
 
 
 def moment(value: object, is_utc: bool = False) -> float | None:
-    """Seconds since the epoch, from those or from ISO 8601; without a zone it is local time, unless said otherwise."""
+    """Seconds since the epoch, from a number or from ISO 8601, which without a zone is local time unless `is_utc`."""
     if isinstance(value, str):
         try:
             at = datetime.fromisoformat(value)
@@ -270,13 +285,19 @@ def moment(value: object, is_utc: bool = False) -> float | None:
 
 
 def text(value: object) -> str | None:
-    """A text that says something; what is no text as it would be written, and of bytes nothing."""
+    """A non-empty text; another JSON value as JSON, and None for bytes."""
     if value is None or value == "" or isinstance(value, bytes):
         return None
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def column_text(value: object) -> str | bytes | None:
-    """The same for a column of the store, which takes no lone surrogates."""
+    """The same as an SQL value: SQLite accepts no lone surrogates."""
     found = text(value)
     return found if found is None or found.isascii() else stored_text(found)
+
+
+def nested_object(entry: JsonObject, key: str) -> JsonObject:
+    """The JSON object at a key; an empty one if there is none."""
+    value = entry.get(key)
+    return value if isinstance(value, dict) else NO_OBJECT

@@ -1,6 +1,6 @@
-"""What workflow systems write down of their jobs: Snakemake's benchmark files, Nextflow's trace files. A line a job.
+"""Import Snakemake's benchmark files and Nextflow's trace files, which have one line for each job.
 
-The inverse of `core.workflows`; MB is 1024 × 1024 bytes there.
+The inverse of `core.workflows`. MB means 1024 × 1024 bytes in these files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from pathlib import Path
 from jobtop.core.errors import BadValue
 from jobtop.core.model import Limits, Status, Usage
 from jobtop.core.units import parse_size
-from jobtop.store.transfer.values import MIB, Intake, Taken, amount, moment, number, row_of, seconds, text
+from jobtop.store.transfer.values import (
+    MIB,
+    ImportContext,
+    ImportedJob,
+    amount,
+    job_columns,
+    moment,
+    number,
+    seconds,
+    text,
+)
 
 SNAKEMAKE, NEXTFLOW = "snakemake", "nextflow"
 SNAKEMAKE_KNOWN = frozenset(
@@ -33,47 +43,50 @@ STATUSES = {
 UNKNOWN_EXIT = 2**31 - 1
 TIME_OF_FILE = "start_time, end_time: from when the file was written"
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-MARKS = {"", "-", "NA", "nan", "NaN"}  # for what is not known
-Line = dict[str, str]
+ABSENT_MARKS = {"", "-", "NA", "nan", "NaN"}
+Line = dict[str, str]  # the values of a line by column, without absent ones
 
 
 def is_snakemake(names: Sequence[str]) -> bool:
+    """Whether a header is that of a benchmark file."""
     return {"s", "h:m:s"} <= set(names)
 
 
 def is_nextflow(names: Sequence[str]) -> bool:
+    """Whether a header is that of a trace file."""
     return bool({"task_id", "hash"} & set(names)) and bool({"realtime", "duration", "%cpu", "status"} & set(names))
 
 
-def read_snakemake(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
-    """The runs of a rule, a line each; when they were is not written anywhere but on the file itself."""
+def read_snakemake(paths: Sequence[Path], context: ImportContext) -> Iterator[ImportedJob]:
+    """The runs of a rule; the end of a single run is the modification time of the file, which has no other time."""
     for path in paths:
-        lines = list(rows(path, intake))
-        intake.leave_out(SNAKEMAKE, {name for _, line in lines for name in line} - SNAKEMAKE_KNOWN)
-        written = path.stat().st_mtime if len(lines) == 1 else None
-        for place, line in lines:
+        lines = list(table_lines(path, context))
+        context.leave_out(SNAKEMAKE, {name for _, line in lines for name in line} - SNAKEMAKE_KNOWN)
+        end = path.stat().st_mtime if len(lines) == 1 else None
+        for line_number, line in lines:
             if seconds(line.get("s")) is None:
-                intake.cannot_read(path, place, "it has no time")
+                context.cannot_read(path, line_number, "it has no time")
                 continue
-            yield snakemake_job(path, place, line, written, intake)
+            yield snakemake_job(path, line_number, line, end, context)
 
 
-def snakemake_job(path: Path, place: int, line: Line, written: float | None, intake: Intake) -> Taken:
+def snakemake_job(path: Path, line_number: int, line: Line, end: float | None, context: ImportContext) -> ImportedJob:
+    """Convert one run of a rule."""
     length, shared = seconds(line["s"]), amount(line.get("max_pss"), MIB)
     resident, virtual = amount(line.get("max_rss"), MIB), amount(line.get("max_vms"), MIB)
     peaks = {"mem.rss": resident, "mem.pss": shared, "mem.vms": virtual}
-    job = intake.job(
+    job = context.job(
         SNAKEMAKE,
         path.stem,
-        place,
+        line_number,
         sorted(line.items()),
         external_id=text(line.get("jobid")),
         name=text(line.get("rule_name")) or path.stem,
         tool=text(line.get("rule_name")),
         params={key: value for key in ("wildcards", "params") if (value := line.get(key))},
         limits=Limits(cpus=number(line.get("threads")) or None),
-        start_time=None if written is None or length is None else written - length,
-        end_time=written,
+        start_time=None if end is None or length is None else end - length,
+        end_time=end,
         duration_seconds=length,
         usage=Usage(
             cpu_total_seconds=seconds(line.get("cpu_time")),
@@ -84,40 +97,41 @@ def snakemake_job(path: Path, place: int, line: Line, written: float | None, int
         ),
         metrics={key: {"min": None, "mean": None, "peak": peak} for key, peak in peaks.items() if peak is not None},
         sources={"cpu": SNAKEMAKE, "memory_peak": "rss" if shared is None else "pss", "io": SNAKEMAKE},
-        incomplete=() if written is None else (TIME_OF_FILE,),
+        incomplete=() if end is None else (TIME_OF_FILE,),
     )
-    return Taken(row_of(job))
+    return ImportedJob(job_columns(job))
 
 
-def read_nextflow(paths: Sequence[Path], intake: Intake) -> Iterator[Taken]:
-    """The tasks of a run; one that was cached is the task of the run before."""
+def read_nextflow(paths: Sequence[Path], context: ImportContext) -> Iterator[ImportedJob]:
+    """The tasks of a run; a cached task has the id of the same task in the earlier run."""
     for path in paths:
         names: set[str] = set()
-        for place, line in rows(path, intake):
+        for line_number, line in table_lines(path, context):
             names |= line.keys()
             if line.get("name", line.get("process")) is None and line.get("hash") is None:
-                intake.cannot_read(path, place, "it has neither a name nor a hash")
+                context.cannot_read(path, line_number, "it has neither a name nor a hash")
                 continue
-            yield nextflow_job(line, intake)
-        intake.leave_out(NEXTFLOW, names - NEXTFLOW_KNOWN)
+            yield nextflow_job(line, context)
+        context.leave_out(NEXTFLOW, names - NEXTFLOW_KNOWN)
 
 
-def nextflow_job(line: Line, intake: Intake) -> Taken:
+def nextflow_job(line: Line, context: ImportContext) -> ImportedJob:
+    """Convert one task."""
     name = line.get("name") or line.get("process") or line["hash"]
-    submitted, length, whole = (
+    submitted, length, length_with_queue = (
         moment_of(line.get("submit")),
         duration(line.get("realtime")),
         duration(line.get("duration")),
     )
     end = moment_of(line.get("complete"))
-    if end is None and submitted is not None and whole is not None:
-        end = submitted + whole
+    if end is None and submitted is not None and length_with_queue is not None:
+        end = submitted + length_with_queue
     start = moment_of(line.get("start"))
     if start is None and end is not None and length is not None:
         start = end - length
     load, code = seconds(line.get("%cpu", "").rstrip("%")), amount(line.get("exit"))
     virtual = size(line.get("peak_vmem", line.get("vmem")))
-    job = intake.job(
+    job = context.job(
         NEXTFLOW,
         line.get("hash"),
         line.get("submit"),
@@ -155,33 +169,30 @@ def nextflow_job(line: Line, intake: Intake) -> Taken:
         metrics={} if virtual is None else {"mem.vms": {"min": None, "mean": None, "peak": virtual}},
         sources={"cpu": "%cpu", "memory_peak": "rss", "io": NEXTFLOW},
     )
-    return Taken(row_of(job))
+    return ImportedJob(job_columns(job))
 
 
-def rows(path: Path, intake: Intake) -> Iterator[tuple[int, Line]]:
-    """The lines of a table, by column, without what is not known; newer Snakemakes write JSON Lines too."""
-    lines = intake.lines(path)
+def table_lines(path: Path, context: ImportContext) -> Iterator[tuple[int, Line]]:
+    """The lines of a table with their numbers; recent versions of Snakemake write JSON Lines too."""
     if path.suffix == ".jsonl":
-        for place, shape in intake.shapes(path, lines):
-            yield place, {key: text(value) or "" for key, value in shape.items() if text(value) not in MARKS}
+        for line_number, entry in context.json_objects(path, context.lines(path)):
+            yield (
+                line_number,
+                {key: text(value) or "" for key, value in entry.items() if text(value) not in ABSENT_MARKS},
+            )
         return
-    reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-    names: list[str] = []
-    try:
-        for words in reader:
-            if not names:
-                names = [word.strip() for word in words]
-            elif words and len(words) != len(names):
-                intake.cannot_read(path, reader.line_num, f"it has {len(words)} columns, not {len(names)}")
-            elif words:
-                known = ((name, word.strip()) for name, word in zip(names, words, strict=True))
-                yield reader.line_num, {name: word for name, word in known if word not in MARKS}
-    except csv.Error as error:
-        intake.cannot_read(path, reader.line_num, str(error))
+    rows = context.csv_rows(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+    names = [word.strip() for word in next(rows, (0, []))[1]]
+    for line_number, words in rows:
+        if len(words) != len(names):
+            context.cannot_read(path, line_number, f"it has {len(words)} columns, not {len(names)}")
+            continue
+        values = zip(names, map(str.strip, words), strict=True)
+        yield line_number, {name: value for name, value in values if value not in ABSENT_MARKS}
 
 
 def duration(words: str | None) -> float | None:
-    """Seconds of `1h 2m 3.5s`; a bare number is milliseconds, as in a raw trace."""
+    """The seconds of a text such as `1h 2m 3.5s`; a bare number, as in a raw trace, is milliseconds."""
     if words is None:
         return None
     if (bare := seconds(words, 0.001)) is not None:
@@ -192,7 +203,7 @@ def duration(words: str | None) -> float | None:
 
 
 def size(words: str | None) -> int | None:
-    """Bytes of `3.1 MB`, or of a bare number."""
+    """The bytes of a text such as `3.1 MB`, or of a bare number."""
     if words is None or (bare := amount(words)) is not None:
         return None if words is None else bare
     try:
@@ -202,5 +213,5 @@ def size(words: str | None) -> int | None:
 
 
 def moment_of(words: str | None) -> float | None:
-    """A local time, or milliseconds since the epoch, as in a raw trace."""
+    """Seconds since the epoch, from a local time or, as in a raw trace, from milliseconds since the epoch."""
     return moment(seconds(words, 0.001)) if words is not None and words.isdigit() else moment(words)

@@ -14,7 +14,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_read
 from jobtop.store.samples.curves import Curves
 from jobtop.store.transfer import imports
-from jobtop.store.transfer.imports import recognise
+from jobtop.store.transfer.imports import recognise_format
 from jobtop.store.transfer.workflows import duration, moment_of, size
 from records import HERE, call, kept_jobs, made_job
 from sampled import kept_sampled, steady
@@ -27,7 +27,7 @@ def series(home: Path, job: Job, *keys: str) -> tuple[list[float], dict[str, lis
 
 
 def test_every_sample_is_recognised_by_what_is_in_it(tmp_path: Path) -> None:
-    kinds = {str(path.relative_to(SAMPLES)).split("/")[0]: recognise(path) for path in imports.files_in(SAMPLES)}
+    kinds = {str(path.relative_to(SAMPLES)).split("/")[0]: recognise_format(path) for path in imports.files_in(SAMPLES)}
     assert kinds == {
         "alpha_diversity.benchmark": "snakemake",
         "duct": "con-duct",
@@ -37,7 +37,7 @@ def test_every_sample_is_recognised_by_what_is_in_it(tmp_path: Path) -> None:
         "trace.txt": "nextflow",
     }
     renamed = torc_file(tmp_path / "anything")
-    assert recognise(renamed) == "torc"
+    assert recognise_format(renamed) == "torc"
 
 
 def test_importing_twice_adds_nothing(home: Path, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.transfer import values
-from jobtop.store.transfer.imports import batches, find_sources, keep_batch
-from jobtop.store.transfer.values import LONGEST_LINE, Intake
+from jobtop.store.transfer.imports import batches, find_sources, insert_batch
+from jobtop.store.transfer.values import LONGEST_LINE, ImportContext
 from records import HERE, call
 from support import Jobtop
 
@@ -99,7 +99,7 @@ def test_a_small_packed_file_does_not_fill_the_memory(jobtop: Jobtop) -> None:
     assert (summary["jobs"], ["longer" in place["why"] for place in summary["unreadable"]]) == (2, [True])
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_SAMPLES", 100), ("MOST_UNPACKED", 64 * 1024)])
+@pytest.mark.parametrize(("limit", "value"), [("MOST_SAMPLES", 100), ("MOST_UNPACKED_BYTES", 64 * 1024)])
 def test_what_is_too_much_is_left_out_and_said(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
@@ -213,10 +213,10 @@ def test_whatever_a_file_of_others_holds_is_imported_or_said(home: Path, tmp_pat
                 path.unlink()
             for name, content in files.items():
                 (directory / name).write_bytes(content)
-            intake = Intake()
+            intake = ImportContext()
             for source in find_sources([directory]).sources:
                 for batch in batches(source.jobs(intake)):
-                    keep_batch(database, batch)
+                    insert_batch(database, batch)
             said = [str(place) for place in intake.unreadable]
             assert all(said)
 
