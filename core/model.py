@@ -1,4 +1,4 @@
-"""What a job is: what was asked, how it stands, what it used. Plain frozen data and its JSON shape."""
+"""The record of a job: its request, its status, its usage. Frozen data classes and their JSON form."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     Rank = tuple[int, bool, float]
 
 SCHEMA_VERSION = 1
-BEAT_SECONDS = 20.0  # at most between two signs of life of who watches a job, on a network file system too
+BEAT_SECONDS = 20.0  # the most between two heartbeats of a recorder, also on a network file system
 MISSED_BEATS = 3
 
 
 class Status(StrEnum):
-    """Where a job stands; `error` never ran, `lost` ran and nobody kept its end, `unknown` came from elsewhere."""
+    """The status of a job. `error`: it could not start; `lost`: it ran, and its end is not known; `unknown`: imported."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -36,10 +36,11 @@ class Status(StrEnum):
 
     @property
     def ended(self) -> bool:
+        """Whether this is a final status."""
         return self not in LIVE
 
     def may_become(self, other: Status) -> bool:
-        """Whether the step is legal: forwards only, an end is final, but the lost may turn up."""
+        """Whether a job may change to another status: an end is final, except that a lost job may be found again."""
         return other in NEXT.get(self, ENDS if self is Status.LOST else frozenset())
 
 
@@ -54,7 +55,7 @@ NEXT: dict[Status, frozenset[Status]] = {
 
 
 class Kept(StrEnum):
-    """What is left of a job that ended: every sample, one-minute roll-ups of them, or the record alone."""
+    """What retention has kept of a job: all samples, one sample a minute, or only the record."""
 
     WHOLE = "whole"
     MINUTES = "minutes"
@@ -63,7 +64,7 @@ class Kept(StrEnum):
 
 @record
 class Identity:
-    """A process for ever: pids are reused, and start times repeat after a boot."""
+    """Identifies one process: pids are reused, and start times repeat after a boot."""
 
     boot: str
     pid: int
@@ -72,7 +73,7 @@ class Identity:
 
 @record
 class Limits:
-    """What was declared for a job; only `timeout_seconds`, or `enforced`, makes any of it hold."""
+    """The declared limits of a job. Only `timeout_seconds` is always enforced, others only with `enforced`."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -84,7 +85,7 @@ class Limits:
 
 @record
 class Usage:
-    """What a job used. None is not known, never none used."""
+    """The resources that a job used. None means not known, never zero."""
 
     cpu_user_seconds: float | None = None
     cpu_system_seconds: float | None = None
@@ -115,7 +116,7 @@ class Usage:
 
 @record
 class Minute:
-    """What is left of the samples of a minute beside their mean, by key: the extremes of gauges and of rates."""
+    """The extremes and last values of one minute of samples, by key; for counters the extremes are those of the rate."""
 
     samples: int
     least: dict[str, float | int | None]
@@ -125,9 +126,9 @@ class Minute:
 
 @record
 class Sample:
-    """What was read of a job at a moment: counters as they stood, in the order of `JOB_COLUMNS`; absent is None.
+    """The values of a job at one moment, in the order of `JOB_COLUMNS`: gauges, and counters as totals since the start.
 
-    Or what is left of a `minute`: gauges are its mean then.
+    With `minute`, a roll-up of one minute: gauges are means.
     """
 
     elapsed: float
@@ -137,7 +138,7 @@ class Sample:
 
 @record
 class Monitor:
-    """How the job was watched and what that cost; `thinned`: the budget made us read the dear files less often."""
+    """How a job was sampled, and the cost of that; `thinned`: the budget made expensive reads less frequent."""
 
     interval_seconds: float | None = None
     cpu_seconds: float | None = None
@@ -148,7 +149,7 @@ class Monitor:
 
 @record
 class StopRequest:
-    """That somebody asked the job to end: by which word or signal, and when."""
+    """A request to stop a job: the verb or signal, and the time."""
 
     by: str
     at: float
@@ -156,7 +157,7 @@ class StopRequest:
 
 @record
 class Queued:
-    """How a job waits, or waited, for its turn; `after` are the ids of jobs that have to succeed first."""
+    """The queue entry of a job; `after` are the ids of jobs that have to succeed first."""
 
     priority: int = 0
     group: str | None = None
@@ -166,8 +167,8 @@ class Queued:
     attempt: int = 1
     retry_of: str | None = None
     retried_by: str | None = None
-    is_forced: bool = False  # it may ask for more than this host has
-    gpus: tuple[str, ...] = ()  # given to it
+    is_forced: bool = False  # it may request more than this host has
+    gpus: tuple[str, ...] = ()  # assigned to it
 
     def to_json(self) -> dict[str, Any]:
         return as_dict(self) | {"after": list(self.after), "gpus": list(self.gpus), "not_before": iso(self.not_before)}
@@ -175,7 +176,7 @@ class Queued:
 
 @record
 class JobSpec:
-    """Everything needed to run a job, and to run it again; holds secrets, so it is kept apart from the record."""
+    """Everything that is needed to run a job. It may contain secrets, so it is stored apart from the record."""
 
     id: JobId
     command: tuple[str, ...]
@@ -188,8 +189,8 @@ class JobSpec:
     pty: bool = False
     detached: bool = False
     is_watched: bool = True
-    interval_seconds: float | None = None  # between samples; None: by the age of the job
-    hold_memory_bytes: int | None = None  # what is to be made to hold
+    interval_seconds: float | None = None  # between samples; None: depends on the age of the job
+    hold_memory_bytes: int | None = None  # the enforced limits
     hold_cpus: float | None = None
     nice: int | None = None
     ionice: str | None = None  # CLASS[:LEVEL]
@@ -200,7 +201,7 @@ class JobSpec:
 
 @record
 class Job:
-    """The record of a job, as every verb, the console and the store know it. Moments are seconds since the epoch."""
+    """The record of a job, for the verbs, the console and the store. Times are seconds since the epoch."""
 
     id: JobId
     name: str
@@ -242,21 +243,21 @@ class Job:
     settled: bool = False
     pinned: bool = False
     kept: Kept = Kept.WHOLE
-    kind: str = "process"  # which file of lifecycle/kinds/ acts on it
+    kind: str = "process"  # the module of lifecycle/kinds/ that controls it
     environment: dict[str, str] = fresh(default_factory=dict)  # the variables kept with the record, redacted
-    last_heard: float | None = None  # a sign of life of who watches it; nobody watches a job that is not sampled
+    last_heard: float | None = None  # the last heartbeat of its recorder; a job that is not sampled has none
 
     def is_stale(self, now: float, host: str) -> bool | None:
-        """Whether a job that lives by its record was not heard of for long; None if nothing ever was.
+        """Whether a job should be running but its recorder has sent no heartbeat for long; None if it never sent one.
 
-        Of a job of the host that looks after those of its store more is known than the record says.
+        `host` is the host that checks its own jobs: its jobs are never stale.
         """
         if self.status not in AT_WORK or self.host == host:
             return False
         return is_silent(self.last_heard, self.monitor.interval_seconds, now)
 
     def to_json(self, is_stale: bool | None = False) -> dict[str, Any]:
-        """The contract: keys only get added."""
+        """The job as JSON. Keys may be added, but never changed or removed."""
         return {
             "schema_version": SCHEMA_VERSION,
             **{key: getattr(self, key) for key in ("id", "seq", "external_id", "parent_id", "name", "tool", "script")},
@@ -285,7 +286,7 @@ class Job:
 
     @classmethod
     def from_json(cls, shape: dict[str, Any]) -> Self:
-        """The inverse of `to_json`; keys this version does not know are left out."""
+        """The inverse of `to_json`; unknown keys are ignored."""
         plain = set(fields(cls)) & shape.keys() - {"limits", "monitor", "queue", "last_heard", *MOMENTS}
         values = {key: shape[key] for key in plain}
         values |= {key: tuple(shape[key]) for key in ("command", "flags", "incomplete")}
@@ -306,14 +307,14 @@ class Job:
 def knowledge(
     status: str, settled: bool, last_heard: float | None, begun: float | None, end_time: float | None
 ) -> Rank:
-    """The greater, the more a copy of a job tells: how it ended, that it did, all it used, when it was last seen."""
+    """The rank of a copy of a job: a known outcome is best, then any end, then final totals, then the latest time."""
     if status in LIVE:
         return 0, settled, max(last_heard or 0.0, begun or 0.0)
     return 1 if status in (Status.LOST, Status.UNKNOWN) else 2, settled, end_time or 0.0
 
 
 def is_silent(last_heard: float | None, interval_seconds: float | None, now: float) -> bool | None:
-    """Whether several signs of life of who looks so often are missing; None if there never was one."""
+    """Whether several heartbeats of a recorder with this interval are missing; None if it never sent one."""
     if last_heard is None:
         return None
     return now - last_heard > MISSED_BEATS * max(BEAT_SECONDS, interval_seconds or 0.0)
@@ -332,6 +333,6 @@ MOMENTS = ("submitted_at", "start_time", "end_time")
 
 
 def known(kind: type[T], shape: dict[str, Any]) -> T:
-    """A record from those keys of a mapping that it has."""
+    """A record from a mapping; keys that are not fields are ignored."""
     names = fields(kind)
     return kind(**{key: value for key, value in shape.items() if key in names})

@@ -1,4 +1,4 @@
-"""One log of a job: what is kept of it, where its middle was left out, where its last lines begin."""
+"""One log file of a job: its parts with data, the hole where its middle was removed, the start of its last lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STREAMS = ("stdout", "stderr")
 
 @record
 class Extent:
-    """A part of a log that is kept, or one that was left out because the log grew too long."""
+    """A part of a log with data, or a hole: a part that was removed because the log grew too long."""
 
     start: int
     stop: int
@@ -25,28 +25,28 @@ class Extent:
 
 
 def log_path(directory: Path, stream: int) -> Path:
-    """Where the output of a job (0) or its errors (1) are kept."""
+    """The log file of a job's stdout (0) or stderr (1)."""
     return directory / f"{STREAMS[stream]}.log"
 
 
 def open_log(directory: Path, stream: int) -> int:
-    """A descriptor to read a log; OSError if there is none."""
+    """A descriptor to read a log; OSError if it does not exist."""
     return open_job_file(directory, f"{STREAMS[stream]}.log")
 
 
 def extent_at(fd: int, offset: int, end: int) -> Extent:
-    """What is kept from an offset on, up to `end`, or all that is left out there."""
+    """The data from an offset on, up to `end` at most, or the whole hole that begins there."""
     try:
         data_at = os.lseek(fd, offset, os.SEEK_DATA)
         if data_at > offset:
             return Extent(offset, data_at, True)
         return Extent(offset, min(os.lseek(fd, offset, os.SEEK_HOLE), end), False)
-    except OSError:  # ENXIO: nothing but hole from here on
+    except OSError:  # ENXIO: no data follows
         return Extent(offset, end, True)
 
 
 def extents(fd: int, end: int) -> list[Extent]:
-    """All of a log that long, in order."""
+    """All extents of a log with `end` bytes, in order."""
     found: list[Extent] = []
     offset = 0
     while offset < end:
@@ -57,7 +57,7 @@ def extents(fd: int, end: int) -> list[Extent]:
 
 
 def tail_start(directory: Path, stream: int, count: int) -> int:
-    """Where the last `count` lines of a log begin; 0 if it is not there. Holes have no lines and are not read."""
+    """The offset of the last `count` lines of a log; 0 if it does not exist. Holes have no lines and are not read."""
     try:
         fd = open_log(directory, stream)
     except OSError:
@@ -73,21 +73,21 @@ def tail_start(directory: Path, stream: int, count: int) -> int:
 def _tail_start(fd: int, end: int, count: int) -> int:
     if not count or not end:
         return end
-    missing = count + (os.pread(fd, 1, end - 1) == b"\n")  # ends of lines still to be found, going backwards
+    missing = count + (os.pread(fd, 1, end - 1) == b"\n")  # line ends to find, from the end backwards
     for extent in reversed(extents(fd, end)):
         stop = extent.start if extent.is_hole else extent.stop
         while stop > extent.start:
             begin = max(extent.start, stop - CHUNK_BYTES)
             block = os.pread(fd, stop - begin, begin)
-            if (found := block.count(b"\n")) >= missing:
-                return begin + _last_newline(block, missing) + 1
-            missing, stop = missing - found, begin
+            if (newlines := block.count(b"\n")) >= missing:
+                return begin + _newline_from_end(block, missing) + 1
+            missing, stop = missing - newlines, begin
     return 0
 
 
-def _last_newline(block: bytes, number: int) -> int:
-    """Where the last end of a line is, or the one so many before it."""
-    place = len(block)
+def _newline_from_end(block: bytes, number: int) -> int:
+    """The index of a newline, counted from the end: 1 is the last one."""
+    index = len(block)
     for _ in range(number):
-        place = block.rindex(b"\n", 0, place)
-    return place
+        index = block.rindex(b"\n", 0, index)
+    return index

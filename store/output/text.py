@@ -1,6 +1,7 @@
-"""What a job wrote as one text: both logs in the order of their marks, read by place and never whole.
+"""The output of a job as one text: both logs, interleaved at their marks; only the requested parts are read.
 
-A place is a number of bytes into that text. Up to a mark it holds what both logs held then, whatever comes later.
+A place is a byte offset in that text. A mark holds the sizes of both logs at a moment: all bytes that were written
+before a mark come before all bytes that were written after it.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ if TYPE_CHECKING:
     from jobtop.core.run.facts import Mark
 
 BLOCK_BYTES = 64 * 1024
-LONGEST_ROW = 8 * 1024  # a line may have any length; in longer ones a row ends at multiples of this
+LONGEST_ROW = 8 * 1024  # a longer line is cut into rows at multiples of this
 SEARCHED_BYTES = 1024 * 1024
-OVERWRITTEN_BYTES = 8 * SEARCHED_BYTES  # that are passed over at once, in search of what stayed
-_ERASING = re.compile("\x1b\\[[02]?K")  # what stood on the line before
+OVERWRITTEN_BYTES = 8 * SEARCHED_BYTES  # overwritten rows are skipped for this many bytes
+_ERASING = re.compile("\x1b\\[[02]?K")  # the escape sequences that erase a line
 
 
 @record
 class Row:
-    """A line, or a piece of a long one, between two places; of a hole, how many bytes were left out."""
+    """A line, or a part of a long line, between two places; for a hole, `left_out` is its size."""
 
     place: int
     stop: int
     stream: int
     text: str
     left_out: int | None = None
-    is_overwritten: bool = False  # by what follows on the same line
+    is_overwritten: bool = False  # a carriage return follows, and the line continues
 
 
 @record
 class Part:
-    """A stretch of the text that comes from one log; `begin` is its place."""
+    """A part of the text that comes from one log: its place, and its offsets in the log."""
 
     begin: int
     stream: int
@@ -53,14 +54,14 @@ class Part:
 
 @record
 class Found:
-    """Where something was found, or from where to go on looking; both None at the end."""
+    """The place of a match, or the place to resume the search at; both None if the whole text was searched."""
 
     place: int | None = None
     resume: int | None = None
 
 
 class Output:
-    """The logs of one job. Belongs to one thread; `refresh` takes in what was written since."""
+    """The output of one job, for use by one thread; `refresh` reads how far the logs have grown."""
 
     def __init__(self, directory: Path, streams: Sequence[int] = (0, 1)) -> None:
         self.directory, self.streams = directory, tuple(streams)
@@ -75,12 +76,12 @@ class Output:
         self._parts: list[Part] = []
 
     def refresh(self, stored: Iterable[Mark] = ()) -> None:
-        """Look at the logs again; `stored` are the marks where the file of them is gone."""
+        """Read the sizes and the new marks of the logs; `stored` marks are used if the file of marks was deleted."""
         for stream in self.streams:
-            self._extents[stream] = self._look(stream)
+            self._extents[stream] = self._read_extents(stream)
             self.sizes[stream] = self._extents[stream][-1].stop if self._extents[stream] else 0
-        news, self._marks_read = read_marks(self.directory, self._marks_read)
-        for elapsed, *sizes in news or ([] if self._times else stored):
+        new_marks, self._marks_read = read_marks(self.directory, self._marks_read)
+        for elapsed, *sizes in new_marks or ([] if self._times else stored):
             for stream in self.streams:
                 _extend(self._marked, self._done, stream, min(sizes[stream] or 0, self.sizes[stream]))
             self._times.append(elapsed)
@@ -91,43 +92,43 @@ class Output:
         self.size = sum(done)
 
     def moment(self, place: int) -> float | None:
-        """By when the byte at a place had been written, in seconds since the start; None if no mark says so."""
+        """The time of the first mark after a place, in seconds since the start; None if there is no such mark."""
         number = bisect_right(self._totals, place)
         return self._times[number] if number < len(self._times) else None
 
     def place_at(self, moment: float) -> int:
-        """How much had been written by a moment: the place behind it."""
+        """The place of the last mark up to a moment: the number of bytes that had been written by then."""
         number = bisect_right(self._times, moment)
         return self._totals[number - 1] if number else 0
 
     def rows(self, place: int, count: int) -> list[Row]:
-        """So many rows from a place on where one begins."""
+        """At most `count` rows from a place on, which has to be the start of a row."""
         found: list[Row] = []
-        patience = place + OVERWRITTEN_BYTES
+        skip_until = place + OVERWRITTEN_BYTES
         while len(found) < count and place < self.size:
             part, extent = self._around(place)
             new = self._rows_from(part, extent, place)
             if not new:
                 break
-            found += [row for row in new if not row.is_overwritten or row.place > patience]
+            found += [row for row in new if not row.is_overwritten or row.place > skip_until]
             place = new[-1].stop
         return found[:count]
 
     def rows_before(self, place: int, count: int) -> list[Row]:
-        """So many rows that end at a place where one ends."""
+        """At most `count` rows before a place, which has to be the end of a row."""
         found: list[Row] = []
-        patience = place - OVERWRITTEN_BYTES
+        skip_until = place - OVERWRITTEN_BYTES
         while len(found) < count and place > 0:
             part, extent = self._around(place - 1)
             new = self._rows_until(part, extent, place)
             if not new:
                 break
-            found = [row for row in new if not row.is_overwritten or row.place < patience] + found
+            found = [row for row in new if not row.is_overwritten or row.place < skip_until] + found
             place = new[0].place
         return found[max(0, len(found) - count) :]
 
     def row_start(self, place: int) -> int:
-        """Where the row begins that has this place in it."""
+        """The start of the row that contains a place."""
         part, extent = self._around(place)
         if extent.is_hole:
             return part.begin + extent.start - part.start
@@ -137,7 +138,7 @@ class Output:
         return part.begin + max((cut for cut in cuts if cut <= offset), default=low) - part.start
 
     def find(self, needle: str, place: int, forward: bool = True, budget: int = 8 * SEARCHED_BYTES) -> Found:
-        """The next (or last) match behind (or before) a place, within so many bytes; small letters fit both."""
+        """The next match after a place, or the last before it, within `budget` bytes; lower case matches any case."""
         wanted, ignores_case = needle.encode("utf-8", "replace"), needle == needle.lower()
         while budget > 0 and wanted and (place < self.size if forward else place > 0):
             part, extent = self._around(place if forward else place - 1)
@@ -145,7 +146,7 @@ class Output:
             low = offset if forward else max(extent.start, offset - SEARCHED_BYTES)
             high = min(extent.stop, offset + SEARCHED_BYTES) if forward else offset
             budget -= high - low
-            # What lies across the edge of a block belongs to the block where it begins.
+            # A match across the edge of two blocks belongs to the block where it begins.
             edge = min(extent.stop, high + len(wanted) - 1)
             data = b"" if extent.is_hole else self._read(part.stream, low, edge)
             data = data.lower() if ignores_case else data
@@ -153,10 +154,10 @@ class Output:
             if at >= 0:
                 return Found(place=begin + low + at)
             place = begin + (high if forward else low)
-        is_over = place >= self.size if forward else place <= 0
-        return Found(resume=None if is_over else place)
+        is_at_end = place >= self.size if forward else place <= 0
+        return Found(resume=None if is_at_end else place)
 
-    def _look(self, stream: int) -> list[Extent]:
+    def _read_extents(self, stream: int) -> list[Extent]:
         try:
             fd = open_log(self.directory, stream)
         except OSError:
@@ -167,11 +168,11 @@ class Output:
             os.close(fd)
 
     def _around(self, place: int) -> tuple[Part, Extent]:
-        """The part of the text that has a place, and what of it is kept, or left out, around that."""
+        """The part that contains a place, and the extent within that part around the place."""
         part = self._parts[bisect_right(self._parts, place, key=attrgetter("begin")) - 1]
         offset = part.start + place - part.begin
-        kept = self._extents[part.stream]
-        extent = kept[bisect_right(kept, offset, key=attrgetter("start")) - 1]
+        of_log = self._extents[part.stream]
+        extent = of_log[bisect_right(of_log, offset, key=attrgetter("start")) - 1]
         return part, Extent(max(extent.start, part.start), min(extent.stop, part.stop), extent.is_hole)
 
     def _rows_from(self, part: Part, extent: Extent, place: int) -> list[Row]:
@@ -208,7 +209,7 @@ class Output:
 
 
 def _extend(parts: list[Part], done: list[int], stream: int, stop: int) -> None:
-    """Let the text go on with what a log holds up to an offset."""
+    """Append to the text what a log has up to an offset."""
     start = done[stream]
     if stop <= start:
         return
@@ -221,19 +222,19 @@ def _extend(parts: list[Part], done: list[int], stream: int, stop: int) -> None:
 
 
 def _cuts(data: bytes, low: int) -> list[int]:
-    """The offsets where rows end in data that begins at `low`.
+    """The offsets where rows end, in data that begins at the offset `low`.
 
-    They depend on the text alone, not on where reading began: behind the end of each line, and once up to every
-    multiple of LONGEST_ROW before which there has been none for as long: where a program last began to paint over the
-    line, or at the multiple itself.
+    They depend on the text alone, not on where reading began. A row ends after each newline. A row also ends at a
+    multiple of LONGEST_ROW if none has ended in the LONGEST_ROW bytes before it; if there is a carriage return in these
+    bytes, the row ends after the last one instead.
     """
     ends = [low + match.end() for match in re.finditer(rb"\n", data)]
     first = -(-low // LONGEST_ROW) * LONGEST_ROW + LONGEST_ROW
     for aligned in range(first, low + len(data) + 1, LONGEST_ROW):
         position = bisect_right(ends, aligned)
         if not position or ends[position - 1] <= aligned - LONGEST_ROW:
-            begun = data.rfind(b"\r", aligned - LONGEST_ROW - low, aligned - 1 - low)
-            ends.insert(position, aligned if begun < 0 else low + begun + 1)
+            carriage_return = data.rfind(b"\r", aligned - LONGEST_ROW - low, aligned - 1 - low)
+            ends.insert(position, aligned if carriage_return < 0 else low + carriage_return + 1)
     return ends
 
 
@@ -253,13 +254,13 @@ def _hole(part: Part, extent: Extent) -> Row:
 
 
 def _text(line: bytes) -> str:
-    """What is seen of a line in the end: a carriage return leads back to its beginning, and what follows stands there.
+    """The text of a line as a terminal shows it in the end: after a carriage return, text overwrites the start.
 
-    What is longer than that goes on behind it, unless it was erased.
+    The rest of a longer earlier text remains, unless an escape sequence erased it.
     """
     text = line.removesuffix(b"\n").decode("utf-8", "replace")
-    first, *later = text.split("\r")
-    for painted in filter(None, later):
-        kept, erasures = _ERASING.subn("", painted)
-        first = kept if erasures else kept + first[len(kept) :]
-    return first
+    shown, *later = text.split("\r")
+    for overwriting in filter(None, later):
+        plain, erasures = _ERASING.subn("", overwriting)
+        shown = plain if erasures else plain + shown[len(plain) :]
+    return shown

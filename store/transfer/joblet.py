@@ -22,6 +22,8 @@ from jobtop.store.transfer.values import (
 KIND = "joblet"
 MICROSECOND, NANOSECOND = 1e-6, 1e-9
 NO_LIMIT = 2**62  # this and more means that a cgroup has no limit
+NET_COUNTERS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
+NET_FAULTS = {"errors": "errors", "drops": "dropped"}  # keys of the catalogue, and of Joblet
 SOURCES = {"cpu": "cgroup", "memory_peak": "cgroup", "io": "cgroup"}
 LEFT_OUT = ("io.total_read_ops", "io.total_write_ops", "pressure averages", "gpu temperature, power and clocks")
 
@@ -100,14 +102,8 @@ def values_of(sample: JsonObject) -> dict[str, float | int | None]:
     }
     if any(net.values()):
         values |= {f"net.{name}": amount(net.get(f"total_{name}")) for name in NET_COUNTERS}
-        values |= {
-            f"net.{key}": _received_and_sent(net, name) for key, name in (("errors", "errors"), ("drops", "dropped"))
-        }
+        values |= {f"net.{key}": _received_and_sent(net, name) for key, name in NET_FAULTS.items()}
     return values | gpu_values(sample.get("gpu"))
-
-
-NET_COUNTERS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
-NET_FAULTS = {"errors": "errors", "drops": "dropped"}
 
 
 def gpu_values(devices: object) -> dict[str, float | int | None]:
