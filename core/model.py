@@ -21,7 +21,7 @@ MISSED_BEATS = 3
 
 
 class Status(StrEnum):
-    """The status of a job. `error`: it could not start; `lost`: it ran, and its end is not known; `unknown`: imported."""
+    """The status of a job. `error`: it did not start; `lost`: it ran, and its end is not known; `unknown`: imported."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -116,7 +116,7 @@ class Usage:
 
 @record
 class Minute:
-    """The extremes and last values of one minute of samples, by key; for counters the extremes are those of the rate."""
+    """The extremes and last values of one minute of samples, by key; the extremes of a counter are rates."""
 
     samples: int
     least: dict[str, float | int | None]
