@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -138,11 +138,7 @@ def _contents(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     contents |= _tiers(connection, number)
     contents["bytes_by_tier"] |= {"logs": contents["logs"].size_bytes, "specs": contents["specs"].size_bytes}
     sizes, is_exact = table_bytes(connection)
-    kinds: dict[str, int] = {}
-    for table, size in sizes.items():
-        kind = KINDS.get(table, table)
-        kinds[kind] = kinds.get(kind, 0) + size
-    return contents | {"bytes_by_kind": kinds, "are_bytes_exact": is_exact}
+    return contents | {"bytes_by_kind": _summed_by(KINDS, sizes), "are_bytes_exact": is_exact}
 
 
 def _tiers(connection: sqlite3.Connection, number: Callable[..., int | None]) -> dict[str, Any]:
@@ -174,11 +170,16 @@ def table_bytes(connection: sqlite3.Connection) -> tuple[dict[str, int], bool]:
     except sqlite3.OperationalError:
         return estimated_bytes(connection), False
     tables: dict[str, str] = dict(connection.execute("SELECT name, tbl_name FROM sqlite_master").fetchall())
-    table_sizes: dict[str, int] = {}
+    return _summed_by(tables, sizes), True
+
+
+def _summed_by(groups: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sum of the sizes in each group; a name without a group is a group of its own."""
+    sums: dict[str, int] = {}
     for name, size in sizes.items():
-        table = tables.get(name, name)
-        table_sizes[table] = table_sizes.get(table, 0) + size
-    return table_sizes, True
+        group = groups.get(name, name)
+        sums[group] = sums.get(group, 0) + size
+    return sums
 
 
 def estimated_bytes(connection: sqlite3.Connection) -> dict[str, int]:
