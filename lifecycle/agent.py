@@ -44,18 +44,21 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
     from jobtop.core.paths import StatePaths
 
-LOOK_SECONDS = 0.2  # between two looks at a store without changes
-NEWS_SECONDS = 1.0  # SQLite does not report the changes of this process itself
-ADOPT_SECONDS = 1.0  # between two looks for jobs whose recorder was killed
+LOOK_SECONDS = 0.2  # the longest sleep between two rounds
+REREAD_SECONDS = 1.0  # also without a reported change: SQLite does not report changes by this process itself
+ADOPT_SECONDS = 1.0  # between two searches for jobs whose recorder was killed
 RECONCILE_SECONDS = 5.0
 FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
-GAP_SECONDS = 3.0
-END_SECONDS = 1.0
+GAP_SECONDS = 3.0  # a longer time without samples is an event of the timeline
+END_SECONDS = 1.0  # between two searches for ends that no descriptor reports
 REAP_SECONDS = 1.0
 
 
-class Held:
-    """A job the agent records: `fd` says when its root exits; `has_past`: another process has sampled it before."""
+class Recording:
+    """A job that this agent records and, if `is_watched`, samples.
+
+    `fd` is readable once the root process has exited. With `has_past`, another process sampled the job before.
+    """
 
     def __init__(self, job: Job, fd: int | None, is_watched: bool, has_past: bool) -> None:
         self.job, self.fd, self.is_watched, self.has_past = job, fd, is_watched, has_past
@@ -63,91 +66,91 @@ class Held:
 
 
 class Agent:
-    """Serves one store until it has been idle for a while, or until a signal ends it."""
+    """Serves one store in rounds, until it has been idle for `agent.idle`, or until TERM, INT or HUP."""
 
     def __init__(self, paths: StatePaths, config: Config, sets: tuple[str, ...] = ()) -> None:
         self.paths, self.config, self.sets = paths, config, sets
         self.network = config.switch("store.network")
         self.me = identify(os.getpid())
-        self.live: dict[str, Job] = {}
-        self.held: dict[str, Held] = {}
-        self.broken: set[str] = set()  # jobs that a bug of jobtop keeps from being recorded
+        self.live: dict[str, Job] = {}  # jobs of this host that have not ended, as they were last read
+        self.recordings: dict[str, Recording] = {}  # the live jobs that this agent records
+        self.broken: set[str] = set()  # jobs that trigger a bug of jobtop, and are not recorded
         self.engine: Engine | None = None
         self.cost = SharedCost()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
-        self._is_told = False
-        self._seen: tuple[object, ...] | None = None
-        self._touch = 0
-        self._due: dict[str, float] = {}
-        self._ready: set[int] = set()
+        self._must_exit = False
+        self._seen: tuple[object, ...] | None = None  # the version of the store that was last read
+        self._touch = 0  # the number of the last change that was read
+        self._due: dict[str, float] = {}  # when each periodic task is due
+        self._ready: set[int] = set()  # descriptors that are readable
         self._busy_at = time.monotonic()
-        self._problem: str | None = None
-        self._has_stumbled = False
-        self._has_new_store = False
+        self._problem: str | None = None  # the last error in the log
+        self._has_failed = False  # a round was aborted by an error
+        self._is_store_new = False
 
     def serve(self) -> bool:
-        """Work until the end; False if another agent serves this store."""
+        """Run until this agent has to exit; False if another agent serves this store."""
         self.database = open_to_write(self.paths, self.network)
         self.jobs = Jobs(self.database)
         lock_path = agent_lock.lock_path(self.paths, self.network)
-        held = agent_lock.wait_for_lock(lock_path, self.database, partial(self._log, "WARNING"))
-        if held is None:
+        lock_fd = agent_lock.wait_for_lock(lock_path, self.database, partial(self._log, "WARNING"))
+        if lock_fd is None:
             self.database.close()
             return False
-        self._lock_fd = held
-        agent_lock.write_lock(held, b"0")
+        self._lock_fd = lock_fd
+        agent_lock.write_lock(lock_fd, b"0")
         self._listen()
         keeper = Keeper(str(lock_path), agent_lock.agent_command(self.paths, self.sets))
         self.starter = Starter(self.paths, self.config, self.jobs, self.me, keeper, self._log)
-        with suppress(OSError):  # no more processes may be started: it is made later
+        with suppress(OSError):  # no more processes may be started; the next round tries again
             self.starter.keep_spares()
-        agents.register(
-            self.database, self.me
-        )  # from now on other processes rely on this one, and may wake it by a signal
+        # From now on other processes rely on this one, and may wake it by a signal.
+        agents.register(self.database, self.me)
         self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
-        is_settled = False
+        has_written_pid = False
         try:
-            while not self._guarded_round():
-                if not is_settled:  # from here on a spare shim notices if this process is killed
-                    is_settled = agent_lock.write_lock(self._lock_fd, str(os.getpid()).encode())
+            while not self._try_round():
+                if not has_written_pid:  # the first round has succeeded
+                    has_written_pid = agent_lock.write_lock(self._lock_fd, str(os.getpid()).encode())
                 self._sleep()
-        finally:  # before a spare shim notices the exit: it must not start another agent, least of all after a bug
+        finally:  # before the spare shim notices the exit: it must not start an agent again, least of all after a bug
             agent_lock.write_lock(self._lock_fd, b"")
-        self._leave()
+        self._shut_down()
         return True
 
-    def _guarded_round(self) -> bool:
-        """One round of work; whether it was the last. A store that fails is tried again, and ends nothing."""
+    def _try_round(self) -> bool:
+        """Do one round of work; True if it was the last. After an error of the store the next round tries again."""
         try:
             return self._round()
         except StoreReplaced:
-            self._has_new_store = True
+            self._is_store_new = True
             return False
         except (JobtopError, OSError) as error:
-            self._has_stumbled = True
+            self._has_failed = True
             if not isinstance(error, StoreBusy) and str(error) != self._problem:
                 self._problem = str(error)
                 self._log("ERROR", f"agent: {error}")
             time.sleep(LOOK_SECONDS)
-            return self._is_told
+            return self._must_exit
 
     def _round(self) -> bool:
-        if not self._has_place():
+        """Read changes, record ends, reap shims, start queued jobs; True if this agent has to exit."""
+        if not self._has_store():
             return True
-        if self._has_new_store:
-            self._put_again()
-        if self._is_told:
+        if self._is_store_new:
+            self._write_jobs_again()
+        if self._must_exit:
             return True
         self._look()
-        may_reap = bool(self._ready) or self._is_due("bury", REAP_SECONDS)
-        self._attend()
+        may_reap = bool(self._ready) or self._is_due("reap", REAP_SECONDS)
+        self._record_ends()
         if may_reap:
             self._reap()
         for job in self.starter.start_due():
             with self._contained(job):
-                self._hold_started(job)
-        if self.held or self.starter.has_work:
+                self._record_started(job)
+        if self.recordings or self.starter.has_work:
             self._busy_at = time.monotonic()
             return False
         if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
@@ -156,69 +159,71 @@ class Agent:
 
     # -- a store that was deleted or replaced
 
-    def _has_place(self) -> bool:
-        """Whether there is a store to serve; a file that replaced the store is opened."""
+    def _has_store(self) -> bool:
+        """Whether there is a store to serve; if another file has replaced the store, that file is opened."""
         if self.database.is_in_place():
             return True
-        if not os.path.isfile(self.paths.store) and not self.held and not self.starter.has_work:
+        if not os.path.isfile(self.paths.store) and not self.recordings and not self.starter.has_work:
             return False
         self.database.renew()
-        self._has_new_store = True
+        self._is_store_new = True
         return True
 
-    def _put_again(self) -> None:
-        """Write the jobs that this agent records, and the queued ones, into the new store."""
+    def _write_jobs_again(self) -> None:
+        """Write the queued jobs, and the jobs that this agent records, into the new store."""
         self._take_new_lock()
-        self._log("WARNING", f"{self.paths.store} was deleted or replaced: {len(self.held)} jobs are written again")
-        for job in [job for job in self.live.values() if job.status == "queued" and job.id not in self.held]:
+        count = len(self.recordings)
+        self._log("WARNING", f"{self.paths.store} was deleted or replaced: {count} jobs are written again")
+        for job in [job for job in self.live.values() if job.status == "queued" and job.id not in self.recordings]:
             self.jobs.reinsert(job)
-        for held in self.held.values():
-            known = replace(held.job, recorder=None if self._is_told else self.me)
-            held.job = self.jobs.reinsert(known, partial(as_known, known=known))
-        if not self._is_told:
+        for recording in self.recordings.values():
+            known = replace(recording.job, recorder=None if self._must_exit else self.me)
+            recording.job = self.jobs.reinsert(known, partial(rewritten, known=known))
+        if not self._must_exit:
             agents.register(self.database, self.me)
         self.live.clear()
         self._seen, self._touch = None, 0
         self.starter.start_over()
-        self._has_new_store = False
+        self._is_store_new = False
 
     def _take_new_lock(self) -> None:
-        """Take the lock beside the new store; if another agent holds it, the jobs are left to that one."""
+        """Take the lock of the new store; if another agent holds it, leave the jobs to that one and exit."""
         lock_path = agent_lock.lock_path(self.paths, self.network)
         if agent_lock.is_lock_file(self._lock_fd, lock_path):
             return
         new = agent_lock.take_lock(lock_path)
         if new is None:
-            self._is_told = True
+            self._must_exit = True
             return
         os.close(self._lock_fd)
         self._lock_fd = new
         agent_lock.write_lock(new, str(os.getpid()).encode())
 
-    # -- what there is
+    # -- jobs to record
 
     def _look(self) -> None:
-        """Take in what changed in the store, and jobs whose recorder is gone."""
+        """Read what changed in the store, and find jobs whose recorder is gone."""
         seen = self.database.version_seen()
-        is_news = self._is_due("news", NEWS_SECONDS) or seen != self._seen
-        if is_news:
-            self._take_in(self._news())
+        may_have_changed = self._is_due("changes", REREAD_SECONDS) or seen != self._seen
+        if may_have_changed:
+            self._update_live(self._changed_jobs())
             self._seen = seen
             self.starter.is_due = True
         if self._is_due("adopt", ADOPT_SECONDS):
             self._adopt(self.live.values())
         if self._is_due("reconcile", RECONCILE_SECONDS):
             self._reconcile()
-            if self._has_stumbled:
+            if self._has_failed:
                 self._recover()
 
-    def _news(self) -> list[Job]:
-        """The jobs that are new or changed since the last look."""
+    def _changed_jobs(self) -> list[Job]:
+        """The jobs of this host that are new or changed since the last call."""
         is_first = self._seen is None
         jobs, self._touch = self.jobs.live_and_recent(0) if is_first else self.jobs.changed_since(self._touch)
         return [job for job in jobs if job.host == self.paths.host]
 
-    def _take_in(self, jobs: list[Job]) -> None:
+    def _update_live(self, jobs: list[Job]) -> None:
+        """Update the live jobs from new or changed rows, and record those that have no recorder."""
         for job in jobs:
             if job.status.ended:
                 self.live.pop(job.id, None)
@@ -227,39 +232,41 @@ class Agent:
         self._adopt(job for job in jobs if not job.status.ended and job.recorder is None)
 
     def _reconcile(self) -> None:
-        """Finish the records of jobs whose recorder is gone."""
+        """Like `reconcile.reconcile`, but a bug that one job triggers does not stop the other jobs."""
         take_in_unrecorded(self.jobs, self.paths)
-        for job in self.jobs.unsettled(self.paths.host, not_recorded_by=self.me):
-            is_left = job.id in self.broken and job.shim is not None and is_alive(job.shim)
-            if not is_left and not has_a_recorder(self.paths, job):
+        for job in self.jobs.unsettled(self.paths.host, but_by=self.me):
+            still_runs = job.id in self.broken and job.shim is not None and is_alive(job.shim)
+            if not still_runs and not has_a_recorder(self.paths, job):
                 with self._contained(job):
                     kind_of(job).record_end(self.jobs, self.paths, job)
 
     def _adopt(self, jobs: Iterable[Job]) -> None:
-        """Record the jobs that no process records."""
+        """Start to record the jobs that no process records; a job that waits in the queue has no recorder yet."""
         for job in list(jobs):
-            waits = job.status == "queued" and (job.recorder is None or job.id in self.starter.ordered)
-            if job.id in self.held or job.id in self.broken or waits or self._is_recorded(job):
+            is_waiting = job.status == "queued" and (job.recorder is None or job.id in self.starter.ordered)
+            if job.id in self.recordings or job.id in self.broken or is_waiting or self._has_other_recorder(job):
                 continue
             with self._contained(job):
-                begun = with_shim(self.paths, job)
-                if begun.status != "queued":
-                    self._adopt_one(begun)
+                started = with_shim(self.paths, job)
+                if started.status != "queued":
+                    self._adopt_one(started)
 
-    def _is_recorded(self, job: Job) -> bool:
+    def _has_other_recorder(self, job: Job) -> bool:
         """Whether another process will record the end of a job."""
         return job.recorder != self.me and has_a_recorder(self.paths, job)
 
     def _recover(self) -> None:
-        """Record jobs again that errors made this agent drop: their rows still name it as the recorder."""
-        self._has_stumbled = False
+        """Record jobs again that this agent dropped after an error; their rows still name it as the recorder."""
+        self._has_failed = False
         for row in self.jobs.unsettled(self.paths.host):
-            if row.recorder != self.me or row.status.ended or row.id in self.held or row.id in self.starter.ordered:
+            is_ours = row.recorder == self.me and not row.status.ended
+            if not is_ours or row.id in self.recordings or row.id in self.starter.ordered:
                 continue
             with self._contained(row):
-                self._take_up(row)
+                self._record_again(row)
 
-    def _take_up(self, row: Job) -> None:
+    def _record_again(self, row: Job) -> None:
+        """Record the job of a row, or put it back into the queue if it has not started."""
         job = with_shim(self.paths, row)
         if job.shim is not None:
             self._adopt_one(job)
@@ -274,31 +281,32 @@ class Agent:
         if target is None:
             kind.record_end(self.jobs, self.paths, job)
             return
-        fd = opened(target.root.pid)
-        alive = kind.is_alive(job)  # asked with the descriptor open: the pid cannot be reused any more
+        fd = open_pidfd(target.root.pid)
+        alive = kind.is_alive(job)  # only now: while the descriptor is open, the pid is not reused
         job = self.jobs.change(job.id, self._claimed) if alive else kind.record_end(self.jobs, self.paths, job)
         if alive and job.recorder == self.me:
-            self._hold(job, target, fd)
+            self._start_recording(job, target, fd)
         elif fd is not None:
             os.close(fd)
 
     def _claimed(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
-        if row.status.ended or self._is_recorded(row):
+        """The row with this agent as the recorder, unless the job has ended or has another recorder."""
+        if row.status.ended or self._has_other_recorder(row):
             return row, ()
         return replace(with_shim(self.paths, row), recorder=self.me), ()
 
-    def _hold_started(self, job: Job) -> None:
+    def _record_started(self, job: Job) -> None:
         """Record a job that this agent has just started."""
         target = kind_of(job).target(self.paths, job)
         if target is not None:
-            self._hold(job, target, opened(target.root.pid), is_new=True)
+            self._start_recording(job, target, open_pidfd(target.root.pid), is_new=True)
 
-    def _hold(self, job: Job, target: Target, fd: int | None, is_new: bool = False) -> None:
+    def _start_recording(self, job: Job, target: Target, fd: int | None, is_new: bool = False) -> None:
         interval = self.config.interval("monitor.interval")
         spec = kept_spec(self.paths, job.id) or JobSpec(job.id, job.command, job.cwd, {}, interval_seconds=interval)
         past = None if is_new else self._last_sample(job)
-        held = Held(job, fd, spec.is_watched, past is not None)
-        self.held[job.id] = held
+        recording = Recording(job, fd, spec.is_watched, past is not None)
+        self.recordings[job.id] = recording
         if fd is not None:
             self._selector.register(fd, selectors.EVENT_READ)
         self.cost.join(job.id)
@@ -329,77 +337,79 @@ class Agent:
         return self.engine
 
     def _known(self, job_id: str) -> Job | None:
-        held = self.held.get(job_id)
-        return None if held is None else held.job
+        recording = self.recordings.get(job_id)
+        return None if recording is None else recording.job
 
-    # -- ends
+    # -- jobs that have ended
 
-    def _attend(self) -> None:
+    def _record_ends(self) -> None:
         """Finish the records of jobs that have ended, or whose root process has exited."""
-        gone = [held for held in self.held.values() if held.fd in self._ready] if self._ready else []
+        recordings = self.recordings.values()
+        gone = [recording for recording in recordings if recording.fd in self._ready] if self._ready else []
         if self._is_due("ends", END_SECONDS):
-            gone = [held for held in self.held.values() if held in gone or self._has_ended(held)]
+            gone = [recording for recording in recordings if recording in gone or self._has_ended(recording)]
         self._ready.clear()
         self._conclude(gone)
-        for held in gone:
-            self._finish(held)
+        for recording in gone:
+            self._finish(recording)
 
-    def _conclude(self, gone: list[Held]) -> None:
-        """Store what was sampled of jobs that have ended, with one wait for all of them."""
+    def _conclude(self, gone: list[Recording]) -> None:
+        """Stop sampling these jobs and store their last samples, with one wait for all of them."""
         if self.engine is not None:
-            observed = self.engine.conclude_all((held.job.id for held in gone if held.is_watched), FLUSH_SECONDS)
-            for held in gone:
-                held.observed = observed.get(held.job.id, held.observed)
+            sampled = (recording.job.id for recording in gone if recording.is_watched)
+            observed = self.engine.conclude_all(sampled, FLUSH_SECONDS)
+            for recording in gone:
+                recording.observed = observed.get(recording.job.id, recording.observed)
 
-    def _has_ended(self, held: Held) -> bool:
-        """Whether a job ended; where `fd` says when its root exits, only what may happen earlier is looked for."""
-        kind = kind_of(held.job)
-        return (held.fd is None and not kind.is_alive(held.job)) or kind.has_ended(self.paths, held.job)
+    def _has_ended(self, recording: Recording) -> bool:
+        """Whether a job has ended; the exit of a root process with an `fd` is not checked here, `fd` reports it."""
+        kind = kind_of(recording.job)
+        return (recording.fd is None and not kind.is_alive(recording.job)) or kind.has_ended(self.paths, recording.job)
 
-    def _finish(self, held: Held) -> None:
-        with suppress(UnknownJob), self._contained(held.job):  # it may have been deleted meanwhile
-            watched = Watched(self._observed(held), self.cost.leave(held.job.id))
-            done = kind_of(held.job).record_end(self.jobs, self.paths, held.job, watched)
+    def _finish(self, recording: Recording) -> None:
+        with suppress(UnknownJob), self._contained(recording.job):  # it may have been deleted meanwhile
+            watched = Watched(self._observed(recording), self.cost.leave(recording.job.id))
+            done = kind_of(recording.job).record_end(self.jobs, self.paths, recording.job, watched)
             if done.status.ended:
                 self._log(*journal.outcome(done))
-        self._release(held)
-        self.live.pop(held.job.id, None)
+        self._stop_recording(recording)
+        self.live.pop(recording.job.id, None)
         self.starter.is_due = True
 
-    def _observed(self, held: Held) -> Observation | None:
-        """What sampling adds to the record, by this agent and by earlier recorders; stored samples may be lost."""
-        if not held.is_watched or self.engine is None:
+    def _observed(self, recording: Recording) -> Observation | None:
+        """What the samples of this agent and of earlier recorders add to the record."""
+        if not recording.is_watched or self.engine is None:
             return None
-        observed = held.observed
-        is_stored = held.has_past and held.job.id not in self.engine.sink.lost
-        stored = observation_in(self.jobs, held.job) if observed is None or is_stored else None
+        observed = recording.observed
+        is_stored = recording.has_past and recording.job.id not in self.engine.sink.lost
+        stored = observation_in(self.jobs, recording.job) if observed is None or is_stored else None
         if observed is None or stored is None:
             return stored or observed
         return replace(observed, tally=stored.tally)
 
-    def _release(self, held: Held) -> None:
+    def _stop_recording(self, recording: Recording) -> None:
         """Stop recording and sampling a job."""
-        if self.held.pop(held.job.id, None) is None:
+        if self.recordings.pop(recording.job.id, None) is None:
             return
-        self.cost.leave(held.job.id)
-        if held.fd is not None:
-            self._selector.unregister(held.fd)
-            os.close(held.fd)
-        if self.engine is not None and held.is_watched:
-            self.engine.finish(held.job.id)
+        self.cost.leave(recording.job.id)
+        if recording.fd is not None:
+            self._selector.unregister(recording.fd)
+            os.close(recording.fd)
+        if self.engine is not None and recording.is_watched:
+            self.engine.finish(recording.job.id)
 
     def _contained(self, job: Job) -> AbstractContextManager[None]:
-        """A bug that one job triggers costs that job only."""
-        return contained(partial(self._break_off, job))
+        """Catches a bug that this job triggers, and stops recording the job; the other jobs go on."""
+        return contained(partial(self._stop_after_bug, job))
 
-    def _break_off(self, job: Job, error: Exception) -> None:
-        """Stop recording a job that triggers a bug; while it runs it may still leave an end that can be read."""
+    def _stop_after_bug(self, job: Job, error: Exception) -> None:
+        """Stop recording a job that triggers a bug; if it still runs, its end may be recorded later."""
         why = mistake(error)
         if job.id not in self.broken:
             self.starter.log_mistake(job, error)
         self.broken.add(job.id)
-        if job.id in self.held:
-            self._release(self.held[job.id])
+        if job.id in self.recordings:
+            self._stop_recording(self.recordings[job.id])
         with suppress(UnknownJob):
             self.jobs.change(job.id, partial(broken, why=why))
 
@@ -409,53 +419,57 @@ class Agent:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
 
-    def _leave(self) -> None:
-        """Release all jobs, so that the next agent can record them."""
-        with suppress(JobtopError):  # first, so that no process relies on this one any more
+    def _shut_down(self) -> None:
+        """Stop recording all jobs, so that the next agent can record them."""
+        with suppress(JobtopError):  # first: from now on no process relies on this one
             if self.database.is_in_place():
                 agents.unregister(self.database, self.me)
         self.starter.close()
-        left = list(self.held.values())
+        left = list(self.recordings.values())
         self._conclude(left)
         with suppress(JobtopError), self.database.writing() if left else nullcontext():
-            for held in left:
+            for recording in left:
                 with suppress(UnknownJob):
-                    self.jobs.change(held.job.id, self._given_back)
-        for held in left:
-            self._release(held)
+                    self.jobs.change(recording.job.id, self._without_recorder)
+        for recording in left:
+            self._stop_recording(recording)
         if self.engine is not None:
             self.engine.close(CLOSE_SECONDS)
         self._log("INFO", f"agent {os.getpid()} leaves")
         self.database.close()
 
-    def _given_back(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
+    def _without_recorder(self, row: Job) -> tuple[Job, tuple[Event, ...]]:
+        """The row of a job that this agent no longer records."""
         return (replace(row, recorder=None) if row.recorder == self.me else row), ()
 
     # -- time and signals
 
     def _listen(self) -> None:
+        """Exit on TERM, INT and HUP; start the next round at once on USR1."""
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._told)
-        signal.signal(signal.SIGUSR1, lambda *_: None)  # look at once
+            signal.signal(number, self._on_exit_signal)
+        signal.signal(signal.SIGUSR1, lambda *_: None)  # it only ends the sleep
 
-    def _told(self, _: int, __: FrameType | None) -> None:
-        self._is_told = True
+    def _on_exit_signal(self, _: int, __: FrameType | None) -> None:
+        self._must_exit = True
 
     def _sleep(self) -> None:
+        """Sleep until a signal, the exit of a root process, the answer to an order, or the next round."""
         seconds = min(LOOK_SECONDS, max(0.0, self.starter.next_moment - time.time()))
-        late = [ordered.starting.fd for ordered in self.starter.ordered.values()]
-        for fd in late:
+        unanswered = [ordered.starting.fd for ordered in self.starter.ordered.values()]
+        for fd in unanswered:
             self._selector.register(fd, selectors.EVENT_READ)
         self._ready = {key.fd for key, _ in self._selector.select(seconds)}
-        for fd in late:
+        for fd in unanswered:
             self._selector.unregister(fd)
         if self._wake_read in self._ready:
             os.read(self._wake_read, 4096)
 
     def _is_due(self, name: str, seconds: float) -> bool:
+        """Whether a periodic task is due; if it is, it is next due after so many seconds."""
         now = time.monotonic()
         if now < self._due.get(name, -float("inf")):
             return False
@@ -467,13 +481,13 @@ class Agent:
             journal.write(self.paths.log, level, text)
 
 
-def as_known(row: Job, known: Job) -> tuple[Job, tuple[Event, ...]]:
-    """The row of a job that the new store has too: as this agent knows it, unless the row names it already."""
+def rewritten(row: Job, known: Job) -> tuple[Job, tuple[Event, ...]]:
+    """The row that a new store has of a known job, replaced by the known record unless both have the same recorder."""
     return (row if row.recorder == known.recorder else replace(known, seq=row.seq)), ()
 
 
 def broken(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:
-    """The record of a job that triggered a bug; if it is gone, how it ended stays unknown."""
+    """The record of a job that triggered a bug of jobtop; if the job is gone, its end stays unknown."""
     said = event("mistake", reason=why)
     row = replace(row, recorder=None)
     if row.shim is not None and is_alive(row.shim):
@@ -485,8 +499,8 @@ def broken(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:
     return replace(row, status=status, reason=why, end_time=said.at), (said,)
 
 
-def opened(pid: int) -> int | None:
-    """A pidfd of a process, readable once it exits; None if it is gone, or the system has no pidfds."""
+def open_pidfd(pid: int) -> int | None:
+    """A pidfd, readable once the process has exited; None if it is gone, or the system has no pidfds."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

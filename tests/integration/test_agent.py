@@ -368,7 +368,7 @@ def test_an_agent_that_cannot_write_its_store_goes_on_when_it_can(
 
 
 def test_an_agent_that_fails_of_itself_says_so_and_is_not_started_again_and_again(jobtop: Jobtop, line: Line) -> None:
-    broken = "import jobtop.lifecycle.agent as broken; broken.Agent._attend = lambda _: 1 / 0"
+    broken = "import jobtop.lifecycle.agent as broken; broken.Agent._record_ends = lambda _: 1 / 0"
     code = f"{broken}; from jobtop.__main__ import main; main()"
     line.submit(("true",), not_before=time.time() + 3600)
     failed = subprocess.run(
