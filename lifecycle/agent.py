@@ -19,7 +19,7 @@ from jobtop.core.measure.cost_shares import SharedCost
 from jobtop.core.measure.engine import Engine, chosen
 from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.record import replace
-from jobtop.core.run.supervisor import Keeper
+from jobtop.core.run.supervisor import AgentLaunch
 from jobtop.lifecycle import agent_lock
 from jobtop.lifecycle.ends import observation_in
 from jobtop.lifecycle.kinds.kind import Watched
@@ -101,8 +101,8 @@ class Agent:
         self._lock_fd = lock_fd
         agent_lock.write_lock(lock_fd, b"0")
         self._listen()
-        keeper = Keeper(str(lock_path), agent_lock.agent_command(self.paths, self.sets))
-        self.starter = Starter(self.paths, self.config, self.jobs, self.me, keeper, self._log)
+        launch = AgentLaunch(str(lock_path), agent_lock.agent_command(self.paths, self.sets))
+        self.starter = Starter(self.paths, self.config, self.jobs, self.me, launch, self._log)
         with suppress(OSError):  # no more processes may be started; the next round tries again
             self.starter.keep_spares()
         # From now on other processes rely on this one, and may wake it by a signal.

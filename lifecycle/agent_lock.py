@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jobtop.core.paths import StatePaths
     from jobtop.store.database import Database
 
-LEAVING_SECONDS = 10.0  # an agent that keeps the lock for longer after it unregistered is worth a warning
+EXIT_SECONDS = 10.0  # a warning is logged if an agent holds the lock for longer after it has unregistered
 SCRATCH = "/tmp"
 LOCK_BYTES = 16
 AGENT = "the agent, which runs queued jobs and samples detached ones"
@@ -33,7 +33,7 @@ SPAWNING = allocate_lock()
 
 
 def lock_path(paths: StatePaths, network: bool | None) -> Path:
-    """The file whose lock makes a process the agent; not on a network file system, where locks may not work."""
+    """The file whose lock makes a process the agent; always on a local disk, since locks may not work on others."""
     shared = is_network(paths.store) if network is None else network
     if not shared:
         return paths.agent
@@ -72,7 +72,11 @@ def is_lock_file(fd: int, path: Path) -> bool:
 
 
 def write_lock(fd: int, text: bytes) -> bool:
-    """Write the state of the agent into the lock file in one write: shims read it at any moment."""
+    """Write the state of the agent into the lock file, with a single system call: shims read it at any moment.
+
+    `0`: the agent starts up. A pid: its first round has succeeded. Empty: it exited normally. If the file is not
+    empty and no process holds the lock, the agent was killed, and a spare shim starts a new one.
+    """
     if text:
         os.pwrite(fd, text.ljust(LOCK_BYTES), 0)
     else:
@@ -96,12 +100,12 @@ def is_taken(path: Path) -> bool:
 
 
 def is_attended(database: Database, paths: StatePaths) -> bool:
-    """Whether an agent serves the store, or is about to."""
+    """Whether an agent serves the store, or starts up."""
     return registered(database) is not None or is_taken(lock_path(paths, None))
 
 
 def ensure_agent(database: Database, paths: StatePaths) -> bool:
-    """Wake the agent to read what was just written, or start one; whether one was started."""
+    """Wake the agent, so that it reads the store now, or start one; True if one was started."""
     there = registered(database)
     if there is not None and send(there.who, signal.SIGUSR1):
         return False
@@ -110,7 +114,7 @@ def ensure_agent(database: Database, paths: StatePaths) -> bool:
 
 
 def start_agent(paths: StatePaths, sets: Iterable[str] = ()) -> int:
-    """Start an agent in a session of its own, with this environment and these settings, and no open files; its pid."""
+    """Start an agent with our environment and these settings, in its own session and without open files; its pid."""
     from jobtop.core.run.supervisor import spawn
 
     environment = agent_environment()
@@ -140,30 +144,31 @@ def reap_child(pid: int) -> None:
 
 
 def wait_for_lock(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
-    """The lock, once an agent that is exiting has released it; None if another agent serves, or waits to.
+    """Take the lock, once an agent that is exiting has released it; None if another agent serves or waits for it.
 
-    One process waits at a time. Others exit and rely on it, so it gives up only if an agent is registered by then.
+    Only one process waits. Others exit and rely on it, so it gives up only if an agent is registered by then.
     """
     while (fd := take_lock(path)) is None:
-        turn = take_lock(path.with_name(f"{path.name}.next"))
-        if turn is None:
+        waiter = take_lock(path.with_name(f"{path.name}.next"))
+        if waiter is None:
             return None
         try:
-            fd = _lock_after(path, database, say)
+            fd = _poll_lock(path, database, say)
         finally:
-            os.close(turn)
+            os.close(waiter)
         if fd is not None or registered(database) is not None:
             break
     return fd
 
 
-def _lock_after(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
+def _poll_lock(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
+    """Try to take the lock again and again; None as soon as another agent is registered."""
     since, is_said = time.monotonic(), False
     while (fd := take_lock(path)) is None:
         waited = time.monotonic() - since
         if registered(database) is not None:
             return None
-        if waited > LEAVING_SECONDS and not is_said:
+        if waited > EXIT_SECONDS and not is_said:
             is_said = True
             say(f"agent {os.getpid()} waits for the agent before it, which has not exited yet")
         time.sleep(0.02 if waited < 1.0 else 0.2)

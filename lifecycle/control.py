@@ -1,6 +1,6 @@
-"""Acts on jobs of this host: stop, kill, pause, resume. A process is named by its identity, never by its pid alone.
+"""Acts on jobs of this host: stop, kill, pause, resume. A process is found by its identity, never by its pid alone.
 
-A queued job has no process yet: it is cancelled or held in the store.
+A queued job has no process yet: only its row changes, to cancelled or paused.
 """
 
 import os
@@ -22,13 +22,13 @@ from jobtop.lifecycle.reconcile import RECORDER_SECONDS, current, paused_or_runn
 from jobtop.store.jobs import Event, Jobs, event
 
 POLL_SECONDS = 0.05
-RECORD_SECONDS = RECORDER_SECONDS + 1.0  # after that any verb that reads the job finishes its record
+RECORD_SECONDS = RECORDER_SECONDS + 1.0  # `current` does not wait longer for a recorder
 
 
 class Control:
-    """What can be done to the jobs of a store. A request acts at once; `Ending` waits until the jobs are gone.
+    """Requests to the jobs of a store. `stop` and `kill` only send signals; `Ending` waits until the jobs are gone.
 
-    A request is carried out whether the store can be written or not; a failed write is a warning.
+    Signals are sent even if the request cannot be written into the store; that is a warning.
     """
 
     def __init__(self, jobs: Jobs, paths: StatePaths, warn: Callable[[str], None]) -> None:
@@ -36,11 +36,11 @@ class Control:
         self.queue = Queue(jobs, paths)
 
     def find(self, job_id: str) -> Job:
-        """The job as it is now, with its root process as soon as it has started."""
+        """The job as it is now; with its root process if it has started, even if the row does not have that yet."""
         return with_shim(self.paths, self.jobs.find(job_id))
 
     def forbids(self, job: Job) -> str | None:
-        """Why this user or process may not act on the job; None if it may."""
+        """Why this process may not act on the job, whatever the state of the job; None if it may."""
         if (why := elsewhere(job, self.paths.host)) is not None:
             return why
         owner = _owner(job.shim)
@@ -49,7 +49,7 @@ class Control:
         return kind_of(job).refusal(job)
 
     def refusal(self, job: Job) -> str | None:
-        """Why nothing can be done to this job; None if something can."""
+        """Why no request can be sent to this job now; None if one can."""
         if (why := self.forbids(job)) is not None:
             return why
         if self.queue.waits(job):
@@ -61,72 +61,72 @@ class Control:
         return None
 
     def stop(self, job: Job, by: str) -> None:
-        """TERM to all its processes, and after its grace KILL."""
-        if self._is_cancelled(job, by) or (job := self._started(job)).shim is None:
+        """Send TERM to all processes of the job, and KILL after its grace period; or cancel a queued job."""
+        if self._cancel_queued(job, by) or (job := self._started(job)).shim is None:
             return
-        self._ask(job, by)
+        self._record_request(job, by)
         if not kind_of(job).stop(job):
             self.warn(f"job {job.id[:8]} ended by itself just now")
 
     def kill(self, job: Job, by: str) -> None:
-        """KILL to all its processes; `Ending` kills those that are forked meanwhile."""
-        if self._is_cancelled(job, by) or (job := self._started(job)).shim is None:
+        """Send KILL to all processes of the job, or cancel a queued job; `Ending` kills processes forked meanwhile."""
+        if self._cancel_queued(job, by) or (job := self._started(job)).shim is None:
             return
-        self._ask(job, by)
+        self._record_request(job, by)
         kind_of(job).kill(job)
 
     def pause(self, job: Job) -> None:
-        """STOP to all its processes, until all of them stand still; a queued job is passed over by the queue."""
-        if self._is_held(job, True) or (job := self._started(job)).shim is None:
+        """Send STOP to all processes of the job, until all are stopped; a queued job is not started until `resume`."""
+        if self._pause_queued(job, True) or (job := self._started(job)).shim is None:
             return
         kind_of(job).pause(job)
-        self._tell(job, lambda row: paused_or_running(row, True))
+        self._write(job, lambda row: paused_or_running(row, True))
 
     def resume(self, job: Job) -> None:
-        """CONT to all its processes; a queued job waits for its turn again."""
-        if self._is_held(job, False):
+        """Send CONT to all processes of the job; a queued job may start again."""
+        if self._pause_queued(job, False):
             self.queue.call_agent(os.environ)
             return
         if (job := self._started(job)).shim is None:
             return
         kind_of(job).resume(job)
-        self._tell(job, lambda row: paused_or_running(row, False))
+        self._write(job, lambda row: paused_or_running(row, False))
 
     def settle(self, job: Job) -> Job | None:
-        """The job as it stands, its record finished if no other process will; None if the store cannot be written."""
+        """`reconcile.current` of the job; None if the store fails."""
         with suppress(StoreError):
             return current(self.jobs, self.paths, job)
         return None
 
     def finished(self, job: Job) -> Job:
-        """A job that is gone, once its record has its end: an agent or another `run` writes that a moment later."""
+        """Wait until the record of an exited job has its end, which its recorder writes a moment later; the job."""
         deadline = time.monotonic() + RECORD_SECONDS
         while (now := self.settle(job)) is not None and not now.status.ended and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         return now or job
 
     def has_survivors(self, job: Job) -> bool:
-        """Whether processes of the job outlived its shim."""
+        """Whether processes of the job still run although its shim is gone."""
         return is_gone(job) and bool(kind_of(job).survivors(self.paths, job))
 
     def end_survivors(self, job: Job) -> None:
-        """End the processes that outlived the shim: TERM, the job's grace, KILL, until none is left."""
+        """End the processes that outlived the shim: TERM, then KILL after the grace period, until none is left."""
 
         def survivors() -> list[Identity]:
             return kind_of(job).survivors(self.paths, job)
 
         stop_with_grace(survivors, lambda who: send(who, signal.SIGKILL), job.grace_seconds)
 
-    def _is_cancelled(self, job: Job, by: str) -> bool:
-        """Whether it was queued, and is cancelled now."""
+    def _cancel_queued(self, job: Job, by: str) -> bool:
+        """Cancel a job that waits in the queue; False if it does not."""
         return self.queue.waits(job) and self.queue.cancel(job.id, f"cancelled before it began by {by}", by) is not None
 
-    def _is_held(self, job: Job, held: bool) -> bool:
-        """Whether it is queued, and is passed over from now on, or not any more."""
-        return self.queue.waits(job) and self.queue.hold(job.id, held)
+    def _pause_queued(self, job: Job, paused: bool) -> bool:
+        """Pause or resume a job that waits in the queue; False if it does not."""
+        return self.queue.waits(job) and self.queue.hold(job.id, paused)
 
     def _started(self, job: Job) -> Job:
-        """A job that is just being started, with its root process once that exists; without one if it never starts."""
+        """Wait until a job that is being started has a root process; the job, which has none if it started too late."""
         deadline = time.monotonic() + START_SECONDS
         while job.shim is None and not job.status.ended and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -135,12 +135,12 @@ class Control:
             self.warn(f"job {job.id[:8]} is not running ({job.status})")
         return job
 
-    def _ask(self, job: Job, by: str) -> None:
-        """Record the request before it is carried out, so that the reason of the end is right whatever happens here."""
+    def _record_request(self, job: Job, by: str) -> None:
+        """Write the request before any signal: the reason of the end is then right even if this process is killed."""
         asked = StopRequest(by, time.time())
-        self._tell(job, lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=by),)))
+        self._write(job, lambda row: (replace(row, stop_request=asked), (event("stop_requested", by=by),)))
 
-    def _tell(self, job: Job, change: Callable[[Job], tuple[Job, tuple[Event, ...]]]) -> None:
+    def _write(self, job: Job, change: Callable[[Job], tuple[Job, tuple[Event, ...]]]) -> None:
         try:
             self.jobs.change(job.id, change)
         except StoreError as error:
@@ -148,7 +148,7 @@ class Control:
 
 
 class Ending:
-    """Jobs that were asked to end: ask `left` again and again until it is empty or `is_late`."""
+    """Jobs that were asked to end; call `left` until it is empty or `is_late`."""
 
     def __init__(self, jobs: Iterable[Job], by_force: bool) -> None:
         self._left, self.by_force = list(jobs), by_force
@@ -161,7 +161,7 @@ class Ending:
         return time.monotonic() > self._deadline
 
     def left(self) -> list[Job]:
-        """The jobs that still exist; by force, processes forked since the last call are killed."""
+        """The jobs that still exist; with `by_force`, processes that they forked since the last call are killed."""
         self._left = [job for job in self._left if not is_gone(job)]
         if self.by_force and not self.is_late:
             for job in self._left:
@@ -169,25 +169,25 @@ class Ending:
         return self._left
 
     def wait(self) -> list[Job]:
-        """The jobs that are not gone in time."""
+        """Wait until the jobs are gone; those that are not gone in time."""
         while (left := self.left()) and not self.is_late:
             time.sleep(POLL_SECONDS)
         return left
 
 
 def elsewhere(job: Job, host: str) -> str | None:
-    """Why a job of another host cannot be acted on here; None if it is of this host."""
+    """Why this host cannot act on a job that runs on another host; None if it runs here."""
     runs = "ran" if job.status.ended else "runs"
     return None if job.host == host else f"job {job.id[:8]} {runs} on {job.host}: act on it there"
 
 
 def is_gone(job: Job) -> bool:
-    """Whether nothing of the job is left, not even its shim."""
+    """Whether the root process of the job is gone, or never existed."""
     return job.shim is None or not kind_of(job).is_alive(job)
 
 
 def patience_seconds(job: Job, by_force: bool) -> float:
-    """How long after the request a job may still exist."""
+    """How long a job may take to end after the request."""
     return KILL_SECONDS if by_force else job.grace_seconds + KILL_SECONDS
 
 

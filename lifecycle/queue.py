@@ -1,4 +1,4 @@
-"""The queue: a queued job is a row of the store, and a file beside it with its command and environment."""
+"""The queue: a queued job is a row of the store, and the file specs/ID.json with its command and environment."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Queue:
             raise
 
     def claim(self, job_id: str, me: Identity, gpus: Iterable[str] = ()) -> Job | None:
-        """Claim a queued job, to start it; None if it is not queued any more."""
+        """Make `me` the recorder of a queued job, to start it; None if it does not wait any more."""
         try:
             seen = self.jobs.find(job_id)
         except UnknownJob:
@@ -70,7 +70,7 @@ class Queue:
         return replace(seen, recorder=me, reason=None, queue=queued) if is_ours else None
 
     def release(self, job_id: str, me: Identity) -> None:
-        """Put a job back into the queue that was claimed and not started."""
+        """Put a job that was claimed and not started back into the queue."""
         with suppress(UnknownJob):
             self.jobs.change(job_id, lambda row: (released(row) if row.recorder == me else row, ()))
 
@@ -90,7 +90,7 @@ class Queue:
             self.jobs.change(job_id, later)
 
     def waits(self, job: Job) -> bool:
-        """Whether no process runs this job or is about to; an agent that claimed it may have been killed."""
+        """Whether a job waits in the queue: no process runs it or starts it. The claim of a killed agent is void."""
         if job.status not in WAITING or job.queue is None or job.shim is not None:
             return False
         if job.recorder is None:
@@ -102,7 +102,7 @@ class Queue:
         asked = None if by is None else StopRequest(by, time.time())
 
         def cancelled(row: Job) -> tuple[Job, tuple[Event, ...]]:
-            if not self.waits(row) or not self._is_forestalled(row):
+            if not self.waits(row) or not self._prevent_start(row):
                 return row, ()
             said = event("exited", status="cancelled", reason=why)
             ended = replace(row, status=Status.CANCELLED, reason=why, end_time=said.at, stop_request=asked)
@@ -112,7 +112,7 @@ class Queue:
         return job if job.status is Status.CANCELLED else None
 
     def hold(self, job_id: str, held: bool) -> bool:
-        """Hold a queued job, so that it is passed over, or release it; False if it is not queued any more."""
+        """Pause a queued job, so that it is not started, or resume it; False if it does not wait any more."""
         wanted = Status.PAUSED if held else Status.QUEUED
 
         def changed(row: Job) -> tuple[Job, tuple[Event, ...]]:
@@ -123,7 +123,7 @@ class Queue:
         return self.waits(self.jobs.change(job_id, changed))
 
     def retry(self, job: Job, now: float, by_hand: bool = False) -> Job:
-        """Queue an ended job again as a new job, which the old one names; only once, even if two processes try."""
+        """Queue an ended job again as a new job, and write the new id into the old row; this succeeds only once."""
         spec, job_id = self.spec(job), new_id()
 
         def retried(row: Job) -> tuple[Job, tuple[Event, ...]]:
@@ -145,7 +145,7 @@ class Queue:
         return spec_of(self.paths, job)
 
     def give_up(self, job_id: str, why: str) -> None:
-        """Do not try a job again that had attempts left."""
+        """Write that a job is not tried again although it has attempts left."""
 
         def given_up(row: Job) -> tuple[Job, tuple[Event, ...]]:
             return replace(row, queue=replace(row.queue or Queued(), retries=0)), (event("not_retried", reason=why),)
@@ -153,15 +153,18 @@ class Queue:
         self.jobs.change(job_id, given_up)
 
     def call_agent(self, environ: Mapping[str, str]) -> bool:
-        """Wake or start an agent; False inside of a job, if no process outside of it can start one."""
+        """Wake or start an agent; False if this process is inside of a job, and no process outside started one."""
         inside, there = environ.get("JOBTOP_JOB_ID"), registered(self.jobs.database)
         if inside is None:
             ensure_agent(self.jobs.database, self.paths)
             return True
-        return (there is not None and send(there.who, signal.SIGUSR1)) or self._is_started_outside(inside)
+        return (there is not None and send(there.who, signal.SIGUSR1)) or self._ask_outermost_run(inside)
 
-    def _is_started_outside(self, job_id: str) -> bool:
-        """Ask the `run` of the outermost job to start an agent: one started here would belong to the job."""
+    def _ask_outermost_run(self, job_id: str) -> bool:
+        """Ask the `run` of the outermost job to start an agent, and wait for it; False if none came.
+
+        An agent that is started here would belong to the job.
+        """
         try:
             job = self.jobs.find(job_id)
             while job.parent_id is not None:
@@ -226,8 +229,8 @@ class Queue:
             why = f"{self.paths.specs}: {os.strerror(error.errno or 0)}"
             raise StoreUnavailable(f"{why}; set JOBTOP_HOME to a directory that can be written") from error
 
-    def _is_forestalled(self, job: Job) -> bool:
-        """Create `started` first, so that a shim of a killed agent cannot start the job; False: it has started."""
+    def _prevent_start(self, job: Job) -> bool:
+        """Create an empty `started`, so that a shim of a killed agent cannot start the job; False if it has started."""
         if job.recorder is None:
             return True
         directory = self.paths.job(job.id)
@@ -240,7 +243,7 @@ class Queue:
 
 
 def released(job: Job) -> Job:
-    """The job without its claim."""
+    """The job without its recorder and its GPUs."""
     return replace(job, recorder=None, queue=replace(job.queue or Queued(), gpus=()))
 
 
@@ -256,7 +259,7 @@ def check_retry(job: Job, by_hand: bool) -> None:
 
 
 def made_again(job: Job, job_id: JobId, now: float, by_hand: bool) -> Job:
-    """The next attempt at a job: automatic ones wait and count down; by hand, at once and with all attempts again."""
+    """The next attempt at a job: later and with one attempt less, or `by_hand` at once and with all attempts again."""
     before = job.queue or Queued()
     queued = replace(before, retry_of=job.id, retried_by=None, gpus=(), not_before=None)
     if by_hand:

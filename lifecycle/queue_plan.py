@@ -1,4 +1,4 @@
-"""The queued and running jobs of a host, updated by reading only what changed, and which to start next."""
+"""Reads the queued and running jobs of a host, at first all and then only changes, and plans which start next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Lineup:
-    """The jobs of one host that are queued, that use resources, and that have to be tried again."""
+    """The jobs of one host: those that are queued, those that use resources, and those to be tried again."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -35,7 +35,7 @@ class Lineup:
         self._seq = 0
 
     def refresh(self) -> bool:
-        """Read new, changed and deleted jobs; whether there were any."""
+        """Read new, changed and deleted jobs; True if there were any."""
         if self._touch is None:
             self._read_all()
             return True
@@ -44,7 +44,7 @@ class Lineup:
         self.queue.jobs.database.sound(rows, self._take_in)
         changed = bool(rows) or groups != self.groups
         self.groups = groups
-        # A job was deleted; then the next change may get the same number as the last one.
+        # If these differ, a job was deleted. Then the next change may get the same number as the last one.
         if unsettled != len(self._unsettled) or (marks.touch, marks.seq) != (self._touch, self._seq):
             self._read_all()
             return True
@@ -62,7 +62,7 @@ class Lineup:
         return plan(self.waiting.values(), self.running.values(), capacity, self.groups, outcomes, now)
 
     def needed(self) -> dict[str, set[str]]:
-        """The jobs that queued jobs depend on, with every attempt at them; the values are the queued jobs."""
+        """Each job that queued jobs depend on, and each attempt at it, with the ids of those queued jobs."""
         self.refresh()
         found: dict[str, set[str]] = {}
         for job in self.waiting.values():
@@ -77,7 +77,7 @@ class Lineup:
         return any(job.gpus for job in self.waiting.values())
 
     def retry_failed(self, now: float) -> list[Job]:
-        """Queue the jobs again that have to be tried again; the new jobs."""
+        """Queue a new job for each failed job with attempts left; the new jobs."""
         made = []
         for job_id in sorted(self.to_retry):
             self.to_retry.discard(job_id)
@@ -98,7 +98,7 @@ class Lineup:
         self.queue.jobs.database.sound(rows, self._take_in)
 
     def _take_in(self, row: Mapping[str, Any]) -> None:
-        """Sort a job by its status; a row that cannot be read is left out."""
+        """Put a row into the collection for its status; a row that cannot be read is left out."""
         self._touch, self._seq = max(self._touch or 0, row["touched"]), max(self._seq, row["seq"])
         if row["host"] != self.queue.paths.host:
             return
@@ -119,7 +119,7 @@ class Lineup:
 
 
 def is_claimed(row: Mapping[str, Any]) -> bool:
-    """Whether a running process has claimed the job."""
+    """Whether the job has a recorder, and that process runs."""
     who = row["recorder_pid"] and Identity(row["recorder_boot"], row["recorder_pid"], row["recorder_start"])
     return bool(who) and is_alive(who)
 

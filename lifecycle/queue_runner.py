@@ -1,4 +1,7 @@
-"""Starts queued jobs when it is their turn. Shims are made ahead: that is faster, and one notices a killed agent."""
+"""Starts queued jobs when it is their turn.
+
+Shims are started in advance. That is faster, and a spare shim starts a new agent if this one is killed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from jobtop.core.measure.collectors import cgroup
 from jobtop.core.record import replace
 from jobtop.core.run.capacity import capacity, gpu_environment
 from jobtop.core.run.scheduling import retry_seconds
-from jobtop.core.run.supervisor import Keeper, Supervisor
+from jobtop.core.run.supervisor import AgentLaunch, Supervisor
 from jobtop.core.state_files import make_state_dirs
 from jobtop.lifecycle.ends import started_change
 from jobtop.lifecycle.kinds.kind import START_SECONDS, Order
@@ -38,19 +41,19 @@ if TYPE_CHECKING:
 
 SPARES = 8
 FAR = float("inf")
-ANSWER_SECONDS = 1.0  # the agent waits so long for answers to new orders
+ANSWER_SECONDS = 1.0  # how long the agent waits for the answer to a new order before it does other work
 SILENT_PROGRAM = "the file system its program is on does not answer"
 
 
 class Ordered:
-    """A job that was ordered to start and has not answered yet."""
+    """A job whose start was ordered and not answered yet."""
 
     def __init__(self, job: Job, starting: Starting) -> None:
         self.job, self.starting, self.at = job, starting, time.monotonic()
 
 
 class Starter:
-    """Starts the jobs of one store; `is_due` says that something in the queue may have changed."""
+    """Starts the queued jobs of one store. `is_due` is True if something in the queue may have changed."""
 
     def __init__(
         self,
@@ -58,29 +61,29 @@ class Starter:
         config: Config,
         jobs: Jobs,
         me: Identity,
-        keeper: Keeper,
+        agent_launch: AgentLaunch,
         log: Callable[[str, str], None],
     ) -> None:
-        self.paths, self.jobs, self.me, self.keeper, self.log = paths, jobs, me, keeper, log
+        self.paths, self.jobs, self.me, self.agent_launch, self.log = paths, jobs, me, agent_launch, log
         self.with_cgroup = "cgroup" not in config.texts("monitor.without")
         self.queue = Queue(jobs, paths)
         self.lineup = Lineup(self.queue)
         self.spares: list[Supervisor] = []
-        self.ordered: dict[str, Ordered] = {}  # without an answer so far
-        self.silences: dict[str, int] = {}  # how often a start of this job got no answer
+        self.ordered: dict[str, Ordered] = {}
+        self.unanswered_starts: dict[str, int] = {}  # how many starts of each job were given up
         self.is_due = True
-        self.lately = 0.0  # jobs that were started at the same time
-        self.next_moment = FAR
+        self.recent_starts = 0.0  # jobs that a round started lately; the number is halved with each round
+        self.next_moment = FAR  # when the next queued job becomes due by the clock
 
     @property
     def has_work(self) -> bool:
-        """Whether a job waits that is not held by hand, or is being started."""
+        """Whether a job is being started, or waits in the queue and is not paused."""
         waiting = self.lineup.waiting.values()
         return bool(self.lineup.to_retry or self.ordered) or any(not job.is_paused for job in waiting)
 
     def start_due(self) -> Iterator[Job]:
-        """Start every job whose turn it is; the jobs that run now."""
-        yield from self._started()  # answers that an error has kept from being read
+        """Start every job whose turn it is; yields the jobs that have started."""
+        yield from self._started()  # also orders of earlier rounds
         if not self.is_due and time.time() < self.next_moment:
             return
         self.is_due = False
@@ -96,14 +99,14 @@ class Starter:
         for job_id, why in plan.cancel.items():
             self.queue.cancel(job_id, why)
         self.is_due = bool(plan.cancel or plan.start)
-        self.lately = max(len(plan.start), self.lately / 2)
+        self.recent_starts = max(len(plan.start), self.recent_starts / 2)
         for turn in plan.start:
             self._order(turn)
         self.keep_spares()
         yield from self._started()
 
     def start_over(self) -> None:
-        """Read the whole queue again: it is in another store."""
+        """Read the whole queue again, after the store was replaced."""
         self.lineup = Lineup(self.queue)
         self.is_due = True
 
@@ -113,33 +116,35 @@ class Starter:
             discard(self.spares.pop())
 
     def keep_spares(self) -> None:
-        """Keep as many spare shims as were needed lately; at least one, which restarts the agent if it is killed."""
-        wanted = max(1, min(int(self.lately), SPARES, len(self.lineup.waiting)))
+        """Keep as many spare shims as were needed lately; at least one, which starts an agent if this one is killed."""
+        wanted = max(1, min(int(self.recent_starts), SPARES, len(self.lineup.waiting)))
         while len(self.spares) < wanted:
-            self.spares.append(Supervisor(keeper=self.keeper))
+            self.spares.append(Supervisor(agent=self.agent_launch))
         while len(self.spares) > wanted:
             discard(self.spares.pop())
 
     def _order(self, turn: Start) -> None:
-        """Claim a job and order its start; all shims that have an order work at the same time."""
+        """Claim a job and order its start, without waiting for the answer: many jobs start at the same time."""
         job = self.queue.claim(turn.id, self.me, turn.gpus)
         if job is None:
             return
-        with contained(partial(self._cannot_tell, job)):
-            self._tell(job, turn.gpus)
+        with contained(partial(self._record_bug, job)):
+            self._send_order(job, turn.gpus)
 
-    def _cannot_tell(self, job: Job, error: Exception) -> None:
+    def _record_bug(self, job: Job, error: Exception) -> None:
+        """Write that a job could not be started because of a bug of jobtop."""
         self.log_mistake(job, error)
         never_started(self.jobs, job, mistake(error))
 
-    def _tell(self, job: Job, gpus: Sequence[str]) -> None:
+    def _send_order(self, job: Job, gpus: Sequence[str]) -> None:
+        """Prepare the directory and the environment of a claimed job, and order its start."""
         spec = kept_spec(self.paths, job.id)
         if spec is None:
             never_started(self.jobs, job, NO_SPEC)
             return
         if gpus:
             spec = replace(spec, env=spec.env | gpu_environment(gpus, os.environ))
-        if os.path.isdir(self.paths.job(job.id)):  # another agent was about to start it, and was killed or gave up
+        if os.path.isdir(self.paths.job(job.id)):  # an earlier start was aborted
             cgroup.discard(cgroup.possible_directories(job.id))
         directory = self.paths.job(job.id)
         try:
@@ -158,17 +163,17 @@ class Starter:
             raise
 
     def _take_shim(self) -> Supervisor:
-        return self.spares.pop(0) if self.spares else Supervisor(keeper=self.keeper)
+        return self.spares.pop(0) if self.spares else Supervisor(agent=self.agent_launch)
 
     def _started(self) -> Iterator[Job]:
-        """The jobs that were ordered to start and did; one that hangs delays no other."""
+        """Read the answers to orders; yields the jobs that have started. A start that hangs delays no other job."""
         while answered := self._answered():
             for ordered in answered:
                 try:
                     facts = ordered.starting.answer()
                 finally:
                     self._forget(ordered)
-                if (job := self._contained_start(ordered.job, facts)) is not None:
+                if (job := self._after_answer(ordered.job, facts)) is not None:
                     yield job
         late = time.monotonic() - START_SECONDS
         for ordered in [ordered for ordered in self.ordered.values() if ordered.at < late]:
@@ -176,7 +181,7 @@ class Starter:
                 yield job
 
     def _answered(self) -> list[Ordered]:
-        """Those that have answered; an order of just now is given a moment."""
+        """The orders that have an answer; after a new order, wait up to `ANSWER_SECONDS` for one."""
         if not self.ordered:
             return []
         poll = select.poll()
@@ -187,42 +192,43 @@ class Starter:
         return [ordered for ordered in self.ordered.values() if ordered.starting.fd in ready]
 
     def _forget(self, ordered: Ordered) -> None:
-        """Wait for this answer no longer."""
+        """Do not wait for this answer any more."""
         del self.ordered[ordered.job.id]
         ordered.starting.close()
 
-    def _contained_start(self, job: Job, facts: Facts | None) -> Job | None:
-        """The job by the answer to its order; if taking that in fails, the job is found later like any other."""
-        self.silences.pop(job.id, None)
+    def _after_answer(self, job: Job, facts: Facts | None) -> Job | None:
+        """Record the answer to an order; the job if it runs. After a bug the job is recorded later, like any other."""
+        self.unanswered_starts.pop(job.id, None)
         with contained(partial(self.log_mistake, job)):
-            return self._take_in_start(job, facts)
+            return self._record_answer(job, facts)
         return None
 
     def _give_up(self, ordered: Ordered) -> Job | None:
-        """A start that hangs: the job, if it started after all; else it is put off."""
+        """End a start that hangs: the job if it has started after all; else it goes back into the queue."""
         job, result = ordered.job, ordered.starting.give_up()
         if result.facts is not None:
-            return self._take_in_unanswered(ordered, result.facts)
+            return self._record_stalled(ordered, result.facts)
         if result.why is None:
             return None
         self._forget(ordered)
-        count = self.silences[job.id] = self.silences.get(job.id, 0) + 1
-        self.queue.put_off(job.id, self.me, result.why, retry_seconds(count + 5))  # from half a minute on
+        count = self.unanswered_starts[job.id] = self.unanswered_starts.get(job.id, 0) + 1
+        self.queue.put_off(job.id, self.me, result.why, retry_seconds(count + 5))  # half a minute at first
         self.log("WARNING", f"job {job.id[:8]} is put off: {result.why}")
         self.is_due = True
         return None
 
-    def _take_in_unanswered(self, ordered: Ordered, facts: Facts) -> Job | None:
-        """Its start is committed, but its command does not run yet: it may at any moment, so it counts as running."""
+    def _record_stalled(self, ordered: Ordered, facts: Facts) -> Job | None:
+        """Record a job that has `started` and hangs before its exec: it may run any moment, and counts as running."""
         self.log("WARNING", f"job {ordered.job.id[:8]} stalls: {SILENT_PROGRAM}")
         self._forget(ordered)
-        job = self._contained_start(ordered.job, facts)
+        job = self._after_answer(ordered.job, facts)
         if job is not None:
             self.jobs.change(job.id, lambda row: (row, (event("stalled", reason=SILENT_PROGRAM),)))
         return job
 
-    def _take_in_start(self, job: Job, facts: Facts | None) -> Job | None:
-        if facts is None:  # killed before it could start, or started by the order of an agent that was killed
+    def _record_answer(self, job: Job, facts: Facts | None) -> Job | None:
+        """Write that the job started, or why not; the job if it runs."""
+        if facts is None:  # the shim was killed, or found that a shim of an earlier agent has started the job
             job = kind_of(job).record_end(self.jobs, self.paths, job)
             if job.shim is None:
                 self.queue.release(job.id, self.me)
@@ -240,13 +246,13 @@ class Starter:
 
 
 def mistake(error: Exception) -> str:
-    """A bug of jobtop as the reason in the record of a job."""
+    """The reason in the record of a job that triggered a bug of jobtop."""
     return f"a mistake in jobtop itself: {type(error).__name__}: {error}"
 
 
 @contextmanager
 def contained(blame: Callable[[Exception], object]) -> Iterator[None]:
-    """Keeps a bug that one job triggers from other jobs; errors of the store or of the host concern all jobs."""
+    """Passes a bug that one job triggers to `blame`, and goes on; errors of the store or the host are raised again."""
     try:
         yield
     except (JobtopError, OSError):

@@ -13,7 +13,7 @@ from jobtop.core.procfs import status_value
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import Facts, Started
-from jobtop.core.run.supervisor import Keeper, agent_command
+from jobtop.core.run.supervisor import AgentLaunch, agent_command
 from jobtop.core.state_files import make_state_dirs
 from jobtop.lifecycle.ends import started_change
 from jobtop.lifecycle.kinds import process
@@ -69,7 +69,7 @@ class Recorder:
         except StoreError as error:
             self._give_up(error)
 
-    def successor(self, sets: Iterable[str] = ()) -> Keeper | None:
+    def successor(self, sets: Iterable[str] = ()) -> AgentLaunch | None:
         """The agent that records this job if this process is killed; None if nothing of the job is kept."""
         if self.directory is None:
             return None
@@ -83,7 +83,7 @@ class Recorder:
                 return None
         # An agent that is started inside of another job would belong to that job.
         command = [] if self.job.parent_id is not None else agent_command(self.paths.names.root, sets)
-        return Keeper(lock_path, command)
+        return AgentLaunch(lock_path, command)
 
     def started(self, started: Started) -> None:
         self.job = outcome.begin(self.job, started)

@@ -1,4 +1,4 @@
-"""Adds a job to the queue, if this host can ever run it."""
+"""Adds a job to the queue; refuses a job that this host can never run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @record
-class Wish:
-    """How a job is to be queued; `after` may name jobs in any way that verbs accept."""
+class QueueOptions:
+    """The options of `submit`; `after` may name jobs in any way that verbs accept."""
 
     after: Sequence[str] = ()
     priority: int = 0
@@ -31,17 +31,17 @@ class Wish:
     is_forced: bool = False
 
 
-def submit_to(queue: Queue, config: Config, request: Request, wish: Wish) -> Job:
+def submit_to(queue: Queue, config: Config, request: Request, options: QueueOptions) -> Job:
     """Queue a job; the caller makes sure that there is an agent."""
-    if not wish.is_forced:
+    if not options.is_forced:
         refuse_impossible(request.limits)
     queued = Queued(
-        priority=wish.priority,
-        group=wish.group,
-        after=dependencies(queue, wish.after),
-        not_before=wish.not_before,
-        retries=wish.retries,
-        is_forced=wish.is_forced,
+        priority=options.priority,
+        group=options.group,
+        after=dependencies(queue, options.after),
+        not_before=options.not_before,
+        retries=options.retries,
+        is_forced=options.is_forced,
     )
     # A job that is submitted from inside another one is not a child of it.
     request = replace(request, detached=True, parent_id=None)

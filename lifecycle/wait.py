@@ -1,4 +1,4 @@
-"""Waits until jobs have ended: cheap while the store does not change, and also when their recorder is killed."""
+"""Waits until jobs have ended, even if their recorder is killed; cheap while the store does not change."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from jobtop.lifecycle.queue import Queue
 
 POLL_SECONDS = 0.1
-CALLED_SECONDS = 3.0  # within which a new agent has registered, also on a busy machine
-LOOK_SECONDS, NETWORK_LOOK_SECONDS = 1.0, 5.0  # also without a change: the recorder of a job may be gone
+CALLED_SECONDS = 3.0  # in this time a new agent has registered, even on a busy machine
+LOOK_SECONDS, NETWORK_LOOK_SECONDS = 1.0, 5.0  # without a change: the recorder of a job may have been killed
 
 
 class Looks:
@@ -34,7 +34,7 @@ class Looks:
         self._seen, self._at = file_times(path) if self.is_network else (), time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether to read the store now; sometimes without a change, because the recorder of a job may be gone."""
+        """Whether to read the store now; also after a while without a change: a recorder may have been killed."""
         if not self.is_network:
             return True
         seen, now = file_times(self.path), time.monotonic()
@@ -53,18 +53,18 @@ class Looks:
 def await_ends(
     queue: Queue, jobs: Iterable[Job], network: bool | None = None, warn: Callable[[str], None] | None = None
 ) -> list[Job]:
-    """The last attempts at jobs, once there will be no other; warns if no agent will start one."""
+    """Wait until the last attempt at each job has ended; these attempts. Warns if no agent will start a queued job."""
     targets, database = list(jobs), queue.jobs.database
     looks = Looks(database.path, network)
     seen, looked = None, 0.0
     while not all(map(is_over, targets)):
         with suppress(StoreBusy):  # tried again soon
             version, now = database.version_seen(), time.monotonic()
-            everybody = version != seen or now - looked > LOOK_SECONDS
-            if everybody:
+            reads_all = version != seen or now - looked > LOOK_SECONDS
+            if reads_all:
                 seen, looked = version, now
-            targets = [now_of(queue, job) if everybody or is_unkept(job) else job for job in targets]
-            if everybody and warn is not None and (why := unattended(queue, targets)) is not None:
+            targets = [last_attempt_of(queue, job) if reads_all or has_no_recorder(job) else job for job in targets]
+            if reads_all and warn is not None and (why := unattended(queue, targets)) is not None:
                 warn(why)
                 warn = None
         if not all(map(is_over, targets)):
@@ -81,20 +81,21 @@ def unattended(queue: Queue, jobs: Iterable[Job]) -> str | None:
 
 
 def was_called(waiting: Iterable[Job]) -> bool:
-    """Whether one of the jobs is so new that its agent may not have registered yet."""
+    """Whether one of the jobs is so new that the agent for it may not have registered yet."""
     return time.time() - max((job.submitted_at or 0.0 for job in waiting), default=0.0) < CALLED_SECONDS
 
 
-def now_of(queue: Queue, job: Job) -> Job:
+def last_attempt_of(queue: Queue, job: Job) -> Job:
+    """The last attempt at a job, as it is now."""
     return job if is_over(job) else queue.last_attempt(current(queue.jobs, queue.paths, job))
 
 
 def is_over(job: Job) -> bool:
-    """Whether there will be no other attempt."""
+    """Whether the job has ended and will not be tried again."""
     retried = job.queue is not None and job.queue.retried_by is not None
     return job.status.ended and not retried and not will_be_retried(job.status, job.queue)
 
 
-def is_unkept(job: Job) -> bool:
-    """Whether no process will write the end of the job into the store."""
+def has_no_recorder(job: Job) -> bool:
+    """Whether a job has started and no process records it, so that its end does not change the store."""
     return job.recorder is None and job.shim is not None

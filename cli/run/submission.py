@@ -14,7 +14,7 @@ from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.model import Status
 from jobtop.core.run import outcome
 from jobtop.core.run.request import count, group_name, whole_number
-from jobtop.lifecycle.submit import Wish, submit_to
+from jobtop.lifecycle.submit import QueueOptions, submit_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     options = {option.key: nothing_said(option) for option in RUN} | options
     check(command, options)
     app.sets = (*app.sets, *monitor_sets(options))
-    wish = Wish(
+    wish = QueueOptions(
         after=options["after"],
         priority=options["priority"] or 0,
         group=options["group"],

@@ -1,6 +1,7 @@
-"""Starts the shim of a job, sends it the order, and receives its messages.
+"""The shim of a job, seen from the process that starts it: starts the shim, sends the order, receives messages.
 
-A `run` starts the shim first and reads its options meanwhile. That is why this file imports little.
+The shim itself is core/shim; messages to users call it the supervisor. `run` starts the shim first, and reads its own
+options while the shim starts. That is why this file imports little.
 """
 
 import errno
@@ -30,7 +31,7 @@ except ImportError:
 
 MARSHAL_VERSION, ORDER_START = 2, b"{"  # version 2 has no references: there, every dict starts with this byte
 SHIM_READY_SECONDS = 5.0
-CODE: list[bytes] = []  # the code of the shim, once it was needed
+CODE: list[bytes] = []  # the code of the shim, after its first use
 # The modules of a shim; each one imports only modules above it.
 SHIM = (
     "jobtop.core.procfs",
@@ -72,25 +73,28 @@ class Terminal:
         self.master, self.slave = master, slave
 
 
-class Keeper:
-    """How a shim starts an agent: the lock file of the agent, and the command.
+class AgentLaunch:
+    """What a shim needs to start an agent: the path of the lock file of the agent, and the command.
 
-    Without a command the shim asks the outermost `run` to start the agent.
+    An empty command: the shim is inside of another job, and asks the outermost `run` to start the agent.
     """
 
     def __init__(self, lock_path: str, command: list[str]) -> None:
         self.lock_path, self.command = lock_path, command
 
     @property
-    def start(self) -> "AgentStart":
-        """As it is sent to the shim."""
+    def message(self) -> "AgentStart":
+        """The form in which a shim receives it."""
         return self.lock_path, self.command
 
 
 class Supervisor:
-    """A running shim that waits for its order; if it is closed without one, it exits."""
+    """A shim and the two pipes to it, for orders and for messages. `close` without an order makes the shim exit.
 
-    def __init__(self, terminal: Terminal | None = None, keeper: Keeper | None = None) -> None:
+    `agent`: the agent that the shim starts if the agent that made it is killed.
+    """
+
+    def __init__(self, terminal: Terminal | None = None, agent: AgentLaunch | None = None) -> None:
         if not os.path.exists(os.devnull) or not (HAS_PROC or sys.platform != "linux"):
             raise FileNotFoundError(errno.ENOENT, "a part of the machine that every job needs is missing")
         self.terminal = terminal
@@ -103,8 +107,8 @@ class Supervisor:
             os.set_inheritable(fd, True)
         code = shim_code()
         # If `run` is killed before it can send the order, the shim removes the cgroups that `run` may have made.
-        agent = None if keeper is None else keeper.start
-        prelude: Prelude = (cgroup.own_procs(), cgroup.possible_directories(self.job_id), agent)
+        agent_start = None if agent is None else agent.message
+        prelude: Prelude = (cgroup.own_procs(), cgroup.possible_directories(self.job_id), agent_start)
         prelude_bytes = marshal.dumps(prelude)
         numbers = (order_read, status_write, len(code), len(prelude_bytes))
         arguments = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *map(str, numbers)]
@@ -125,11 +129,11 @@ class Supervisor:
         directory: str | None,
         with_cgroup: bool,
         with_stdin: bool,
-        successor: Keeper | None = None,
+        successor: AgentLaunch | None = None,
     ) -> "Facts | None":
-        """Send the order and wait until the job runs; None if the shim is gone.
+        """Send the order and wait until the job runs; None if the shim was killed.
 
-        If this process exits before the job does, the shim starts an agent as its successor.
+        If this process exits before the job ends, the shim starts the agent `successor`, which samples and records it.
         """
         self.order(spec, directory, with_cgroup, with_stdin, successor)
         return self.answer()
@@ -140,7 +144,7 @@ class Supervisor:
         directory: str | None,
         with_cgroup: bool,
         with_stdin: bool,
-        successor: Keeper | None = None,
+        successor: AgentLaunch | None = None,
     ) -> None:
         """Make the cgroups of the job and send the order."""
         own = cgroup.make(spec.id, with_cpu=spec.hold_cpus is not None) if with_cgroup else cgroup.JobCgroup()
@@ -156,18 +160,18 @@ class Supervisor:
         self.close()
 
     def answer(self) -> "Facts | None":
-        """Wait until the job of the order runs; None if the shim is gone."""
+        """Wait until the job runs or could not be started; None if the shim was killed."""
         started = self.receive()
         if started is None:
             cgroup.discard(self.cgroups)
         return started
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Close the pipe for orders."""
         os.close(self._order_write)
 
     def receive(self) -> "Facts | None":
-        """The next message of the shim; None when it has exited."""
+        """Wait for the next message of the shim; None if the shim has exited without one, which is then reaped."""
         from jobtop.core.run.facts import Facts
 
         while b"\0" not in self._received:
@@ -180,21 +184,21 @@ class Supervisor:
         return Facts(message.decode("utf-8", "surrogateescape"))
 
     def wait(self, seconds: float) -> None:
-        """Wait until the shim has exited, at most this long: it stays while descendants of the job run."""
+        """Wait at most this long for the shim to exit, and reap it; it runs as long as descendants of the job do."""
         deadline = time.monotonic() + seconds
         with suppress(ChildProcessError):
             while os.waitpid(self.pid, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
                 time.sleep(0.002)
 
     def _reap(self) -> None:
-        """Wait for a shim that has closed its pipe; it exits a moment later."""
+        """Reap a shim that has closed its pipe; it exits a moment later."""
         try:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
             return
 
     def _wait_until_ready(self) -> int:
-        """Wait until the shim reads its order, after which it no longer moves itself between cgroups; its pid."""
+        """Wait until the shim has begun to read its order; its pid. From then on it does not change its cgroup."""
         import fcntl
         import select
         import termios
@@ -224,7 +228,7 @@ class Supervisor:
         own: cgroup.JobCgroup,
         enforced: "EnforcedLimits",
         with_stdin: bool,
-        successor: Keeper | None,
+        successor: AgentLaunch | None,
     ) -> "Order":
         evidence = [(label, path, "") for label, path in own.files]
         around = cgroup.ambient_oom_file()
@@ -250,7 +254,7 @@ class Supervisor:
             "cgroup_directories": list(own.directories),
             "evidence": evidence,
             "oom_before": cgroup.oom_count(read_text(around)) if around else None,
-            "successor": successor.start if successor is not None and spec.is_watched else None,
+            "successor": successor.message if successor is not None and spec.is_watched else None,
             **enforced,
         }
 
@@ -275,7 +279,10 @@ def agent_command(root: str, sets: "Iterable[str]" = ()) -> list[str]:
 def spawn(
     arguments: list[str], environment: "Mapping[str, str] | None" = None, file_actions: "Sequence[Any]" = ()
 ) -> int:
-    """Execute a program in a new session, so that Ctrl-C does not reach it; the program makes one where we cannot."""
+    """Start a program in a new session, so that Ctrl-C does not reach it; its pid.
+
+    On systems where posix_spawn cannot make the session, the program has to.
+    """
     environment = os.environ if environment is None else environment
     try:
         return os.posix_spawn(arguments[0], arguments, environment, file_actions=file_actions, setsid=True)
@@ -292,7 +299,7 @@ def new_id() -> JobId:
 
 
 def enlarge(pipe: int) -> None:
-    """Let a pipe hold all code of a shim, so that writing it does not wait for the shim."""
+    """Make a pipe large enough for the code of a shim, so that writing the code does not wait for the shim."""
     import fcntl
 
     try:
@@ -310,9 +317,9 @@ def shim_code() -> bytes:
 
 
 def compiled(name: str) -> bytes:
-    """The code of a module as its .pyc file has it, if that file is up to date.
+    """The compiled code of a module, from its .pyc file if that file is up to date.
 
-    The loader of the module would also decode the code, only to have it encoded again: that takes 2 ms for a shim.
+    The import system would decode the code, and we would encode it again: that takes 2 ms for all modules of a shim.
     """
     path = os.path.join(CORE, *name.removeprefix("jobtop.core.").split(".")) + ".py"
     source = os.stat(path)

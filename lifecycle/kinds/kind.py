@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobtop.core.model import Identity, Job, JobSpec
     from jobtop.core.paths import StatePaths
     from jobtop.core.run.facts import Facts
-    from jobtop.core.run.supervisor import Keeper, Supervisor
+    from jobtop.core.run.supervisor import AgentLaunch, Supervisor
     from jobtop.store.jobs import Jobs
 
     class Starting(Protocol):
@@ -96,7 +96,7 @@ class Order:
     directory: str | None  # for its facts and output; None: the state directory cannot be written
     with_cgroup: bool
     with_stdin: bool = False
-    successor: Keeper | None = None  # the agent that takes over the job if this process is killed
+    successor: AgentLaunch | None = None  # the agent that takes over the job if this process is killed
     supervisor: Supervisor | None = None  # a shim that was made ahead
 
 

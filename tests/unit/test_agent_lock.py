@@ -99,7 +99,7 @@ def test_whoever_comes_while_an_agent_serves_goes(
 def test_one_waits_for_a_slow_leaver_however_long_and_whoever_comes_later_leaves_it_to_that_one(
     sitter: "subprocess.Popen[bytes]", database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_lock, "LEAVING_SECONDS", 0.02)
+    monkeypatch.setattr(agent_lock, "EXIT_SECONDS", 0.02)
     words: list[str] = []
 
     def second(said: str) -> None:

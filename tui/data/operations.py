@@ -19,7 +19,7 @@ from jobtop.core.run.request import Request
 from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, elsewhere
 from jobtop.lifecycle.queue import NO_AGENT, Queue
 from jobtop.lifecycle.start import request_again, start_and_stay
-from jobtop.lifecycle.submit import Wish, submit_to
+from jobtop.lifecycle.submit import QueueOptions, submit_to
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.upkeep.retention import set_pinned
@@ -116,7 +116,7 @@ class NewJob:
 
     request: Request
     interval: float | None = None
-    wish: Wish | None = None
+    wish: QueueOptions | None = None
 
 
 def start(options: Options, new_job: NewJob) -> tuple[Job, list[str]]:

@@ -23,7 +23,7 @@ from jobtop.core.query.moments import parse_moment
 from jobtop.core.redact import HIDDEN
 from jobtop.core.run.request import Request, count, cpus, group_name, pairs, typed, whole_number
 from jobtop.core.units import parse_duration, parse_size
-from jobtop.lifecycle.submit import Wish
+from jobtop.lifecycle.submit import QueueOptions
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.actions import COMMAND, FORM, bindings
@@ -251,7 +251,7 @@ def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[NewJ
     )
     wish = None
     if is_queued:
-        wish = Wish(
+        wish = QueueOptions(
             after=values["after"] or (),
             priority=values["priority"] or 0,
             group=values["group"],
