@@ -25,7 +25,7 @@ from jobtop.lifecycle.ends import observation_in
 from jobtop.lifecycle.kinds.kind import Watched
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.queue_runner import Starter, contained, mistake
-from jobtop.lifecycle.reconcile import has_a_recorder, take_in_unrecorded, with_shim
+from jobtop.lifecycle.reconcile import has_a_recorder, import_unrecorded, with_shim
 from jobtop.lifecycle.start import kept_spec
 from jobtop.store import agents
 from jobtop.store.database import open_to_write
@@ -233,7 +233,7 @@ class Agent:
 
     def _reconcile(self) -> None:
         """Like `reconcile.reconcile`, but a bug that one job triggers does not stop the other jobs."""
-        take_in_unrecorded(self.jobs, self.paths)
+        import_unrecorded(self.jobs, self.paths)
         for job in self.jobs.unsettled(self.paths.host, but_by=self.me):
             still_runs = job.id in self.broken and job.shim is not None and is_alive(job.shim)
             if not still_runs and not has_a_recorder(self.paths, job):

@@ -1,4 +1,9 @@
-"""Update the store by the files that shims left: every verb that opens the store of its own host does this first."""
+"""Brings the store up to date with the files of jobs whose recorder is gone.
+
+The recorder of a job is the process that its row names: `run`, or the agent. It writes how the job started and ended.
+If it is killed, the shim goes on and leaves `started` and `ended` in the directory of the job. Every verb that lists or
+changes jobs reads these files first, and the agent every few seconds.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +31,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-RECORDER_SECONDS = 5.0
+RECORDER_SECONDS = 5.0  # a recorder that has not written the end of its job by then is stopped, or hangs
 RECORD_BYTES = 16 * 1024 * 1024
 
 
 def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None:
-    """Finish the records of jobs whose recorder is gone; import jobs that ran while the store could not be written."""
-    take_in_unrecorded(jobs, paths)
+    """Import jobs that ran while the store could not be written; record the ends of jobs whose recorder is gone."""
+    import_unrecorded(jobs, paths)
     for job in jobs.unsettled(paths.host, not_recorded_by=me):
         if not has_a_recorder(paths, job):
             kind_of(job).record_end(jobs, paths, job)
 
 
 def has_a_recorder(paths: StatePaths, job: Job) -> bool:
-    """Whether another process will record the end of this job; one that is late is stopped or hangs."""
+    """Whether the recorder of a job runs and will record its end; False if it is late, or the end is recorded."""
     if job.recorder is None or job.status.ended or not is_alive(job.recorder):
         return False
     try:
@@ -49,7 +54,7 @@ def has_a_recorder(paths: StatePaths, job: Job) -> bool:
 
 
 def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
-    """The job as it is now; its record is finished here if no other process will, and the store is this host's own."""
+    """The job as it is now; its end is recorded first if no recorder will do that, and if the job is of this host."""
     found = jobs.find(job.id)
     is_ours = found.host == paths.host and jobs.database.path == paths.store
     if found.settled or not is_ours or has_a_recorder(paths, found):
@@ -69,30 +74,30 @@ def forget(paths: StatePaths, job: Job) -> None:
 
 
 def with_shim(paths: StatePaths, job: Job) -> Job:
-    """The job with its root process, if it has started and the row does not name it yet."""
+    """The job with its root process from `started`, if the row does not have it yet."""
     started = None if job.shim is not None else read_started(paths.job(job.id))
     return job if started is None else outcome.begin(job, started)
 
 
-def take_in_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
+def import_unrecorded(jobs: Jobs, paths: StatePaths) -> None:
     """Import the records of jobs that ran while the store could not be written."""
     if not paths.unrecorded.is_dir():
         return
-    late = []
+    found = []
     for file in paths.unrecorded.glob("*.json"):
         try:
-            late.append((_checked(from_beside(json.loads(read_state_file(file, RECORD_BYTES)))), file))
+            found.append((_checked(from_unrecorded(json.loads(read_state_file(file, RECORD_BYTES)))), file))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, BadValue, RowDamaged):
             continue
-    for job, file in sorted(late, key=lambda item: item[0].submitted_at or 0.0):
+    for job, file in sorted(found, key=lambda item: item[0].submitted_at or 0.0):
         if job.host == paths.host:
-            change = partial(_ended_by, job=job)
+            change = partial(_with_late_end, job=job)
             jobs.insert_or_change(replace(job, seq=None), event("recorded_late"), change)
             remove_file(file)
 
 
-def beside(job: Job) -> dict[str, object]:
-    """A job as JSON beside a store that cannot be written: its record, and the fields that only jobtop needs."""
+def to_unrecorded(job: Job) -> dict[str, object]:
+    """The JSON for unrecorded/ID.json: the record, and the fields that only jobtop itself needs."""
     asked, shim = job.stop_request, job.shim
     return job.to_json() | {
         "shim": [shim.boot, shim.pid, shim.start] if shim else None,
@@ -101,8 +106,8 @@ def beside(job: Job) -> dict[str, object]:
     }
 
 
-def from_beside(shape: dict[str, Any]) -> Job:
-    """The inverse of `beside`."""
+def from_unrecorded(shape: dict[str, Any]) -> Job:
+    """The inverse of `to_unrecorded`."""
     shim, asked = shape.pop("shim", None), shape.pop("stop_request", None)
     return replace(
         Job.from_json(shape),
@@ -112,13 +117,13 @@ def from_beside(shape: dict[str, Any]) -> Job:
 
 
 def _checked(job: Job) -> Job:
-    """The job, if the store can hold it."""
+    """The job; RowDamaged if the store cannot hold it."""
     check_job_columns(columns_of(job))
     return job
 
 
-def _ended_by(row: Job, job: Job) -> tuple[Job, Iterable[Event]]:
-    """The row of a job whose end could not be written, with that end."""
+def _with_late_end(row: Job, job: Job) -> tuple[Job, Iterable[Event]]:
+    """The row with the end from unrecorded/ID.json, if the row has no end yet."""
     if row.status.ended or not job.status.ended:
         return row, ()
     return replace(job, seq=row.seq), (event("recorded_late"),)

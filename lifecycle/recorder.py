@@ -1,4 +1,4 @@
-"""Writes the record of the job that `run` runs; errors of the store never change the job or its exit code."""
+"""Writes the record of a job that `run` starts; errors of the store never change the job or its exit code."""
 
 from __future__ import annotations
 
@@ -30,20 +30,24 @@ NOT_YET = "this job is not in the history yet: "
 
 
 class Recorder:
-    """Writes one job into the store. The first failed write is a warning; from then on the record stays in memory."""
+    """Writes one job into the store; a store that cannot be written is one warning.
+
+    If another process locks the store for long, changes are kept in memory and written at the end. If the store cannot
+    be written at all, the record is kept in memory, and written to unrecorded/ID.json at the end.
+    """
 
     def __init__(self, paths: StatePaths, network: bool | None, warn: Callable[[str], None]) -> None:
         self.paths, self.network = paths, network
         self._warn, self._warned = warn, False
         self._late_problem: str | None = None
         self._waits_for_store = False
-        self._untold: list[Callable[[Job], tuple[Job, tuple[Event, ...]]]] = []
+        self._unwritten: list[Callable[[Job], tuple[Job, tuple[Event, ...]]]] = []
         self.jobs: Jobs | None = None
         self.directory: str | None = None
         self.job: Job
 
     def begin(self, job: Job, spec: JobSpec) -> None:
-        """Write the job before it starts, so that it is in the history even if this process is killed."""
+        """Write spec and row before the job starts, so that it is in the history even if this process is killed."""
         self.job = job
         names = self.paths.names
         directory = names.job(job.id)
@@ -63,14 +67,14 @@ class Recorder:
         self.directory = directory
         try:
             self._insert()
-        except StoreBusy:  # the job starts now; its end can wait for the store
-            self._keep_beside()
+        except StoreBusy:  # the start of the job does not wait for the store; its end does
+            self._write_unrecorded()
             self._waits_for_store = True
         except StoreError as error:
             self._give_up(error)
 
     def successor(self, sets: Iterable[str] = ()) -> AgentLaunch | None:
-        """The agent that records this job if this process is killed; None if nothing of the job is kept."""
+        """How the shim starts an agent to record this job if this process is killed; None if nothing of it is kept."""
         if self.directory is None:
             return None
         lock_path = self.paths.names.agent
@@ -81,7 +85,7 @@ class Recorder:
                 lock_path = str(agent_lock.lock_path(self.paths, self.network))
             except (JobtopError, OSError):  # an agent could not take the lock either
                 return None
-        # An agent that is started inside of another job would belong to that job.
+        # Inside of another job the shim starts no agent itself: the agent would belong to that job.
         command = [] if self.job.parent_id is not None else agent_command(self.paths.names.root, sets)
         return AgentLaunch(lock_path, command)
 
@@ -90,12 +94,12 @@ class Recorder:
         self._change(started_change(started))
 
     def detached(self) -> None:
-        """Leave the job: the agent, or the next verb that opens the store, records its end."""
+        """Stop recording the job: the agent, or the next verb that lists jobs, records its end."""
         self.job = replace(self.job, recorder=None)
         self._change(lambda row: (replace(row, recorder=None), ()))
         self._catch_up()
         if self.jobs is None:
-            self._keep_beside()
+            self._write_unrecorded()
         if self._late_problem:
             self.warn(self._late_problem)
 
@@ -110,8 +114,11 @@ class Recorder:
         self.job = paused_or_running(self.job, paused)[0]
         self._change(lambda row: paused_or_running(row, paused))
 
-    def finish(self, ended: Facts | None, seen: Callable[[Job], Job] | None = None) -> Job:
-        """The finished record, stored if possible. No facts: the shim was killed. `seen` adds what was sampled."""
+    def finish(self, ended: Facts | None, add_samples: Callable[[Job], Job] | None = None) -> Job:
+        """Write how the job ended, and return the record; `ended` is None if the shim was killed.
+
+        `add_samples` adds what was sampled to the record.
+        """
         if ended is not None:
             ended.note("recorder_cpu", time.process_time())
             ended.note("recorder_rss", status_value(os.getpid(), "VmHWM:") * 1024)
@@ -123,38 +130,39 @@ class Recorder:
             try:
                 if ended is not None:
                     return self._written(
-                        self.jobs, lambda jobs: process.finish(jobs, self.paths, self.job, ended, seen=seen)
+                        self.jobs,
+                        lambda jobs: process.finish(jobs, self.paths, self.job, ended, add_samples=add_samples),
                     )
-                return self._written(self.jobs, self._abandoned)
+                return self._written(self.jobs, self._without_shim)
             except JobtopError as error:
                 self._give_up(error)
         if ended is not None:
             self.job = outcome.conclude(self.job, ended)
-            self.job = self.job if seen is None else seen(self.job)
+            self.job = self.job if add_samples is None else add_samples(self.job)
         else:
             self.job = outcome.lost(self.job, process.VANISHED, None)
         self.job = replace(self.job, seq=None)
-        self._keep_beside()
+        self._write_unrecorded()
         return self.job
 
     def _catch_up(self) -> None:
-        """Write what could not be written while another process held the store; now there is time to wait."""
+        """Write what could not be written while another process locked the store; now there is time to wait for it."""
         try:
             if self._waits_for_store:
                 self.jobs = Jobs(open_to_write(self.paths, self.network))
-                from jobtop.lifecycle.reconcile import take_in_unrecorded
+                from jobtop.lifecycle.reconcile import import_unrecorded
 
-                take_in_unrecorded(self.jobs, self.paths)
+                import_unrecorded(self.jobs, self.paths)
             if self.jobs is not None:
                 self.jobs.database.wait_for_others()
-                for change in self._untold:
+                for change in self._unwritten:
                     self.job = self._changed(self.jobs, change)
         except JobtopError as error:
             self._give_up(error)
 
-    def _abandoned(self, jobs: Jobs) -> Job:
-        """The record of a job whose shim was killed while this process ran: lost, or never started."""
-        job = process.reconcile(jobs, self.paths, self.job)
+    def _without_shim(self, jobs: Jobs) -> Job:
+        """Write the end of a job whose shim was killed while this process ran: it is lost, or never started."""
+        job = process.update_from_files(jobs, self.paths, self.job)
         if job.status.ended or job.shim is not None:
             return job
         why = "its supervisor was killed before it could start the command"
@@ -190,12 +198,12 @@ class Recorder:
     def _change(self, change: Callable[[Job], tuple[Job, tuple[Event, ...]]]) -> None:
         if self.jobs is None:
             if self._waits_for_store:
-                self._untold.append(change)
+                self._unwritten.append(change)
             return
         try:
             self.job = self._changed(self.jobs, change)
         except StoreBusy:
-            self._untold.append(change)
+            self._unwritten.append(change)
         except JobtopError as error:
             self.jobs = None
             self._late_problem = NOT_YET + str(error)  # the shim may print the same: said once, at the end
@@ -217,23 +225,23 @@ class Recorder:
         self.jobs = None
         self.warn(NOT_YET + str(error))
 
-    def _keep_beside(self) -> None:
-        """Write the record beside the store; the next verb that can write the store imports it."""
+    def _write_unrecorded(self) -> None:
+        """Write the record to unrecorded/ID.json; the next verb that can write the store imports it."""
         if self.directory is None:
             return
-        from jobtop.lifecycle.reconcile import beside
+        from jobtop.lifecycle.reconcile import to_unrecorded
 
         names = self.paths.names
         try:
             make_state_dirs(names.root, names.unrecorded)
-            write_private(names.late_record(self.job.id), json.dumps(beside(self.job)))
+            write_private(names.late_record(self.job.id), json.dumps(to_unrecorded(self.job)))
         except (OSError, StoreUnavailable) as error:
             why = os.strerror(error.errno or 0) if isinstance(error, OSError) else error
             self.warn(f"the record of this job cannot be kept: {why}")
 
 
 def write_private(path: str, text: str) -> None:
-    """Write a file with mode 0600, so that it is there as a whole or not at all."""
+    """Write a file with mode 0600; other processes see the whole file or no file."""
     draft = f"{path}.{os.getpid()}.new"
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

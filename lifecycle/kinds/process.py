@@ -1,4 +1,4 @@
-"""Commands that jobtop starts, each below a shim of its own, which reaps and counts everything they fork."""
+"""The kind of jobs that jobtop starts: a command below its own shim, which reaps and counts all its processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SILENT_SHIM = "its supervisor did not answer"
 
 
 class ProcessStart:
-    """A shim that was given its order."""
+    """A shim that was sent its order."""
 
     def __init__(self, supervisor: Supervisor, directory: str | None) -> None:
         self.supervisor, self.directory = supervisor, directory
@@ -63,7 +63,10 @@ class ProcessStart:
         os.close(self.supervisor.status_read)
 
     def give_up(self) -> Unanswered:
-        """A shim that hangs is stopped first: a stopped process starts nothing while its files are read."""
+        """Stop a shim that hangs, then look for `started`: continue the shim if it is there, else kill the shim.
+
+        The first call only sends SIGSTOP. A stopped shim cannot start the job while its files are read.
+        """
         shim = self.supervisor.pid
         state, parent = (*stat_fields(shim), "", "")[:2]
         exists = parent == str(os.getpid()) and state not in "ZX"
@@ -108,14 +111,14 @@ class ProcessKind:
         return job.shim is not None and is_alive(job.shim)
 
     def has_ended(self, paths: StatePaths, job: Job) -> bool:
-        """A job that leaves processes behind ends before its shim exits; a damaged `ended` is no end."""
+        """Whether there is a valid `ended`: a job that leaves processes running has ended, and its shim still runs."""
         return read_facts(paths.job(job.id), ENDED)[0] is not None
 
     def refusal(self, job: Job) -> str | None:
         return None
 
     def stop(self, job: Job) -> bool:
-        """TERM to the shim, which sends it to all processes and kills the rest after the grace."""
+        """Send TERM to the shim, which sends it to all processes, and KILL to those left after the grace period."""
         return send(root_of(job), signal.SIGTERM)
 
     def kill(self, job: Job) -> None:
@@ -134,7 +137,7 @@ class ProcessKind:
         return len(descendants(root_of(job).pid))
 
     def survivors(self, paths: StatePaths, job: Job) -> list[Identity]:
-        """The processes in its cgroups, else its main process and those below, once the shim is gone."""
+        """If the shim is gone: the processes in the cgroups of the job, else its main process and the descendants."""
         started = read_started(paths.job(job.id))
         if started is None or is_alive(started.shim):
             return []
@@ -146,11 +149,11 @@ class ProcessKind:
     def record_end(self, jobs: Jobs, paths: StatePaths, job: Job, watched: Watched | None = None) -> Job:
         ended = None if watched is None else read_facts(paths.job(job.id), ENDED)[0]
         if watched is None or ended is None:
-            return reconcile(jobs, paths, job)
+            return update_from_files(jobs, paths, job)
         ended.note("recorder_cpu", watched.cpu_seconds or 0.0)
         ended.note("recorder_rss", watched.rss_bytes or status_value(os.getpid(), "VmHWM:") * 1024)
-        seen = None if watched.observation is None else watched.observation.of
-        return finish(jobs, paths, job, ended, seen=seen)
+        add_samples = None if watched.observation is None else watched.observation.of
+        return finish(jobs, paths, job, ended, add_samples=add_samples)
 
     def why_not_again(self, paths: StatePaths, job: Job) -> str | None:
         return None if os.path.lexists(paths.spec(job.id)) else NO_SPEC
@@ -165,13 +168,13 @@ def root_of(job: Job) -> Identity:
     return job.shim
 
 
-def reconcile(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
-    """The job as its shim left it: running, ended, lost, or never started."""
+def update_from_files(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
+    """Update the row by the files of the shim, and return it: running, ended, lost, or never started."""
     directory = paths.job(job.id)
     facts, damage = read_facts(directory, STARTED)
     started = None if facts is None else reachable(facts.started())
     shim = job.shim if started is None else started.shim
-    # Asked before `ended` is read: a shim that is gone by now has written it if it ever will.
+    # First this, then `ended`: a shim writes `ended` before it exits.
     alive = shim is not None and is_alive(shim)
     ended, end_damage = read_facts(directory, ENDED)
     damage = end_damage or damage
@@ -181,15 +184,15 @@ def reconcile(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         settled = ended.integer("final") == 1 or not alive
         if job.status.ended and not settled:
             return job
-        seen = None if job.status.ended else stored_observation(jobs, job)
-        return finish(jobs, paths, job, ended, settled, seen, started)
+        add_samples = None if job.status.ended else stored_observation(jobs, job)
+        return finish(jobs, paths, job, ended, settled, add_samples, started)
     if alive:
         return job
     if job.status in ENDS - {Status.LOST}:
         return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
     if started is not None or damage is not None:
         return lose(jobs, job, started, VANISHED if damage is None else f"{DAMAGED}: {damage}")
-    if job.queue is not None:  # its turn comes again
+    if job.queue is not None:  # it is still queued
         return job
     if time.time() - (job.submitted_at or 0) < START_SECONDS:
         return job
@@ -208,18 +211,18 @@ def finish(
     job: Job,
     ended: Facts,
     settled: bool | None = None,
-    seen: Callable[[Job], Job] | None = None,
+    add_samples: Callable[[Job], Job] | None = None,
     started: Started | None = None,
 ) -> Job:
-    """Write how a job ended, what it used, what samples add to that, and the marks of its output.
+    """Write how a job ended, its totals with what samples add to them, and the marks of its output.
 
-    `started`: how it started, for a row that does not have that because its recorder was killed too early.
+    `started` is for a row without a start, because its recorder was killed before it could write that.
     """
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None or row.shim is not None else outcome.begin(row, started)
         done = outcome.conclude(row, ended)
-        done = done if seen is None or done.status is Status.ERROR else seen(done)
+        done = done if add_samples is None or done.status is Status.ERROR else add_samples(done)
         if settled is not None:
             done = replace(done, settled=settled)
         return done, end_events(row, done, ended.moment("last")[0])
@@ -230,19 +233,19 @@ def finish(
 
 
 def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:
-    """Write that the shim is gone without a readable end: keep what its cgroups still count, and call it lost."""
+    """Write that a job is lost, since its shim is gone without a valid `ended`; totals come from its cgroups."""
     texts: dict[str, str] = {}
     directories = cgroup.possible_directories(job.id) if started is None else started.cgroups
     for directory in directories:
         for names in cgroup.EVIDENCE.values():
             texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
     is_empty = cgroup.discard(directories)
-    seen = stored_observation(jobs, job)
+    add_samples = stored_observation(jobs, job)
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None else outcome.begin(row, started)
         known = outcome.lost_with(row, why, cgroup.reading(texts))
-        known = known if seen is None or row.status is Status.LOST else seen(known)
+        known = known if add_samples is None or row.status is Status.LOST else add_samples(known)
         return replace(known, settled=is_empty), () if row.status is Status.LOST else (event("lost", reason=why),)
 
     return jobs.change(job.id, concluded)
