@@ -1,1 +1,1 @@
-"""Starting a job under its supervisor, limits, turns in the queue, and what its end means."""
+"""How one job is started, limited, queued and ended: the shim as its starter sees it, and the record of its end."""

@@ -1,1 +1,1 @@
-"""The kinds of jobs: one file each, one name in the list of `registry`."""
+"""The kinds of jobs: one module each, which `registry.MODULES` lists; `kind.Kind` says what a kind has to offer."""

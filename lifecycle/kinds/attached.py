@@ -1,4 +1,4 @@
-"""Processes that were already running: jobtop samples and signals them, and cannot know their exit status."""
+"""The kind of jobs that jobtop did not start: it samples and signals them, and cannot know their exit status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_OURS = "jobtop did not start it, and does not know its environment"
 
 
 class AttachedKind:
-    """A process that was already running, and everything below it; its root is the process itself."""
+    """A process that was already running, and its descendants; `shim` in the record is the process itself."""
 
     name = "attached"
     has_shim = False
@@ -76,7 +76,10 @@ class AttachedKind:
         return []
 
     def record_end(self, jobs: Jobs, paths: StatePaths, job: Job, watched: Watched | None = None) -> Job:
-        """The end that was seen just now, or of a job that is found gone, with the totals of its last sample."""
+        """Write the end of an exited job, with the totals of its last sample.
+
+        `watched` is None if no process saw the exit: then the time of the end is not known.
+        """
         if self.is_alive(job):
             return job
         if job.status in ENDS - {Status.LOST}:

@@ -1,7 +1,11 @@
-"""What jobtop can do with the jobs of one kind: the door through which a new kind of job comes in.
+"""The interface of a kind of jobs, such as commands below a shim, or processes that were already running.
 
-Before anything of a job runs, its kind creates `started` in the directory of the job (see core/run/facts). That file
-commits the start, so that no job starts twice, and it names the root process, which is the `shim` of the record.
+A new kind is a module with an object `KIND` that has the attributes and methods of `Kind`, and a line in
+`registry.MODULES`; a test can call `registry.register` instead.
+
+Before the command of a job is executed, its kind creates `started` in the directory of the job (see core/run/facts).
+Only one process can create that file, so that no job starts twice. The file has the root process, which is `shim` in
+the record: the shim or, for a kind without shims, the topmost process of the job itself.
 """
 
 from __future__ import annotations
@@ -21,88 +25,88 @@ if TYPE_CHECKING:
     from jobtop.store.jobs import Jobs
 
     class Starting(Protocol):
-        """A job that was ordered to start; `fd` is readable once there is an answer."""
+        """A start that was ordered; `fd` is readable once there is an answer."""
 
         @property
         def fd(self) -> int: ...
         def answer(self) -> Facts | None:
-            """How the job started, or why it could not; None if the start was aborted."""
+            """Wait for the answer: how the job started, or why it could not; None if the start was aborted."""
 
         def give_up(self) -> Unanswered:
-            """End a start that takes too long; called again and again until it says how that went."""
+            """Try to end a start that takes too long; called again until the result is not empty."""
 
         def close(self) -> None:
             """Close `fd`; the job goes on."""
 
     class Kind(Protocol):
-        """Verbs, console, agent and reconciliation act on a job only through this."""
+        """All that verbs, console, agent and `reconcile` do with a job depends on its kind only through this."""
 
         name: str
-        has_shim: bool  # whether a start needs `Order.supervisor`
+        has_shim: bool  # whether `start` needs `Order.supervisor`
         why_no_output: str | None  # None: its output is kept in its directory
         knows_exit_status: bool
 
         def start(self, order: Order) -> Starting:
-            """Order a job to start."""
+            """Order a job to start, without waiting for the answer."""
 
         def target(self, paths: StatePaths, job: Job) -> Target | None:
-            """What to sample of a job; None if it has not started."""
+            """The processes and cgroups to sample; None if the job has not started."""
 
         def is_alive(self, job: Job) -> bool:
-            """Whether something of the job may still run."""
+            """Whether a part of the job may still run: its root process, for the kinds that jobtop has."""
 
         def has_ended(self, paths: StatePaths, job: Job) -> bool:
-            """Whether the job ended although something of it may still run."""
+            """Whether the job has ended although `is_alive`, such as a job that left processes running."""
 
         def refusal(self, job: Job) -> str | None:
             """Why this process must not act on the job; None if it may."""
 
         def stop(self, job: Job) -> bool:
-            """Ask all processes to end, and see to it that they are killed after the grace; False if there are none."""
+            """Have all processes end: TERM, and KILL after the grace period; False if nothing runs."""
 
         def kill(self, job: Job) -> None:
-            """Kill all processes at once; processes that are forked meanwhile need another call."""
+            """Send KILL to all processes; processes that are forked meanwhile need another call."""
 
         def signal(self, job: Job, number: int) -> None:
             """Send a signal to all processes."""
 
         def pause(self, job: Job) -> None:
-            """Stop all processes until `resume`; returns when they stand still."""
+            """Send STOP to all processes; returns when all are stopped."""
 
         def resume(self, job: Job) -> None:
-            """Let paused processes continue."""
+            """Send CONT to all processes."""
 
         def processes(self, job: Job) -> int:
             """How many processes of the job exist."""
 
         def survivors(self, paths: StatePaths, job: Job) -> list[Identity]:
-            """Processes that still run although the job is not alive any more."""
+            """The processes of the job that still run although it is not `is_alive`, because its shim was killed."""
 
         def record_end(self, jobs: Jobs, paths: StatePaths, job: Job, watched: Watched | None = None) -> Job:
-            """Write how the job ended, if it did; the record as it is then."""
+            """Write how the job ended, if it has; the new record. `watched` is None if this process did not sample it."""
 
         def why_not_again(self, paths: StatePaths, job: Job) -> str | None:
-            """Why the same job cannot be started once more; None if it can."""
+            """Why the job cannot be run again; None if it can."""
 
 
-START_SECONDS = 10.0  # within which a job that was ordered to start has `started` in its directory
+START_SECONDS = 10.0  # a job without `started` so long after its order will not start by itself
 
 
 @record
 class Order:
-    """What it takes to start a job."""
+    """What a kind needs to start a job."""
 
     spec: JobSpec
-    directory: str | None  # for its facts and output; None: the state directory cannot be written
+    directory: str | None  # for `started`, `ended`, `marks` and the logs; None if it could not be made
     with_cgroup: bool
     with_stdin: bool = False
-    successor: AgentLaunch | None = None  # the agent that takes over the job if this process is killed
-    supervisor: Supervisor | None = None  # a shim that was made ahead
+    successor: AgentLaunch | None = None  # how to start the agent that takes over if this process is killed
+    supervisor: Supervisor | None = None  # a shim that was started in advance
 
 
 @record
 class Unanswered:
-    """What became of a start that took too long: it happened after all, or it never will. Neither: ask again."""
+    """The result of `give_up`: `facts` if the job did start, or `why` it never will; if both are None, call again."""
 
     facts: Facts | None = None
     why: str | None = None
@@ -110,8 +114,8 @@ class Unanswered:
 
 @record
 class Watched:
-    """What the process that watched a job knows at its end."""
+    """What the process that sampled a job knows at its end."""
 
     observation: Observation | None
-    cpu_seconds: float | None  # that watching it has cost
-    rss_bytes: int | None = None
+    cpu_seconds: float | None  # the CPU time of sampling it
+    rss_bytes: int | None = None  # the memory of the process that sampled it

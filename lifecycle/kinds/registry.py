@@ -18,12 +18,12 @@ _KINDS: dict[str, Kind] = {}
 
 
 def register(kind: Kind) -> None:
-    """Make a kind known under its name."""
+    """Add a kind under its name, or replace it."""
     _KINDS[kind.name] = kind
 
 
 def kind_of(job: Job) -> Kind:
-    """The kind of a job; one that this jobtop does not have refuses every request."""
+    """The kind of a job; for a kind that this version does not have, one that refuses every request."""
     if job.kind not in _KINDS:
         if job.kind not in MODULES:
             from jobtop.lifecycle.kinds.unknown import UnknownKind

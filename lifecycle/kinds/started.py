@@ -1,4 +1,4 @@
-"""Commits the start of a job that has no shim: its kind leaves the same file that a shim would."""
+"""Creates `started` for a job without a shim, as a shim would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def create_started(paths: StatePaths, job_id: JobId, root: Identity, start_time: float, start_boottime: float) -> bytes:
-    """Create `started` for a job whose root process is its main process; its text. FileExistsError: it has started."""
+    """Create `started` for a job whose root process is its main process; the text of the file.
+
+    FileExistsError if the job has started before.
+    """
     process = f"{root.pid} {root.start}"
     facts: Started = {
         "version": 1,

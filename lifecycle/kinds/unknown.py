@@ -1,4 +1,4 @@
-"""Jobs of a kind that this jobtop does not have, written by a newer one: they are listed and left alone."""
+"""The kind of jobs that a newer jobtop wrote, and this version does not know: they are listed and not touched."""
 
 from __future__ import annotations
 
