@@ -234,7 +234,7 @@ class Agent:
     def _reconcile(self) -> None:
         """Like `reconcile.reconcile`, but a bug that one job triggers does not stop the other jobs."""
         import_unrecorded(self.jobs, self.paths)
-        for job in self.jobs.unsettled(self.paths.host, but_by=self.me):
+        for job in self.jobs.unsettled(self.paths.host, not_recorded_by=self.me):
             still_runs = job.id in self.broken and job.shim is not None and is_alive(job.shim)
             if not still_runs and not has_a_recorder(self.paths, job):
                 with self._contained(job):
