@@ -6,7 +6,8 @@ from pathlib import Path
 
 from jobtop.core.errors import StoreDamaged, StoreError
 from jobtop.core.record import record
-from jobtop.store.database import open_to_read, wal_of
+from jobtop.store.database import open_to_read
+from jobtop.store.files import wal_of
 
 CHECK_SECONDS = 5.0
 STEPS_BETWEEN_CLOCK_READS = 100_000

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobtop.core.errors import BlockDamaged, StoreDamaged, StoreError
+from jobtop.core.errors import StoreDamaged, StoreError
 from jobtop.core.job_id import JobId
 from jobtop.core.model import LIVE, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record
-from jobtop.core.series.blocks import MOST_SECONDS, decode
+from jobtop.core.series.blocks import MOST_SECONDS
 from jobtop.store.database import DAMAGED, Database, open_to_read, store_uri
 from jobtop.store.jobs import LIVE_STATUSES, NEXT_TOUCH, placeholders
-from jobtop.store.rows import EARLIEST, LATEST, job_from_row
+from jobtop.store.rows import job_from_row
 from jobtop.store.samples import head, sealed
-from jobtop.store.samples.head import HOSTS, JOBS, Layout
-from jobtop.store.samples.packed import unpack
+from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layout
 from jobtop.store.samples.sealed import Unsealed
 from jobtop.store.upkeep.inspection import quick_check
+from jobtop.store.upkeep.valid_rows import register_functions, valid_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,21 +50,7 @@ CLOSE = (
     f" status = CASE WHEN status IN ({LIVE_STATUSES}) THEN '{Status.LOST}' ELSE status END WHERE seq = ?"
 )
 OUTCOME_UNKNOWN = (*LIVE, Status.LOST, Status.UNKNOWN)
-STORED_AS = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'", "BLOB": "'blob'"}
-IS_OBJECT = "iif(json_valid(detail), json_type(detail), '') = 'object'"
-HAS_VALID_SPAN = " AND ".join(
-    f"{name} BETWEEN -{MOST_SECONDS} AND {MOST_SECONDS}" for name in ("first_elapsed", "last_elapsed")
-)
-# SQLite may evaluate conditions in any order: `iif` keeps values of another type from the functions.
-IS_BLOCK = "iif(typeof(data) = 'blob' AND typeof(samples) = 'integer', is_block(data, samples), 0)"
-VALID_ROW = {
-    "events": (IS_OBJECT, f"at BETWEEN {EARLIEST} AND {LATEST}"),
-    "log_marks": (f"elapsed_seconds BETWEEN -{MOST_SECONDS} AND {MOST_SECONDS}",),
-    "blocks": (IS_BLOCK, HAS_VALID_SPAN),
-    "host_blocks": (IS_BLOCK, HAS_VALID_SPAN),
-    "snapshots": ("iif(typeof(members) = 'blob', is_packed(members), 0)",),
-    "host_details": ("iif(typeof(detail) = 'blob', is_packed(detail), 0)",),
-}
+NESTED = {JOBS.owners: NAMED, HOSTS.owners: DEVICES}  # jobs have named series, hosts have devices
 SUMMARY = "seq, id, host, status, settled, coalesce(heartbeat, end_time, 0), shim_pid IS NULL AND recorder_pid IS NULL"
 
 
@@ -124,8 +110,7 @@ def _attached(into: Database, source: Database) -> Iterator[None]:
     with into.alone() as connection:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {JOURNAL_PAGES}")
-        connection.create_function("is_block", 2, _is_block)
-        connection.create_function("is_packed", 1, _is_packed)
+        register_functions(connection)
         connection.execute("ATTACH ? AS source", (store_uri(source.path, options),))
     try:
         yield
@@ -141,12 +126,13 @@ class _Merge:
         self.into, self.source, self.own_host = into, source, own_host
         self.added = self.completed = self.known = self.waiting = 0
         self.damaged: dict[str, int] = {}  # the number of rows left out, by table
+        self.unsealed: dict[str, set[int]] = {}  # by head: the owners with samples that are in no block yet
 
     def run(self, progress: Progress | None) -> Merged:
         """Merge all jobs and hosts, some jobs in each transaction, so that other writers do not wait long."""
         with self.source.reading() as connection:
             total = connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
-            unsealed = _owners_with_unsealed(connection, JOBS)
+            self.unsealed = {layout.head: _unsealed_owners(connection, layout) for layout in LAYOUTS}
         last_seq = done = 0
         while True:
             with self._writing() as connection:
@@ -155,7 +141,7 @@ class _Merge:
                 if readable := self.source.sound(rows, _readable_seq):
                     sql = f"SELECT {SUMMARY} FROM source.jobs WHERE seq IN ({placeholders(readable)}) ORDER BY seq"
                     jobs: list[Summary] = [tuple(row) for row in connection.execute(sql, readable)]
-                    self._merge_jobs(connection, jobs, unsealed)
+                    self._merge_jobs(connection, jobs)
             if not rows:
                 break
             last_seq, done = rows[-1]["seq"], done + len(rows)
@@ -169,7 +155,7 @@ class _Merge:
             self.source.path, *counts, None, len(self.source.damaged), reason, sum(self.damaged.values()), tables
         )
 
-    def _merge_jobs(self, connection: sqlite3.Connection, jobs: Sequence[Summary], unsealed: set[int]) -> None:
+    def _merge_jobs(self, connection: sqlite3.Connection, jobs: Sequence[Summary]) -> None:
         """Add or overwrite some jobs, each with its rows in other tables."""
         pairs: list[tuple[int, int]] = []
         columns = _shared_columns(connection, "jobs", {"seq", "touched"})
@@ -190,7 +176,7 @@ class _Merge:
                 self.completed += 1
             else:
                 self.known += 1
-        self._copy_rows(connection, JOBS, pairs, {seq for seq, _ in pairs} & unsealed)
+        self._copy_rows(connection, JOBS, pairs, {seq for seq, _ in pairs} & self.unsealed[JOBS.head])
 
     def _clean_own_job(self, connection: sqlite3.Connection, seq: int, job_id: JobId) -> None:
         """Clear the processes of an added job of this host, as from a backup, and close it unless its files are here.
@@ -204,7 +190,7 @@ class _Merge:
     def _copy_rows(
         self, connection: sqlite3.Connection, layout: Layout, pairs: Sequence[tuple[int, int]], unsealed: set[int]
     ) -> None:
-        """Replace all rows of some jobs or hosts; a pair is the number in the source and the number in this store."""
+        """Replace all rows of some owners; a pair is an owner's number in the source and its number in this store."""
         if not pairs:
             return
         # The head is read before the blocks are copied: samples that are sealed in between are in both, none is lost.
@@ -212,7 +198,10 @@ class _Merge:
         connection.execute("CREATE TEMP TABLE IF NOT EXISTS pairs (source_seq INTEGER PRIMARY KEY, own_seq INTEGER)")
         connection.execute("DELETE FROM temp.pairs")
         connection.executemany("INSERT INTO temp.pairs VALUES (?, ?)", pairs)
+        nested = NESTED.get(layout.owners)
         for table in _tables_referring_to(connection, layout.owners):
+            if nested is not None and table == nested.owners:
+                continue
             columns = _shared_columns(connection, table, {"id", layout.owner})  # SQLite gives a new `id`
             connection.execute(f"DELETE FROM main.{table} WHERE {layout.owner} IN (SELECT own_seq FROM temp.pairs)")
             if columns:
@@ -220,21 +209,42 @@ class _Merge:
                 count = connection.execute(f"SELECT count(*) {rows_of_pairs}").fetchone()[0]
                 copied = connection.execute(
                     f"INSERT INTO main.{table} ({layout.owner}, {columns}) SELECT own_seq, {columns} {rows_of_pairs}"
-                    f" WHERE {_valid_row(connection, table, columns)}"
+                    f" WHERE {valid_row(connection, table, columns)}"
                 ).rowcount
                 self._count_damaged(table, count - copied)
         for source_seq, own_seq in pairs:
             if source_seq in rows:
                 _seal(connection, layout, own_seq, rows[source_seq])
         _raise_ids(connection, layout)
+        if nested is not None:
+            self._copy_nested(connection, layout, nested, pairs)
+
+    def _copy_nested(
+        self, connection: sqlite3.Connection, layout: Layout, nested: Layout, pairs: Sequence[tuple[int, int]]
+    ) -> None:
+        """Replace the named series of some jobs, or the devices of some hosts, with all their rows."""
+        columns = _shared_columns(connection, nested.owners, {"seq", layout.owner})
+        sql = f"DELETE FROM main.{nested.owners} WHERE {layout.owner} IN ({placeholders(pairs)})"
+        connection.execute(sql, [own_seq for _, own_seq in pairs])
+        if not columns:
+            return
+        valid = f"typeof(seq) = 'integer' AND {valid_row(connection, nested.owners, columns)}"
+        select = f"SELECT seq FROM source.{nested.owners} WHERE {layout.owner} = ? AND {valid}"
+        insert = f"INSERT INTO main.{nested.owners} ({layout.owner}, {columns})"
+        insert += f" SELECT ?, {columns} FROM source.{nested.owners} WHERE seq = ?"
+        nested_pairs: list[tuple[int, int]] = []
+        for source_seq, own_seq in pairs:
+            for (seq,) in connection.execute(select, (source_seq,)).fetchall():
+                nested_pairs.append((seq, connection.execute(insert, (own_seq, seq)).lastrowid or 0))
+        unsealed = self.unsealed[nested.head] & {seq for seq, _ in nested_pairs}
+        self._copy_rows(connection, nested, nested_pairs, unsealed)
 
     def _unsealed_rows(self, layout: Layout, seq: int) -> Unsealed:
-        """The samples of a job or host that are only in the head of the source."""
+        """The samples of an owner that are only in the head of the source."""
         with self.source.reading() as connection:
             last_id = sealed.sealed_until(connection, layout, seq) or 0
-            sql = f"SELECT count(*) FROM {layout.head} WHERE id > ? AND {layout.owner} = ?"
-            count = connection.execute(sql, (last_id, seq)).fetchone()[0]
-            rows = head.select(connection, layout, seq, last_id, layout.keys)
+            count = head.count(connection, layout, seq, last_id)
+            rows = sealed.samples_after(connection, layout, seq, last_id, layout.keys)
         valid = [row for row in rows if abs(row[1].elapsed) <= MOST_SECONDS]
         self._count_damaged(layout.head, count - len(valid))
         return Unsealed(last_id, valid)
@@ -251,7 +261,6 @@ class _Merge:
                 return
             sql = "SELECT seq, boot FROM hosts WHERE typeof(boot) = 'text' AND typeof(boot_time) = 'real'"
             boots = [tuple(row) for row in connection.execute(sql)]
-            unsealed = _owners_with_unsealed(connection, HOSTS)
             ends = {seq: _last_second(connection, seq) for seq, _ in boots}
         for seq, boot in boots:
             if boot == boot_id() and self.own_host is not None:
@@ -260,14 +269,16 @@ class _Merge:
                 present = connection.execute("SELECT seq FROM main.hosts WHERE boot = ?", (boot,)).fetchone()
                 if present is None:
                     # A number below all others: the greatest number is the boot that runs now.
-                    sql = "SELECT (SELECT min(0, coalesce(min(seq), 0)) - 1 FROM main.hosts), boot, boot_time"
-                    sql = f"INSERT INTO main.hosts (seq, boot, boot_time) {sql} FROM source.hosts WHERE seq = ?"
-                    own_seq = connection.execute(sql, (seq,)).lastrowid
+                    has_name = "name" in _shared_columns(connection, "hosts", set()).split(", ")
+                    name = "iif(typeof(name) = 'text', name, NULL)" if has_name else "NULL"
+                    sql = "INSERT INTO main.hosts (seq, boot, boot_time, name) SELECT"
+                    sql += f" (SELECT min(0, coalesce(min(seq), 0)) - 1 FROM main.hosts), boot, boot_time, {name}"
+                    own_seq = connection.execute(f"{sql} FROM source.hosts WHERE seq = ?", (seq,)).lastrowid
                 elif ends[seq] > _last_second(connection, present[0]):
                     own_seq = present[0]
                 else:
                     continue
-                self._copy_rows(connection, HOSTS, [(seq, own_seq or 0)], {seq} & unsealed)
+                self._copy_rows(connection, HOSTS, [(seq, own_seq or 0)], {seq} & self.unsealed[HOSTS.head])
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -308,12 +319,9 @@ def _raise_ids(connection: sqlite3.Connection, layout: Layout) -> None:
         connection.execute("INSERT INTO main.sqlite_sequence (name, seq) VALUES (?, ?)", (layout.head, greatest))
 
 
-def _owners_with_unsealed(connection: sqlite3.Connection, layout: Layout) -> set[int]:
-    """The jobs or hosts with samples that are only in the head."""
-    if not _has_table(connection, layout.head):
-        return set()
-    sql = f"SELECT DISTINCT {layout.owner} FROM {layout.head} JOIN {layout.series} USING ({layout.owner})"
-    return {row[0] for row in connection.execute(f"{sql} WHERE id > sealed_until")}
+def _unsealed_owners(connection: sqlite3.Connection, layout: Layout) -> set[int]:
+    """The owners with samples that are only in the head."""
+    return head.unsealed_owners(connection, layout) if _has_table(connection, layout.head) else set()
 
 
 def _last_second(connection: sqlite3.Connection, seq: int) -> float:
@@ -348,32 +356,6 @@ def _readable_seq(row: sqlite3.Row) -> int:
     seq = job_from_row(row).seq
     assert seq is not None
     return seq
-
-
-def _valid_row(connection: sqlite3.Connection, table: str, columns: str) -> str:
-    """The SQL condition for rows that this store's table accepts and that can be read again."""
-    copied = set(columns.split(", "))
-    conditions = [*VALID_ROW.get(table, ())]
-    for row in connection.execute(f"PRAGMA main.table_info({table})"):
-        if row["name"] in copied and row["type"] in STORED_AS:
-            kinds = STORED_AS[row["type"]] if row["notnull"] else f"{STORED_AS[row['type']]}, 'null'"
-            conditions.append(f"typeof({row['name']}) IN ({kinds})")
-    return " AND ".join(conditions)
-
-
-def _is_block(data: bytes, samples: int) -> bool:
-    """Whether a block has a right checksum, table and times, and as many samples as its row says.
-
-    Decoding all columns would take twenty times as long, and every reader of a column checks it.
-    """
-    try:
-        return len(decode(data, ()).elapsed) == samples
-    except BlockDamaged:
-        return False
-
-
-def _is_packed(data: bytes) -> bool:
-    return unpack(data) is not None
 
 
 def _shared_columns(connection: sqlite3.Connection, table: str, excluded: set[str]) -> str:

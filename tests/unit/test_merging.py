@@ -9,20 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.measure.device import Device
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity, Job, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_write
+from jobtop.store.events import MachineEvents
 from jobtop.store.jobs import Event, Jobs, Query
+from jobtop.store.samples.devices import DeviceRecord
 from jobtop.store.samples.hosts import HostRecord
+from jobtop.store.samples.named import NamedRecord
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
+from jobtop.store.schema import TABLES
 from jobtop.store.upkeep.merging import Merged, merge
 from records import HERE, NO_PROCESS, call, damage_pages, kept_jobs, made_job, running_job
 from sampled import steady
 
+GPU = Device("gpu", "0\udcff")
 OLD = Path(__file__).parents[1] / "data" / "store-v1.db"
 
 
@@ -64,9 +70,8 @@ def all_of(database: Database, job_id: str) -> tuple[object, ...]:
 
 
 def dump(database: Database) -> list[tuple[object, ...]]:
-    tables = ("jobs", "events", "log_marks", "snapshots", "series", "blocks", "hosts", "host_blocks", "host_details")
     with database.reading() as connection:
-        return [tuple(row) for table in tables for row in connection.execute(f"SELECT * FROM {table}")]
+        return [tuple(row) for table in TABLES for row in connection.execute(f"SELECT * FROM {table}")]
 
 
 @pytest.mark.parametrize("samples", [0, 7, 120, 300])
@@ -157,6 +162,37 @@ def test_the_machine_around_a_job_comes_along_and_ours_stays_the_last(
     latest = HostRecord(ours).latest_detail()
     assert latest is not None
     assert latest.values == {"of": "our boot"}
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_devices_of_a_host_and_named_series_of_a_job_are_merged(
+    stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch, is_sealed: bool
+) -> None:
+    ours, theirs = stores
+    jobs = []
+    for database, boot, util in ((ours, "our boot", 1), (theirs, "their boot", 50)):
+        monkeypatch.setattr("jobtop.store.samples.hosts.boot_id", lambda boot=boot: boot)
+        jobs.append(job := add_job(database, made_job(name=boot), 5))
+        named, devices = NamedRecord(database), DeviceRecord(database)
+        named.append([(job.seq or 0, name, float(at), at + util) for name in ("loss", "step") for at in range(150)])
+        devices.append([(GPU, float(at), {"gpu.util": at % util}) for at in range(150)])
+        MachineEvents(database).add([(None, Event(2.0, "alert", {})), (GPU, Event(1.0, "alert", {"of": boot}))])
+        if is_sealed:
+            named.seal(job.seq or 0)
+            devices.store.seal(devices.devices()[0].seq)
+    for added, known in ((1, 0), (0, 1)):
+        assert merge(ours, theirs.path, HERE) == Merged(theirs.path, added=added, known=known)
+    for source, boot, job in zip(stores, ("our boot", "their boot"), jobs, strict=True):
+        merged = Jobs(ours).find(job.id)
+        for name in ("loss", "step"):
+            series = NamedRecord(ours).series(merged, name)
+            assert (len(series.times), series) == (150, NamedRecord(source).series(job, name))
+        (device,), (before,) = DeviceRecord(ours).devices(boot), DeviceRecord(source).devices(boot)
+        series = DeviceRecord(ours).series(device, ["gpu.util"])
+        assert (len(series.times), series) == (150, DeviceRecord(source).series(before, ["gpu.util"]))
+        assert [event.detail for event in MachineEvents(ours).of_device(device)] == [{"of": boot}]
+        assert len(MachineEvents(ours).of_host(boot=boot)) == 1
+    assert call("store", "check").returncode == 0
 
 
 def test_a_store_of_the_first_version_is_folded_in(home: Path, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_lists_are_trimmed_once_all_their_owners_are_sealed_or_gone(database: Da
     store.trim(10_000)
     assert rows_of(database) == (1, 49)
     check(database, model)
-    Jobs(database).delete(Jobs(database).numbered(owners[-1:])[owners[-1]])
+    Jobs(database).delete(Jobs(database).by_seq(owners[-1:])[owners[-1]])
     SeriesStore(database).trim(10_000)
     assert rows_of(database) == (0, 0)
     del model[owners[-1]]
