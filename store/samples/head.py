@@ -211,7 +211,7 @@ def select(
     found: list[Entry] = []
     for row in cursor.execute(sql, (after_id, owner)):
         moment = row[1] if row[2] is None else moment_in(row[2], owner)
-        if moment is None or moment > until or (row[2] is None and not is_sample(row)):
+        if moment is None or (row[2] is None and not is_sample(row)) or moment > until:
             continue
         found.append((row[0], moment, row[3:] if row[2] is None else None))
         if newest is not None and len(found) >= newest and row[2] is None:
