@@ -10,7 +10,7 @@ from jobtop.core.record import record
 from jobtop.core.series.blocks import open_block
 from jobtop.store.database import SETTING_ASIDE, Database, open_to_read
 from jobtop.store.rows import event_from_row, is_number, job_from_row, mark_from_row
-from jobtop.store.samples.head import HOSTS, JOBS, Layout
+from jobtop.store.samples.head import HOSTS, JOBS, LAYOUTS, NAMED, Layout
 from jobtop.store.samples.hosts import unpacked_detail
 from jobtop.store.samples.snapshots import unpacked_members
 from jobtop.store.upkeep.tables import Columns, expected_tables, triggers, wrong_tables, wrong_values
@@ -99,7 +99,7 @@ def _orphaned_rows(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 def _damaged_samples(database: Database, tables: Mapping[str, Columns], progress: Progress | None) -> Iterator[Problem]:
     """Blocks and snapshots that cannot be decoded."""
-    for layout in (JOBS, HOSTS):
+    for layout in LAYOUTS:
         if layout.blocks in tables:
             yield from _damaged_blocks(database, layout, progress)
     if "snapshots" in tables:
@@ -159,8 +159,9 @@ def _damaged_values(
 
 
 def _id_and_name(connection: sqlite3.Connection, layout: Layout, owner: object) -> tuple[str | None, str | None]:
-    """The id and the name of the job that owns a block; (None, None) for a host."""
-    if layout is not JOBS:
+    """The id and the name of the job that a block belongs to; (None, None) for a host or a device."""
+    if layout not in (JOBS, NAMED):
         return None, None
-    row = connection.execute("SELECT id, name FROM jobs WHERE seq = ?", (owner,)).fetchone()
+    seq = "?" if layout is JOBS else "(SELECT job_seq FROM named WHERE seq = ?)"
+    row = connection.execute(f"SELECT id, name FROM jobs WHERE seq = {seq}", (owner,)).fetchone()
     return (row[0], row[1]) if row and {str}.issuperset(map(type, row)) else (None, None)

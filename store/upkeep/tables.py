@@ -11,7 +11,7 @@ from contextlib import closing
 
 from jobtop.core.record import record
 from jobtop.store.rows import LARGEST
-from jobtop.store.samples.head import HOSTS, JOBS, column
+from jobtop.store.samples.head import LAYOUTS, column
 from jobtop.store.schema import MIGRATIONS
 
 NUMBER = f"(typeof({{0}}) IN ('integer', 'real') AND {{0}} BETWEEN -{LARGEST} AND {LARGEST})"
@@ -64,7 +64,7 @@ def triggers(connection: sqlite3.Connection) -> list[tuple[str, str]]:
 def wrong_values(connection: sqlite3.Connection, table: str, columns: Columns) -> Iterator[str]:
     """The columns of a table that have values of another type, with the number of such rows."""
     checked = dict(columns)
-    for layout in (JOBS, HOSTS):
+    for layout in LAYOUTS:
         if layout.head == table:
             present = _columns(connection, table)
             checked |= {name: ColumnType("ANY", False) for name in map(column, layout.keys) if name in present}
