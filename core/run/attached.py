@@ -1,4 +1,4 @@
-"""The end of a job that jobtop did not start: what is not known of it, and totals from its last sample. Pure."""
+"""Derives the record of an exited job that jobtop did not start: its exit status is unknown. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNKNOWN_OF_EXITED = ("proc.switches_voluntary", "proc.switches_involuntary")
 
 
 def ended(job: Job, elapsed: float | None) -> Job:
-    """The record of a job that ended so long after its start; None: it was found gone, and when is not known."""
+    """The record of a job that ended `elapsed` seconds after its start; None if that is not known."""
     asked, start = job.stop_request, job.start_time or 0.0
     status, how = (Status.UNKNOWN, "it ended") if asked is None else (Status.CANCELLED, f"stopped by {asked.by}")
     if elapsed is None:
@@ -29,7 +29,7 @@ def ended(job: Job, elapsed: float | None) -> Job:
 
 
 def with_sampled_totals(job: Job, observation: Observation) -> Job:
-    """The finished record with the totals of its last sample, and the highest memory mark of a single process."""
+    """The record with the totals of the last sample, and the memory peak of its largest process if that is higher."""
     tally, high_bytes = observation.tally, observation.high_bytes
     if tally.samples < 2:
         return job
@@ -46,11 +46,11 @@ def with_sampled_totals(job: Job, observation: Observation) -> Job:
     sources = job.sources | dict.fromkeys(("cpu", "io", "io_chars", "processes"), SAMPLED)
     if (high_bytes or 0) > (usage.memory_peak_bytes or 0):
         usage, sources = replace(usage, memory_peak_bytes=high_bytes), sources | {"memory_peak": "vmhwm"}
-    return _until(replace(job, usage=usage, sources=sources), last.elapsed)
+    return _with_missing_end(replace(job, usage=usage, sources=sources), last.elapsed)
 
 
-def _until(job: Job, seen_seconds: float) -> Job:
-    """The record says what is missing between the last sample and the end."""
+def _with_missing_end(job: Job, seen_seconds: float) -> Job:
+    """The record with an entry in `incomplete` for the time after the last sample."""
     unseen = (job.duration_seconds or 0.0) - seen_seconds
     if unseen > 0:
         return replace(job, incomplete=(f"all: what it did in its last {format_duration(unseen)} was not seen",))

@@ -20,7 +20,7 @@ PATH, INTERFACE, MEMBER, SIGNATURE = 1, 2, 3, 8  # the fields of a header
 
 
 class Refused(Exception):  # noqa: N818
-    """systemd does not do what it was asked for; the text says why."""
+    """systemd refuses a request; the text says why."""
 
 
 class Connection:
@@ -44,7 +44,7 @@ class Connection:
         pid, uid, _ = struct.unpack("3i", self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return pid, uid
 
-    def introduce(self) -> None:
+    def authenticate(self) -> None:
         """Authenticate with our user id, which the kernel confirms."""
         self.socket.sendall(b"\0AUTH EXTERNAL %s\r\n" % str(os.geteuid()).encode().hex().encode())
         answer = b""
@@ -121,7 +121,7 @@ def _put_array(out: bytearray, kind: str, values: Any) -> None:
 
 
 def strings(body: bytes, offset: int = 0) -> Iterator[str]:
-    """The strings at an offset of a message body."""
+    """The strings in a message body, from an offset on."""
     while offset + 4 <= len(body):
         (length,) = struct.unpack_from("=I", body, offset)
         yield body[offset + 4 : offset + 4 + length].decode(errors="replace")

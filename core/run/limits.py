@@ -1,4 +1,4 @@
-"""Enforces limits: with the cgroup of the job, else with CPU affinity and with a check at each sample."""
+"""Enforces limits: with the cgroup of the job, or else CPUs with CPU affinity and memory with frequent checks."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ COST_RATIO = 4  # a check may take a fifth of a core; for hundreds of gigabytes 
 def enforce(
     spec: JobSpec, own: JobCgroup, wait_until_ready: Callable[[], int] | None
 ) -> tuple[JobCgroup, EnforcedLimits]:
-    """Set the limits before the job starts: in its own cgroup, or in a scope of systemd if that can enforce more.
+    """Set the limits before the job starts: in the cgroup `own`, or in a scope of systemd if that can enforce more.
 
-    Returns the cgroup that is used, and what the shim has to enforce itself. `wait_until_ready` returns the pid of the
-    shim once it can be moved.
+    Returns the cgroup that is used, and what enforces each limit. `wait_until_ready` returns the pid of the shim once
+    the shim can be moved.
     """
     limits, affinity = _set(spec, own.directories)
     wanted = {CONTROLLERS[what] for what, _, _ in limits}
-    held = {CONTROLLERS[what] for what, how, _ in limits if how.startswith("cgroup")}
-    if wait_until_ready is not None and held != wanted:
+    present = {CONTROLLERS[what] for what, how, _ in limits if how.startswith("cgroup")}
+    if wait_until_ready is not None and present != wanted:
         from jobtop.core.measure.collectors.cgroup import discard
         from jobtop.core.run import scope
 
-        scoped = scope.make(spec.id, wanted, held, spec.detached, wait_until_ready)
+        scoped = scope.make(spec.id, wanted, present, spec.detached, wait_until_ready)
         if scoped.directories:
             discard(own.directories)
             own = scoped
@@ -54,18 +54,18 @@ def enforce(
 
 
 def _set(spec: JobSpec, directories: Sequence[str]) -> tuple[list[LimitRow], int | None]:
-    """What enforces each limit, and the number of CPUs to bind the job to."""
+    """Write the limits into the cgroups; what enforces each limit, and the number of CPUs to bind the job to."""
     limits: list[LimitRow] = []
     affinity = None
     if spec.hold_memory_bytes is not None:
-        limits.append(_hold_memory(directories, spec.hold_memory_bytes))
+        limits.append(_limit_memory(directories, spec.hold_memory_bytes))
     if spec.hold_cpus is not None:
-        row, affinity = _hold_cpus(directories, spec.hold_cpus)
+        row, affinity = _limit_cpus(directories, spec.hold_cpus)
         limits.append(row)
     return limits, affinity
 
 
-def _hold_memory(directories: Sequence[str], limit: int) -> LimitRow:
+def _limit_memory(directories: Sequence[str], limit: int) -> LimitRow:
     """Limit memory, without swap; where the cgroup has the files for it, the OOM killer ends the whole job."""
     for directory in directories:
         if _write(directory, "memory.max", limit):
@@ -78,7 +78,7 @@ def _hold_memory(directories: Sequence[str], limit: int) -> LimitRow:
     return "memory", "sampling", ""
 
 
-def _hold_cpus(directories: Sequence[str], cpus: float) -> tuple[LimitRow, int | None]:
+def _limit_cpus(directories: Sequence[str], cpus: float) -> tuple[LimitRow, int | None]:
     """Limit CPU time; without a cgroup, return the number of CPUs to bind the job to."""
     period = PERIOD_MICROSECONDS if cpus >= 0.01 else LONG_PERIOD_MICROSECONDS
     quota = max(LEAST_QUOTA_MICROSECONDS, round(cpus * period))
@@ -110,19 +110,20 @@ def _write(directory: str, name: str, value: object) -> bool:
 
 
 class Guard:
-    """Has the shim kill a job that exceeds its memory limit; the closer the limit, the more often it checks.
+    """Checks the memory of a job that no cgroup limits; signals the shim, which kills the job, if it exceeds its limit.
 
-    It counts memory that the kernel cannot drop like page cache: anonymous, shared and swapped memory.
+    The closer the limit, the more often it checks. It counts anonymous, shared and swapped memory; not mapped files,
+    which the kernel can drop like page cache.
     """
 
     def __init__(
         self, shim: Identity, limit_bytes: int, proc: str = "/proc", signal: Callable[[Identity, int], bool] = send
     ) -> None:
         self.shim, self.limit_bytes, self.proc, self.signal = shim, limit_bytes, proc, signal
-        self.due = -float("inf")
-        self.over_bytes: int | None = None  # what the job used when it was killed for it
+        self.due = -float("inf")  # when to check next
+        self.over_bytes: int | None = None  # what the job used when it exceeded its limit
         self._last: tuple[float, int] | None = None  # the time of the last check, and the resident bytes
-        self._shared: tuple[int, dict[tuple[int, int], int]] | None = None  # PSS of all, and what each used then
+        self._shared: tuple[int, dict[tuple[int, int], int]] | None = None  # the last exact sum, and of which sizes
 
     def look(self, members: Collection[Member], now: float) -> bool:
         """Check the job; True if it exceeds its limit and is being killed."""
@@ -145,7 +146,7 @@ class Guard:
         return max(least, (self.limit_bytes - used) / max(SUDDEN_BYTES_PER_SECOND, GROWTH_FACTOR * growth))
 
     def _used(self, members: Sequence[Member]) -> int:
-        """An upper bound of what the job uses, exact above the limit; expensive files are read only if needed."""
+        """The memory of the job: exact if above the limit, else an upper bound, which needs no expensive files."""
         own = {(member.pid, member.start): self._own(member) for member in members}
         total = sum(own.values())
         if total <= self.limit_bytes or len(members) == 1:
@@ -167,7 +168,7 @@ class Guard:
         return 1024 * sum(value_in(text, name) for name in ("RssAnon:", "RssShmem:", "VmSwap:"))
 
     def _share(self, member: Member, own: int) -> int:
-        """The same, with its share of shared memory; in full where smaps_rollup cannot be read."""
+        """The same with a share of shared memory instead of all; `own` if smaps_rollup cannot be read."""
         text = read_text(f"{self.proc}/{member.pid}/smaps_rollup")
         if not text:
             return own

@@ -1,4 +1,4 @@
-"""Processes and everything below them where no shim is above: found by identity, stopped, continued, ended."""
+"""Signals to a process and all its descendants, for jobs without a shim: stop, continue, end, kill."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ KILL_SECONDS = 10.0  # how long the kernel may take to end what was killed
 
 
 def lineage(pid: int) -> list[int]:
-    """A process, its parent, and so on."""
+    """The pids of a process, its parent, and so on up to init."""
     line: list[int] = []
     while pid > 0 and pid not in line:
         line.append(pid)
@@ -26,7 +26,7 @@ def lineage(pid: int) -> list[int]:
 
 
 def is_inside(root: Identity) -> bool:
-    """Whether this process is in the tree."""
+    """Whether this process is the root or a descendant of it."""
     return root.pid in lineage(os.getpid()) and is_alive(root)
 
 
@@ -36,11 +36,11 @@ def members(root: Identity) -> list[Identity]:
 
 
 def freeze(root: Identity) -> None:
-    """STOP to all, until all of them stand still; a root of another user (sudo) is left running."""
+    """Send STOP to all until all are stopped; a root that belongs to another user (sudo) keeps running."""
     with suppress(PermissionError):
         if not send(root, signal.SIGSTOP):
             return
-        # It stops when it is next scheduled, which takes a while on a busy machine.
+        # A process stops when it is next scheduled, which takes a while on a busy machine.
         deadline = time.monotonic() + STOP_SECONDS
         while (fields := stat_fields(root.pid)) and fields[0] not in "TtZX" and time.monotonic() < deadline:
             time.sleep(0.002)
@@ -48,32 +48,32 @@ def freeze(root: Identity) -> None:
 
 
 def thaw(root: Identity) -> None:
-    """CONT to all."""
+    """Send CONT to all."""
     send_to_members(root, signal.SIGCONT)
     _send(root, signal.SIGCONT)
 
 
 def kill(root: Identity) -> None:
-    """KILL to all; processes that stand still fork nothing meanwhile."""
+    """Send KILL to all; they are stopped first, so that they fork nothing meanwhile."""
     freeze(root)
     for who in members(root)[::-1]:
         _send(who, signal.SIGKILL)
 
 
 def end(root: Identity, grace_seconds: float) -> None:
-    """TERM to all, and after the grace KILL to those that are left, also to those whose parents have exited."""
+    """Send TERM to all, and after the grace period KILL to those that are left, even if their parents have exited."""
     known = set(members(root))
 
     def tree() -> Iterable[Identity]:
         known.update(below for who in list(known) if is_alive(who) for below in members(who))
         return known
 
-    def first() -> None:
+    def ask() -> None:
         send_to_members(root, signal.SIGTERM)
         _send(root, signal.SIGTERM)
         thaw(root)
 
-    stop_with_grace(tree, kill, grace_seconds, first)
+    stop_with_grace(tree, kill, grace_seconds, ask)
 
 
 def stop_with_grace(
@@ -82,7 +82,7 @@ def stop_with_grace(
     grace_seconds: float,
     ask: Callable[[], None] | None = None,
 ) -> None:
-    """Ask processes to end (TERM), kill after the grace what is left, until none is; the kernel gets `KILL_SECONDS`."""
+    """Ask processes to end with `ask` or TERM; after the grace period kill those left, for at most `KILL_SECONDS`."""
     known = set(processes())
     if ask is not None:
         ask()
@@ -102,7 +102,7 @@ def stop_with_grace(
 
 
 def _send(who: Identity, number: int) -> bool:
-    """Whether it was there to be signalled; a process of another user (sudo) is left alone."""
+    """Send a signal; False if the process is gone. A process that belongs to another user (sudo) is skipped."""
     with suppress(PermissionError):
         return send(who, number)
     return True

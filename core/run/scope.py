@@ -1,4 +1,4 @@
-"""A cgroup from the systemd of the user, in a scope as `systemd-run --user --scope` makes it.
+"""A cgroup for a job that the systemd of the user makes, in a scope like that of `systemd-run --user --scope`.
 
 It is used where jobtop may not make a cgroup itself.
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jobtop.core.job_id import JobId
     from jobtop.core.measure.collectors.cgroup import Hierarchy, JobCgroup
 
-PATIENCE_SECONDS = 3.0
+TIMEOUT_SECONDS = 3.0
 OBJECT, INTERFACE = "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"
 NO_LIMIT = (1 << 64) - 1
 SUPERVISOR = "supervisor"
@@ -51,7 +51,7 @@ class Manager:
         self.controllers = frozenset(read_text(f"{self.mount}{self.service}/cgroup.controllers").split())
 
     def start_scope(self, name: str, pid: int, controllers: Collection[str], most_tasks: int) -> None:
-        """Have systemd move a process into a new scope that is delegated to us; returns when it is done."""
+        """Have systemd make a scope that is delegated to us and move a process into it; returns when that is done."""
         properties = [
             ("Description", ("s", "a job of jobtop with limits that hold")),
             ("PIDs", ("au", [pid])),
@@ -63,7 +63,7 @@ class Manager:
             *(OBJECT, INTERFACE, "StartTransientUnit", "ssa(sv)a(sa(sv))"),
             *(("s", name), ("s", "fail"), ("a(sv)", properties), ("a(sa(sv))", ())),
         )
-        self.connection.introduce()
+        self.connection.authenticate()
         self.connection.send(request)
         while True:
             kind, fields, body = self.connection.receive()
@@ -81,7 +81,7 @@ def reach(proc: str = "/proc") -> Manager:
     """Connect to the systemd of the user, or raise Refused. The caller closes the connection."""
     directory = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
     try:
-        connection = Connection(f"{directory}/systemd/private", PATIENCE_SECONDS)
+        connection = Connection(f"{directory}/systemd/private", TIMEOUT_SECONDS)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise Refused(NOT_THERE) from error
     try:
@@ -94,13 +94,14 @@ def reach(proc: str = "/proc") -> Manager:
 def make(
     job_id: JobId,
     wanted: Collection[str],
-    held: Collection[str],
+    present: Collection[str],
     is_detached: bool,
     wait_until_ready: Callable[[], int],
 ) -> JobCgroup:
-    """A cgroup with more of the wanted controllers than those that are held already; else the reason why not.
+    """A cgroup in a new scope with more of the wanted controllers than we have without systemd; else why there is none.
 
-    `wait_until_ready` returns the pid of the shim once it can be moved.
+    `present`: the wanted controllers that we have without systemd. `wait_until_ready` returns the pid of the shim once
+    the shim can be moved.
     """
     try:
         manager = reach()
@@ -108,13 +109,13 @@ def make(
         return refused(error)
     try:
         useful, lacking = set(wanted) & manager.controllers, set(wanted) - manager.controllers
-        if not useful > set(held):
+        if not useful > set(present):
             raise Refused(f"{NOT_GIVEN} {', '.join(sorted(lacking))}")
         check_logout(manager.here, manager.service, is_detached)
-        most_tasks = leave(manager.here, manager.service)
+        most_tasks = task_limit(manager.here, manager.service)
         name, pid = f"{cgroup.PREFIX}{job_id}.scope", wait_until_ready()
         manager.start_scope(name, pid, useful, most_tasks)
-        made = settle(manager, name, pid, job_id, useful)
+        made = split_scope(manager, name, pid, job_id, useful)
         return replace(made, problems=(f"{ABOUT}: {NOT_GIVEN} {', '.join(lacking)}",)) if lacking else made
     except (OSError, Refused) as error:
         return refused(error)
@@ -123,12 +124,16 @@ def make(
 
 
 def refused(error: Exception) -> JobCgroup:
+    """A result without a cgroup, and the reason in words."""
     words = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
     return cgroup.JobCgroup(problems=(f"{ABOUT}: {words}",))
 
 
-def leave(here: Hierarchy, service: str) -> int:
-    """The limit on tasks that the scope has to keep. Refused if the shim would escape another limit or an outer job."""
+def task_limit(here: Hierarchy, service: str) -> int:
+    """The task limit for the scope: the lowest of the cgroups that the shim leaves.
+
+    Raises Refused if the shim would also leave another limit or an outer job.
+    """
     own, most = here.own, NO_LIMIT
     while not f"{service}/".startswith(f"{own}/"):
         place = here.mount + own
@@ -143,13 +148,13 @@ def leave(here: Hierarchy, service: str) -> int:
 
 
 def check_logout(here: Hierarchy, service: str, is_detached: bool) -> None:
-    """Refuse a detached job if the systemd of the user ends with the last session."""
+    """Raise Refused for a detached job if the systemd of the user, and so the scope, ends at the last logout."""
     if is_detached and not here.own.startswith(f"{service}/") and not lingers():
         raise Refused(ENDS_AT_LOGOUT)
 
 
 def detached_problem() -> str | None:
-    """Why a detached job gets no scope where a foreground job does; None if it does."""
+    """Why a foreground job gets a scope here and a detached job does not; None if both do, or neither."""
     try:
         manager = reach()
     except (OSError, Refused):
@@ -172,8 +177,8 @@ def lingers(directory: str = "/var/lib/systemd/linger") -> bool:
         return False
 
 
-def settle(manager: Manager, name: str, pid: int, job_id: JobId, controllers: Collection[str]) -> JobCgroup:
-    """Make two cgroups in the scope: one for the shim, and one with the controllers for the job."""
+def split_scope(manager: Manager, name: str, pid: int, job_id: JobId, controllers: Collection[str]) -> JobCgroup:
+    """Make two cgroups in the scope: one for the shim, and one with the controllers for the job, which is returned."""
     inside = {tree.kind: tree.own for tree in cgroup.all_hierarchies(f"{manager.proc}/{pid}")}.get("v2", "")
     scope = manager.mount + inside
     if os.path.basename(scope) != name:

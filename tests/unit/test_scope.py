@@ -144,12 +144,12 @@ def test_a_login_session_can_be_left(tmp_path: Path) -> None:
     (tmp_path / USER.strip("/")).mkdir(parents=True)
     (tmp_path / USER.strip("/") / "memory.max").write_text("1000\n")  # is around both
     here = place(tmp_path, f"{USER}/session-3.scope", memory_max="max", cpu_max="max 100000")
-    assert scope.leave(here, SERVICE) == scope.NO_LIMIT
+    assert scope.task_limit(here, SERVICE) == scope.NO_LIMIT
 
 
 def test_as_many_tasks_as_where_it_comes_from_a_job_may_have_in_its_scope(tmp_path: Path) -> None:
     here = place(tmp_path, f"{SERVICE}/app.slice/terminal.scope", pids_max="345")
-    assert scope.leave(here, SERVICE) == 345
+    assert scope.task_limit(here, SERVICE) == 345
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_nobody_gets_out_from_under_a_limit_or_out_of_a_job(
     tmp_path: Path, own: str, limits: dict[str, str], why: str
 ) -> None:
     with pytest.raises(Refused, match=why):
-        scope.leave(place(tmp_path, own, **limits), SERVICE)
+        scope.task_limit(place(tmp_path, own, **limits), SERVICE)
 
 
 def test_a_job_that_outlives_its_session_is_not_put_where_it_would_end_with_it(
