@@ -14,7 +14,7 @@ from jobtop.core.run.outcome import (
     UNREAD_MEMORY,
     is_far_more,
     watched,
-    with_sampled_cpu_said,
+    with_note_on_sampled_cpu,
 )
 from jobtop.core.series.endpoints import last_after
 from jobtop.core.units import format_bytes, format_duration
@@ -153,7 +153,7 @@ def _with_sampled_cpu(job: Job, newest: Sample) -> Job:
         cpu_percent_mean=None if share is None else (job.usage.cpu_percent_mean or 0.0) * share,
     )
     source = job.sources.get("cpu", "rusage").removesuffix(BY_SAMPLES) + BY_SAMPLES
-    incomplete = with_sampled_cpu_said(source, job.incomplete)
+    incomplete = with_note_on_sampled_cpu(source, job.incomplete)
     return replace(job, usage=usage, sources=job.sources | {"cpu": source}, incomplete=incomplete)
 
 

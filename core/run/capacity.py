@@ -49,7 +49,7 @@ def memory_bytes(proc: str = "/proc") -> int | None:
 def gpus(
     environ: Mapping[str, str], sys: str = "/sys", count_nvidia: Callable[[], int] = device_count
 ) -> tuple[str, ...]:
-    """The GPUs of this host, of one vendor: next to a compute card, the card of the screen does not count."""
+    """The GPUs of this host, of one vendor only: a second vendor's card is usually there for the screen."""
     for vendor, found in (
         ("nvidia", count_nvidia),
         ("amd", lambda: amd_count(sys)),
@@ -72,7 +72,7 @@ def intel_count(sys: str) -> int:
 
 
 def visible(mask: str | None, count: int) -> list[str]:
-    """The devices that a mask lists, by number or by name; like CUDA, up to the first invalid one."""
+    """The devices that a mask like CUDA_VISIBLE_DEVICES lists; as in CUDA, only those before the first invalid one."""
     if mask is None:
         return list(map(str, range(count)))
     names: list[str] = []
@@ -84,7 +84,7 @@ def visible(mask: str | None, count: int) -> list[str]:
 
 
 def gpu_environment(given: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that hide all other GPUs from a job. The GPUs are numbered as in our own `environ`."""
+    """The variables that show a job only these GPUs, which are numbered as in our own `environ`."""
     variables: dict[str, str] = {}
     by_vendor: dict[str, list[str]] = {}
     for gpu in given:

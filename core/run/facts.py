@@ -1,4 +1,4 @@
-"""Reads and checks the facts that a shim leaves of a job: the files `started`, `ended` and `marks`, and its messages.
+"""Reads and checks what a shim reports: the files `started`, `ended` and `marks` of a job, and its messages.
 
 These facts decide which processes are signalled, which cgroups are removed and what the store keeps. The tables below
 give the type and the range of each fact; a fact in no table is kept as text. core/shim/facts.py writes them.
@@ -40,7 +40,7 @@ INTEGERS = {
 NUMBERS = dict.fromkeys("utime stime looked before_cgroup own_cpu recorder_cpu".split(), LATEST_SECONDS)
 MOMENTS = ("start", "end", "last", "counted")
 PROCESSES = ("shim", "main")
-# What each file must have. The last of these is also written last: without it the file is not finished.
+# The facts that each file must have. The last one is also written last: without it the file is not finished.
 NEEDED = {
     STARTED: ("version", "boot", "shim", "main", "start", "subreaper"),
     ENDED: (
@@ -64,7 +64,10 @@ class Started:
 
 
 class Facts(Mapping[str, str]):
-    """The checked `key value` lines of a shim; a key can be repeated. EvidenceDamaged if a line is wrong or missing."""
+    """The checked `key value` lines of one file or message; a key can be repeated.
+
+    Raises EvidenceDamaged if a line is invalid or missing.
+    """
 
     def __init__(self, text: str, kind: str | None = None) -> None:
         self._rows: dict[str, list[str]] = {}
@@ -98,6 +101,7 @@ class Facts(Mapping[str, str]):
         self._take(key, str(value))
 
     def every(self, key: str) -> list[str]:
+        """All values of a key that can be repeated."""
         return self._rows.get(key, [])
 
     def integer(self, key: str, default: int | None = None) -> int:
@@ -167,13 +171,13 @@ def read_facts(directory: object, kind: str) -> tuple[Facts | None, str | None]:
 
 
 def read_started(directory: object) -> Started | None:
-    """How a job was started; None if the file is missing or damaged. Directories that are no cgroups are left out."""
+    """How a job was started; None if the file is missing or damaged. Only directories that are cgroups are kept."""
     facts, _ = read_facts(directory, STARTED)
     return None if facts is None else reachable(facts.started())
 
 
 def reachable(started: Started) -> Started:
-    """Without the cgroups that are in no cgroup file system, so that no other directory is signalled or removed."""
+    """Keep only directories in a cgroup file system: the others must not be removed, nor their processes signalled."""
     if not started.cgroups:
         return started
     from jobtop.core.record import replace
@@ -291,7 +295,7 @@ def _check_limit(key: str, text: str) -> None:
 
 
 def _check_cgroup(key: str, text: str) -> None:
-    """Check that jobtop can have made this directory: it is removed, and the processes in it are signalled."""
+    """Check that the path can be a cgroup of jobtop: it will be removed, and the processes in it signalled."""
     if not text.startswith("/") or os.path.normpath(text) != text or "\0" in text:
         raise EvidenceDamaged(f"{key} is {text[:80]!r}, not a plain path")
     if not os.path.basename(text).startswith(cgroup.PREFIX):

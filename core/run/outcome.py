@@ -1,4 +1,4 @@
-"""Derives the record of a finished job from the facts of its shim: status, reason, and totals with sources. Pure."""
+"""Derives the record of an ended job from the facts that its shim reports: status, reason, totals, sources. Pure."""
 
 import errno
 import os
@@ -13,11 +13,11 @@ from jobtop.core.run.facts import Facts, Started
 from jobtop.core.units import format_bytes, format_duration
 
 SHORTEST_LOOK_SECONDS = 0.01  # right after its exec a process has not mapped its libraries yet
-KEY_SECONDS = 0.5  # a job that fails this soon after Ctrl-C was interrupted by it
+KEY_SECONDS = 0.5  # a job that fails this soon after Ctrl-C failed because of it
 POSSIBLE_SLACK, POSSIBLE_SLACK_SECONDS = 0.02, 0.1  # clocks are not read at the same time
 CTRL_C = "Ctrl-C"  # typed into the terminal of the job, which may read it as a key
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
-REACHED_SHARE = 0.95  # of a limit: the kernel charges memory in steps, and large ones fail first
+REACHED_SHARE = 0.95  # a job this close to its limit reached it: the kernel charges memory in large steps
 NOT_SAMPLED = "limits: nobody sampled the job, so that its memory limit did not hold"
 BOTH, BY_SAMPLES = "cgroup+rusage", "+sampled"  # sources of CPU time
 DIFFERENCE_SECONDS, DIFFERENCE_SHARE = 0.05, 0.02
@@ -37,15 +37,15 @@ def begin(job: Job, started: Started) -> Job:
 
 
 def conclude(job: Job, facts: Facts) -> Job:
-    """The record of a job that has ended. It is not settled while descendants run: a second report will follow.
+    """The record of a job that has ended. While descendants run it is not settled: the shim reports again at their end.
 
     The second report completes the totals and changes nothing else.
     """
     start, end, last = (facts.moment(key) for key in ("start", "end", "last"))
-    settled, was_over = facts.integer("final") == 1, job.status in ENDS - {Status.LOST}
-    if not was_over:
-        over = end if facts.integer("left") or "status" not in facts else last
-        seconds = round(max(0.0, over[1] - start[1]), 6)
+    settled, had_ended = facts.integer("final") == 1, job.status in ENDS - {Status.LOST}
+    if not had_ended:
+        ended = end if facts.integer("left") or "status" not in facts else last
+        seconds = round(max(0.0, ended[1] - start[1]), 6)
         job = replace(job, start_time=start[0], duration_seconds=seconds, end_time=start[0] + seconds)
     job = replace(job, settled=settled)
     if "exec_error" in facts:
@@ -53,23 +53,23 @@ def conclude(job: Job, facts: Facts) -> Job:
     before = job
     counted = last if settled or "counted" not in facts else facts.moment("counted")
     seconds = counted[1] - start[1]
-    cpu = _cpu(before if was_over else None, facts)
+    cpu = _cpu(before if had_ended else None, facts)
     job = replace(job, usage=_usage(job.usage, job.limits, facts, cpu, seconds), monitor=_monitor(job, facts))
     job = replace(job, sources=_sources(facts, cpu), incomplete=_incomplete(job, facts, cpu))
     job = replace(job, flags=_flags(job, facts))
-    job = _doubted(_with_sampled_peak(job, before), seconds)
-    return job if was_over else _judged(job, facts)
+    job = _check_cpu(_with_sampled_peak(job, before), seconds)
+    return job if had_ended else _with_status(job, facts)
 
 
 def over_at_once(job: Job) -> Job:
-    """The record of a job that ended before its first sample: start and end count as samples, with the mean CPU."""
+    """The record of a job that ended before its first sample: start and end count as two samples with the mean CPU."""
     mean = job.usage.cpu_percent_mean
     job = replace(job, usage=replace(job.usage, samples=2, cpu_percent_min=mean, cpu_percent_peak=mean))
     return watched(job)
 
 
 def watched(job: Job, over_bytes: int | None = None) -> Job:
-    """The record of a job that was sampled; `over_bytes` is the memory for which it was killed."""
+    """The record of a job that was sampled; `over_bytes` is its memory when it exceeded its limit."""
     job = replace(job, incomplete=tuple(entry for entry in job.incomplete if entry != NOT_SAMPLED))
     if OVER_LIMIT not in job.flags:
         return job
@@ -77,7 +77,7 @@ def watched(job: Job, over_bytes: int | None = None) -> Job:
 
 
 def lost(job: Job, why: str, moment: float | None) -> Job:
-    """The record of a job with an unknown end."""
+    """The record of a job whose end is not known, because its shim was killed."""
     return replace(job, status=Status.LOST, reason=why, end_time=moment, settled=True)
 
 
@@ -149,7 +149,7 @@ def _not_found(name: str) -> str:
     return (name or "''") + ": command not found" + hint
 
 
-def _judged(job: Job, facts: Facts) -> Job:
+def _with_status(job: Job, facts: Facts) -> Job:
     """The record with status, exit code, signal and the reason in words."""
     raw = facts.integer("status")
     code, number = (None, os.WTERMSIG(raw)) if os.WIFSIGNALED(raw) else (os.WEXITSTATUS(raw), None)
@@ -173,7 +173,7 @@ def _judged(job: Job, facts: Facts) -> Job:
 
 
 def _request(job: Job, cause: str | None) -> str | None:
-    """Which request ended the job; None if it ended by itself, or after an interrupt without any effect."""
+    """In words, which request ended the job; None if it ended by itself, or an interrupt had no effect."""
     asked: StopRequest | None = job.stop_request
     if cause == "signal":
         return f"stopped by {asked.by}" if asked is not None else "stopped by SIGTERM to its supervisor"
@@ -228,6 +228,7 @@ def _reached_limit(job: Job, facts: Facts) -> bool:
 
 
 def _ambient_oom(facts: Facts) -> int | None:
+    """OOM kills in the cgroup around jobtop while the job ran."""
     after = cgroup.oom_count(facts.get("cgroup.oom_around", ""))
     return after - facts.integer("oom_before") if after is not None and "oom_before" in facts else None
 
@@ -251,9 +252,9 @@ class Cpu:
 
 
 def _cpu(before: Job | None, facts: Facts) -> Cpu:
-    """The largest of the counts of cgroup and rusage, and of the record before.
+    """The largest of three counts: of the cgroup, of rusage, and of the record `before`.
 
-    No count is too large, but each can be too small: a process can leave the cgroup, and rusage has no children for
+    No count is too large, but each can be too small: a process can leave the cgroup, and rusage misses children for
     which their parent did not wait.
     """
     own, rusage = _cgroup(facts), (facts.number("utime"), facts.number("stime"))
@@ -295,8 +296,8 @@ def _usage(before: Usage, limits: Limits, facts: Facts, cpu: Cpu, seconds: float
     )
 
 
-def _doubted(job: Job, seconds: float) -> Job:
-    """Flag a CPU time that this machine cannot have spent; the total is kept, and no percentage is derived from it."""
+def _check_cpu(job: Job, seconds: float) -> Job:
+    """Flag a CPU time that is impossible on this machine; the total is kept, but no percentages are derived."""
     total, possible = job.usage.cpu_total_seconds or 0.0, (os.cpu_count() or 1) * seconds
     if total <= possible * (1 + POSSIBLE_SLACK) + POSSIBLE_SLACK_SECONDS:
         return _with_bounds(job)
@@ -307,7 +308,7 @@ def _doubted(job: Job, seconds: float) -> Job:
 
 
 def _with_bounds(job: Job) -> Job:
-    """Extend minimum and peak to the mean: descendants that were left running are counted but not sampled."""
+    """Extend minimum and peak to include the mean: descendants that were left running are counted but not sampled."""
     mean, least, greatest = job.usage.cpu_percent_mean, job.usage.cpu_percent_min, job.usage.cpu_percent_peak
     if mean is None or least is None or greatest is None:
         return job
@@ -326,7 +327,7 @@ def _with_sampled_peak(job: Job, before: Job) -> Job:
 
 
 def _memory_peak(facts: Facts) -> tuple[int | None, str]:
-    """The largest memory peak of a single process, and its source; ru_maxrss is at least that of the forked shim."""
+    """The memory peak of the largest process, and its source; ru_maxrss starts at the size of the forked shim."""
     maxrss, floor, seen = (facts.integer(key) for key in ("maxrss", "floor", "hwm"))
     if maxrss > floor + FLOOR_SLACK_BYTES:
         return max(maxrss, seen), "rusage"
@@ -381,7 +382,7 @@ def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
         missing.append(f"output: it could not be written to where it was to go ({facts['output_error']})")
     missing += [f"log: {why}" for why in dict.fromkeys(facts.every("log_error"))]
     missing += [entry for entry in job.incomplete if entry.startswith(SAMPLED)]
-    return with_sampled_cpu_said(cpu.source, tuple(missing))
+    return with_note_on_sampled_cpu(cpu.source, tuple(missing))
 
 
 def _left_cgroup(counted_seconds: float, facts: Facts) -> Iterator[str]:
@@ -397,7 +398,7 @@ def is_far_more(seconds: float, others: float) -> bool:
     return seconds - others > max(DIFFERENCE_SECONDS, DIFFERENCE_SHARE * seconds)
 
 
-def with_sampled_cpu_said(source: str, incomplete: tuple[str, ...]) -> tuple[str, ...]:
+def with_note_on_sampled_cpu(source: str, incomplete: tuple[str, ...]) -> tuple[str, ...]:
     """`incomplete` with an entry for CPU time that only samples have seen."""
     if not source.endswith(BY_SAMPLES) or any(entry.startswith(("cpu:", "all:")) for entry in incomplete):
         return incomplete

@@ -1,4 +1,4 @@
-"""A request for a new job, from a verb, a form or an earlier job; and the record and the spec that follow from it."""
+"""A request for a new job, from a verb, a form or an earlier job; and its record and its spec."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 NEXT_PAIR = r"\s*\n\s*|\s*,\s*(?=[^\s=,]+=)"  # a comma may also be part of a value, as in CUDA_VISIBLE_DEVICES=0,1
 
-MOST = 1_000_000
+MOST = 1_000_000  # the largest whole number that an option takes
 MOST_VALUE_CHARACTERS = 4096  # of an environment variable in a record
 
 
 @record
 class Request:
-    """Everything a caller can ask for; None is the default of the settings or of the command."""
+    """Everything a caller can ask for; None: the default of the settings, or one that follows from the command."""
 
     command: tuple[str, ...]
     cwd: str
@@ -56,7 +56,7 @@ class Request:
 
 
 def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple[Job, JobSpec]:
-    """The record and the spec of the job."""
+    """The record of a new job, which is shown and has no secrets, and its spec, which is executed and private."""
     words = ("/bin/sh", "-c", " ".join(request.command)) if request.is_shell else request.command
     secret = config.texts("run.redact")
     shown = tuple(redact_command(list(words), secret))
@@ -153,9 +153,9 @@ def typed(value: str) -> str | int | float | bool:
     """A parameter as a number or boolean if it is one, else as text; 1.10 stays text, since it is a version."""
     if value in ("true", "false"):
         return value == "true"
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            number = kind(value)
+            number = number_type(value)
         except ValueError:
             continue
         if abs(number) < float("inf") and (str(number) == value or "e" in value.lower()):
@@ -173,7 +173,7 @@ def user_name() -> str:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """KEY=VALUE."""
+    """The key and the value of KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise BadValue(f'"{printable(text)}" is not of the form KEY=VALUE')
@@ -209,10 +209,10 @@ def whole_number(text: str, such_as: str = "a whole number, such as 10 or -5") -
 
 def count(text: str) -> int:
     """A whole number that is not negative."""
-    kind = "a number of times, such as 3"
-    number = whole_number(text, kind)
+    such_as = "a number of times, such as 3"
+    number = whole_number(text, such_as)
     if number < 0:
-        raise BadValue(f'"{printable(text)}" is not {kind}')
+        raise BadValue(f'"{printable(text)}" is not {such_as}')
     return number
 
 

@@ -48,7 +48,7 @@ class Waiting:
     not_before: float | None = None
     attempt: int = 1
     is_paused: bool = False
-    put_off: str | None = None  # why it could not be started at its turn
+    put_off: str | None = None  # why an earlier start failed, and is tried again later
 
 
 @record
@@ -60,14 +60,14 @@ class Running:
     cpus: float | None = None
     memory_bytes: int | None = None
     gpus: int | None = None
-    given: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()  # the GPUs that the queue gave it
     ends_at: float | None = None
     parent_id: str | None = None
 
 
 @record
 class Capacity:
-    """What a host has for its jobs; a resource that is None is not known and never lacking."""
+    """The resources of a host; the queue never waits for memory if `memory_bytes` is None, which means unknown."""
 
     cpus: float
     memory_bytes: int | None = None
@@ -100,13 +100,16 @@ def plan(
     outcomes: Mapping[str, Status | None],
     now: float,
 ) -> Plan:
-    """Higher priority first, then age. Resources are reserved for the first job that lacks some, so none starves."""
+    """Plan by priority, then by age. Resources are reserved for the first job that cannot start, so that it can soon.
+
+    Later jobs start only if they do not delay it.
+    """
     room = Room(capacity, groups, list(running), now)
     start: list[Start] = []
     waits: dict[str, str] = {}
     cancel: dict[str, str] = {}
     moments: set[float] = set()
-    # Thousands of jobs ask for the same. Resources only get scarcer during a plan, so a refusal holds for all of them.
+    # Thousands of jobs may ask for the same. Free resources only shrink during a plan, so one refusal is valid for all.
     refused: dict[object, str] = {}
     clocks: dict[tuple[float, int], str] = {}
     dependencies: dict[tuple[str, ...], tuple[str | None, str | None]] = {(): (None, None)}
@@ -136,7 +139,7 @@ def plan(
 
 
 class Room:
-    """The free resources of a host, and those that are reserved for the first job that lacks some."""
+    """The free resources of a host, and those that are reserved for the first job that cannot start."""
 
     def __init__(self, capacity: Capacity, groups: Mapping[str, int], running: list[Running], now: float) -> None:
         self.capacity, self.groups, self.now = capacity, groups, now
@@ -144,9 +147,9 @@ class Room:
         self.total: Amounts = (capacity.cpus, memory, len(capacity.gpus))
         self.free: Amounts = self.total
         self.slots = dict(groups)
-        self.kept_for: Waiting | None = None
-        self.kept: Amounts = (0.0, 0.0, 0.0)
-        self.can_start_at = -math.inf  # the job that it is kept for, by the declared run times
+        self.reserved_for: Waiting | None = None
+        self.reserved: Amounts = (0.0, 0.0, 0.0)
+        self.can_start_at = -math.inf  # when `reserved_for` can start, by the declared run times
         self._ends: list[tuple[float, Amounts]] = []
         ids = {job.id for job in running}
         counted = [job for job in running if job.parent_id not in ids]  # an outer job includes its inner jobs
@@ -172,19 +175,19 @@ class Room:
         if job.group is not None and (left := self.slots.get(job.group)) is not None and left < 1:
             return self._slots_taken(job.group)
         if (scarce := lacking(needs, self.free)) is not None:
-            if self.kept_for is None:
-                self._keep(job, needs)
+            if self.reserved_for is None:
+                self._reserve(job, needs)
             free, total = (amount(scarce, max(0.0, have[scarce])) for have in (self.free, self.total))
             verb = "is" if free == "1" else "are"
             return f"waits for {amount_words(scarce, needs[scarce])}: {free} of {total} {verb} free"
-        if self.kept_for is None or self._ends_in_time(job):
+        if self.reserved_for is None or self._ends_in_time(job):
             return None
-        spare = [free - kept for free, kept in zip(self.free, self.kept, strict=True)]
+        spare = [free - reserved for free, reserved in zip(self.free, self.reserved, strict=True)]
         if (scarce := lacking(needs, spare)) is None:
             return None
-        words = amount_words(scarce, self.kept[scarce])
-        verb = "is" if amount(scarce, self.kept[scarce]) == "1" else "are"
-        return f"behind job {self.kept_for.id[:8]}, for which {words} {verb} being kept"
+        words = amount_words(scarce, self.reserved[scarce])
+        verb = "is" if amount(scarce, self.reserved[scarce]) == "1" else "are"
+        return f"behind job {self.reserved_for.id[:8]}, for which {words} {verb} being kept"
 
     def take(self, job: Waiting) -> tuple[str, ...]:
         """Take the resources of a job; return the GPUs it gets."""
@@ -201,9 +204,9 @@ class Room:
         if ends_at is not None and ends_at > self.now:
             self._ends.append((ends_at, needs))
 
-    def _keep(self, job: Waiting, needs: Amounts) -> None:
-        """Reserve what this job waits for."""
-        self.kept_for, self.kept = job, needs
+    def _reserve(self, job: Waiting, needs: Amounts) -> None:
+        """Reserve the resources for this job, and find out when it can start."""
+        self.reserved_for, self.reserved = job, needs
         if job.group in self.slots:
             self.slots[job.group] -= 1
         free: Amounts = self.free
@@ -214,12 +217,13 @@ class Room:
                 return
 
     def _ends_in_time(self, job: Waiting) -> bool:
+        """Whether the job ends before the resources that it takes are needed by `reserved_for`."""
         return job.runtime_seconds is not None and self.now + job.runtime_seconds <= self.can_start_at
 
     def _slots_taken(self, group: str) -> str:
         slots = self.groups[group]
-        if self.kept_for is not None and self.kept_for.group == group:
-            return f"group {group}: its last free slot is being kept for job {self.kept_for.id[:8]}"
+        if self.reserved_for is not None and self.reserved_for.group == group:
+            return f"group {group}: its last free slot is being kept for job {self.reserved_for.id[:8]}"
         if slots < 1:
             return f"group {group}: it has no slots"
         return f"group {group}: {'its slot is' if slots == 1 else f'all {slots} slots are'} taken"
@@ -255,13 +259,13 @@ def running_from(job: Job) -> Running:
 
 
 def longest(limits: Limits) -> float | None:
-    """The longest time that a job takes, as declared; None if nothing was."""
+    """The longest time that a job takes, as declared; None if no time was declared."""
     declared = [seconds for seconds in (limits.runtime_seconds, limits.timeout_seconds) if seconds is not None]
     return min(declared, default=None)
 
 
 def impossible(limits: Limits, capacity: Capacity) -> str | None:
-    """What a job asks for and the host does not have at all; None if it has everything."""
+    """In words, what a job asks for and the host does not have even if idle; None if it has everything."""
     memory = math.inf if capacity.memory_bytes is None else capacity.memory_bytes
     needs = (limits.cpus or 0.0, limits.memory_bytes or 0, limits.gpus or 0)
     return beyond(needs, (capacity.cpus, memory, len(capacity.gpus)))
@@ -282,7 +286,7 @@ def retry_seconds(attempt: int) -> float:
 
 
 def will_be_retried(status: Status, queued: Queued | None) -> bool:
-    """Whether a job with this end gets another attempt that is not queued yet."""
+    """Whether another attempt at a job with this status will be queued."""
     return queued is not None and queued.retries > 0 and queued.retried_by is None and status in RETRIED
 
 
