@@ -1,4 +1,4 @@
-"""Makes a job of a running process: a row of the store, the file `started`, and an agent that samples it."""
+"""Makes a job from a running process: writes `started` and a row of the store, and calls the agent to sample it."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
     from jobtop.store.jobs import Jobs
 
 
-def attach(jobs: Jobs, paths: StatePaths, config: Config, pid: int, said: Mapping[str, Any]) -> Job:
-    """The new job of a process and everything below it; `said` has its name, tool, tags and note."""
+def attach(jobs: Jobs, paths: StatePaths, config: Config, pid: int, options: Mapping[str, Any]) -> Job:
+    """Make a job from a process and its descendants; `options` has its name, tool, tags and note."""
     process = meet(pid)
-    job = made(process, paths.host, config, said)
-    with jobs.database.writing():  # no other process makes a job of it meanwhile
+    job = new_record(process, paths.host, config, options)
+    with jobs.database.writing():  # so that no other process makes a job from it meanwhile
         refuse_known(jobs, paths, pid)
         create_started(paths, job.id, process.who, process.start_time, process.start_boottime)
         return jobs.insert(job, Event(process.start_time, "started", {"pid": pid}), event("attached"))
 
 
-def made(process: Process, host: str, config: Config, said: Mapping[str, Any]) -> Job:
+def new_record(process: Process, host: str, config: Config, options: Mapping[str, Any]) -> Job:
     """The record of a job made from a running process."""
     shown = tuple(redact_command(list(process.command), config.texts("run.redact")))
     script = script_of(shown)
     return Job(
         id=new_id(),
-        name=said.get("name") or printable(default_name(shown, script, shell=False)),
+        name=options.get("name") or printable(default_name(shown, script, shell=False)),
         command=shown,
         host=host,
         user=process.user,
         cwd=process.cwd,
         status=Status.RUNNING,
-        tool=said.get("tool") or os.path.basename(shown[0]),
+        tool=options.get("tool") or os.path.basename(shown[0]),
         script=script,
-        tags=said.get("tags") or {},
-        note=said.get("note"),
+        tags=options.get("tags") or {},
+        note=options.get("note"),
         pid=process.who.pid,
         kind=ATTACHED,
         flags=(ATTACHED,),
@@ -75,7 +75,7 @@ def made(process: Process, host: str, config: Config, said: Mapping[str, Any]) -
 
 
 def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
-    """Raise UsageError if a process belongs to a job, or a part of jobtop is below it."""
+    """Raise UsageError if a process belongs to a job, records one, or has an attached job or the agent below it."""
     above, below = lineage(pid), descendants(pid)
     for job in jobs.unsettled(paths.host):
         known = f"job {job.id[:8]} ({printable(job.name)})"
@@ -91,21 +91,22 @@ def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
 
 
 def call_agent(jobs: Jobs, paths: StatePaths, environ: Mapping[str, str]) -> bool:
-    """Wake or start an agent; False inside of a job: an agent started there would belong to it.
+    """Wake or start an agent; False inside of a job, where no agent is started, since it would belong to that job.
 
-    A child that exits at once starts it: the attached process may be an ancestor of this one, and so of the agent.
+    The attached process may be an ancestor of this process. So that the agent does not become a descendant of it, a
+    child process starts the agent and exits at once.
     """
     if registered(jobs.database) is not None:
         ensure_agent(jobs.database, paths)
         return True
     if "JOBTOP_JOB_ID" in environ:
         return False
-    _start_apart(paths)
+    _start_by_child(paths)
     return True
 
 
-def _start_apart(paths: StatePaths) -> None:
-    """Start an agent from a child process, whose exit code is the errno of a failure."""
+def _start_by_child(paths: StatePaths) -> None:
+    """Start an agent by a child process; the exit code of the child is 0 or an errno."""
     try:
         child = os.fork()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the starts and ends of all kinds of jobs have in common: events of the timeline, and what stored samples add."""
+"""For all kinds of jobs: the events of start and end, and what stored samples add to the record."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def started_change(started: Started) -> Callable[[Job], tuple[Job, tuple[Event, ...]]]:
-    """The change of a record when its job has started."""
+    """The change of the row of a job that has started, for `Jobs.change`."""
     event = Event(started.start_time, "started", {"pid": started.main.pid})
     return lambda row: (outcome.begin(row, started), (event,))
 
 
 def end_events(before: Job, done: Job, last: float) -> tuple[Event, ...]:
-    """The events of an end that are not in the timeline yet; `last` is when the last descendant exited."""
+    """The events to add when a job ends, or when its last descendant exits, which is at `last`."""
     if before.status.ended:
         return (Event(last, "descendants_ended", {}),) if done.settled and not before.settled else ()
     ended = Event(done.end_time or time.time(), "exited", {"status": str(done.status), "reason": done.reason})
@@ -32,13 +32,13 @@ def end_events(before: Job, done: Job, last: float) -> tuple[Event, ...]:
 
 
 def stored_observation(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
-    """What stored samples add to the record of a job that was sampled by a process which is gone; None: nothing."""
+    """A function that adds what stored samples show to the record; None if there are no samples."""
     observation = observation_in(jobs, job)
     return None if observation is None else observation.of
 
 
 def observation_in(jobs: Jobs, job: Job) -> Observation | None:
-    """What stored samples say of a job; None if there are none."""
+    """What the stored samples of a job show; None if there are none."""
     if job.seq is None or not jobs.has_series(job.seq):
         return None
     from jobtop.core.measure.observation import seen_in

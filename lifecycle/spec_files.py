@@ -18,7 +18,7 @@ DAY_SECONDS = 86400.0
 
 
 def sweep_specs(paths: StatePaths, days: float) -> None:
-    """Remove the files of old jobs, once a day: they hold environments, with secrets."""
+    """Remove the files of old jobs, at most once a day: they contain environments, with secrets."""
     names, now = paths.names, time.time()
     swept = f"{names.specs}/.swept"
     try:
@@ -31,18 +31,18 @@ def sweep_specs(paths: StatePaths, days: float) -> None:
         waiting = ids_waiting(paths) if old else frozenset()
         for job_id, age in old.items():
             directory = names.job(job_id)
-            never_began = age > DAY_SECONDS and os.path.isdir(directory) and not os.listdir(directory)
-            if (age > days * DAY_SECONDS or never_began) and job_id not in waiting:
+            never_started = age > DAY_SECONDS and os.path.isdir(directory) and not os.listdir(directory)
+            if (age > days * DAY_SECONDS or never_started) and job_id not in waiting:
                 remove_file(names.spec(job_id))
-            if never_began:
+            if never_started:
                 with suppress(OSError):
                     os.rmdir(directory)
-    except (OSError, StoreError):  # tomorrow, then
+    except (OSError, StoreError):  # the next sweep tries again
         return
 
 
 def ids_waiting(paths: StatePaths) -> frozenset[str]:
-    """The jobs that have not begun yet, however long they have waited."""
+    """The ids of the jobs that have not started yet: their files are kept, however old they are."""
     if not os.path.exists(paths.names.store):
         return frozenset()
     from jobtop.store.database import open_to_read

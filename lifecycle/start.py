@@ -1,4 +1,4 @@
-"""Starts detached jobs: this process returns, the shim stays, and an agent samples and records the job."""
+"""Starts detached jobs: this process does not wait for them, and an agent samples and records them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def new_supervisor(terminal: Terminal | None = None) -> Supervisor:
-    """A shim that waits for its order."""
+    """Start a shim, which then waits for its order; StartError if that fails."""
     try:
         with SPAWNING:
             return Supervisor(terminal)
@@ -52,9 +52,9 @@ def start_detached(
     warn: Callable[[str], None],
     on_start: Callable[[str], None] | None = None,
 ) -> tuple[Job, Facts | None]:
-    """Start a job and leave it: the job, and the facts of its start; None if the shim was killed.
+    """Start a job and leave it to an agent; the job, and the facts of its start, which are None if the shim was killed.
 
-    `on_start` hears the id as soon as the command runs, however long the store takes.
+    `on_start` is called with the id as soon as the command runs, before the store is written.
     """
     problems: list[str] = []
     recorder = Recorder(paths, config.switch("store.network"), problems.append)
@@ -68,13 +68,13 @@ def start_detached(
         raise
     with_cgroup = "cgroup" not in config.texts("monitor.without")
     order = Order(spec, recorder.directory, with_cgroup, False, recorder.successor(), supervisor)
-    heard = kind_of(job).start(order).answer()
-    if heard is None or "exec_error" in heard:
-        job = recorder.finish(heard)
+    answer = kind_of(job).start(order).answer()
+    if answer is None or "exec_error" in answer:
+        job = recorder.finish(answer)
     else:
         if on_start is not None:
             on_start(job.id)
-        recorder.started(heard.started())
+        recorder.started(answer.started())
         recorder.detached()
         job = recorder.job
         if recorder.jobs is not None and job.parent_id is None:
@@ -86,7 +86,7 @@ def start_detached(
     recorder.close()
     for problem in problems:
         warn(problem)
-    return job, heard
+    return job, answer
 
 
 def start_and_stay(
@@ -96,7 +96,7 @@ def start_and_stay(
     warn: Callable[[str], None],
     supervisor: Supervisor | None = None,
 ) -> tuple[Job, Facts | None]:
-    """Start a detached job from a program that goes on, and so has to reap the shim."""
+    """Start a detached job from a process that goes on; a thread of it reaps the shim."""
     supervisor = supervisor or new_supervisor()
     try:
         return start_detached(supervisor, paths, config, request, warn)
@@ -106,7 +106,7 @@ def start_and_stay(
 
 
 def kept_spec(paths: StatePaths, job_id: JobId) -> JobSpec | None:
-    """The command and environment of a job; None if they are not kept any more."""
+    """The command and environment of a job from specs/ID.json; None if that file is gone or damaged."""
     try:
         shape = json.loads(read_state_file(paths.spec(job_id), SPEC_BYTES))
         return known(JobSpec, shape | {"id": job_id, "command": tuple(shape["command"])})

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 SAME_KEY_SECONDS = 0.1
-LASTING_MS = 30  # a job that runs longer is sampled
+LASTING_MS = 30  # a job that runs longer is sampled; `on_lasting` starts that
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Foreground:
-    """Catches our signals and waits for one job; calls `on_stop` at each request to end the job."""
+    """Passes signals on to one job and waits for its end; calls `on_stop` at each request to end the job."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Foreground:
         self.on_stop, self.on_pause = on_stop, on_pause
         self.requests: list[tuple[int, float]] = []  # signals to stop, and when they came
         self.stopping = False
-        self.typed = b""  # input that the terminal of the job has not taken yet
+        self.pending_input = b""  # input that the terminal of the job has not taken yet
         self.reads_input = False
 
     def __enter__(self) -> Self:
@@ -58,7 +58,7 @@ class Foreground:
     def wait(self, on_lasting: Callable[[], None]) -> Facts | None:
         """Wait for the facts of the end of the job; None if the shim was killed.
 
-        `on_lasting` is called if the job does not end at once.
+        `on_lasting` is called if the job still runs after `LASTING_MS`.
         """
         self.on_lasting: Callable[[], None] | None = on_lasting
         with RawTerminal(self.supervisor.terminal) as self.raw:
@@ -88,7 +88,7 @@ class Foreground:
             poll = select.poll()
             poll.register(wakeup, select.POLLIN)
             poll.register(status, select.POLLIN)
-            if terminal and self.typed:
+            if terminal and self.pending_input:
                 poll.register(terminal.master, select.POLLOUT)
             elif terminal and self.reads_input:
                 poll.register(0, select.POLLIN)
@@ -115,10 +115,10 @@ class Foreground:
         elif number in STOPPING:
             self._stop(number)
         else:
-            self._pass(number)
+            self._send_to_shim(number)
 
     def _stop(self, number: int) -> None:
-        """Pass on the first request; a second one within the grace stops the job with TERM, a third one kills it."""
+        """Pass on the first request; a second one within the grace period stops the job with TERM, a third kills it."""
         moment = time.time()
         window = SAME_REQUEST_SECONDS if number == signal.SIGTERM else SAME_KEY_SECONDS
         if any(which == number and moment - at < window for which, at in self.requests):
@@ -128,10 +128,11 @@ class Foreground:
         if again and not self.stopping:
             say("stopping the job; once more kills it")
         self.stopping |= again or number == signal.SIGTERM
-        self._pass(signal.SIGTERM if self.stopping else number)
+        self._send_to_shim(signal.SIGTERM if self.stopping else number)
         self.on_stop(signal_name(number))
 
-    def _pass(self, number: int) -> None:
+    def _send_to_shim(self, number: int) -> None:
+        """Send a signal to the shim, which passes it on to the job; TERM makes it stop the job."""
         try:
             os.kill(self.supervisor.pid, number)
         except ProcessLookupError:
@@ -155,21 +156,21 @@ class Foreground:
         except OSError:
             data = b""
         if data:
-            self.typed = data
+            self.pending_input = data
             if b"\x03" in data and makes_signals(terminal):
                 self.on_stop(CTRL_C)
         else:
             self.reads_input = False
-            self.typed = b"\x04\x04"  # the first ends an unfinished line, the second ends the file
+            self.pending_input = b"\x04\x04"  # the first ends an unfinished line, the second ends the file
         self._write_input(terminal)
 
     def _write_input(self, terminal: Terminal) -> None:
         try:
-            self.typed = self.typed[os.write(terminal.master, self.typed) :]
+            self.pending_input = self.pending_input[os.write(terminal.master, self.pending_input) :]
         except BlockingIOError:
             return
         except OSError:
-            self.typed = b""
+            self.pending_input = b""
 
 
 class RawTerminal:

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
             """The processes of the job that still run although it is not `is_alive`, because its shim was killed."""
 
         def record_end(self, jobs: Jobs, paths: StatePaths, job: Job, watched: Watched | None = None) -> Job:
-            """Write how the job ended, if it has; the new record. `watched` is None if another process sampled it."""
+            """Write how the job ended, if it has; the new record. `watched` is None if the caller did not sample it."""
 
         def why_not_again(self, paths: StatePaths, job: Job) -> str | None:
             """Why the job cannot be run again; None if it can."""
