@@ -69,7 +69,7 @@ class Facts(Mapping[str, str]):
     Raises EvidenceDamaged if a line is invalid or missing.
     """
 
-    def __init__(self, text: str, kind: str | None = None) -> None:
+    def __init__(self, text: str, file_name: str | None = None) -> None:
         self._rows: dict[str, list[str]] = {}
         self._integers: dict[str, int] = {}
         self._numbers: dict[str, float] = {}
@@ -79,11 +79,11 @@ class Facts(Mapping[str, str]):
             key, _, value = line.partition(" ")
             if key:
                 self._take(key, _unescaped(value))
-        kind = kind or (STARTED if "shim" in self else ENDED)
-        for key in NEEDED[kind]:
+        file_name = file_name or (STARTED if "shim" in self else ENDED)
+        for key in NEEDED[file_name]:
             if key not in self:
                 raise EvidenceDamaged(f"{key} is missing")
-        if kind == ENDED and "status" not in self and "exec_error" not in self:
+        if file_name == ENDED and "status" not in self and "exec_error" not in self:
             raise EvidenceDamaged("status is missing")
 
     def __getitem__(self, key: str) -> str:
@@ -151,17 +151,17 @@ class Facts(Mapping[str, str]):
         self._rows.setdefault(key, []).append(value)
 
 
-def read_facts(directory: object, kind: str) -> tuple[Facts | None, str | None]:
+def read_facts(directory: object, file_name: str) -> tuple[Facts | None, str | None]:
     """The facts in one file of a job's directory, or what is wrong with them.
 
     Both are None if the file does not exist or is not finished.
     """
-    name = os.path.join(str(directory), kind)
+    name = os.path.join(str(directory), file_name)
     try:
         data = _read(name, MOST_BYTES)
-        if data is None or f"\n{NEEDED[kind][-1]} ".encode() not in data or not data.endswith(b"\n"):
+        if data is None or f"\n{NEEDED[file_name][-1]} ".encode() not in data or not data.endswith(b"\n"):
             return None, None
-        facts = Facts(data.decode("utf-8", "surrogateescape"), kind)
+        facts = Facts(data.decode("utf-8", "surrogateescape"), file_name)
         for path in facts.every("cgroup"):
             if os.path.basename(path) != cgroup.PREFIX + os.path.basename(str(directory)):
                 raise EvidenceDamaged("cgroup is not of this job")
@@ -198,7 +198,7 @@ def read_marks(directory: object, start: int = 0) -> tuple[list[Mark], int]:
 
 def damage_in(directory: object) -> str | None:
     """What is wrong with the files of a shim in a job's directory; None if nothing is."""
-    damages = (read_facts(directory, kind)[1] for kind in NEEDED)
+    damages = (read_facts(directory, file_name)[1] for file_name in NEEDED)
     return next((damage for damage in damages if damage is not None), None) or _damage_of_marks(directory)
 
 
