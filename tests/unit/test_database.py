@@ -27,6 +27,37 @@ from support import ROOT
 GARBAGE = b"this is not a database\n" * 500
 KEPT_STORE = ROOT / "tests/data/store-v1.db"
 
+# Makes store after store, each in a process that is killed a few steps of SQLite later than the one before, until one
+# is made; prints how many were not.
+KILLED_MAKERS = """
+import os, signal, sys
+from jobtop.core.paths import StatePaths
+from jobtop.store import database
+
+def connect(*arguments):
+    connection = connect_as_always(*arguments)
+    connection.set_progress_handler(look, 1)
+    return connection
+
+def look():
+    global steps
+    steps -= 1
+    if steps < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+connect_as_always, database.connect = database.connect, connect
+status, number = signal.SIGKILL, -1
+while status == signal.SIGKILL:
+    number += 1
+    steps = number * 397
+    child = os.fork()
+    if child == 0:
+        database.open_to_write(StatePaths(os.path.join(sys.argv[1], str(number)), "atlas")).close()
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+print(number)
+"""
+
 
 @pytest.fixture
 def paths(tmp_path: Path) -> StatePaths:
@@ -242,6 +273,20 @@ def test_many_processes_that_make_the_store_at_once_all_write_to_one(paths: Stat
     database = open_to_read(store)
     assert len(Jobs(database).select(Query(limit=None))) == len(processes)
     database.close()
+
+
+def test_a_kill_while_a_store_is_made_leaves_a_whole_store_or_none(paths: StatePaths) -> None:
+    paths.root.mkdir()
+    command = [sys.executable, "-c", KILLED_MAKERS, str(paths.root)]
+    killed = int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+    assert killed >= 10
+    open_to_write(paths).close()
+    for number in range(killed):
+        left = StatePaths(paths.root / str(number), "atlas")
+        with closing(open_to_read(left.store)) as reader:
+            assert reader.version in (0, VERSION)
+        open_to_write(left).close()
+        assert content(left.store) == content(paths.store)
 
 
 def test_an_empty_file_becomes_a_store(paths: StatePaths) -> None:
