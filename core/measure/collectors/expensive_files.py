@@ -47,8 +47,21 @@ class ExpensiveFiles:
         self._passes += 1
         if "fds" not in without:
             self.credit_seconds -= self._memfds.read(trees, max(0.0, self.credit_seconds))
-        changed = [tree for tree in trees if tree.version != tree.details_version]
-        stale = [tree for tree in changed if tree.has_stale_details(self._passes - REREAD_PASSES)]
+        long_ago = self._passes - REREAD_PASSES
+        stale = [
+            tree
+            for tree in trees
+            if tree.version != tree.details_version
+            # Where none of these holds `has_stale_details` is False: of many jobs few are asked.
+            and (
+                tree.details_pass <= long_ago
+                or tree.pages_version != tree.drift_version
+                or tree.has_drifted
+                or tree.members_changed
+                or tree.unread
+            )
+            and tree.has_stale_details(long_ago)
+        ]
         for tree in sorted(stale, key=lambda tree: tree.details_pass):
             if tree.has_details:
                 self.credit_seconds -= self._read_job(tree, self.credit_seconds, without)

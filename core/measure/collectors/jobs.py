@@ -6,11 +6,11 @@ import os
 from operator import add
 
 from jobtop.core.measure.collectors.members import TICK_SECONDS
-from jobtop.core.measure.collectors.process_fields import FIELDS, GROUPS, KEYS, Exited, Presence
+from jobtop.core.measure.collectors.process_fields import GROUPS, known_sums
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from jobtop.core.measure.collectors.members import Member, Tree
 
@@ -20,11 +20,7 @@ FEW_ROWS = 4
 CPU_TIMES = frozenset({"cpu.user", "cpu.system"})
 CORES = os.cpu_count() or 1
 OWN_BYTES, OWN_SHARE = 1024 * 1024, 0.01  # a fork that has hardly more than its parent shares nearly all of it
-# Columns of rows that count in how many processes some keys are known, or in how many live ones they are not.
-KNOWN_IN_SOME = tuple((group.column, group.keys) for group in GROUPS if group.presence is Presence.SOME)
-KNOWN_IN_ALL = tuple((group.column, group.keys) for group in GROUPS if group.presence is Presence.ALL)
-UNKNOWN_AFTER_EXIT = tuple(field.key for field in FIELDS if field.exited is Exited.UNKNOWN)
-SHARES = next(column for column, keys in KNOWN_IN_ALL if "mem.pss" in keys)
+SHARES = next(group.column for group in GROUPS if "mem.pss" in group.keys)
 
 
 def fold(tree: Tree) -> dict[str, Number]:
@@ -34,36 +30,17 @@ def fold(tree: Tree) -> dict[str, Number]:
     that could be read.
     """
     sums = _sum_rows([tree.exited, *[member.row or member.make_row() for member in tree.members.values()]])
-    values: dict[str, Number] = dict(zip(KEYS, sums, strict=False))
-    alive = values["proc.count"]
-    for column, keys in KNOWN_IN_SOME:
-        if not sums[column]:
-            _drop(values, keys)
-    for column, keys in KNOWN_IN_ALL:
-        if sums[column] or not alive:
-            _drop(values, keys)
-    if tree.has_exited:
-        _drop(values, UNKNOWN_AFTER_EXIT)
-    _fold_memory(tree, values, not sums[SHARES])
-    return values
-
-
-def _drop(values: dict[str, Number], keys: Iterable[str]) -> None:
-    for key in keys:
-        values.pop(key, None)
-
-
-def _fold_memory(tree: Tree, values: dict[str, Number], has_all_shares: bool) -> None:
-    """Add what the job holds without page cache: PSS, or the resident memory of a single process."""
+    values: dict[str, Number] = known_sums(sums, tree.has_exited)
     alive = values["proc.count"]
     if alive == 1:
         values["mem.used"] = values["mem.rss"] + tree.memfd_bytes
-        if has_all_shares:
+        if not sums[SHARES]:
             values["mem.pss"] = values["mem.rss"]
     elif alive:
-        shares = values["mem.pss"] if has_all_shares else _estimated_shares(tree)
+        shares = values["mem.pss"] if not sums[SHARES] else _estimated_shares(tree)
         if shares is not None:
             values["mem.used"], values["mem.pss"] = shares + tree.memfd_bytes, shares
+    return values
 
 
 def _sum_rows(rows: Sequence[Sequence[float]]) -> Sequence[float]:

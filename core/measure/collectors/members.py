@@ -132,7 +132,6 @@ class Tree:
         self.root_is_gone = False
         self.high_bytes = 0  # the highest resident memory of one process, where no shim records it
         self.version = 0  # rises when a reading may differ from the one before
-        self.members_version = 0  # rises when a process comes or goes
         self.births = 0
         self.read_at = 0.0
         self.was_active = True  # a process ran, came or went in the last sweep

@@ -37,6 +37,7 @@ class Memfds:
         host_bytes = value_in(self._meminfo.read(), "Shmem:") * 1024
         for tree in waiting:
             if not self._may_have_changed(tree, host_bytes):
+                tree.memfd_version = tree.version
                 continue
             if cost >= budget_seconds:
                 tree.memfd_unread_bytes = max(tree.memfd_unread_bytes, host_bytes - tree.memfd_host_bytes)

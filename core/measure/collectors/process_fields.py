@@ -216,8 +216,28 @@ def compile_row(fields: Sequence[ProcessField]) -> Callable[[Member], tuple[floa
     return scope["make_row"]
 
 
-KEYS = tuple(field.key for field in FIELDS)
-COLUMN = {key: place for place, key in enumerate(KEYS)}
+def compile_known_sums(fields: Sequence[ProcessField]) -> Callable[[Sequence[float], bool], dict[str, Number]]:
+    """A function that makes values by catalogue key of the sums of rows; those that are not known are left out.
+
+    It is given the sums, and whether a process has exited.
+    """
+    groups = groups_of(fields)
+    places = {field.key: place for place, field in enumerate(fields)}
+    keys = ", ".join(f"{field.key!r}: value{place}" for place, field in enumerate(fields))
+    names = ", ".join(f"value{place}" for place in range(len(fields) + len(groups)))
+    lines = ["def known_sums(sums, has_exited):", f"    {names} = sums", f"    values = {{{keys}}}"]
+    for group in groups:
+        count, alive = f"value{group.column}", f"value{places['proc.count']}"
+        is_absent = f"not {count}" if group.presence is Presence.SOME else f"{count} or not {alive}"
+        if group.exited is Exited.UNKNOWN:
+            is_absent += " or has_exited"
+        lines += [f"    if {is_absent}:", f"        del {', '.join(f'values[{key!r}]' for key in group.keys)}"]
+    scope: dict[str, Callable[[Sequence[float], bool], dict[str, Number]]] = {}
+    exec("\n".join([*lines, "    return values"]), scope)
+    return scope["known_sums"]
+
+
+COLUMN = {field.key: place for place, field in enumerate(FIELDS)}
 GROUPS = groups_of(FIELDS)
 WIDTH = len(FIELDS) + len(GROUPS)
 READ_IN_DETAIL = tuple((field.attribute, field.read, field.switch) for field in FIELDS if field.read is not None)
@@ -226,4 +246,4 @@ INHERITED = (
     *(place for place, field in enumerate(FIELDS) if field.exited is Exited.INHERITED),
     *(group.column for group in GROUPS if group.exited is Exited.INHERITED),
 )
-make_row = compile_row(FIELDS)
+make_row, known_sums = compile_row(FIELDS), compile_known_sums(FIELDS)

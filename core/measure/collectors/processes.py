@@ -73,7 +73,8 @@ class ProcessTable:
         self._last_pid_seen = ""
         self._sweeps_unlisted = LONGEST_UNLISTED
         self._sweeps = 0
-        self._members_of: tuple[list[Tree], list[int]] = ([], [])
+        self._members_version = 0  # rises when a process of a job comes or goes
+        self._members_of: tuple[list[Tree], int] = ([], 0)
         self._members: list[Member] = []
         self.read_at = 0.0  # the moment of the last sweep over the clocks
         self.kept_descriptors = 0
@@ -99,10 +100,12 @@ class ProcessTable:
             self.undecided |= dict.fromkeys(unsure, 0)
             self.other_processes = self.other_processes - unsure - {root}
             self._sweeps_unlisted = LONGEST_UNLISTED
+        self._members_version += 1
         return tree
 
     def remove(self, tree: Tree) -> None:
         """Sweep the processes of a job no longer."""
+        self._members_version += 1
         for member in tree.all_members():
             self._close(member)
             if self.owner.get(member.pid) is tree:
@@ -117,7 +120,7 @@ class ProcessTable:
         self._last_pid.close()
         self.expensive.close()
 
-    def sweep(self, due: Iterable[Tree] | None = None) -> None:
+    def sweep(self, due: list[Tree] | None = None) -> None:
         """Find new and exited processes, and read those of the jobs that are due which have run since."""
         before, names = self._names, self._list_names()
         gone = {int(name) for name in self._names - names if name.isdigit()}
@@ -132,7 +135,7 @@ class ProcessTable:
             # The pid of another process may have gone to a process of a job; pop() goes round the set.
             fresh |= {self.other_processes.pop() for _ in range(min(RECHECKED, len(self.other_processes)))}
         self._assign(fresh - self.owner.keys() | self.undecided.keys())
-        self._read_due(list(self.trees.values()) if due is None else list(due))
+        self._read_due(list(self.trees.values()) if due is None else due)
 
     def _read_due(self, due: list[Tree]) -> None:
         """Read the clocks of all processes in one go, and the files of those that have run.
@@ -154,16 +157,20 @@ class ProcessTable:
         for tree in due[self._sweeps % LONGEST_UNREAD :: LONGEST_UNREAD]:
             if not tree.root_is_gone:
                 moved.setdefault(tree, [])
+        shims = [tree.root for tree in moved if not tree.root_is_gone and not tree.includes_root]
+        shim_times, _ = self._read_clocks(shims)
+        for shim, cpu_ns in zip(shims, shim_times, strict=True):
+            if cpu_ns != shim.cpu_ns:  # else it has not run, so it has not reaped any process
+                self._read_shim(shim.tree)
         for tree, active in moved.items():
             tree.was_active = not tree.root_is_gone and (not tree.members or len(active) > 0)
             self._read_moved(tree, active)
 
     def _members_in(self, due: list[Tree]) -> list[Member]:
         """The processes of jobs, in their order; the same list again while none comes or goes."""
-        versions = [tree.members_version for tree in due]
-        if self._members_of != (due, versions):
+        if self._members_of != (due, self._members_version):
             self._members = [member for tree in due if not tree.root_is_gone for member in tree.members.values()]
-            self._members_of = due, versions
+            self._members_of = due, self._members_version
         return self._members
 
     def _read_clocks(self, members: list[Member]) -> tuple[list[int | None], float]:
@@ -191,7 +198,6 @@ class ProcessTable:
     def _read_moved(self, tree: Tree, moved: list[tuple[Member, int | None]]) -> None:
         """Read the processes that have run. If one was reaped since, read all again, so that none counts twice."""
         has_run = False
-        self._read_shim(tree)
         for member, cpu_ns in moved:
             if cpu_ns is None or (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
                 self._read_tree(tree)
@@ -239,7 +245,7 @@ class ProcessTable:
         """Note that a process exited; `gone` has the pids of others that exited too."""
         tree = self.owner.pop(pid)
         tree.version += 1
-        tree.members_version += 1
+        self._members_version += 1
         if pid == tree.root.pid:
             tree.root_is_gone = True
             if not tree.includes_root:
@@ -274,7 +280,7 @@ class ProcessTable:
                 tree.members[pid] = Member(pid, start, tree, parent)
                 tree.members_changed = True
                 tree.births += 1
-                tree.members_version += 1
+                self._members_version += 1
                 tree.version += 1
             self.other_processes.update(others)
             waiting.difference_update(found, others)
