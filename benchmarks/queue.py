@@ -29,9 +29,12 @@ from jobtop.store.jobs import Jobs
 MIB = 2**20
 JOBS, SLOTS = 500, 8
 CROWD, CROWD_SECONDS = 200, 10.0
+STARTING_JOBS, STARTS_PER_SECOND = 20, 2  # of each job
 SLOWEST_START_SECONDS = 1 / 20
 DEADLINE_SECONDS = 300.0
 LOOK_SECONDS = 0.05
+STARTING = "while sleep 1; do /bin/true; done"  # two processes a second
+IDLE = "sleep 600; true"
 MANY_SLEEPERS = f"for n in $(seq {CROWD - 1}); do sleep 600 & done; exec sleep 600"
 
 
@@ -108,6 +111,7 @@ def measure_queue(tools: Installation, work: Path, rounds: int) -> Iterator[Resu
     with store(tools, work / "many", "5m") as many:
         yield from measure_starts(many)
     yield from measure_crowds(tools, work)
+    yield from measure_process_starts(tools, work)
 
 
 def measure_submit(tools: Installation, one: Store, rounds: int) -> Iterator[Result]:
@@ -166,6 +170,18 @@ def measure_crowds(tools: Installation, work: Path) -> Iterator[Result]:
         ours = sampling_seconds(many, CROWD)
     what = f"an agent samples {CROWD} jobs, CPU a second"
     yield Result(what, "seconds", [ours], [theirs], f"one of {CROWD} processes", bound=1.3)
+
+
+def measure_process_starts(tools: Installation, work: Path) -> Iterator[Result]:
+    """What an agent uses while its jobs start processes all the time, against the same jobs while they are idle."""
+    seconds = {}
+    for name, program in (("starting", STARTING), ("idle", IDLE)):
+        with store(tools, work / name, "5m") as one:
+            for _ in range(STARTING_JOBS):
+                one.submit("sh", "-c", program)
+            seconds[name] = sampling_seconds(one, STARTING_JOBS)
+    what = f"an agent samples {STARTING_JOBS} jobs that start {STARTING_JOBS * STARTS_PER_SECOND} processes a second"
+    yield Result(f"{what}, CPU a second", "seconds", [seconds["starting"]], [seconds["idle"]], "idle", bound=1.6)
 
 
 def sampling_seconds(crowd: Store, jobs: int) -> float:

@@ -12,6 +12,7 @@ import pytest
 
 from jobtop.core.measure.collectors.jobs import fold
 from jobtop.core.measure.collectors.members import Tree
+from jobtop.core.measure.collectors.pids import LONGEST_UNLISTED
 from jobtop.core.measure.collectors.processes import LONGEST_UNREAD, ProcessTable
 from jobtop.core.procfs import pid_clock
 from processes import MIB, FakeProc
@@ -336,3 +337,96 @@ def test_real_processes_are_found_measured_and_let_go(family: subprocess.Popen[b
     wait_for(none_there)
     table.remove(tree)
     assert table.kept_descriptors == 0
+
+
+def put_last_pid(fake: FakeProc, last: int) -> None:
+    """As the kernel shows which pid it gave out last."""
+    (fake.root / "sys/kernel").mkdir(parents=True, exist_ok=True)
+    (fake.root / "sys/kernel/ns_last_pid").write_text(f"{last}\n")
+
+
+@pytest.fixture
+def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The directories that were listed."""
+    listed: list[str] = []
+    listdir = os.listdir
+
+    def note(path: str) -> list[str]:
+        listed.append(str(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", note)
+    return listed
+
+
+def test_new_processes_are_found_by_their_pids_without_a_listing(fake: FakeProc, listings: list[str]) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    put_last_pid(fake, SHIM)
+    table.sweep()
+    listings.clear()
+    fake.put(53, SHIM)
+    fake.put(54, STRANGER)
+    put_last_pid(fake, 60)  # the others were threads, or have exited
+    table.sweep()
+    assert list(tree.members) == [53]
+    assert 54 in table.other_processes
+    fake.end(53)
+    table.sweep()
+    assert list(tree.members) == []
+    assert str(fake.root) not in listings
+
+
+def test_a_process_that_was_being_made_during_a_sweep_is_found_by_the_next(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    put_last_pid(fake, SHIM)
+    table.sweep()
+    put_last_pid(fake, 51)
+    table.sweep()
+    fake.put(51, SHIM)
+    table.sweep()
+    assert list(tree.members) == [51]
+
+
+def test_a_pid_of_another_process_that_was_given_out_again_is_looked_at(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    fake.put(70, STRANGER)
+    put_last_pid(fake, 69)
+    table.sweep()
+    assert 70 in table.other_processes
+    fake.put(70, SHIM, start=900)
+    put_last_pid(fake, 70)
+    table.sweep()
+    assert list(tree.members) == [70]
+
+
+def test_when_pids_begin_again_all_other_processes_are_looked_at(fake: FakeProc) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    for pid in range(100, 120):
+        fake.put(pid, STRANGER)
+    put_last_pid(fake, 4_000_000)
+    table.sweep()
+    for pid in range(100, 120):
+        fake.put(pid, SHIM, start=900)
+    put_last_pid(fake, 119)
+    table.sweep()
+    assert sorted(tree.members) == list(range(100, 120))
+
+
+def test_many_new_pids_are_listed_and_so_is_everything_now_and_then(fake: FakeProc, listings: list[str]) -> None:
+    table = fake.table()
+    tree = table.add(SHIM)
+    put_last_pid(fake, SHIM)
+    table.sweep()
+    listings.clear()
+    fake.put(9000, SHIM)
+    put_last_pid(fake, 9000)
+    table.sweep()
+    assert list(tree.members) == [9000]
+    assert listings.count(str(fake.root)) == 1
+    for _ in range(LONGEST_UNLISTED):
+        table.sweep()
+    assert listings.count(str(fake.root)) == 2

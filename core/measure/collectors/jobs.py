@@ -29,8 +29,11 @@ def fold(tree: Tree) -> dict[str, Number]:
     A zombie has no swap, and the open files of another user's process cannot be read: such sums are over the processes
     that could be read.
     """
-    sums = _sum_rows([tree.exited, *[member.row or member.make_row() for member in tree.members.values()]])
-    values: dict[str, Number] = known_sums(sums, tree.has_exited)
+    rows: list[Sequence[float]] = [member.row or member.make_row() for member in tree.members.values()]
+    if tree.has_exited or not rows:
+        rows.append(tree.exited)
+    sums = _sum_rows(rows)
+    values = known_sums(sums, tree.has_exited)
     alive = values["proc.count"]
     if alive == 1:
         values["mem.used"] = values["mem.rss"] + tree.memfd_bytes

@@ -65,6 +65,10 @@ class Member:
         return self.threads > 0
 
     @property
+    def live_count(self) -> int:
+        return 1 if self.threads > 0 else 0
+
+    @property
     def share(self) -> int | None:
         """Its memory with shared pages split: PSS as last read, and what its resident memory has changed since."""
         return None if self.pss is None else max(0, self.pss + self.rss - self.pss_rss)
@@ -185,7 +189,7 @@ class Tree:
         self.reaped_growth += user + system - self.reaped[0] - self.reaped[1]
         self.version += reaped != self.reaped  # it wakes by itself too; no process lives without a page fault
         self.reaped = reaped
-        self.has_exited = self.has_exited or reaped[2] > 0
+        self.has_exited = self.has_exited or any(reaped)
         self._update_exited()
 
     def account_for(self, member: Member, has_live_parent: bool) -> None:

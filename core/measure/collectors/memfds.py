@@ -36,7 +36,8 @@ class Memfds:
         began, cost = time.thread_time(), 0.0
         host_bytes = value_in(self._meminfo.read(), "Shmem:") * 1024
         for tree in waiting:
-            if not self._may_have_changed(tree, host_bytes):
+            change = abs(host_bytes - tree.memfd_host_bytes)
+            if change <= LEAST_BYTES or change <= LEAST_SHARE * sum(member.rss for member in tree.members.values()):
                 tree.memfd_version = tree.version
                 continue
             if cost >= budget_seconds:
@@ -50,12 +51,6 @@ class Memfds:
 
     def close(self) -> None:
         self._meminfo.close()
-
-    def _may_have_changed(self, tree: Tree, host_bytes: int) -> bool:
-        change = abs(host_bytes - tree.memfd_host_bytes)
-        if change <= LEAST_BYTES:
-            return False
-        return change > LEAST_SHARE * sum(member.rss for member in tree.members.values())
 
     def _unmapped_bytes(self, tree: Tree) -> int:
         """Each file once, without the pages that are in the memory of processes anyway."""

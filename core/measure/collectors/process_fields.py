@@ -131,7 +131,7 @@ FIELDS: tuple[ProcessField, ...] = (
     ProcessField("mem.vms", "vms"),
     ProcessField("mem.faults_minor", "faults_minor", Exited.REAPED),
     ProcessField("mem.faults_major", "faults_major", Exited.REAPED),
-    ProcessField("proc.count", "is_alive"),
+    ProcessField("proc.count", "live_count"),
     ProcessField("proc.threads", "threads"),
     ProcessField("io.read_chars", "read_chars", Exited.INHERITED, Presence.SOME, group="io"),
     ProcessField("io.write_chars", "write_chars", Exited.INHERITED, Presence.SOME, group="io"),

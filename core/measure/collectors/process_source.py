@@ -64,6 +64,7 @@ class ProcessSource:
             self._set_due(jobs)
         self.table.sweep(self._due_trees)
         self.table.read_details(self.details_seconds, self.without)
+        read_at = self.table.read_at
         found: dict[str, dict[str, Number]] = {}
         moments: dict[str, float] = {}
         for key, job in self._due_jobs:
@@ -71,10 +72,11 @@ class ProcessSource:
             if tree.version != job.version:
                 job.version = tree.version
                 found[key] = job.values = values = fold(tree)
-                moments[key] = tree.read_at
-                if tree.counts_memfds and values["proc.count"] > 1:
+                if tree.read_at != read_at:
+                    moments[key] = tree.read_at
+                if tree.touched_bytes and tree.counts_memfds and values["proc.count"] > 1:
                     tree.note_possible(values.get("mem.used", 0), values["mem.rss"])
-        return Readings(found, moments, self.table.read_at)
+        return Readings(found, moments, read_at)
 
     def forget(self, key: str) -> None:
         """Read the processes of a job no longer."""

@@ -22,8 +22,8 @@ from jobtop.core.measure.collectors.members import (
     Member,
     Tree,
 )
-from jobtop.core.measure.collectors.open_file import KeptFile
-from jobtop.core.procfs import read_text
+from jobtop.core.measure.collectors.pids import PidWatch
+from jobtop.core.procfs import pid_clock, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
 
 GONE = (errno.ESRCH, errno.ENOENT)
-RECHECKED = 4  # processes of no job whose parent is read again in each sweep
+RECHECKED = 4  # processes of no job whose parent is read again after each listing of /proc
 MOST_PASSES = 4
 MOST_TRIES = 3
 CLOCK_SECONDS = 3e-6
 STAT_BYTES = 1024  # more than any `stat` or `io` has
-LONGEST_UNLISTED = 10  # sweeps
 LONGEST_UNREAD = 60  # sweeps in which the shim of an idle job is not read
 FEW_MEMBERS = 64
 MOST_DESCRIPTORS = 65536
@@ -68,10 +67,7 @@ class ProcessTable:
         self.owner: dict[int, Tree] = {}
         self.other_processes: set[int] = set()  # of no job
         self.undecided: dict[int, int] = {}  # processes with an unknown parent, and how often that was so
-        self._names: set[str] = set()
-        self._last_pid = KeptFile(f"{proc}/sys/kernel/ns_last_pid")
-        self._last_pid_seen = ""
-        self._sweeps_unlisted = LONGEST_UNLISTED
+        self._pids = PidWatch(proc, self._has_clock)
         self._sweeps = 0
         self._members_version = 0  # rises when a process of a job comes or goes
         self._members_of: tuple[list[Tree], int] = ([], 0)
@@ -99,7 +95,7 @@ class ProcessTable:
             unsure = self.other_processes if below is None else self.other_processes & below
             self.undecided |= dict.fromkeys(unsure, 0)
             self.other_processes = self.other_processes - unsure - {root}
-            self._sweeps_unlisted = LONGEST_UNLISTED
+            self._pids.list_next()
         self._members_version += 1
         return tree
 
@@ -117,24 +113,25 @@ class ProcessTable:
     def close(self) -> None:
         for tree in list(self.trees.values()):
             self.remove(tree)
-        self._last_pid.close()
+        self._pids.close()
         self.expensive.close()
 
     def sweep(self, due: list[Tree] | None = None) -> None:
         """Find new and exited processes, and read those of the jobs that are due which have run since."""
-        before, names = self._names, self._list_names()
-        gone = {int(name) for name in self._names - names if name.isdigit()}
-        fresh = {int(name) for name in names - self._names if name.isdigit()}
-        self._names = names
+        pids = self._pids.changes()
+        new, gone = pids.new, pids.gone
         for pid in gone & self.owner.keys():
             self._remove_process(pid, gone)
-        self.other_processes -= gone
         for pid in gone & self.undecided.keys():
             del self.undecided[pid]
-        if names is not before:
-            # The pid of another process may have gone to a process of a job; pop() goes round the set.
-            fresh |= {self.other_processes.pop() for _ in range(min(RECHECKED, len(self.other_processes)))}
-        self._assign(fresh - self.owner.keys() | self.undecided.keys())
+        # The pid of another process may have gone to a process of a job.
+        self.other_processes -= gone | new
+        if pids.is_wrapped:
+            new, self.other_processes = new | self.other_processes, set()
+        elif pids.was_listed:  # pop() goes round the set
+            new |= {self.other_processes.pop() for _ in range(min(RECHECKED, len(self.other_processes)))}
+        if new or self.undecided:
+            self._assign(new - self.owner.keys() | self.undecided.keys())
         self._read_due(list(self.trees.values()) if due is None else due)
 
     def _read_due(self, due: list[Tree]) -> None:
@@ -189,6 +186,9 @@ class ProcessTable:
                 break
         return times, began + took / 2
 
+    def _has_clock(self, pid: int) -> bool:
+        return self._read_clock(pid_clock(pid)) is not None
+
     def _read_clock(self, number: int) -> int | None:
         try:
             return self.clock(number)
@@ -207,18 +207,6 @@ class ProcessTable:
         tree.version += has_run
         if tree.reaped_growth or tree.vanished != SETTLED or tree.root_is_gone:
             self._read_tree(tree)
-
-    def _list_names(self) -> set[str]:
-        """The names in /proc; if no pid was given out since the sweep before, its names, exited processes included."""
-        last_pid = self._last_pid.read()
-        self._sweeps_unlisted += 1
-        if last_pid and last_pid == self._last_pid_seen and self._sweeps_unlisted < LONGEST_UNLISTED:
-            return self._names
-        self._last_pid_seen, self._sweeps_unlisted = last_pid, 0
-        try:
-            return set(os.listdir(self.proc))
-        except OSError:  # no descriptor left (EMFILE)
-            return self._names
 
     def _below(self, root: int) -> set[int] | None:
         """All descendants of a process; None where the kernel has no `children` files."""
