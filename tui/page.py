@@ -186,10 +186,10 @@ class Page(Screen[None]):
         self.query_one(TopLine).view = view
         self.query_one(ProblemLine).stores = view.stores
         if self.trouble_watch.is_due(view):
-            self.call_after_refresh(self.look_for_troubles, view)
+            self.call_after_refresh(self.read_troubles, view)
 
     @work(group="troubles", exclusive=True)
-    async def look_for_troubles(self, view: View) -> None:
+    async def read_troubles(self, view: View) -> None:
         troubles = await self.trouble_watch.read(view, self.console.reader)
         if self.query(TopLine):  # false while the console closes
             self.query_one(TopLine).troubles = troubles

@@ -328,7 +328,7 @@ def test_a_job_that_waits_says_first_for_what_and_how(tmp_path: Path, size: tupl
         made.jobs.change(made.job.id, lambda _: (begun, ()))
         await visitor.shows("● running")
         await visitor.until(lambda: "Why it waits" not in visitor.screen())
-        assert list(screen.panes_in_sight())
+        assert list(screen.visible_panes())
 
     made.open(scene, size)
 

@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.geometry import Region
 
 from jobtop.tui.chart.chart import Chart
-from jobtop.tui.data.rows import ListRows, held_order
+from jobtop.tui.data.rows import ListRows, order_as_shown
 from jobtop.tui.palette import DARK, LIGHT, TERMINAL, Ground, Tone
 from jobtop.tui.widgets.cells import Align, Cell, Words
 from jobtop.tui.widgets.columns import Column, Sort, placed
@@ -114,7 +114,7 @@ def test_columns_never_overlap_nor_leave_the_table(width: int) -> None:
 
 def test_a_held_order_keeps_rows_where_they_were_and_adds_new_ones_below() -> None:
     content = [Row("c", ""), Row("new", ""), Row("a", ""), Row("b", "")]
-    held = held_order(content, lambda row: row.key, ["a", "gone", "b", "c"])
+    held = order_as_shown(content, lambda row: row.key, ["a", "gone", "b", "c"])
     assert [row.key for row in held] == ["a", "b", "c", "new"]
 
 

@@ -100,7 +100,7 @@ class PastStore:
         is_same_file = seen[:1] == self._seen[:1]
         return read_order(database, query, before if is_same_file else None, with_keys), seen
 
-    def take(self, found: tuple[Order, tuple[object, ...]] | StoreError) -> bool:
+    def keep_order(self, found: tuple[Order, tuple[object, ...]] | StoreError) -> bool:
         """Keep a new order, or note the problem; return whether its numbers may now mean other jobs than before."""
         if isinstance(found, StoreBusy):
             self.is_behind = True
@@ -178,7 +178,7 @@ class PastJobs:
         found = await self._reader.read_each(
             [(store.path, partial(store.ordered, query=query, with_keys=with_keys)) for store in self.stores]
         )
-        others = {place for place, store in enumerate(self.stores) if store.take(found[place])}
+        others = {place for place, store in enumerate(self.stores) if store.keep_order(found[place])}
         orders = [store.order for store in self.stores]
         if any(order is not before for order, before in zip(orders, self._merged_of, strict=True)):
             self.numbers, self._merged_of = merge_orders(orders), orders

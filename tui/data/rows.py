@@ -50,7 +50,7 @@ class ListRows(Generic[Row]):
         return self._positions.get(key)
 
 
-def held_order(rows: Sequence[Row], key: Callable[[Row], Hashable], before: Sequence[Hashable]) -> list[Row]:
+def order_as_shown(rows: Sequence[Row], key: Callable[[Row], Hashable], before: Sequence[Hashable]) -> list[Row]:
     """The rows in the order that was shown before; new rows come last."""
     places = {held: place for place, held in enumerate(before)}
     return sorted(rows, key=lambda row: places.get(key(row), len(places)))

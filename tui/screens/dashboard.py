@@ -21,7 +21,7 @@ from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.last_minute import Columns
 from jobtop.tui.data.problems import Troubles, is_unused
-from jobtop.tui.data.rows import ListRows, held_order
+from jobtop.tui.data.rows import ListRows, order_as_shown
 from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
 from jobtop.tui.palette import Tone
 from jobtop.tui.screens.job_actions import JobActions
@@ -133,7 +133,7 @@ class Dashboard(JobActions):
         table = self.table
         rows = sorted_rows([with_wait(row, view.at) for row in view.rows], self.sort)
         if table.is_holding and self.shown:
-            rows = held_order(rows, lambda row: row.key, [row.key for row in self.shown])
+            rows = order_as_shown(rows, lambda row: row.key, [row.key for row in self.shown])
             self.version = None  # the order is not final: show the rows again later
         self.shown = rows
         problems = [state.problem for state in view.stores if state.problem and not is_unused(state.problem)]

@@ -145,22 +145,22 @@ class OutputView(Painted, can_focus=True):
         gutters = self._gutters() if width >= WIDE_ENOUGH_FOR_TIMES else [""] * len(self.shown.rows)
         longest = (self._left + width) * CELLS_PER_CHARACTER
         return [
-            inks.strip(aligned([*self._edge(row, told), *self._text(row, longest)], width), width)
-            for row, told in zip(self.shown.rows, gutters, strict=True)
+            inks.strip(aligned([*self._edge(row, written), *self._text(row, longest)], width), width)
+            for row, written in zip(self.shown.rows, gutters, strict=True)
         ]
 
     def _gutters(self) -> list[str]:
         """The time of each row, if it differs from the row above."""
-        told = ["" if moment is None else short_duration(moment) for moment in self.shown.times]
-        wide = max(map(len, told))
-        news = ["" if now == before else now for before, now in pairwise(["", *told])]
-        return [f"{words:>{wide}} " for words in news] if wide else news
+        times = ["" if moment is None else short_duration(moment) for moment in self.shown.times]
+        wide = max(map(len, times))
+        changed = ["" if now == before else now for before, now in pairwise(["", *times])]
+        return [f"{words:>{wide}} " for words in changed] if wide else changed
 
-    def _edge(self, row: Row, told: str) -> list[Span]:
+    def _edge(self, row: Row, written: str) -> list[Span]:
         """The time, and a bar beside stderr rows and the current match."""
         if self.match_place is not None and row.place <= self.match_place < row.stop:
-            return [Span(told, Tone.GREY), Span("▌", Tone.ORANGE)]
-        return [Span(told, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
+            return [Span(written, Tone.GREY), Span("▌", Tone.ORANGE)]
+        return [Span(written, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
 
     def _text(self, row: Row, longest: int) -> list[Span]:
         return dropped(row_spans(row, self.needle, longest), self._left)

@@ -50,8 +50,8 @@ def age(shown: TreeRow) -> Cell:
 def command(shown: TreeRow) -> Cell:
     indent = "  " * min(shown.depth - 1, DEEPEST) + "└ " if shown.depth else ""
     state = STOPPED.get(shown.row.state)
-    told = [Span(f"({state}) ", Tone.YELLOW)] if state else []
-    return Pieces([Span(indent, Tone.FAINT), *told, Span(short_command(shown.row.command[:LONGEST_COMMAND]))])
+    state_words = [Span(f"({state}) ", Tone.YELLOW)] if state else []
+    return Pieces([Span(indent, Tone.FAINT), *state_words, Span(short_command(shown.row.command[:LONGEST_COMMAND]))])
 
 
 def short_command(words: str) -> str:

@@ -68,8 +68,8 @@ def entries(job: Job, events: Sequence[Event], width: int, moment: float | None 
         after = None if job.start_time is None else event.at - job.start_time
         is_past = moment is None or after is None or after <= moment
         weight = gravity(event.kind, event.detail)
-        told = event_words(event.kind, event.detail)[:LONGEST]
-        for line, text in enumerate(wrapped(told, max(NARROWEST, width) - 2)):
+        happened = event_words(event.kind, event.detail)[:LONGEST]
+        for line, text in enumerate(wrapped(happened, max(NARROWEST, width) - 2)):
             found.append(TimelineLine(number, line, after, text, weight, is_past))
     return found
 

@@ -187,7 +187,7 @@ class JobScreen(JobActions):
         self.show_header()
 
     async def _read_job(self) -> None:
-        reading = await self._found()
+        reading = await self._find_reading()
         if reading is None:
             self.problem = GONE
         else:
@@ -199,7 +199,7 @@ class JobScreen(JobActions):
                 self.problem = f"{job_view.damaged} damaged samples are left out" if job_view.damaged else None
                 self.show_job_view(job_view)
 
-    async def _found(self) -> JobReading | None:
+    async def _find_reading(self) -> JobReading | None:
         """The reading of this job, once its store is known; raises StoreError if no store can tell."""
         if self._reading is None:
             stores = [self.row.store] if self.row is not None else self.console.options.stores
@@ -301,7 +301,7 @@ class JobScreen(JobActions):
         self.set_class(self.is_narrow, "-narrow")
         self.set_class(self.is_low, "-low")
         self.fit_why()
-        shown = set(self.panes_in_sight())
+        shown = set(self.visible_panes())
         for name in (*UPPER, "tree", "timeline", "why"):
             self.query_one(f"#{name}").set_class(name not in shown, "-hidden")
         self.query_one("#pane").set_class("output" not in shown, "-hidden")
@@ -321,7 +321,7 @@ class JobScreen(JobActions):
     def has_why(self) -> bool:
         return bool(self.query_one("#why", Why).explanation)
 
-    def panes_in_sight(self) -> Iterator[str]:
+    def visible_panes(self) -> Iterator[str]:
         """All panes on a wide screen; else one above and one below; on a low screen the explanation alone."""
         if self.has_why and (not self.is_low or self.lower_pane == "why"):
             yield "why"

@@ -48,11 +48,11 @@ class Why(Prose):
 
     def fit(self, width: int, rows: int) -> int:
         """Show as much as fits into `rows` rows; return how many rows that takes."""
-        told = [line for line in self.explanation if line.kind is not Kind.WORDS]
+        explanation = [line for line in self.explanation if line.kind is not Kind.WORDS]
         words = [line for line in self.explanation if line.kind is Kind.WORDS]
-        needed = sum(1 for line in paragraphs(told) for _ in line.lines(width))
+        needed = sum(1 for line in paragraphs(explanation) for _ in line.lines(width))
         left = max(1, rows - needed)
-        self.text = paragraphs([*told, *words[-left:]], Tone.TEXT if self.is_about_waiting else Tone.VERMILION)
+        self.text = paragraphs([*explanation, *words[-left:]], Tone.TEXT if self.is_about_waiting else Tone.VERMILION)
         return min(rows, needed + len(words[-left:]))
 
 
