@@ -1,7 +1,7 @@
 """A stage for the console's widgets: an app with its themes, driven by Textual's pilot."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from textual.app import App, ComposeResult
@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from jobtop.tui.palette import DARK, THEMES
+from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.painting import Painted
 
 Said = TypeVar("Said", bound=Message)
@@ -59,7 +60,7 @@ class Performance:
 
     def lines(self) -> list[str]:
         """The text of the widget, without its border."""
-        return [self.widget.render_line(y).text for y in range(self.widget.size.height)]
+        return drawn_lines(self.widget)
 
 
 def play(
@@ -82,6 +83,30 @@ def play(
             await scene(Performance(pilot, widget, messages))
 
     asyncio.run(perform())
+
+
+def drawn_lines(widget: Widget) -> list[str]:
+    """The text of a widget without its border, line by line."""
+    return [widget.render_line(y).text for y in range(widget.size.height)]
+
+
+def text_of(spans: Iterable[Span]) -> str:
+    """The text of a line that consists of spans."""
+    return "".join(span.text for span in spans)
+
+
+def paint_requests(widget: Widget, with_layout: bool = False) -> list[Region]:
+    """A list that receives every region which the widget asks Textual to paint, or also to lay out, from now on."""
+    requests: list[Region] = []
+    refresh = widget.refresh
+
+    def noted(*regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Widget:
+        if widget.is_attached and ((repaint and not layout) or with_layout):
+            requests.extend(regions or [Region(0, 0, 1, widget.size.height)])
+        return refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    widget.refresh = noted  # type: ignore[method-assign]
+    return requests
 
 
 def painted_lines(widget: Painted, regions: Sequence[Region]) -> set[int]:

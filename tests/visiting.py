@@ -1,4 +1,4 @@
-"""A visitor of the console: opens it on a store, presses keys, reads what is on the screen."""
+"""The user of a console: opens it on a store, presses keys, reads the screen."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ DEADLINE_SECONDS = 10.0
 
 
 class Visitor:
-    """Somebody in front of a console."""
+    """The user of a console: presses keys, and reads the screen."""
 
     def __init__(self, pilot: Pilot[Any], console: Console) -> None:
         self.pilot, self.console = pilot, console
@@ -37,10 +37,19 @@ class Visitor:
         await self.until(lambda: all(text in self.screen() for text in texts), f"waited for {texts}")
         return self.screen()
 
+    async def type(self, text: str) -> None:
+        for character in text:
+            await self.pilot.press("space" if character == " " else character)
+
     def screen(self) -> str:
-        """What a person sees, line by line."""
+        """The text of the screen, line by line."""
         strips = self.console.screen._compositor.render_strips()
         return "\n".join(strip.text.rstrip() for strip in strips[: self.console.size.height])
+
+
+def own_store(paths: StatePaths, **values: Any) -> Options:
+    """The options of a console that runs jobs in a store of its own."""
+    return replace(Options([paths.store], own=paths), **values)
 
 
 def visit(
@@ -49,7 +58,7 @@ def visit(
     size: tuple[int, int] = (160, 42),
     options: Options | None = None,
 ) -> None:
-    """Open a console on the store of a state directory and let the scene happen."""
+    """Open a console on the store of a state directory, and run the scene with its visitor."""
     paths = StatePaths(root, HERE)
     chosen = options or Options([])
     console = Console(replace(chosen, stores=chosen.stores or [paths.store], refresh_seconds=0.2))

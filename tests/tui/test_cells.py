@@ -39,6 +39,7 @@ from jobtop.tui.widgets.cells import (
     short_rate,
     spark,
 )
+from stage import text_of
 
 HOSTILE = [
     "",
@@ -55,17 +56,13 @@ HOSTILE = [
 ]
 
 
-def text(spans: object) -> str:
-    return "".join(span.text for span in spans)  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("content", HOSTILE)
 @pytest.mark.parametrize("width", [0, 1, 2, 3, 5, 8, 40])
 @pytest.mark.parametrize("align", Align)
 def test_words_take_exactly_their_width(content: str, width: int, align: Align) -> None:
     cells: list[Cell] = [Words(content), Pieces([Span(content), Span("|"), Span(content)]), Bar(None, content)]
     for cell in cells:
-        shown = text(cell.spans(width, align))
+        shown = text_of(cell.spans(width, align))
         assert cell_len(shown) == width
         assert shown.isprintable()
 
@@ -73,13 +70,13 @@ def test_words_take_exactly_their_width(content: str, width: int, align: Align) 
 def test_a_cut_is_seen() -> None:
     assert fitted("llm-finetune", 8) == "llm-fin…"
     assert fitted("漢字漢字", 6) == "漢字 …"
-    assert text(aligned([Span("ab"), Span("cd"), Span("ef")], 4)) == "abc…"
-    assert text(aligned([Span("ab"), Span("cd"), Span("")], 4)) == "abcd"
+    assert text_of(aligned([Span("ab"), Span("cd"), Span("ef")], 4)) == "abc…"
+    assert text_of(aligned([Span("ab"), Span("cd"), Span("")], 4)) == "abcd"
 
 
 def test_numbers_stand_at_the_right() -> None:
     assert fitted("4.4G", 6, Align.RIGHT) == "  4.4G"
-    assert text(aligned([Span("4.4"), Span("G")], 6, Align.RIGHT)) == "  4.4G"
+    assert text_of(aligned([Span("4.4"), Span("G")], 6, Align.RIGHT)) == "  4.4G"
 
 
 def test_markup_stays_text() -> None:
@@ -96,7 +93,7 @@ def test_a_sparkline_has_a_fixed_scale_and_gaps() -> None:
     assert spark([10, 20], 100, 5) == "   ▁▂"
     assert spark([10, 20, 99], 100, 2) == "▂▇"
     assert spark([1, 2], 0, 2) == "▁▁"
-    assert text(Sparkline([100.0], 100).spans(3, Align.LEFT)) == "  ▇"
+    assert text_of(Sparkline([100.0], 100).spans(3, Align.LEFT)) == "  ▇"
 
 
 def test_an_area_is_a_sparkline_of_several_rows() -> None:
@@ -106,19 +103,19 @@ def test_an_area_is_a_sparkline_of_several_rows() -> None:
 
 
 def test_a_bar_is_filled_to_the_half_of_a_cell() -> None:
-    assert text(bar(50, 7)) == "━━━╸───"
-    assert text(bar(0, 4)) == "────"
-    assert text(bar(0.1, 4)) == "╸───"
-    assert text(bar(100, 4)) == text(bar(250, 4)) == "━━━━"
-    assert text(bar(None, 4)) == "────"
-    assert text(bar(50, 0)) == ""
+    assert text_of(bar(50, 7)) == "━━━╸───"
+    assert text_of(bar(0, 4)) == "────"
+    assert text_of(bar(0.1, 4)) == "╸───"
+    assert text_of(bar(100, 4)) == text_of(bar(250, 4)) == "━━━━"
+    assert text_of(bar(None, 4)) == "────"
+    assert text_of(bar(50, 0)) == ""
 
 
 def test_a_bar_says_its_percentage_and_nothing_where_there_is_none() -> None:
-    assert text(Bar(42).spans(12, Align.LEFT)) == "━━━────  42%"
-    assert text(Bar(162).spans(12, Align.LEFT)) == "━━━━━━━ 162%"
-    assert text(Bar(None).spans(12, Align.LEFT)) == "–           "
-    assert [len(text(Bar(42).spans(width, Align.LEFT))) for width in range(1, 9)] == list(range(1, 9))
+    assert text_of(Bar(42).spans(12, Align.LEFT)) == "━━━────  42%"
+    assert text_of(Bar(162).spans(12, Align.LEFT)) == "━━━━━━━ 162%"
+    assert text_of(Bar(None).spans(12, Align.LEFT)) == "–           "
+    assert [len(text_of(Bar(42).spans(width, Align.LEFT))) for width in range(1, 9)] == list(range(1, 9))
 
 
 def test_a_bar_is_blue_then_yellow_then_vermilion() -> None:

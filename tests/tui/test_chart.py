@@ -3,10 +3,8 @@
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Self
 
 import pytest
-from textual.geometry import Region
 
 from jobtop.core.metrics import BY_KEY
 from jobtop.core.record import replace
@@ -16,7 +14,7 @@ from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, P
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.palette import DARK, LIGHT, Tone
 from jobtop.tui.widgets.cells import Span, width_of
-from stage import Performance, painted_lines, play
+from stage import Performance, paint_requests, painted_lines, play, text_of
 
 CPU, MEMORY = BY_KEY["cpu.percent"], BY_KEY["mem.used"]
 GIB = 2**30
@@ -40,14 +38,10 @@ def view(**changes: object) -> ChartView:
     return ChartView(**content | changes)  # type: ignore[arg-type]
 
 
-def text(lines: Sequence[Sequence[Span]]) -> list[str]:
-    return ["".join(span.text for span in line) for line in lines]
-
-
 def drawn(content: ChartView, width: int = 60, height: int = 12, cursor: float | None = None) -> list[str]:
     known = content.known()
     assert known is not None
-    return text(Plot(content, known, width, height).lines(cursor))
+    return [text_of(line) for line in Plot(content, known, width, height).lines(cursor)]
 
 
 def test_both_axes_have_marks_and_every_line_its_width() -> None:
@@ -110,8 +104,8 @@ def test_a_filled_curve_has_a_ground_that_leaves_it_alone() -> None:
     assert filled[:5] == plain[:5]
     assert [row.count("⣿") for row in filled[:-2]] == [0] * 5 + [34] * 4
     series = ChartSeries("cpu", CPU, TIMES, flat, is_filled=True)
-    ascii_only = text(Plot(ChartView(series=(series,), left=Axis(100.0)), (0.0, 600.0), 40, 11, True).lines())
-    assert "⣿" not in "".join(ascii_only)
+    ascii_only = Plot(ChartView(series=(series,), left=Axis(100.0)), (0.0, 600.0), 40, 11, True).lines()
+    assert "⣿" not in "".join(map(text_of, ascii_only))
 
 
 def test_a_quiet_curve_is_not_blown_up() -> None:
@@ -128,7 +122,7 @@ def test_a_limit_is_dashed_once_the_curve_comes_near_it() -> None:
     far = view(right=Axis(limit=64 * GIB))
     assert not any("╌" in line for line in drawn(far))
     assert drawn(far)[0].endswith("├6 GiB")
-    assert text([legend(far, None, 80)])[0].endswith("limit 64.0 GiB")
+    assert text_of(legend(far, None, 80)).endswith("limit 64.0 GiB")
 
 
 def test_what_is_not_known_is_a_gap() -> None:
@@ -162,21 +156,21 @@ def test_what_is_not_known_has_no_axis() -> None:
     unknown = ChartSeries("mem", MEMORY, TIMES, [None] * len(TIMES), Side.RIGHT)
     plot = Plot(replace(view(), series=(view().series[0], unknown)), (0.0, 600.0), 60, 11)
     assert list(plot.scales) == [Side.LEFT]
-    assert all(len(line) == 60 for line in text(plot.lines()))
+    assert all(len(text_of(line)) == 60 for line in plot.lines())
 
 
 def test_the_legend_says_the_values_at_the_cursor_or_the_last() -> None:
-    assert text([legend(view(), None, 80)]) == ["train  ━●━ cpu 50 %  ╍▲╍ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
-    assert "cpu 50.0 %  ╍▲╍ mem 2.0 GiB" in text([legend(view(), 200.4, 80)])[0]
-    assert text([legend(view(), None, 50)]) == ["train  ● cpu 50 %  ▲ mem 6.0 GiB  ╌╌ limit 8.0 GiB"]
+    assert text_of(legend(view(), None, 80)) == "train  ━●━ cpu 50 %  ╍▲╍ mem 6.0 GiB  ╌╌ limit 8.0 GiB"
+    assert "cpu 50.0 %  ╍▲╍ mem 2.0 GiB" in text_of(legend(view(), 200.4, 80))
+    assert text_of(legend(view(), None, 50)) == "train  ● cpu 50 %  ▲ mem 6.0 GiB  ╌╌ limit 8.0 GiB"
     long = replace(view(), title="a job with a name that nobody can remember")
-    assert text([legend(long, None, 80)]) == [
+    assert text_of(legend(long, None, 80)) == (
         "a job with a name that nobody can rem…  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"
-    ]
-    assert text([legend(view(), None, 20)])[0].startswith("train  ● 50 %  ▲ 6.0G")
-    assert text([legend(view(), None, 48)]) == ["train  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"]
+    )
+    assert text_of(legend(view(), None, 20)).startswith("train  ● 50 %  ▲ 6.0G")
+    assert text_of(legend(view(), None, 48)) == "train  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"
     nothing = ChartView(series=(cpu([None, None]),))
-    assert text([legend(nothing, None, 80)]) == ["━●━ cpu –"]
+    assert text_of(legend(nothing, None, 80)) == "━●━ cpu –"
 
 
 def test_a_cursor_is_a_line_through_the_plot() -> None:
@@ -199,19 +193,8 @@ def test_a_plot_has_exactly_its_lines(height: int) -> None:
         assert [width_of(line) for line in lines] == [width] * height
 
 
-class Watched(Chart):
-    """A chart that says what it was asked to paint."""
-
-    asked: list[Region]
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        if self.is_attached and repaint and not layout:
-            self.asked = [*getattr(self, "asked", []), *(regions or [Region(0, 0, 1, self.size.height)])]
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-
-
 def test_keys_move_the_window_and_the_cursor() -> None:
-    chart = Watched()
+    chart = Chart()
 
     async def scene(on: Performance) -> None:
         chart.view = view()
@@ -233,7 +216,7 @@ def test_keys_move_the_window_and_the_cursor() -> None:
 
 
 def test_a_cursor_takes_the_window_with_it() -> None:
-    chart = Watched()
+    chart = Chart()
 
     async def scene(on: Performance) -> None:
         chart.view = view()
@@ -255,7 +238,7 @@ def test_a_cursor_takes_the_window_with_it() -> None:
 
 
 def test_a_click_reads_the_values_there_out() -> None:
-    chart = Watched()
+    chart = Chart()
 
     async def scene(on: Performance) -> None:
         chart.view = view()
@@ -271,24 +254,25 @@ def test_a_click_reads_the_values_there_out() -> None:
 
 
 def test_the_same_view_again_paints_nothing_and_another_only_what_differs() -> None:
-    chart = Watched()
+    chart = Chart()
+    requests = paint_requests(chart)
 
     async def scene(on: Performance) -> None:
         chart.view = view()
         await on.settle()
-        chart.asked = []
+        requests.clear()
         chart.view = view()
         await on.settle()
-        assert chart.asked == []
+        assert requests == []
         chart.view = view(events=(EventMark(100.0),))
         await on.settle()
-        assert painted_lines(chart, chart.asked) == {chart.size.height - 2}
+        assert painted_lines(chart, requests) == {chart.size.height - 2}
 
     play(chart, scene)
 
 
 def test_a_chart_without_samples_says_so_and_hostile_labels_are_text() -> None:
-    chart = Watched()
+    chart = Chart()
 
     async def scene(on: Performance) -> None:
         chart.view = ChartView(title="[/b]\x1b[2J", series=(ChartSeries("[red]", CPU, [], []),), empty="nothing yet")
@@ -303,7 +287,7 @@ def test_a_chart_without_samples_says_so_and_hostile_labels_are_text() -> None:
 
 
 def test_the_theme_and_the_size_may_change_at_any_time() -> None:
-    chart = Watched()
+    chart = Chart()
 
     async def scene(on: Performance) -> None:
         chart.view = view()
@@ -324,7 +308,7 @@ def test_the_theme_and_the_size_may_change_at_any_time() -> None:
 
 
 def test_in_ascii_there_is_nothing_else() -> None:
-    chart = Watched()
+    chart = Chart()
 
     async def scene(on: Performance) -> None:
         chart.view = view(events=(EventMark(100.0),), is_live=True)

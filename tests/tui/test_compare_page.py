@@ -1,13 +1,10 @@
 """Compare shows what jobs used against the first of them, over each other by start, end or clock."""
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from textual.pilot import Pilot
 from textual.widget import Widget
 
 from jobtop.core.metrics import JOB_COLUMNS
@@ -16,21 +13,18 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.samples.joined import Series as Samples
 from jobtop.store.samples.series import SeriesStore
-from jobtop.tui.app import Console, Options
 from jobtop.tui.chart.chart import Chart
 from jobtop.tui.screens.compare import Alignment, Compare, ComparedJob, known_part, offsets
 from jobtop.tui.screens.history import History
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
+from stage import drawn_lines
+from visiting import Visitor, visit
 
-DEADLINE_SECONDS = 10.0
 START = 1_700_000_000.0
 
 
-class Visit:
-    """Somebody at a console who compares."""
-
-    def __init__(self, pilot: Pilot[int], console: Console) -> None:
-        self.pilot, self.console = pilot, console
+class CompareVisitor(Visitor):
+    """The user of the Compare page."""
 
     @property
     def page(self) -> Compare:
@@ -38,20 +32,13 @@ class Visit:
         assert isinstance(page, Compare)
         return page
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, "\n".join(self.lines())
-            await self.pilot.pause(0.01)
-
     async def compare(self, jobs: Sequence[Job]) -> None:
         await self.console.open_compare([job.id for job in jobs])
         await self.until(lambda: not self.page.reading.is_running)
         await self.pilot.pause()
 
     def lines(self) -> list[str]:
-        table = self.page.table
-        return [table.render_line(y).text.rstrip() for y in range(table.size.height)]
+        return [line.rstrip() for line in drawn_lines(self.page.table)]
 
     def row(self, label: str) -> list[str]:
         return next(line for line in self.lines() if line[2:].startswith(label))[2 + len(label) :].split()
@@ -60,16 +47,10 @@ class Visit:
         return [series.times[0] for series in self.page.query_one("#cpu", Chart).view.series]
 
 
-def visit(root: Path, scene: Callable[[Visit], Awaitable[None]], size: tuple[int, int] = (120, 36)) -> None:
-    console = Console(Options([StatePaths(root, HERE).store], refresh_seconds=0.1))
-
-    async def perform() -> None:
-        async with console.run_test(size=size) as pilot:
-            await scene(Visit(pilot, console))
-            console.feed.stop()
-            await pilot.pause()
-
-    asyncio.run(perform())
+def visit_compare(
+    root: Path, scene: Callable[[CompareVisitor], Awaitable[None]], size: tuple[int, int] = (120, 36)
+) -> None:
+    visit(root, lambda visitor: scene(CompareVisitor(visitor.pilot, visitor.console)), size)
 
 
 def two_runs(root: Path) -> list[Job]:
@@ -108,29 +89,29 @@ def run(start: float | None, seconds: float) -> ComparedJob:
 
 
 def test_an_empty_comparison_says_how_to_mark_jobs(tmp_path: Path) -> None:
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: CompareVisitor) -> None:
         await guest.pilot.press("3")
         await guest.until(lambda: any("Space" in line and "press c" in line for line in guest.lines()))
 
-    visit(tmp_path, scene, (80, 24))
+    visit_compare(tmp_path, scene, (80, 24))
 
 
 def test_the_legends_and_the_title_say_which_jobs_they_are(tmp_path: Path) -> None:
     jobs = two_runs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: CompareVisitor) -> None:
         await guest.console.open_compare([job.id for job in jobs])
         charts = list(guest.console.screen.query(Chart))
         await guest.until(lambda: all(job.id[:8] in title(chart) for chart in charts for job in jobs))
         assert title(guest.console.screen.query_one("#compared")) == f"Compare 2 jobs  {jobs[0].name}"
 
-    visit(tmp_path, scene)
+    visit_compare(tmp_path, scene)
 
 
 def test_marked_jobs_of_the_history_are_compared_with_the_oldest(tmp_path: Path) -> None:
     two_runs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: CompareVisitor) -> None:
         await guest.pilot.press("2")
         history = guest.console.pages["history"]
         assert isinstance(history, History)
@@ -143,13 +124,13 @@ def test_marked_jobs_of_the_history_are_compared_with_the_oldest(tmp_path: Path)
         assert guest.row("param lr") == ["–", "0.1"]
         assert guest.row("status") == ["success", "failed"]
 
-    visit(tmp_path, scene)
+    visit_compare(tmp_path, scene)
 
 
 def test_a_lays_the_curves_over_each_other_by_start_end_and_clock(tmp_path: Path) -> None:
     jobs = two_runs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: CompareVisitor) -> None:
         await guest.compare(jobs)
         assert guest.starts() == [0.0, 0.0]
         await guest.pilot.press("a")
@@ -159,30 +140,30 @@ def test_a_lays_the_curves_over_each_other_by_start_end_and_clock(tmp_path: Path
         await guest.pilot.press("a")
         assert guest.page.alignment is Alignment.START
 
-    visit(tmp_path, scene)
+    visit_compare(tmp_path, scene)
 
 
 def test_a_job_that_is_gone_is_said_and_the_others_stay(tmp_path: Path) -> None:
     jobs = two_runs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: CompareVisitor) -> None:
         await guest.compare([*jobs, made_job()])
         assert len(guest.page.runs) == 2
         assert "1 missing" in guest.page.words()
         await guest.compare([jobs[0], made_job(id="0123456789")])
         assert any('no job "0123456789"' in line for line in guest.lines())
 
-    visit(tmp_path, scene)
+    visit_compare(tmp_path, scene)
 
 
 def test_of_seven_jobs_the_first_six_are_compared(tmp_path: Path) -> None:
     jobs = kept_jobs(tmp_path, *(made_job(duration_seconds=float(seconds)) for seconds in range(1, 8)))
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: CompareVisitor) -> None:
         await guest.compare(jobs)
         assert [run.job.id for run in guest.page.runs] == [job.id for job in jobs[:6]]
 
-    visit(tmp_path, scene, (160, 42))
+    visit_compare(tmp_path, scene, (160, 42))
 
 
 @pytest.mark.parametrize("size", [(160, 42), (60, 15)])
@@ -192,7 +173,7 @@ def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, 
         tmp_path, *(made_job(name=text, command=(text,), params={text: text}, tags={text: text}) for text in texts)
     )
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: CompareVisitor) -> None:
         for part in (jobs[:3], jobs[3:9]):
             await guest.compare(part)
             assert len(guest.page.runs) == len(part)
@@ -200,7 +181,7 @@ def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, 
                 await guest.pilot.press("pagedown")
                 assert not any(holds_controls(line) or cell_len(line) > size[0] for line in guest.lines())
 
-    visit(tmp_path, scene, size)
+    visit_compare(tmp_path, scene, size)
 
 
 def test_jobs_that_are_drawn_to_their_ends_end_together() -> None:

@@ -3,10 +3,8 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
 import pytest
-from textual.geometry import Region
 
 from jobtop.core.model import Job, Limits, Status
 from jobtop.store import incidents
@@ -30,7 +28,7 @@ from jobtop.tui.widgets.columns import placed
 from jobtop.tui.widgets.job_columns import MinuteSparkline, live_columns, with_alerts, with_wait
 from records import HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 from sampled import kept_sampled, steady
-from stage import Performance, play
+from stage import Performance, paint_requests, play, text_of
 from visiting import Visitor, visit
 
 STORE = Path("store.db")
@@ -49,10 +47,7 @@ def queued(**values: object) -> Job:
 
 def cells(row: JobRow) -> dict[str, str]:
     """What each column says of a row."""
-    return {
-        column.key: "".join(span.text for span in column.cell(row).spans(20, Align.LEFT)).strip()
-        for column in live_columns()
-    }
+    return {column.key: text_of(column.cell(row).spans(20, Align.LEFT)).strip() for column in live_columns()}
 
 
 def trouble(number: int, severity: str | None = None, **values: object) -> Incident:
@@ -157,7 +152,7 @@ def test_what_happened_is_told_with_the_time_it_took_once() -> None:
 def test_hostile_names_and_words_stay_in_their_two_lines(text: str) -> None:
     for line in trouble_lines(trouble(1, name=text, words=text), 30):
         assert width_of(line) == 30
-        assert not holds_controls("".join(span.text for span in line))
+        assert not holds_controls(text_of(line))
 
 
 @pytest.mark.parametrize(
@@ -175,13 +170,13 @@ def test_where_there_is_little_room_the_counters_stay(width: int, words: str) ->
     line.set_reactive(TopLine.view, View(NOW, rows))
     line.set_reactive(TopLine.troubles, Troubles((trouble(1), trouble(2, "info")), True))
     clock = time.strftime("%H:%M:%S", time.localtime(NOW))
-    assert "".join(span.text for span in line.state(width)).strip() == words.format(clock=clock)
+    assert text_of(line.state(width)).strip() == words.format(clock=clock)
 
 
 def test_who_waits_is_counted_and_frozen_is_never_left_out() -> None:
     line = TopLine()
     line.set_reactive(TopLine.view, View(NOW, tuple(JobRow(job, STORE) for job in (running(), queued(), queued()))))
-    assert "1 run · 2 wait" in "".join(span.text for span in line.state(90))
+    assert "1 run · 2 wait" in text_of(line.state(90))
     line.set_reactive(TopLine.frozen, True)
     assert "frozen" in line.state(10)[0].text
 
@@ -215,7 +210,7 @@ def test_the_preview_tells_memory_as_a_part_of_what_there_is(limit: int | None, 
     tail = Tail()
     tail.add(1.0, (0.5, 0.0, 2 << 30, 0, 0, 1, 1, None, None, None))
     row = JobRow(running(limits=Limits(memory_bytes=limit)), STORE, tail.now, copy_of(tail))
-    assert "".join(span.text for span in legend(preview_of(row, total), None, 90)).endswith(words)
+    assert text_of(legend(preview_of(row, total), None, 90)).endswith(words)
 
 
 def test_a_minute_of_the_machine_is_remembered_and_not_more() -> None:
@@ -248,26 +243,17 @@ def test_a_chart_that_was_moved_into_the_past_does_not_say_now() -> None:
     assert not preview_of(JobRow(running(), STORE, tail.now, copy_of(tail), 300.0, is_stale=True)).is_live
 
 
-class Counted(AlertsPanel):
-    """A panel that counts how often it is asked to paint."""
-
-    painted = 0
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        self.painted += self.is_attached
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-
-
 def test_the_panel_paints_only_news_and_its_cursor_follows_a_trouble() -> None:
-    panel = Counted()
+    panel = AlertsPanel()
+    requests = paint_requests(panel, with_layout=True)
 
     async def scene(on: Performance) -> None:
         panel.troubles = Troubles((trouble(2), trouble(3)), True)
         await on.settle()
-        panel.painted = 0
+        requests.clear()
         panel.troubles = Troubles((trouble(2), trouble(3)), True)
         await on.settle()
-        assert panel.painted == 0
+        assert requests == []
         await on.press("down")
         panel.troubles = Troubles((trouble(1, "critical"), trouble(2), trouble(3)), True)
         await on.press("enter")

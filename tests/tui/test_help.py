@@ -13,13 +13,14 @@ from jobtop.tui.screens.settings import key_rows
 from jobtop.tui.widgets.output_view import OutputView
 from jobtop.tui.widgets.prose import Prose
 from records import kept_jobs, made_job
+from stage import text_of
 from visiting import Visitor, visit
 
 
-def text_of(visitor: Visitor) -> list[str]:
+def help_lines(visitor: Visitor) -> list[str]:
     """All of the help, in sight or not."""
     pane = visitor.console.screen.query_one(Prose)
-    return ["".join(span.text for span in line).rstrip() for line in pane.lines(78)]
+    return [text_of(line).rstrip() for line in pane.lines(78)]
 
 
 def footer(visitor: Visitor) -> str:
@@ -32,7 +33,7 @@ def test_the_keys_of_the_focus_come_first_then_the_screen_s_then_those_of_everyw
     async def scene(visitor: Visitor) -> None:
         await visitor.press("question_mark")
         assert isinstance(visitor.console.screen, HelpScreen)
-        lines = text_of(visitor)
+        lines = help_lines(visitor)
         places = [line for line in lines if line and not line.startswith(" ")]
         assert places[0] == "In the table"
         assert places.index("Everywhere") == 2
@@ -41,7 +42,7 @@ def test_the_keys_of_the_focus_come_first_then_the_screen_s_then_those_of_everyw
         await visitor.press("escape")
         assert not isinstance(visitor.console.screen, HelpScreen)
         await visitor.press("6", "question_mark")
-        lines = text_of(visitor)
+        lines = help_lines(visitor)
         assert lines[0] == "In this text"
         assert any("Ask the doctor again" in line for line in lines)
         assert not any(BY_ID["jobs.stop"].help in line for line in lines)
@@ -53,7 +54,7 @@ def test_keys_are_told_as_remapped(home: Path) -> None:
     async def scene(visitor: Visitor) -> None:
         await visitor.press("f1")
         assert isinstance(visitor.console.screen, HelpScreen)
-        lines = text_of(visitor)
+        lines = help_lines(visitor)
         assert any(line.split()[:2] == ["f1", "Help"] for line in lines)
         assert any(line.split()[:3] == ["K", "^x", "Kill"] for line in lines)
 
@@ -65,7 +66,7 @@ def test_on_a_serial_console_keys_are_words_everywhere(home: Path) -> None:
     async def scene(visitor: Visitor) -> None:
         assert footer(visitor).startswith(" Enter Open  space Mark")
         await visitor.press("question_mark")
-        assert any(line.split()[:3] == ["Down", "j", "Down"] for line in text_of(visitor))
+        assert any(line.split()[:3] == ["Down", "j", "Down"] for line in help_lines(visitor))
         await visitor.press("escape")
         await visitor.console.push_screen(Leaving("train"))
         await visitor.shows("d Enter Detach")
@@ -103,7 +104,7 @@ def test_every_sign_is_explained_and_so_is_what_is_missing(home: Path) -> None:
         await visitor.shows("A number that is not known is –, never 0")
         await visitor.press("g")
         await visitor.shows("In the table")
-        lines = text_of(visitor)
+        lines = help_lines(visitor)
         assert any(line.startswith("  ◷  timeout") for line in lines)
         assert any(line.startswith("  ▼  oom killed") for line in lines)
         await visitor.press("q")

@@ -1,6 +1,5 @@
 """The history shows what fits its filter, in any order, from a store of any size or none."""
 
-import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from jobtop.core.model import Status, Usage
@@ -16,23 +14,21 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.query.filter import parse
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.tui.app import Console, Options
+from jobtop.tui.app import Options
 from jobtop.tui.page import KeyLine
 from jobtop.tui.screens.history import History
 from jobtop.tui.widgets.filter_line import Field, FilterLine, Hint
 from jobtop.tui.widgets.groups_table import name_word
 from jobtop.tui.widgets.painting import Painted
 from records import HERE, HOSTILE_TEXTS, damage_pages, holds_controls, kept_jobs, made_job, running_job
+from stage import drawn_lines, text_of
+from visiting import Visitor, visit
 
-DEADLINE_SECONDS = 10.0
-Scene = Callable[["Visit"], Awaitable[None]]
+Scene = Callable[["HistoryVisitor"], Awaitable[None]]
 
 
-class Visit:
-    """Somebody at the history of a console."""
-
-    def __init__(self, pilot: Pilot[int], console: Console) -> None:
-        self.pilot, self.console = pilot, console
+class HistoryVisitor(Visitor):
+    """The user of the History page."""
 
     @property
     def page(self) -> History:
@@ -40,26 +36,13 @@ class Visit:
         assert isinstance(page, History)
         return page
 
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-
-    async def type(self, text: str) -> None:
-        for character in text:
-            await self.pilot.press("space" if character == " " else character)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, "\n".join(self.lines())
-            await self.pilot.pause(0.01)
-
     async def filter(self, text: str) -> None:
         await self.press("slash")
         self.page.query_one(Field).value = text
         await self.press("enter")
 
     def table_lines(self, table: Painted) -> list[str]:
-        return [table.render_line(y).text.rstrip() for y in range(table.size.height)]
+        return [line.rstrip() for line in drawn_lines(table)]
 
     def lines(self) -> list[str]:
         return self.table_lines(self.page.table)
@@ -69,23 +52,17 @@ class Visit:
         return [row.line.name for row in source.window(0, len(source))] if source else []
 
     def hint(self) -> str:
-        return "".join(span.text for span in self.page.query_one(Hint).words)
+        return text_of(self.page.query_one(Hint).words)
 
 
-def visit(root: Path, scene: Scene, size: tuple[int, int] = (100, 24), stores: tuple[Path, ...] = ()) -> None:
-    paths = StatePaths(root, HERE)
-    console = Console(Options([paths.store, *stores], refresh_seconds=0.1))
+def visit_history(root: Path, scene: Scene, size: tuple[int, int] = (100, 24), stores: tuple[Path, ...] = ()) -> None:
+    async def at_history(visitor: Visitor) -> None:
+        await visitor.press("2")
+        guest = HistoryVisitor(visitor.pilot, visitor.console)
+        await guest.until(lambda: guest.page.lines.empty != "reading …")
+        await scene(guest)
 
-    async def perform() -> None:
-        async with console.run_test(size=size) as pilot:
-            await pilot.press("2")
-            guest = Visit(pilot, console)
-            await guest.until(lambda: guest.page.lines.empty != "reading …")
-            await scene(guest)
-            console.feed.stop()
-            await pilot.pause()
-
-    asyncio.run(perform())
+    visit(root, at_history, size, Options([StatePaths(root, HERE).store, *stores]))
 
 
 def five_jobs(root: Path) -> None:
@@ -102,7 +79,7 @@ def five_jobs(root: Path) -> None:
 def test_the_newest_job_is_first_and_a_filter_leaves_those_that_fit(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.until(lambda: guest.names() == ["dump", "etl", "etl", "train-2", "train-1"])
         assert "TERM" in guest.lines()[1]
         await guest.filter("name:train* mem>4G")
@@ -111,13 +88,13 @@ def test_the_newest_job_is_first_and_a_filter_leaves_those_that_fit(tmp_path: Pa
         await guest.filter("")
         await guest.until(lambda: len(guest.names()) == 5)
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_a_wrong_word_is_marked_with_its_remedy_and_the_jobs_stay(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.filter("status:faild")
         line = guest.page.query_one(FilterLine)
         assert line.error is not None
@@ -130,13 +107,13 @@ def test_a_wrong_word_is_marked_with_its_remedy_and_the_jobs_stay(tmp_path: Path
         assert guest.page.query_one(Field).value == ""
         assert guest.page.lines.has_focus
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_a_word_that_is_still_typed_is_not_called_wrong(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.press("slash")
         field, line = guest.page.query_one(Field), guest.page.query_one(FilterLine)
         field.value = "status:fai"
@@ -145,13 +122,13 @@ def test_a_word_that_is_still_typed_is_not_called_wrong(tmp_path: Path) -> None:
         await guest.press("space")
         assert line.error is not None
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_tab_and_the_right_arrow_take_what_the_store_knows(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.press("slash")
         await guest.until(lambda: bool(guest.page.query_one(FilterLine).values))
         await guest.type("na")
@@ -170,13 +147,13 @@ def test_tab_and_the_right_arrow_take_what_the_store_knows(tmp_path: Path) -> No
         assert guest.page.text == "name:etl status:failed"
         await guest.until(lambda: len(guest.names()) == 1)
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_keys_sort_by_what_the_store_knows(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.until(lambda: len(guest.names()) == 5)
         await guest.press("s")
         await guest.until(lambda: guest.names() == ["dump", "etl", "etl", "train-1", "train-2"])
@@ -184,13 +161,13 @@ def test_keys_sort_by_what_the_store_knows(tmp_path: Path) -> None:
         await guest.until(lambda: guest.names()[0] == "train-2")
         assert "sort name▼" in guest.page.words()
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_groups_count_the_runs_of_a_name_and_enter_shows_them(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.press("b")
         await guest.until(lambda: len(guest.page.groups) == 4)
         await guest.until(lambda: "50%" in "".join(guest.lines()))
@@ -203,7 +180,7 @@ def test_groups_count_the_runs_of_a_name_and_enter_shows_them(tmp_path: Path) ->
         assert guest.page.query_one(Field).value == "name:etl"
         assert guest.page.lines.has_focus
 
-    visit(tmp_path, scene, (110, 24))
+    visit_history(tmp_path, scene, (110, 24))
 
 
 @pytest.mark.parametrize("name", ["train", "two words", "st*r", *HOSTILE_TEXTS.values()])
@@ -216,7 +193,7 @@ def test_the_word_of_a_group_fits_its_name(name: str) -> None:
 def test_cursor_and_marks_stay_with_their_jobs_when_others_come(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.until(lambda: len(guest.names()) == 5)
         await guest.press("down", "space")
         under = guest.page.lines.cursor_key
@@ -228,13 +205,13 @@ def test_cursor_and_marks_stay_with_their_jobs_when_others_come(tmp_path: Path) 
         assert guest.page.lines.marks == marks
         assert [row.job.name for row in guest.page.chosen_rows] == ["etl"]
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_the_time_of_a_job_that_runs_goes_on(tmp_path: Path) -> None:
     kept_jobs(tmp_path, running_job(name="long", host="elsewhere", start_time=time.time() - 65))
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         def shown() -> str:
             """Behind when it began; later is greater."""
             return str(re.findall(r" (0\d:\d\d) ", f" 00:00 {guest.lines()[1]}")[-1])
@@ -243,57 +220,57 @@ def test_the_time_of_a_job_that_runs_goes_on(tmp_path: Path) -> None:
         before = shown()
         await guest.until(lambda: shown() > before)
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_jobs_that_come_are_listed_below_a_dialog_too(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.press("question_mark")
         assert isinstance(guest.console.screen, ModalScreen)
         kept_jobs(tmp_path, made_job(name="new"))
         await guest.until(lambda: guest.names()[:1] == ["new"])
         assert isinstance(guest.console.screen, ModalScreen)
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_a_missing_store_says_how_to_make_one_and_appears_when_it_is_made(tmp_path: Path) -> None:
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.until(lambda: any("jobtop run" in line for line in guest.lines()))
         five_jobs(tmp_path)
         await guest.until(lambda: len(guest.names()) == 5)
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_a_damaged_store_is_said_in_words(tmp_path: Path) -> None:
     five_jobs(tmp_path)
     damage_pages(StatePaths(tmp_path, HERE).store)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.until(lambda: any("damaged" in line for line in guest.lines()))
         await guest.press("slash", "escape", "b", "enter", "down")
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)
 
 
 def test_stores_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.until(lambda: len(guest.names()) == 5)
         assert "2 stores · 1 of them cannot be read" in guest.page.words()
 
-    visit(tmp_path, scene, stores=(tmp_path / "other.db",))
+    visit_history(tmp_path, scene, stores=(tmp_path / "other.db",))
 
 
 @pytest.mark.parametrize("size", [(160, 42), (60, 15)])
 def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, size: tuple[int, int]) -> None:
     kept_jobs(tmp_path, *(made_job(name=text, tool=text, host=text) for text in HOSTILE_TEXTS.values()))
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.until(lambda: len(guest.names()) == len(HOSTILE_TEXTS))
         for key in ("down", "b", "enter"):
             await guest.press(key)
@@ -303,7 +280,7 @@ def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, 
                     assert not holds_controls(line)
                     assert cell_len(line) <= size[0]
 
-    visit(tmp_path, scene, size)
+    visit_history(tmp_path, scene, size)
 
 
 def test_ten_thousand_jobs_are_read_where_somebody_looks(tmp_path: Path) -> None:
@@ -320,11 +297,11 @@ def test_ten_thousand_jobs_are_read_where_somebody_looks(tmp_path: Path) -> None
         )
     database.close()
 
-    async def scene(guest: Visit) -> None:
+    async def scene(guest: HistoryVisitor) -> None:
         await guest.until(lambda: len(guest.page.lines.source or ()) == 10_000)
         await guest.press("G")
         assert guest.page.lines.cursor_row is not None
         assert guest.page.lines.cursor_row.line.id == job.id
         assert "10 000 jobs" in guest.page.words()
 
-    visit(tmp_path, scene)
+    visit_history(tmp_path, scene)

@@ -15,7 +15,7 @@ from jobtop.tui.widgets.host_strip import (
     lines_wanted,
     uptime_words,
 )
-from stage import Performance, play
+from stage import Performance, play, text_of
 
 GIB = 2**30
 ATLAS = HostView(
@@ -42,7 +42,7 @@ ATLAS = HostView(
 
 
 def shown(view: HostView, width: int, height: int) -> list[str]:
-    return ["".join(span.text for span in line) for line in host_lines(view, width, height)]
+    return [text_of(line) for line in host_lines(view, width, height)]
 
 
 @pytest.mark.parametrize("width", [16, 40, 58, 78, 109, 110, 158, 240])
@@ -96,7 +96,7 @@ def test_what_is_not_known_is_a_dash() -> None:
     text = "\n".join(shown(HostView(cores=[None, None]), 156, 6))
     assert "0%" not in text
     assert text.count("–") >= 9
-    assert "".join(span.text for span in host_title(HostView(name="atlas"))) == "host atlas"
+    assert text_of(host_title(HostView(name="atlas"))) == "host atlas"
 
 
 def test_gpus_share_a_row_where_there_are_not_enough() -> None:
@@ -111,10 +111,10 @@ def test_long_waits_are_coloured() -> None:
 
 
 def test_the_title_says_which_machine() -> None:
-    title = "".join(span.text for span in host_title(ATLAS))
+    title = text_of(host_title(ATLAS))
     assert title == "host atlas · 16 cores · load 9.31 8.02 6.77 · up 12d · 54 °C"
-    assert "".join(span.text for span in host_title(ATLAS, 50)) == "host atlas · 16 cores · load 9.31 8.02 6.77"
-    assert "".join(span.text for span in host_title(ATLAS, 3)) == "host atlas"
+    assert text_of(host_title(ATLAS, 50)) == "host atlas · 16 cores · load 9.31 8.02 6.77"
+    assert text_of(host_title(ATLAS, 3)) == "host atlas"
     assert [uptime_words(seconds) for seconds in (5, 90, 7300, 200000)] == ["5s", "1m", "2h", "2d"]
 
 

@@ -12,13 +12,12 @@ from textual.widgets import Input
 from jobtop.core.config import load
 from jobtop.core.model import Identity, Job, Status
 from jobtop.core.paths import StatePaths
-from jobtop.core.record import replace
 from jobtop.core.run.request import Request
 from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.start import start_and_stay
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.tui.app import Console, Options
+from jobtop.tui.app import Console
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.dialogs.confirm import Confirm
 from jobtop.tui.dialogs.export_form import default_path
@@ -27,7 +26,6 @@ from jobtop.tui.preferences import Preferences
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.widgets.table import Table
 from records import (
-    HERE,
     HOSTILE_TEXTS,
     call,
     holds_controls,
@@ -39,16 +37,11 @@ from records import (
 )
 from running import is_alive, nothing_is_left, pids_in, state
 from support import wait_for
-from visiting import Visitor, visit
+from visiting import Visitor, own_store, visit
 
 __all__ = ["nothing_is_left"]
 
 NOTING = "echo $$ >> pids; exec sleep 600"
-
-
-@pytest.fixture
-def paths(home: Path) -> StatePaths:
-    return StatePaths(home, HERE)
 
 
 def begun(paths: StatePaths, *command: str, **values: Any) -> Job:
@@ -72,10 +65,6 @@ def kept(paths: StatePaths, job: Job) -> Job:
         return current(Jobs(database), paths, job)
     finally:
         database.close()
-
-
-def own(paths: StatePaths, **values: Any) -> Options:
-    return replace(Options([paths.store], own=paths), **values)
 
 
 class Said(list[str]):
@@ -135,7 +124,7 @@ def test_a_job_is_paused_resumed_and_stopped_after_a_question_each(paths: StateP
         await visitor.shows("cancelled")
         assert said.count_of(f"[/b]hostile[red] ({job.id[:8]})")
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
     done = kept(paths, job)
     assert (done.status, done.reason) == (Status.CANCELLED, "stopped by jobtop console: killed by SIGTERM")
 
@@ -153,7 +142,7 @@ def test_no_is_no_and_several_marked_jobs_are_killed_at_once(paths: StatePaths, 
         await confirmed(visitor, "X", "Kill 2 jobs?")
         await heard(visitor, said, "killed by SIGKILL", 2)
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
     assert not any(map(is_alive, pids))
     assert {(kept(paths, job).status, kept(paths, job).signal) for job in jobs} == {(Status.CANCELLED, signal.SIGKILL)}
 
@@ -168,7 +157,7 @@ def test_a_console_that_only_reads_changes_nothing(paths: StatePaths, said: Said
             await heard(visitor, said, "--readonly", count)
             assert isinstance(visitor.console.screen, Dashboard)
 
-    visit(paths.root, scene, (90, 28), own(paths, is_readonly=True))
+    visit(paths.root, scene, (90, 28), own_store(paths, is_readonly=True))
     assert state(pid) == "S"
     call("kill", job.id)
 
@@ -190,7 +179,7 @@ def test_what_cannot_be_acted_on_is_said_instead_of_asked(paths: StatePaths, sai
                 assert isinstance(visitor.console.screen, Dashboard)
 
     leave_started(paths.job(expected["is not running (lost)"].id), "another boot", (1, 1))
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
 
 
 def test_a_job_of_another_user_is_refused(paths: StatePaths, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
@@ -203,7 +192,7 @@ def test_a_job_of_another_user_is_refused(paths: StatePaths, monkeypatch: pytest
         await heard(visitor, said, f"job {job.id[:8]} belongs to grace")
         assert isinstance(visitor.console.screen, Dashboard)
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
 
 
 def test_a_store_under_another_name_is_only_looked_at(paths: StatePaths, said: Said) -> None:
@@ -215,7 +204,7 @@ def test_a_store_under_another_name_is_only_looked_at(paths: StatePaths, said: S
         await visitor.press("x")
         await heard(visitor, said, "which is only looked at here")
 
-    visit(paths.root, scene, (90, 28), own(paths, stores=[copy]))
+    visit(paths.root, scene, (90, 28), own_store(paths, stores=[copy]))
     assert not paths.store.exists()
 
 
@@ -232,7 +221,7 @@ def test_hostile_names_are_harmless_in_questions(paths: StatePaths) -> None:
             await visitor.press("escape")
             await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
 
-    visit(paths.root, scene, size=(80, 24), options=own(paths))
+    visit(paths.root, scene, size=(80, 24), options=own_store(paths))
 
 
 def ended(paths: StatePaths, job: Job) -> Job:
@@ -249,7 +238,7 @@ def test_a_job_runs_again_and_is_selected(paths: StatePaths, said: Said) -> None
         await visitor.until(lambda: table.cursor_key not in (None, job.id))
         await heard(visitor, said, f"({str(table.cursor_key)[:8]}) runs")
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
     words = paths.root.parent / "words"
     wait_for(lambda: words.read_text() == "again\nagain\n" or None)
     call("history")
@@ -263,7 +252,7 @@ def test_a_job_whose_order_is_gone_is_not_run_again(paths: StatePaths, said: Sai
         await visitor.press("r")
         await heard(visitor, said, "cannot be run again")
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
 
 
 def test_marked_jobs_are_compared_and_their_ids_copied(
@@ -285,7 +274,7 @@ def test_marked_jobs_are_compared_and_their_ids_copied(
         await visitor.press("g", "space", "space", "c", "y")
         assert set(visitor.console.clipboard.split()) == {one.id, other.id}
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
     assert [set(ids) for ids in compared] == [{one.id, other.id}]
 
 
@@ -310,7 +299,7 @@ def test_samples_are_written_as_export_writes_them_and_over_no_file(paths: State
         await visitor.press("escape")
         await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
     assert path.read_text() == call("export", job.id).stdout
     assert [entry.name for entry in path.parent.glob("*.part")] == []
 
@@ -336,5 +325,5 @@ def test_hidden_columns_stay_hidden_until_they_are_wanted_again(paths: StatePath
         await visitor.shows("STATE", "CPU%")
         assert "NAME" not in visitor.screen()
 
-    visit(paths.root, scene, (90, 28), own(paths, preferences=preferences))
+    visit(paths.root, scene, (90, 28), own_store(paths, preferences=preferences))
     assert Preferences(preferences).hidden("dashboard.jobs") == {"name", "time"}

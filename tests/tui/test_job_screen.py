@@ -35,7 +35,7 @@ from jobtop.tui.widgets.process_tree import ProcessTree
 from jobtop.tui.widgets.timeline import Timeline
 from records import HERE, HOSTILE_TEXTS, holds_controls, made_job, running_job
 from sampled import damage_samples, steady
-from stage import Performance, play
+from stage import Performance, play, text_of
 from support import wait_for
 from visiting import Visitor, visit
 
@@ -226,7 +226,7 @@ def test_along_the_chart_numbers_processes_output_and_timeline_are_those_of_the_
 )
 def test_of_an_imported_job_the_header_tells_only_what_is_known(user: str, host: str, shown: str) -> None:
     job_view = JobView(made_job(user=user, host=host, cwd="", command=(), name="imported", pid=None))
-    lines = ["".join(span.text for span in fitting(line, 90)) for line in header_lines(HeaderView(job_view))]
+    lines = [text_of(fitting(line, 90)) for line in header_lines(HeaderView(job_view))]
     assert lines[0].split() == ["✓", "success", "imported", job_view.job.id[:8], *filter(None, [shown])]
     assert lines[2] == "its command is not known"
 

@@ -12,28 +12,18 @@ from jobtop.core.paths import StatePaths
 from jobtop.lifecycle.queue import Queue
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
-from jobtop.tui.app import Options
 from jobtop.tui.dialogs.fields import FormField, Tick
 from jobtop.tui.dialogs.run_form import CommandLine, RunForm, past_commands, read_form
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.widgets.table import Table
-from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
+from records import HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
 from running import nothing_is_left
 from support import wait_for
-from visiting import Visitor, visit
+from visiting import Visitor, own_store, visit
 
 __all__ = ["nothing_is_left"]
 
 EMPTY = dict.fromkeys("command name tool cwd env params tags cpus memory runtime timeout gpus interval".split(), "")
-
-
-@pytest.fixture
-def paths(home: Path) -> StatePaths:
-    return StatePaths(home, HERE)
-
-
-def own(paths: StatePaths) -> Options:
-    return Options([paths.store], own=paths)
 
 
 def all_jobs(paths: StatePaths) -> list[Job]:
@@ -166,7 +156,7 @@ def test_a_job_runs_as_the_form_says_and_is_selected(paths: StatePaths, tmp_path
         table = visitor.console.screen.query_one("#jobs", Table)
         await visitor.until(lambda: table.cursor_key == all_jobs(paths)[0].id)
 
-    visit(paths.root, scene, size=(80, 24), options=own(paths))
+    visit(paths.root, scene, size=(80, 24), options=own_store(paths))
     wait_for(lambda: (tmp_path / "words").exists() or None)
     assert (tmp_path / "words").read_text() == "here\n"
     (job,) = all_jobs(paths)
@@ -187,7 +177,7 @@ def test_a_job_waits_in_the_queue_as_the_form_says(paths: StatePaths) -> None:
         await visitor.press("ctrl+s")
         await visitor.until(lambda: visitor.console.screen is not form)
 
-    visit(paths.root, session, size=(100, 40), options=own(paths))
+    visit(paths.root, session, size=(100, 40), options=own_store(paths))
     (job,) = all_jobs(paths)
     assert job.queue is not None
     assert (job.status, job.queue.group, job.queue.priority, job.queue.retries) == ("queued", "nightly", 7, 2)
@@ -224,7 +214,7 @@ def test_in_a_small_terminal_fields_scroll_and_problems_appear_at_them(paths: St
         await visitor.press("escape")
         await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
 
-    visit(paths.root, scene, size=(60, 13), options=own(paths))
+    visit(paths.root, scene, size=(60, 13), options=own_store(paths))
     assert [job.status for job in all_jobs(paths)] == ["error"]
 
 
@@ -238,7 +228,7 @@ def test_a_store_that_cannot_be_made_is_said_in_the_form(paths: StatePaths) -> N
         await visitor.press("ctrl+s")
         await visitor.until(lambda: "needs a place for its output" in problems(form).get("command", ""))
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))
 
 
 def test_what_was_run_before_is_completed_and_walked_through(paths: StatePaths) -> None:
@@ -264,4 +254,4 @@ def test_what_was_run_before_is_completed_and_walked_through(paths: StatePaths) 
         await visitor.press("right")
         assert line.value == "echo two | wc"
 
-    visit(paths.root, scene, (90, 28), own(paths))
+    visit(paths.root, scene, (90, 28), own_store(paths))

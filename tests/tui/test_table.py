@@ -2,12 +2,10 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import pytest
 from rich.cells import cell_len
 from textual.binding import Binding
-from textual.geometry import Region
 
 from jobtop.tui.chart.chart import Chart
 from jobtop.tui.data.rows import ListRows, order_as_shown
@@ -15,7 +13,7 @@ from jobtop.tui.palette import DARK, LIGHT, TERMINAL, Ground, Tone
 from jobtop.tui.widgets.cells import Align, Cell, Words
 from jobtop.tui.widgets.columns import Column, Sort, placed
 from jobtop.tui.widgets.table import Table
-from stage import Performance, painted_lines, play
+from stage import Performance, paint_requests, painted_lines, play
 
 
 @dataclass(frozen=True)
@@ -46,17 +44,8 @@ def under(table: Table[Row]) -> Hashable | None:
     return table.cursor_key
 
 
-class Watched(Table[Row]):
-    """A table that says what it was asked to paint."""
-
-    def __init__(self) -> None:
-        super().__init__(COLUMNS, empty="no rows yet\nn makes one")
-        self.asked: list[Region] = []
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        if self.is_attached and repaint and not layout:
-            self.asked += regions or [Region(0, 0, 1, self.size.height)]
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+def new_table() -> Table[Row]:
+    return Table(COLUMNS, empty="no rows yet\nn makes one")
 
 
 class Windowed:
@@ -119,7 +108,7 @@ def test_a_held_order_keeps_rows_where_they_were_and_adds_new_ones_below() -> No
 
 
 def test_the_table_shows_its_header_and_its_rows() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         table.source = listed([Row("k0", "[/b] 漢字", 7), Row("k1", "plain\x1b[0m", 12)])
@@ -136,7 +125,7 @@ def test_the_table_shows_its_header_and_its_rows() -> None:
 
 
 def test_an_empty_table_says_how_to_fill_it() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         lines = on.lines()
@@ -151,7 +140,7 @@ def test_an_empty_table_says_how_to_fill_it() -> None:
 
 
 def test_keys_move_the_cursor_and_the_view_with_it() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         table.source = listed(rows(100))
@@ -188,7 +177,7 @@ def test_every_key_has_an_action_and_a_name_to_remap_it_by() -> None:
 
 
 def test_the_cursor_follows_its_row_and_stays_in_sight() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         content = rows(100)
@@ -207,7 +196,7 @@ def test_the_cursor_follows_its_row_and_stays_in_sight() -> None:
 
 
 def test_a_cursor_whose_row_is_gone_stays_at_its_place() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         content = rows(5)
@@ -229,7 +218,7 @@ def test_a_cursor_whose_row_is_gone_stays_at_its_place() -> None:
 
 
 def test_a_cursor_that_nobody_moved_comes_back_to_the_top_instead_of_scrolling_away() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         content = rows(100)
@@ -247,7 +236,7 @@ def test_a_cursor_that_nobody_moved_comes_back_to_the_top_instead_of_scrolling_a
 
 
 def test_marks_belong_to_keys() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         content = rows(5)
@@ -292,7 +281,7 @@ def test_the_order_is_held_for_two_seconds_after_a_move() -> None:
 
 
 def test_the_mouse_selects_opens_marks_and_sorts() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         table.source = listed(rows(100))
@@ -314,7 +303,7 @@ def test_the_mouse_selects_opens_marks_and_sorts() -> None:
 
 
 def test_the_wheel_scrolls_without_moving_the_cursor() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         table.source = listed(rows(100))
@@ -328,7 +317,7 @@ def test_the_wheel_scrolls_without_moving_the_cursor() -> None:
 
 
 def test_keys_ask_for_the_next_column_to_sort_by_and_for_the_reverse() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         table.source = listed(rows(3))
@@ -345,7 +334,7 @@ def test_keys_ask_for_the_next_column_to_sort_by_and_for_the_reverse() -> None:
 
 
 def test_only_rows_in_sight_are_asked_for_and_only_once() -> None:
-    table = Watched()
+    table = new_table()
     source = Windowed()
 
     async def scene(on: Performance) -> None:
@@ -374,7 +363,8 @@ def test_a_tick_draws_rows_in_sight_and_paints_those_that_changed() -> None:
         drawn.append(row.key)
         return Words(row.name)
 
-    table = Watched()
+    table = new_table()
+    requests = paint_requests(table)
     table.columns = [COLUMNS[0], Column("name", "NAME", name, 8, flex=1), COLUMNS[2]]
 
     async def scene(on: Performance) -> None:
@@ -386,37 +376,38 @@ def test_a_tick_draws_rows_in_sight_and_paints_those_that_changed() -> None:
         await on.settle()
         assert drawn == [f"k{number}" for number in range(table.size.height - 1)]
         drawn.clear()
-        table.asked.clear()
+        requests.clear()
         table.source = listed(rows(1000, 1))
         await on.settle()
-        assert (drawn, table.asked) == ([], [])
+        assert (drawn, requests) == ([], [])
         changed = rows(1000, 1)
         changed[3] = Row("k3", "changed", 1)
         changed[4] = Row("k4", "row 4", 1)
         table.source = listed(changed)
         await on.settle()
         assert drawn == ["k3"]
-        assert painted_lines(table, table.asked) == {4}
+        assert painted_lines(table, requests) == {4}
 
     play(table, scene)
 
 
 def test_moving_the_cursor_paints_two_lines() -> None:
-    table = Watched()
+    table = new_table()
+    requests = paint_requests(table)
 
     async def scene(on: Performance) -> None:
         table.source = listed(rows(100))
         await on.settle()
-        table.asked.clear()
+        requests.clear()
         table.action_cursor_down()
         await on.settle()
-        assert painted_lines(table, table.asked) == {1, 2}
+        assert painted_lines(table, requests) == {1, 2}
 
     play(table, scene)
 
 
 def test_a_selected_row_comes_into_sight() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         table.source = listed(rows(100))
@@ -431,7 +422,7 @@ def test_a_selected_row_comes_into_sight() -> None:
 
 
 def test_the_cursor_is_seen_in_every_theme_and_turns_pale_without_the_focus() -> None:
-    table = Watched()
+    table = new_table()
 
     def ground(line: int) -> object:
         style = next(iter(table.render_line(line))).style
@@ -458,7 +449,7 @@ def test_the_cursor_is_seen_in_every_theme_and_turns_pale_without_the_focus() ->
 
 
 def test_in_ascii_there_is_nothing_else() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         table.source = listed([Row("k0", "漢字 ● …")])
@@ -474,7 +465,7 @@ def test_in_ascii_there_is_nothing_else() -> None:
 
 
 def test_a_table_can_be_of_any_size() -> None:
-    table = Watched()
+    table = new_table()
 
     async def scene(on: Performance) -> None:
         table.source = listed(rows(100))
