@@ -1,4 +1,4 @@
-"""A stage for the console's widgets: an app with its themes, driven by Textual's pilot."""
+"""A stage for the console's widgets: an app with the console's themes, driven by Textual's pilot."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ Said = TypeVar("Said", bound=Message)
 
 
 class Stage(App[None]):
-    """One widget that has the screen to itself."""
+    """An app that shows a single widget."""
 
     def __init__(self, widget: Widget, theme: str, is_ascii: bool) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Stage(App[None]):
 
 
 class Performance:
-    """What a scene works with: keys and clicks go in, what the widget says and shows comes out."""
+    """What a test works with: it sends keys and clicks, and reads the messages and the text of the widget."""
 
     def __init__(self, pilot: Pilot[None], widget: Widget, messages: list[Message]) -> None:
         self.pilot, self.widget, self._messages = pilot, widget, messages
@@ -46,7 +46,7 @@ class Performance:
         await self.pilot.pause()
 
     async def settle(self) -> None:
-        """Until everything that was asked for is done and painted."""
+        """Wait until everything is done and painted."""
         await self.pilot.pause()
 
     def said(self, kind: type[Said]) -> list[Said]:
@@ -54,7 +54,7 @@ class Performance:
         return [message for message in self._messages if isinstance(message, kind)]
 
     def titles(self) -> tuple[str, str]:
-        """The text in the upper border and in the lower."""
+        """The texts in the upper and in the lower border."""
         title, subtitle = self.widget._border_title, self.widget._border_subtitle
         return title.plain if title else "", subtitle.plain if subtitle else ""
 
@@ -70,7 +70,7 @@ def play(
     theme: str = DARK.name,
     is_ascii: bool = False,
 ) -> None:
-    """Show the widget and let the scene happen to it."""
+    """Show the widget and run the scene with it."""
     messages: list[Message] = []
 
     def keep(message: Message) -> None:
@@ -110,5 +110,5 @@ def paint_requests(widget: Widget, with_layout: bool = False) -> list[Region]:
 
 
 def painted_lines(widget: Painted, regions: Sequence[Region]) -> set[int]:
-    """The lines that regions to be painted cover; all, if none is named."""
+    """The lines of a widget that these regions cover; all lines if there are no regions."""
     return {y for region in regions for y in region.line_range} if regions else set(range(widget.size.height))

@@ -1,4 +1,4 @@
-"""Curves keep their extremes and their gaps in dots; axes have round marks; a window of time goes where it is sent."""
+"""Curves keep their extremes and gaps when drawn as dots; axes have round marks; time windows move as requested."""
 
 import math
 import random
@@ -75,7 +75,7 @@ def test_nothing_is_put_outside_a_sheet() -> None:
 def brute_force(
     times: list[float], values: list[float | None], bounds: tuple[float, float], width: int
 ) -> list[Extent | None]:
-    """Every column from every line that touches it, one by one."""
+    """The extents by definition: every column checked against every line that touches it."""
     start, end = bounds
     step = (end - start) / width
     shown: list[Extent | None] = [None] * width

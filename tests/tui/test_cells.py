@@ -1,4 +1,4 @@
-"""Cells are exactly as wide as they are told, whatever is in them, and a number keeps its place."""
+"""Cells have exactly the requested width, whatever text they contain, and numbers stay aligned."""
 
 import pytest
 from rich.cells import cell_len
@@ -189,7 +189,7 @@ def test_ascii_is_as_wide_and_has_nothing_else() -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """As the WCAG defines it."""
+    """The contrast ratio as defined by the WCAG."""
 
     def luminance(color: str) -> float:
         parts = [part / 255 for part in Color.parse(color).rgb]

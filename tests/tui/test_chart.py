@@ -1,4 +1,4 @@
-"""A chart shows its curves, says their values, and paints nothing when nothing changed."""
+"""A chart draws its curves, shows their values, and paints nothing if nothing changed."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Compare shows what jobs used against the first of them, over each other by start, end or clock."""
+"""The Compare page compares jobs with the first one, aligned by start, end or wall clock."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -54,7 +54,7 @@ def visit_compare(
 
 
 def two_runs(root: Path) -> list[Job]:
-    """One of 10 seconds, and a minute later one of 5 that held more memory."""
+    """A job of 10 seconds, and a minute later one of 5 that used more memory."""
     jobs = kept_jobs(
         root,
         made_job(start_time=START, duration_seconds=10.0, usage=Usage(memory_peak_bytes=1 << 30)),

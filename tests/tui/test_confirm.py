@@ -1,4 +1,4 @@
-"""A question is answered by keys and by the mouse, and only yes is a yes."""
+"""A question is answered by keys and by the mouse, and only an explicit yes counts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ from records import HOSTILE_TEXTS, holds_controls
 
 
 class Asking(App[None]):
-    """An app with nothing but a question."""
+    """An app that shows a single question."""
 
     def __init__(self, question: Confirm) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Asking(App[None]):
 def asked(
     question: Confirm, act: Callable[[Pilot[None]], Awaitable[object]], size: tuple[int, int] = (80, 24)
 ) -> list[bool | None]:
-    """What was answered."""
+    """The answers to a question."""
     app = Asking(question)
 
     async def perform() -> None:

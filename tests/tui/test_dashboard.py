@@ -1,4 +1,4 @@
-"""The dashboard: its columns, its panels and what it says of jobs that wait, fail or were never sampled."""
+"""The dashboard: its columns and panels, and what it shows for queued, failed and unsampled jobs."""
 
 import time
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def queued(**values: object) -> Job:
 
 
 def cells(row: JobRow) -> dict[str, str]:
-    """What each column says of a row."""
+    """The text of each column for a row."""
     return {column.key: text_of(column.cell(row).spans(20, Align.LEFT)).strip() for column in live_columns()}
 
 
@@ -61,7 +61,7 @@ def machine(at: float, received: float | None = 1.0, **gpus: float) -> MachineVi
 
 
 def chart_of(*seen: MachineView) -> ChartView:
-    """The chart of a machine that was seen like this, one picture after the other."""
+    """The chart after these views of the machine, one after another."""
     past = MachinePast()
     return machine_chart([past.with_past(picture) for picture in seen][-1].past)
 
@@ -283,7 +283,7 @@ def test_a_panel_with_more_troubles_than_room_keeps_the_cursor_in_sight() -> Non
 
 
 def opens(visitor: Visitor) -> Callable[[], str | None]:
-    """The job whose screen is open."""
+    """A function that returns the id of the job whose screen is open."""
     return lambda: visitor.console.screen.job_id if isinstance(visitor.console.screen, JobScreen) else None
 
 

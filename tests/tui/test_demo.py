@@ -1,4 +1,4 @@
-"""The demo: made up, the same each time, alive, and gone afterwards."""
+"""The demo: the same each time, running, and deleted afterwards."""
 
 import asyncio
 import threading
@@ -29,7 +29,7 @@ TABLES = ("jobs", "events", "log_marks", "head", "blocks", "snapshots", "hosts",
 
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """A demo that nobody lets go on."""
+    """A demo whose time does not advance."""
     return Demo(tmp_path_factory.mktemp("demo"), MOMENT)
 
 
@@ -41,7 +41,7 @@ def store(still: Demo) -> Iterator[Database]:
 
 
 def everything(made: Demo) -> dict[str, object]:
-    """All rows and all output."""
+    """All rows of the store and all output."""
     database = open_to_read(made.paths.store)
     with database.reading() as connection:
         rows: dict[str, object] = {

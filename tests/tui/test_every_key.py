@@ -1,4 +1,4 @@
-"""Every key of the registry, pressed where it works, does what its row says."""
+"""Every key of the registry, pressed in its place, does what its row says."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ from visiting import Visitor, visit
 __all__ = ["nothing_is_left"]
 
 QUIT, STARTING = "app.quit", ("jobs.retry", "jobs.again")
-# Places that are seen in one console; one that is new is among the first.
+# Places that are tested in one console; the first list gets each new place.
 ELSEWHERE = (
     ("chart", "job", "log", "search"),
     ("form", "tick", "command"),
@@ -61,7 +61,7 @@ NAMED = {place for places in ELSEWHERE for place in places}
 PLACES = (tuple(sorted({action.place for action in ACTIONS} - NAMED)), *ELSEWHERE)
 DEADLINE_SECONDS = 10.0
 SIZE = (120, 30)
-BUSY = ("output", "search", "look", "history", "compare")  # workers that answer soon
+BUSY = ("output", "search", "reading", "history", "compare")  # groups of workers that finish soon
 JOB_ID = "5a17e924-0000-4000-8000-000000000000"
 JOBS = 60
 MIDDLE = 30
@@ -70,7 +70,7 @@ Shown = TypeVar("Shown", bound=Screen[Any])
 
 
 class Case(NamedTuple):
-    """How to get where an action works, what to look at, and how that is before and after its key."""
+    """How to reach the place of an action, what to observe, and how that differs before and after the key."""
 
     ready: Callable[[Visitor], Awaitable[object]]
     look: Callable[[Visitor], Any]
@@ -78,7 +78,7 @@ class Case(NamedTuple):
 
 
 async def until(holds: Callable[[], object], words: str = "") -> None:
-    """Wait for it; a pilot's own pauses are longer than what most keys do."""
+    """Wait until a condition is true; the pauses of a pilot are longer than most keys take."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not holds():
         assert time.monotonic() < deadline, words
@@ -86,7 +86,7 @@ async def until(holds: Callable[[], object], words: str = "") -> None:
 
 
 async def settled(visitor: Visitor) -> None:
-    """Until what was asked for is done and painted, and nothing is being read."""
+    """Wait until everything is done and painted, and nothing is being read."""
     for _ in range(2):
         painted = asyncio.Event()
         visitor.console.call_after_refresh(painted.set)
@@ -95,13 +95,13 @@ async def settled(visitor: Visitor) -> None:
 
 
 def one(visitor: Visitor, kind: type[Kind]) -> Kind:
-    """The widget of a kind that has the focus, else the first there is."""
+    """The focused widget if it is of this kind, else the first one of this kind."""
     focused = visitor.console.screen.focused
     return focused if isinstance(focused, kind) else visitor.console.screen.query(kind).first(kind)
 
 
 def page(visitor: Visitor, kind: type[Shown]) -> Shown:
-    """The screen that is shown, which is of this kind."""
+    """The current screen, which must be of this kind."""
     screen = visitor.console.screen
     assert isinstance(screen, kind)
     return screen
@@ -128,7 +128,7 @@ def more(before: Any, after: Any) -> bool:
 
 
 async def at_dashboard(visitor: Visitor) -> None:
-    """With the cursor in the middle of the jobs."""
+    """Put the cursor in the middle of the jobs."""
     await visitor.console.action_go("dashboard")
     table = visitor.console.screen.query_one("#jobs", Table)
     await until(lambda: len(table.source or ()) >= JOBS)
@@ -149,7 +149,7 @@ async def at_history(visitor: Visitor) -> None:
 
 
 def job_pane(name: str, set_up: Callable[[Any], object] = bool) -> Callable[[Visitor], Awaitable[None]]:
-    """A pane of the screen of the job that has everything, which is as it is said to be."""
+    """Open a pane of the job that has everything, and set it up."""
 
     async def ready(visitor: Visitor) -> None:
         console = visitor.console
@@ -169,7 +169,7 @@ def job_pane(name: str, set_up: Callable[[Any], object] = bool) -> Callable[[Vis
 
 
 def output(*wishes: str, left: int = 0) -> Callable[[Visitor], Awaitable[None]]:
-    """The output, at its end unless it was gone elsewhere."""
+    """Open the output, at its end unless moved by actions."""
 
     def set_up(view: OutputView) -> None:
         for wish in ("last", *wishes):
@@ -180,7 +180,7 @@ def output(*wishes: str, left: int = 0) -> Callable[[Visitor], Awaitable[None]]:
 
 
 def at_match(view: OutputView) -> None:
-    """In the middle of the output."""
+    """Move to the middle of the output."""
     view.needle, view.match_place = "line", 300 * LINE
     view.move(GoTo(300 * LINE))
 
@@ -210,7 +210,7 @@ def focused(visitor: Visitor) -> object:
 
 
 async def past(visitor: Visitor) -> None:
-    """The screen of a job, at a moment of its past."""
+    """Open the screen of a job, at a moment of its past."""
     await job_pane("cpu")(visitor)
     screen = visitor.console.screen
     assert isinstance(screen, JobScreen)
@@ -218,7 +218,7 @@ async def past(visitor: Visitor) -> None:
 
 
 async def searching(visitor: Visitor) -> None:
-    """The line of what to look for in the output."""
+    """Open the search field of the output."""
     await output()(visitor)
     one(visitor, OutputView).action_search()
     await until(lambda: isinstance(focused(visitor), SearchLine))
@@ -231,7 +231,7 @@ async def at_help(visitor: Visitor) -> None:
 
 
 async def at_text(visitor: Visitor) -> None:
-    """A text that is longer than the screen, in its middle."""
+    """Open a text that is longer than the screen, at its middle."""
     if not isinstance(visitor.console.screen, HelpScreen):
         await at_help(visitor)
     text = one(visitor, Prose)
@@ -244,7 +244,7 @@ def scrolled(visitor: Visitor) -> float:
 
 
 def asking(question: Callable[[], Screen[Any]]) -> Callable[[Visitor], Awaitable[None]]:
-    """A question over the dashboard; its answer is kept."""
+    """Open a question over the dashboard; its answer is kept."""
 
     async def ready(visitor: Visitor) -> None:
         await at_dashboard(visitor)
@@ -267,7 +267,7 @@ def left(answer: object) -> Case:
 
 
 async def at_form(visitor: Visitor) -> None:
-    """The form that runs a job, with nothing in it."""
+    """Open the empty form that runs a job."""
     if not isinstance(visitor.console.screen, RunForm):
         await at_dashboard(visitor)
         await visitor.console.action_run_form()
@@ -279,13 +279,13 @@ async def at_form(visitor: Visitor) -> None:
 
 
 async def at_older(visitor: Visitor) -> None:
-    """The form, with a command of the past in it."""
+    """Open the form with an earlier command in it."""
     await at_form(visitor)
     one(visitor, CommandLine).action_older()
 
 
 def in_form(selector: str) -> Callable[[Visitor], Awaitable[None]]:
-    """The form, with the focus on a part of it."""
+    """Open the form with the focus on one of its parts."""
 
     async def ready(visitor: Visitor) -> None:
         await at_form(visitor)
@@ -296,7 +296,7 @@ def in_form(selector: str) -> Callable[[Visitor], Awaitable[None]]:
 
 
 async def at_export(visitor: Visitor) -> None:
-    """The form that asks where to, with a path that is free."""
+    """Open the export form with the path of a new file."""
     await at_dashboard(visitor)
     page = visitor.console.screen
     assert isinstance(page, Dashboard)
@@ -327,7 +327,7 @@ async def at_settings(visitor: Visitor) -> None:
 
 
 def typing(text: str) -> Callable[[Visitor], Awaitable[None]]:
-    """The filter, with something in it."""
+    """Open the filter with some text in it."""
 
     async def ready(visitor: Visitor) -> None:
         await at_history(visitor)
@@ -345,7 +345,7 @@ def typing(text: str) -> Callable[[Visitor], Awaitable[None]]:
 
 
 async def at_real_job(visitor: Visitor) -> None:
-    """The dashboard, with the cursor on a job that was run and can be run again."""
+    """Open the dashboard with the cursor on a job that has run and can be run again."""
     await visitor.console.action_go("dashboard")
     paths = visitor.console.options.own
     assert paths is not None
@@ -492,17 +492,17 @@ LOOKS: list[object] = []
 
 
 def examined(*asked: object) -> Topics:
-    """What the doctor is asked, and nothing found."""
+    """Pretend to examine this machine, and find nothing."""
     LOOKS.append(asked)
     return {}
 
 
 @pytest.fixture
 def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
-    """A console of its own store: jobs that run, and one that is over and has all that a job can have."""
+    """A console with its own store: running jobs, and an ended one that has everything a job can have."""
     paths, us = StatePaths(home, HERE), this_process()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.006)  # seconds, of which a picture waits one
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.006)  # seconds; each painting waits for one period
     monkeypatch.setattr(settings, "examine", examined)
     kept_jobs(home, *(running_job(name=f"job-{number}", shim=us, recorder=us) for number in range(JOBS)))
     job = kept_sampled(home, made_job(id=JOB_ID, duration_seconds=600.0, end_time=1_700_000_600.5), steady(599))
@@ -548,7 +548,7 @@ async def press_all(visitor: Visitor, actions: list[Action]) -> None:
 
 
 async def press(visitor: Visitor, case: Case, key: str) -> None:
-    """Press a key and wait until it has done what it is for."""
+    """Press a key and wait for its effect."""
     await case.ready(visitor)
     await settled(visitor)
     before = case.look(visitor)
@@ -572,7 +572,7 @@ def test_what_a_key_is_bound_to_is_there(options: Options) -> None:
 
 
 def check_bindings(visitor: Visitor) -> None:
-    """Whoever a key goes to on this screen can do what it asks for."""
+    """Check that every binding of the screen reaches an existing action."""
     for key, active in visitor.console.screen.active_bindings.items():
         if active.binding.id in BY_ID:
             call = active.binding.action.partition("(")[0]

@@ -1,4 +1,4 @@
-"""The feed: what anyone runs into the opened stores is shown, whatever happens to their files."""
+"""The feed shows the jobs of all opened stores, whatever happens to the files of the stores."""
 
 import os
 import sqlite3
@@ -46,7 +46,7 @@ LookingAt = Callable[..., Feed]
 
 @pytest.fixture
 def looking_at() -> Iterator[LookingAt]:
-    """Makes feeds of a store, and closes them in the end."""
+    """A function that makes the feed of a store; all feeds are closed at the end."""
     with ExitStack() as opened:
 
         def made(paths: StatePaths, network: bool | None = None) -> Feed:
@@ -313,7 +313,7 @@ def test_a_store_that_cannot_be_written_is_read_and_its_changes_are_seen(
 
 
 def record_machine(host: HostRecord, *moments: float) -> None:
-    """Readings of the last seconds; memory says which."""
+    """Record readings of the last seconds; the used memory tells them apart."""
     now = now_since_boot()
     for ago in moments:
         reading: dict[str, float | int | None] = {

@@ -1,4 +1,4 @@
-"""Help tells the keys of where one is, as they are now, and what every sign means."""
+"""Help lists the current keys of the focused place, and the meaning of every sign."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from visiting import Visitor, visit
 
 
 def help_lines(visitor: Visitor) -> list[str]:
-    """All of the help, in sight or not."""
+    """All lines of the help, visible or not."""
     pane = visitor.console.screen.query_one(Prose)
     return [text_of(line).rstrip() for line in pane.lines(78)]
 

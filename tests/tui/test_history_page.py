@@ -1,4 +1,4 @@
-"""The history shows what fits its filter, in any order, from a store of any size or none."""
+"""The history shows the jobs that match its filter, in any order, from stores of any size."""
 
 import re
 import time
@@ -213,7 +213,7 @@ def test_the_time_of_a_job_that_runs_goes_on(tmp_path: Path) -> None:
 
     async def scene(guest: HistoryVisitor) -> None:
         def shown() -> str:
-            """Behind when it began; later is greater."""
+            """The running time of the job; later times are greater."""
             return str(re.findall(r" (0\d:\d\d) ", f" 00:00 {guest.lines()[1]}")[-1])
 
         await guest.until(lambda: shown() >= "01:05")

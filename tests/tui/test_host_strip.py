@@ -1,4 +1,4 @@
-"""The machine fits any room, and what is not known of it is not 0."""
+"""The machine fits into any size, and unknown values are not shown as 0."""
 
 import pytest
 

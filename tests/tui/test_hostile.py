@@ -1,4 +1,4 @@
-"""Two thousand hostile texts on every screen: nothing obeyed, nothing styled by them, every line as wide as it is."""
+"""2,000 hostile texts on every screen: no control sequence works, no markup is applied, every line keeps its width."""
 
 import asyncio
 import re
@@ -59,7 +59,7 @@ from terminal import recorded
 
 WIDE, LOW, NARROW = (160, 42), (120, 30), (60, 30)
 FEW = 60
-# What a terminal obeys, turns round, joins or cannot be sent.
+# Characters that control a terminal, reverse or join text, or cannot be encoded.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200c-\u200f\u061c\u2028-\u202e\u2060-\u206f\ufe0e\ufe0f\ufeff\ud800-\udfff]")
 THEIRS = {Color.parse(colour).rich_color for colour in ("red", "ansi_red", "#800000", "#123457")}
 DEADLINE_SECONDS = 20.0
@@ -72,7 +72,7 @@ TOUR = (
 
 
 class Watched(Console):
-    """A console of which everything is looked at that it paints."""
+    """A console that checks everything it paints."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -104,27 +104,27 @@ class Watched(Console):
 
     @property
     def looks(self) -> set[object]:
-        """What only markup or a terminal's own sequences would paint with: their colours, blinking, links, actions."""
+        """Styles that only markup or escape sequences could cause: their colours, blinking, links, actions."""
         styles = [style for style in self.inks_seen if style is not None]
         colours = {colour for style in styles for colour in (style.color, style.bgcolor)} & THEIRS
         blinking = {style for style in styles if style.blink or style.strike or style.link}
         return {*colours, *blinking, *(key for style in styles for key in style.meta if "@click" in key)}
 
     async def settle(self) -> None:
-        """Until what was asked for is painted: what the first picture asks for is in the second."""
+        """Wait until everything is painted; the first painting may request a second."""
         for _ in range(2):
             painted = asyncio.Event()
             self.screen.call_after_refresh(painted.set)
             await painted.wait()
 
     def look_over(self, widget: Painted) -> None:
-        """What a widget draws: the rest of a picture takes long, and is looked at where the scene settles."""
+        """Check what a widget draws; the whole screen is checked when the scene settles, because that is slow."""
         width, height = widget.drawn_size
         for y in range(height):
             self.look_at(widget.render_line(y), width)
 
     def read_over(self, prose: Prose) -> None:
-        """All lines of a text, in sight or not."""
+        """Check all lines of a text, visible or not."""
         width = prose.drawn_size.width
         for line in prose.lines(width):
             self.look_at(prose.inks.strip(line, width), width)
@@ -141,7 +141,7 @@ Scene = Callable[[Watched, list[str]], Awaitable[None]]
 
 
 def perform(scene: Scene, texts: list[str], options: Options, size: tuple[int, int]) -> Watched:
-    """Let the scene happen in front of a console."""
+    """Run a scene on a console."""
     console = Watched(options)
 
     async def play() -> None:
@@ -149,14 +149,14 @@ def perform(scene: Scene, texts: list[str], options: Options, size: tuple[int, i
             await console.until(lambda: console.view is not None, "no picture")
             await scene(console, texts)
 
-    # Textual waits for the next of sixty pictures a second.
+    # Textual waits for the next of sixty frames a second.
     with patch("textual.screen.UPDATE_PERIOD", 0.004):
         asyncio.run(play())
     return console
 
 
 def endure(scene: Scene, furnish: Callable[[Path, list[str]], Options], root: Path, size: tuple[int, int]) -> None:
-    """Let a scene happen with all texts: each is seen on every place that has a name, and nothing comes of any."""
+    """Run a scene with all texts: each text must be seen in every named place, and none may have an effect."""
     texts = hostile_texts()
     console = perform(scene, texts, furnish(root, texts), size)
     assert console.faults[:5] == []
@@ -166,7 +166,7 @@ def endure(scene: Scene, furnish: Callable[[Path, list[str]], Options], root: Pa
 
 
 def rotated(texts: Sequence[str], number: int, **values: Any) -> dict[str, Any]:
-    """A job whose every word is from outside; each text is each of them in some job."""
+    """The values of a job in which every text is hostile; over all jobs, each text is used for each field."""
 
     def text(offset: int) -> str:
         return texts[(number + offset) % len(texts)]
@@ -182,7 +182,7 @@ def rotated(texts: Sequence[str], number: int, **values: Any) -> dict[str, Any]:
 
 
 def furnish_live(root: Path, texts: list[str]) -> Options:
-    """A store of as many jobs that run, each with an alert."""
+    """A store with a running job for each text, each with an alert."""
     paths = StatePaths(root, HERE)
     database = open_to_write(paths)
     jobs = Jobs(database)
@@ -199,7 +199,7 @@ def furnish_little(root: Path, texts: list[str]) -> Options:
 
 
 async def paged(console: Watched, pane: Table[Any]) -> None:
-    """Every page of a pane, from the first to the last."""
+    """Show every page of a pane, from the first to the last."""
     await console.settle()
     pane.action_first()
     console.look_over(pane)
@@ -234,7 +234,7 @@ async def tables(console: Watched, texts: list[str]) -> None:
 
 
 async def palette(console: Watched, texts: list[str]) -> None:
-    """All jobs in the list of what can be done, page by page; a few of them looked for."""
+    """Show all jobs in the palette, page by page; search for a few of them."""
     await console.action_palette()
     screen = console.screen
     found = screen.query_one(OptionList)
@@ -254,7 +254,7 @@ async def palette(console: Watched, texts: list[str]) -> None:
 
 
 async def filtering(console: Watched, texts: list[str]) -> None:
-    """What is typed into the filter, and what it can be completed to."""
+    """Type into the filter, and show its completions."""
     await console.action_go("history")
     line, field = console.screen.query_one(FilterLine), console.screen.query_one(Field)
     field.focus()
@@ -268,7 +268,7 @@ async def filtering(console: Watched, texts: list[str]) -> None:
 
 
 async def corner(console: Watched, texts: list[str]) -> None:
-    """Words in the corner; many texts in one, of which the first are seen."""
+    """Show notifications; several texts in one, of which the first are visible."""
     await console.action_go("history")
     page = console.screen
     assert isinstance(page, JobActions)
@@ -281,7 +281,7 @@ async def corner(console: Watched, texts: list[str]) -> None:
 
 
 def in_turn(*scenes: tuple[str, Scene]) -> Scene:
-    """One after the other; on a place with a name all texts have to be seen."""
+    """Run scenes one after another; all texts must be seen in each named place."""
 
     async def play(console: Watched, texts: list[str]) -> None:
         for console.place, scene in scenes:
@@ -291,7 +291,7 @@ def in_turn(*scenes: tuple[str, Scene]) -> Scene:
 
 
 def furnish_job(root: Path, texts: list[str]) -> Options:
-    """A store of one job that failed, with all there is of one: events, processes, output."""
+    """A store with one failed job that has everything: events, processes, output."""
     paths = StatePaths(root, HERE)
     database = open_to_write(paths)
     jobs = Jobs(database)
@@ -312,7 +312,7 @@ def furnish_job(root: Path, texts: list[str]) -> Options:
     database.close()
     directory = paths.job(job.id)
     directory.mkdir(parents=True)
-    lines = [text.replace("\r", f"\r{text[:5]}") for text in texts]  # or the mark would be painted over
+    lines = [text.replace("\r", f"\r{text[:5]}") for text in texts]  # otherwise the rest would overwrite the mark
     (directory / "stdout.log").write_bytes("\n".join(lines[::2]).encode("utf-8", "surrogatepass"))
     (directory / "stderr.log").write_bytes("\n".join(lines[1::2]).encode("utf-8", "surrogatepass"))
     return Options([paths.store], refresh_seconds=5.0, job_id=job.id)
@@ -342,7 +342,7 @@ async def output(console: Watched, texts: list[str]) -> None:
 
 
 def pane(name: str) -> Scene:
-    """A table of the screen of a job, alone and page by page."""
+    """Show a table of the job's screen alone, page by page."""
 
     async def play(console: Watched, texts: list[str]) -> None:
         screen = await opened(console)
@@ -354,7 +354,7 @@ def pane(name: str) -> Scene:
 
 
 async def reasons(console: Watched, texts: list[str]) -> None:
-    """Why it ended, one job after the other."""
+    """Show the reasons of the end, one job after another."""
     screen = await opened(console)
     screen.minimize()
     await console.settle()
@@ -370,7 +370,7 @@ async def reasons(console: Watched, texts: list[str]) -> None:
 
 
 async def headers(console: Watched, texts: list[str]) -> None:
-    """The lines above, one job after the other."""
+    """Show the header, one job after another."""
     screen = await opened(console)
     assert screen.job_view is not None
     header = screen.query_one(JobHeader)
@@ -392,7 +392,7 @@ JOB_PANES: tuple[tuple[str, Scene], ...] = (
 
 
 def furnish_two(root: Path, texts: list[str]) -> Options:
-    """A store of two jobs that differ in everything."""
+    """A store with two jobs that differ in everything."""
     paths, half = StatePaths(root, HERE), len(texts) // 2
     params = [dict(zip(texts[:half], values, strict=True)) for values in (texts[half:], reversed(texts[half:]))]
     database = open_to_write(paths)
@@ -409,7 +409,7 @@ async def compared(console: Watched, texts: list[str]) -> None:
 
 
 async def questions(console: Watched, texts: list[str]) -> None:
-    """One question after the other in the place of the first, six jobs each."""
+    """Show questions one after another, six jobs in each."""
     rows = [JobRow(made_job(**rotated(texts, number)), Path("x.db")) for number in range(len(texts))]
     asked = question(STOP, rows[:6])
     await console.push_screen(asked)
@@ -423,20 +423,20 @@ async def questions(console: Watched, texts: list[str]) -> None:
 
 
 async def offered(console: Watched, texts: list[str]) -> None:
-    """Commands of the past in the form that runs jobs: those that are harmless."""
+    """Show earlier commands in the run form: only the harmless ones."""
     await console.action_run_form()
     line = console.screen.query_one(CommandLine)
     await console.until(lambda: line.past, "no past")
     assert set(line.past) == {text for text in texts if text == safe_text(text) and len(text) <= run_form.LONGEST}
     for _ in line.past:
         line.action_older()
-        strip = line.render_line(0)  # with room for a cursor behind it, which is cut
+        strip = line.render_line(0)  # the field has room for the cursor behind the text, which is cut off
         console.look_at(strip, strip.cell_length)
     await console.settle()
 
 
 async def typed(console: Watched, texts: list[str]) -> None:
-    """What is pasted into the fields of the form, and what is said to be wrong with it."""
+    """Paste into the fields of the form, and show what is wrong with them."""
     every, some = list(console.screen.query(FormField)), texts[:220:2]
     for first in range(0, len(some), len(every)):
         for field, text in zip(every, some[first:], strict=False):
@@ -449,7 +449,7 @@ async def typed(console: Watched, texts: list[str]) -> None:
 
 
 async def exporting(console: Watched, texts: list[str]) -> None:
-    """The name of the file, and where it lies."""
+    """Show the path of the export form."""
     form = ExportForm([JobRow(made_job(name=text), Path("x.db")) for text in texts[:2]])
     await console.push_screen(form)
     await console.settle()
@@ -466,7 +466,7 @@ async def exporting(console: Watched, texts: list[str]) -> None:
 
 
 def furnish_past(root: Path, texts: list[str]) -> Options:
-    """A store of jobs that are over, each with a text for a command."""
+    """A store with ended jobs, each with a text as its command."""
     paths = StatePaths(root, HERE)
     kept_jobs(root, *(made_job(command=("/bin/sh", "-c", text)) for text in texts))
     return Options([paths.store], paths, refresh_seconds=5.0)
@@ -538,19 +538,19 @@ def test_where_there_is_little_room_every_line_is_as_wide_as_it_is(
 
 
 def sequences(written: bytes) -> set[str]:
-    """What a terminal was told to do, without the numbers."""
+    """The control sequences sent to a terminal, without their numbers."""
     text = written.decode()
     assert re.search("[\x80-\x9f]", text) is None
     return {re.sub(r"[\d;]+", "", found) for found in re.findall(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)|[\x00-\x1a]", text)}
 
 
 def has_changed(before: str, after: str) -> Callable[[Screen], bool]:
-    """That a screen shows one thing and, if that was a box over others, no longer what it showed before."""
+    """Whether a screen shows a text and, if a dialog was closed, no longer the one before."""
     return lambda screen: after in screen.text() and (after != "^p" or before not in screen.text())
 
 
 def toured(jobtop: Jobtop, texts: Sequence[str]) -> set[str]:
-    """What a console tells a real terminal on its way around these texts."""
+    """The control sequences that a console sends to a real terminal while it shows these texts."""
     kept_jobs(jobtop.state, *(made_job(**rotated(texts, number, status=Status.FAILED)) for number in range(len(texts))))
     env = {key: value for key, value in jobtop.env.items() if key not in ("COLUMNS", "LINES")}
     with recorded(jobtop.command(), env, (150, 40)) as (shown, recorder):

@@ -1,4 +1,4 @@
-"""What the console does to jobs: to real ones, after a question, and to none it may not touch."""
+"""The console's operations on real jobs: they ask first, and never touch jobs that they may not."""
 
 import os
 import signal
@@ -45,13 +45,13 @@ NOTING = "echo $$ >> pids; exec sleep 600"
 
 
 def begun(paths: StatePaths, *command: str, **values: Any) -> Job:
-    """A job that runs, without a console."""
+    """Start a job without a console."""
     config = load((), os.environ, paths.root.parent)
     return start_and_stay(paths, config, Request(command, str(paths.root.parent), **values), pytest.fail)[0]
 
 
 def noting(paths: StatePaths, **values: Any) -> tuple[Job, int]:
-    """A job that lives until it is told to end, and the pid of its process."""
+    """Start a job that runs until it is stopped; return it and the pid of its process."""
     known = len(pids_in(paths.root.parent / "pids"))
     job = begun(paths, "sh", "-c", NOTING, **values)
     pids = wait_for(lambda: found if len(found := pids_in(paths.root.parent / "pids")) > known else None)
@@ -59,7 +59,7 @@ def noting(paths: StatePaths, **values: Any) -> tuple[Job, int]:
 
 
 def kept(paths: StatePaths, job: Job) -> Job:
-    """What the store says of the job now, whoever finishes its record."""
+    """The current record of the job, finished if its recorder is gone."""
     database = open_to_write(paths)
     try:
         return current(Jobs(database), paths, job)
@@ -68,7 +68,7 @@ def kept(paths: StatePaths, job: Job) -> Job:
 
 
 class Said(list[str]):
-    """What was said in the corner of the screen so far."""
+    """The notifications shown so far."""
 
     def count_of(self, words: str) -> int:
         return sum(text.count(words) for text in self)
@@ -88,12 +88,12 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Said:
 
 
 async def heard(visitor: Visitor, said: Said, words: str, count: int = 1) -> None:
-    """Wait until this was said so often."""
+    """Wait until this text was shown `count` times."""
     await visitor.until(lambda: said.count_of(words) == count, f"waited for {words} in {said}")
 
 
 async def confirmed(visitor: Visitor, key: str, words: str) -> None:
-    """Press a key that asks, see the question, say yes."""
+    """Press a key that asks, wait for the question, and answer yes."""
     await visitor.press(key)
     await visitor.until(lambda: isinstance(visitor.console.screen, Confirm))
     await visitor.shows(words)
@@ -101,7 +101,7 @@ async def confirmed(visitor: Visitor, key: str, words: str) -> None:
 
 
 async def at(visitor: Visitor, job: Job) -> None:
-    """The dashboard, with the cursor on a job."""
+    """Put the cursor of the dashboard on a job."""
     page = visitor.console.screen
     assert isinstance(page, Dashboard)
     await visitor.until(lambda: page.query_one("#jobs", Table).select(job.id), "the job is not there")

@@ -1,4 +1,4 @@
-"""The screen of one job: live, past, failed, gone, never sampled, hostile; wide, narrow and low."""
+"""The screen of one job: live, past, failed, deleted, unsampled, hostile; on wide, narrow and low screens."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ def process(pid: int, parent: int, command: str, memory: int = 1 << 20) -> Proce
 
 
 class Made:
-    """A job in a store, with all that can be known of one."""
+    """A job in a store, with everything that can be recorded."""
 
     def __init__(self, root: Path, job: Job, samples: Sequence[Sample] = (), sealed: bool = False) -> None:
         self.paths = StatePaths(root, HERE)
@@ -90,7 +90,7 @@ class Made:
         return self
 
     def open(self, scene: Scene, size: tuple[int, int] = (160, 42), moment: float | None = None) -> None:
-        """Let the scene happen on the job's screen."""
+        """Run a scene on the job's screen."""
 
         async def perform(visitor: Visitor) -> None:
             screen = JobScreen(self.job.id, moment)
@@ -105,12 +105,12 @@ class Made:
 
 
 def recent(**values: object) -> Job:
-    """A job that began twenty seconds ago."""
+    """A job that started twenty seconds ago."""
     return running_job(start_time=time.time() - 20.0, **values)
 
 
 def finished(root: Path, **values: object) -> Made:
-    """A job of ten minutes, half a core, one MiB more every second, and all that goes with it."""
+    """A job of ten minutes with half a core, one MiB more every second, and everything else."""
     ended = {
         "duration_seconds": 600.0,
         "end_time": START + 600,
@@ -453,7 +453,7 @@ def test_hostile_text_is_shown_and_not_obeyed(tmp_path: Path, size: tuple[int, i
     every = " ".join(texts)
     named = dict.fromkeys(("name", "user", "cwd", "reason"), every)
     made = Made(tmp_path, made_job(status=Status.FAILED, command=(*texts,), **named), steady(3))
-    kinds = [text for text in texts if "\udce9" not in text]  # which no store takes
+    kinds = [text for text in texts if "\udce9" not in text]  # a store cannot hold it
     made.happened(*(Event(START + 1, kind, {"reason": text}) for kind in kinds for text in texts))
     written = "\n".join(texts).encode("utf-8", "surrogateescape")
     made.wrote(written, written, f"1.0 {len(written)} {len(written)}\n")

@@ -1,4 +1,4 @@
-"""`[keys]` gives actions other keys; what is unknown or clashes is named."""
+"""`[keys]` remaps actions; unknown words and clashes are reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The last minute of a job: copies of a tail agree with it, and stay as they are while it goes on."""
+"""The last minute of a job: copies agree with the tail, and do not change while the tail does."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A console on the stores of several hosts shows the jobs of all of them, wherever one looks."""
+"""A console on the stores of several hosts shows the jobs of all of them on every page."""
 
 import asyncio
 import sqlite3
@@ -36,7 +36,7 @@ START = 1_700_000_000.0
 
 
 def keep(root: Path, host: str, *jobs: Job) -> list[Job]:
-    """Jobs in the store of a host, each with two samples."""
+    """Store jobs of a host, each with two samples."""
     with closing(open_to_write(StatePaths(root, host))) as database:
         kept = [Jobs(database).insert(job) for job in jobs]
         values = {"cpu.user": 1.0, "cpu.system": 0.0, "mem.used": 7 << 20}
@@ -50,7 +50,7 @@ def job_at(moment: float, host: str, name: str, **values: object) -> Job:
 
 
 class NoMachine:
-    """The jobs alone."""
+    """A source without a machine."""
 
     def read(self) -> None:
         return None
@@ -58,7 +58,7 @@ class NoMachine:
 
 @pytest.fixture
 def stores(tmp_path: Path) -> list[Path]:
-    """Three hosts whose jobs took turns, and a file that is no store."""
+    """The stores of three hosts with jobs in turns, and a file that is not a store."""
     failed = {"status": Status.FAILED, "exit_code": 1, "duration_seconds": 8.0}
     keep(tmp_path, "alpha", job_at(1, "alpha", "train"), job_at(4, "alpha", "etl", usage=Usage(memory_peak_bytes=5)))
     keep(tmp_path, "beta", job_at(2, "beta", "train", **failed), job_at(5, "beta", "Dump"))

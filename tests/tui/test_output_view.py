@@ -1,4 +1,4 @@
-"""The output of a job: followed, scrolled, searched, at a moment; long lines, holes and wild bytes included."""
+"""The output of a job: followed, scrolled, searched, at a moment; with long lines, gaps and invalid bytes."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 10.0
 
 
 class Script(Performance):
-    """A pane with the output of a job on the stage."""
+    """A widget with the output of a job on the stage."""
 
     @property
     def view(self) -> OutputView:

@@ -1,4 +1,4 @@
-"""Settings, alerts and containers show what there is, and say in words what there is not, on any screen."""
+"""The pages Settings, Alerts and Containers show what there is, and say what is missing, on any screen size."""
 
 import json
 import os
@@ -36,7 +36,7 @@ FOUND = {
 
 
 def configured(*sets: str, text: str = "") -> Config:
-    """What the environment of the fixture `home` and a file in its home say."""
+    """The configuration from the environment of the fixture `home` and a file in its home."""
     directory = Path(os.environ["HOME"]) / ".config/jobtop"
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.toml").write_text(text)
@@ -218,7 +218,7 @@ def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
         screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90.0 % for 30s")
-        assert "config.toml" in re.sub(r"[│\s]", "", screen)  # wherever its path is wrapped
+        assert "config.toml" in re.sub(r"[│\s]", "", screen)  # the path may be wrapped anywhere
         assert "watch them yet" in screen
 
     visit(home, scene, options=options(configured(text=text)))

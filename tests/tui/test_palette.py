@@ -1,4 +1,4 @@
-"""The palette offers what can be done here by name, and takes names of jobs for what they are."""
+"""The palette lists the actions of the current place, and treats job names as plain text."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from visiting import Visitor, visit
 
 
 def offered(visitor: Visitor) -> dict[str, str]:
-    """Names and keys."""
+    """The listed names and their keys."""
     console = visitor.console
     return {command.name: command.keys for command in commands(console, console.screen)}
 

@@ -1,4 +1,4 @@
-"""What is kept between runs: privately, whole or not at all, and never in the way."""
+"""What is kept between runs: private, written whole or not at all, and never an obstacle."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The form that runs jobs: what is typed is read as a shell would, wrong fields say so, and the job runs."""
+"""The run form reads input like a shell, reports wrong fields, and starts the job."""
 
 import json
 from pathlib import Path
@@ -150,7 +150,7 @@ def test_a_job_runs_as_the_form_says_and_is_selected(paths: StatePaths, tmp_path
         form = await opened(visitor)
         fill(form, command='sh -c "echo $WORD >> words"', name="[/b]n", cwd=str(tmp_path))
         fill(form, env="WORD=here", tags="a=b", memory="1G", interval="5s")
-        await visitor.press("ctrl+s", "ctrl+s")  # the second is one too many
+        await visitor.press("ctrl+s", "ctrl+s")  # the second one must not start another job
         await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
         await visitor.shows("[/b]n")
         table = visitor.console.screen.query_one("#jobs", Table)

@@ -1,4 +1,4 @@
-"""The pictures in screenshots/: drawn from the console as it is now, and none of them stale."""
+"""The pictures in screenshots/ are drawn from the current console, and none is stale."""
 
 import re
 from pathlib import Path

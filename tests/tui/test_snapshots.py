@@ -1,6 +1,6 @@
-"""What every screen shows, as text: without jobs, busy, where there is little room, and with hostile text.
+"""What every screen shows, as text: without jobs, busy, in little room, and with hostile text.
 
-`JOBTOP_UPDATE_SNAPSHOTS=1 .venv/bin/pytest tests/tui/test_snapshots.py` writes them anew; look at what changed.
+`JOBTOP_UPDATE_SNAPSHOTS=1 .venv/bin/pytest tests/tui/test_snapshots.py` writes the snapshots again; check the changes.
 """
 
 import asyncio
@@ -47,9 +47,9 @@ UPDATE = "JOBTOP_UPDATE_SNAPSHOTS"
 HOW = f"{UPDATE}=1 .venv/bin/pytest tests/tui/test_snapshots.py writes them anew; look at what changed"
 WIDE, NARROW = (160, 42), (60, 15)
 DEADLINE_SECONDS = 30.0
-LOOKS = 1  # that show the same as the one before
+LOOKS = 1  # equal screens in a row
 SHOWN_LINES = 60  # of differences
-ELSEWHERE = {"History", "Compare", "Containers", "Alerts", "SettingsPage"}  # with nothing of the dashboard behind them
+ELSEWHERE = {"History", "Compare", "Containers", "Alerts", "SettingsPage"}  # pages that show nothing of the dashboard
 
 
 async def asked(console: Console, _: Pilot[int]) -> None:
@@ -77,7 +77,7 @@ async def filtered(console: Console, pilot: Pilot[int]) -> None:
     field = page.query_one(Field)
     while not field.has_focus:
         await pilot.pause()
-    await pilot.pause()  # what is offered is forgotten when the focus comes
+    await pilot.pause()  # the field drops its suggestion when it gets the focus
     field.value = "status:failed na"
     field.cursor_position = len(field.value)
     while not field._suggestion:
@@ -104,7 +104,7 @@ HOSTILE_JOBS = (
 
 @contextmanager
 def nothing(root: Path) -> Iterator[Options]:
-    """A store without a job."""
+    """A store without jobs."""
     paths = StatePaths(root, HOST)
     open_to_write(paths).close()
     yield Options([paths.store], own=paths, machine=idle(), config=replace(config(), alerts=()))
@@ -118,7 +118,7 @@ def much(_: Path) -> Iterator[Options]:
 
 @contextmanager
 def evil(root: Path) -> Iterator[Options]:
-    """A store of jobs whose every word is hostile."""
+    """A store of jobs in which every text is hostile."""
     paths, texts = StatePaths(root, HOST), hostile_texts()[::47]
     database = open_to_write(paths)
     with database.writing():
@@ -132,7 +132,7 @@ def evil(root: Path) -> Iterator[Options]:
 
 
 def idle() -> DemoMachine:
-    """The machine of the demo, without its jobs."""
+    """The machine of the demo, without jobs."""
     machine = DemoMachine()
     for second in range(60):
         machine.advance(MOMENT - 59 + second, UPTIME_SECONDS - 59 + second, [])
@@ -140,7 +140,7 @@ def idle() -> DemoMachine:
 
 
 def keep_hostile(paths: StatePaths, database: Database, number: int, texts: list[str]) -> None:
-    """One of these jobs, with samples, processes, events and output: every fifth runs, every seventh failed."""
+    """Store a hostile job with samples, processes, events and output: every fifth runs, every seventh failed."""
     words: dict[str, Any] = dict(zip(("name", "user", "cwd", "tool", "note", "reason"), texts, strict=False))
     words |= {"command": texts[6:9], "tags": {texts[9]: texts[10]}, "params": {texts[11]: texts[12]}}
     began = MOMENT - 600.0 + number
@@ -201,7 +201,7 @@ def test_every_snapshot_is_of_something_that_is_shown() -> None:
 
 
 def difference(name: str, before: str, after: str) -> Iterator[str]:
-    """What is not as it was."""
+    """The lines that differ."""
     return unified_diff(before.splitlines(), after.splitlines(), f"{name} as kept", f"{name} now", lineterm="", n=1)
 
 
@@ -229,12 +229,12 @@ async def performed(console: Console, size: tuple[int, int], scenes: tuple[Scene
 
 
 async def rested(console: Console, pilot: Pilot[int], screen: str, looks: int = LOOKS) -> str:
-    """What a screen shows, once it is the one that is meant, nothing is at work and nothing changes any more."""
+    """What a screen shows when it is the expected one, no worker runs, and nothing changes any more."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     before, same = "", 0
     while True:
         assert time.monotonic() < deadline, f"{screen} does not come to rest: {console.screen}\n{before}"
-        await pilot.pause(0.02)  # and until every widget has done what it was told
+        await pilot.pause(0.02)  # this also waits until all widgets have handled their messages
         if type(console.screen).__name__ != screen or console.view is None or is_busy(console):
             same = 0
             continue

@@ -1,4 +1,4 @@
-"""Whatever happens to a store, every screen that reads it says so in words, and goes on when the store is back."""
+"""Whatever happens to a store, every page that reads it reports the problem, and continues when the store is back."""
 
 import shutil
 import sqlite3
@@ -23,7 +23,7 @@ from records import HERE, damage_pages, kept_jobs, made_job, running_job
 from visiting import Visitor, visit
 
 SHOWN_SECONDS = 2.0
-# Puts a job into a store, and says when.
+# Adds a job to a store, and prints when.
 INSERTER = """
 import sys, time
 from pathlib import Path
@@ -38,7 +38,7 @@ print(time.time())
 
 
 def broken_stores(root: Path) -> dict[Path, str]:
-    """Files that are no stores, or none that can be read, and what is said of each."""
+    """Files that are not stores or cannot be read, and a key word of the problem of each."""
     for name in ("empty", "garbage", "newer", "damaged"):
         kept_jobs(root / name, made_job())
     stores = {name: StatePaths(root / name, HERE).store for name in ("empty", "garbage", "newer", "damaged")}
@@ -126,7 +126,7 @@ def test_a_store_that_is_damaged_deleted_or_replaced_while_open_is_said_and_come
         Path(f"{store}.new").replace(store)
 
     def become(content: bytes | None) -> None:
-        """The path becomes a file, or a directory."""
+        """Replace the path by a file, or by a directory."""
         if store.is_dir():
             store.rmdir()
         if content is None:
@@ -186,7 +186,7 @@ def test_a_thousand_jobs_that_come_at_once_are_shown(tmp_path: Path) -> None:
 
 
 def job_of(number: int) -> Job:
-    """Every second of them runs."""
+    """A job; every second one is running."""
     make = running_job if number % 2 else made_job
     return make(name=f"job-{number}", host="elsewhere")
 

@@ -1,4 +1,4 @@
-"""A table draws what is in sight, and its cursor and marks belong to rows, not to places."""
+"""A table draws the visible rows; its cursor and marks belong to rows, not to positions."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def listed(content: Sequence[Row]) -> ListRows[Row]:
 
 
 def under(table: Table[Row]) -> Hashable | None:
-    """What the cursor is on."""
+    """The key of the row under the cursor."""
     return table.cursor_key
 
 
@@ -49,7 +49,7 @@ def new_table() -> Table[Row]:
 
 
 class Windowed:
-    """A hundred thousand rows of which none exists until it is asked for."""
+    """100,000 rows, each made when it is read."""
 
     def __init__(self, count: int = 100_000) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""Work of the console that never starts leaves nothing behind."""
+"""Background work of the console: started in one way, repeated once for many requests, without leftovers."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ def test_work_that_is_cancelled_before_it_starts_leaves_no_coroutine() -> None:
             await pilot.pause()
 
     asyncio.run(scene())
-    gc.collect()  # a coroutine that was never awaited warns now, and a warning is an error
+    gc.collect()  # a coroutine that was never awaited warns now, and warnings are errors
     assert done == ["done"]
 
 
