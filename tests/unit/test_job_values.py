@@ -1,14 +1,16 @@
 """What a job's processes and its cgroup say, as catalogue keys: nothing twice, nothing falling, nothing made up."""
 
+import time
 from pathlib import Path
 
 import pytest
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors import members
 from jobtop.core.measure.collectors.expensive_files import ExpensiveFiles
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.measure.collectors.jobs import fold, never_falling
-from jobtop.core.measure.collectors.members import Member, Tree
+from jobtop.core.measure.collectors.members import TICK_SECONDS, Member, Tree
 from jobtop.core.metrics import BY_KEY
 from processes import MIB, FakeProc
 
@@ -345,6 +347,45 @@ def test_who_was_born_before_its_parent_was_looked_at_has_a_share_of_its_own(tmp
     table.read_details(1.0)
     table.sweep()
     assert fold(tree)["mem.used"] == 300 * MIB
+    table.close()
+
+
+@pytest.mark.parametrize("born_after", [0, 1, 2, 3, 5])
+def test_forks_made_during_a_close_look_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, born_after: int
+) -> None:
+    """300 MiB shared by five, and by seven after so many of the five were read."""
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    family = (51, 52, 53, 54, 55)
+    for pid in family:
+        fake.put(pid, SHIM if pid == 51 else 51, rss=300 * MIB, pss=60 * MIB)
+    table = fake.table()
+    tree = table.add(SHIM)
+    table.sweep()
+    read_pss, read = ExpensiveFiles._read_pss, 0
+
+    def two_are_born(files: ExpensiveFiles, member: Member) -> tuple[int | None, int | None]:
+        nonlocal read
+        time.sleep(2 * TICK_SECONDS)  # the start of a process is known in ticks
+        if read == born_after:
+            for pid in (*family, 56, 57):
+                start = int(time.clock_gettime(BOOTTIME) / TICK_SECONDS) if pid > 55 else 100
+                fake.put(pid, SHIM if pid == 51 else 51, start=start, rss=300 * MIB, pss=300 * MIB // 7)
+        read += 1
+        time.sleep(2 * TICK_SECONDS)
+        return read_pss(files, member)
+
+    monkeypatch.setattr(ExpensiveFiles, "_read_pss", two_are_born)
+    table.read_details(1.0)
+    assert read == 5
+    if born_after == 5:
+        for pid in (56, 57):
+            fake.put(pid, 51, start=int(time.clock_gettime(BOOTTIME) / TICK_SECONDS) + 1, rss=300 * MIB)
+    table.sweep()
+    assert len(tree.members) == 7
+    assert fold(tree)["mem.used"] == pytest.approx(300 * MIB, rel=0.001)
     table.close()
 
 

@@ -77,7 +77,7 @@ class ExpensiveFiles:
             return 0.0
         began = time.thread_time()
         if not tree.unread:
-            tree.begin_details(time.clock_gettime(BOOTTIME))
+            tree.begin_details()
         shares = len(tree.members) > 1 and "pss" not in without and tree.reads_pss
         cost = 0.0
         while tree.unread and cost < budget_seconds:
@@ -96,9 +96,9 @@ class ExpensiveFiles:
             self._read_fields(tree, member, without)
             member.moved, member.row = False, None
         if shares:
-            tree.shares.append(Share(member, *self._read_pss(member)))
-        elif len(tree.members) == 1:
-            tree.shares.append(Share(member, None if "pss" in without else member.rss, member.own))
+            tree.shares.append(Share(member, *self._read_pss(member), time.clock_gettime(BOOTTIME)))
+        elif len(tree.members) == 1:  # it shared with no other, whenever that was
+            tree.shares.append(Share(member, None if "pss" in without else member.rss, member.own, 0.0))
 
     def _take_shares(self, tree: Tree) -> None:
         """Take over the shares of all processes at once: an old and a new one would count the same pages twice.
@@ -112,7 +112,7 @@ class ExpensiveFiles:
                 member.rss = member.pss_rss = member.pss = member.own = 0
             else:
                 member.pss, member.own, member.pss_rss = share.pss, share.own, share.rss
-            member.row, member.pss_faults = None, share.faults
+            member.row, member.pss_faults, member.pss_at = None, share.faults, share.at
 
     def _read_fields(self, tree: Tree, member: Member, without: frozenset[str]) -> None:
         """Read the values that the table of fields has a reader for, and what of `status` the job needs beside them."""

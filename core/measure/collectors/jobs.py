@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from operator import add
 
 from jobtop.core.measure.collectors.members import TICK_SECONDS
@@ -10,7 +11,7 @@ from jobtop.core.measure.collectors.process_fields import GROUPS, known_sums
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from jobtop.core.measure.collectors.members import Member, Tree
 
@@ -64,7 +65,7 @@ def _estimated_shares(tree: Tree) -> Number | None:
     members = [member for member in tree.members.values() if member.is_alive]
     if all(member.pss is None for member in members):
         return None
-    total = 0
+    total, moments = 0, _moments_of_shares(members)
     for member in members:
         share = member.share
         if share is not None:
@@ -72,23 +73,34 @@ def _estimated_shares(tree: Tree) -> Number | None:
         elif member.pss_rss:  # its detailed read did not give PSS: it is another user's
             return None
         else:
-            total += _estimate(tree, member)
+            total += _estimate(tree, member, moments.get(member.parent, ()))
     return total
 
 
-def _estimate(tree: Tree, member: Member) -> int:
-    """What a new process adds: what it has beyond its parent.
+def _moments_of_shares(members: Iterable[Member]) -> dict[int, list[float]]:
+    """When the shares of a process and of its children were read, by its pid, in order."""
+    moments: dict[int, list[float]] = {}
+    for member in sorted(members, key=lambda member: member.pss_at):
+        if member.pss is not None:
+            for pid in (member.pid, member.parent):
+                moments.setdefault(pid, []).append(member.pss_at)
+    return moments
 
-    If it was born before the detailed read of its parent began, the parent's share is smaller by what both share, so
-    the parent's share counts once more.
+
+def _estimate(tree: Tree, member: Member, moments: Sequence[float]) -> int:
+    """What a new process adds: what it has beyond its parent, and what the shares that were read lack for it.
+
+    The shares of its parent and siblings are smaller by its own if they were read after its birth. While a job forks,
+    some of them are read before and some after it.
     """
     parent = tree.members.get(member.parent)
     if parent is None:
         return member.rss
-    was_shared = parent.pss is not None and (member.start + 1) * TICK_SECONDS <= tree.details_boottime
     own = member.rss - parent.rss
     own = own if own > OWN_BYTES + OWN_SHARE * parent.rss else 0
-    return own + (parent.pss or 0 if was_shared else 0)
+    born = (member.start + 0.5) * TICK_SECONDS
+    read_since = 1 - bisect_left(moments, born) / len(moments) if moments else 0.0
+    return own + round((parent.pss or 0) * read_since)
 
 
 def memory_of_processes(tree: Tree) -> Number | None:

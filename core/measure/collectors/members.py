@@ -26,8 +26,8 @@ class Member:
 
     __slots__ = (
         *("clock", "cpu_ns", "cpu_system", "cpu_user", "faults_major", "faults_minor", "fds", "has_reaped", "moved"),
-        *("name", "own", "own_faults", "parent", "pid", "pss", "pss_faults", "pss_rss", "read_bytes", "read_chars"),
-        *("read_ops", "row", "rss", "start", "state", "threads", "times", "tree", "vms", "write_bytes"),
+        *("name", "own", "own_faults", "parent", "pid", "pss", "pss_at", "pss_faults", "pss_rss", "read_bytes"),
+        *("read_chars", "read_ops", "row", "rss", "start", "state", "threads", "times", "tree", "vms", "write_bytes"),
         *("write_chars", "write_ops", *EXTRA),
     )
     swap: int | None
@@ -54,6 +54,7 @@ class Member:
         self.moved = True  # has run since its expensive files were read
         self.pss: int | None = None
         self.own: int | None = None  # anonymous and shared memory at that time; read if the job left its cgroup
+        self.pss_at = 0.0  # when `pss` was read, since boot
         self.pss_rss = 0  # what `rss` was when `pss` was read
         self.pss_faults = 0  # what `own_faults` was then
         self.row: tuple[float, ...] | None = None  # what it adds to its job; None: to be made again
@@ -115,12 +116,13 @@ class Member:
 
 
 class Share:
-    """What a detailed read found of the memory of one process, and what had been read of it before."""
+    """What a detailed read found of the memory of one process at a moment since boot, and what was known before."""
 
-    __slots__ = ("faults", "member", "own", "pss", "rss")
+    __slots__ = ("at", "faults", "member", "own", "pss", "rss")
 
-    def __init__(self, member: Member, pss: int | None, own: int | None) -> None:
-        self.member, self.pss, self.own, self.rss, self.faults = member, pss, own, member.rss, member.own_faults
+    def __init__(self, member: Member, pss: int | None, own: int | None, at: float) -> None:
+        self.member, self.pss, self.own, self.at = member, pss, own, at
+        self.rss, self.faults = member.rss, member.own_faults
 
 
 class Tree:
@@ -147,7 +149,6 @@ class Tree:
         self.reaped_growth = 0.0  # … and by how much the c-times of the others have grown
         self.members_changed = True  # processes came or went since the last detailed read
         self.details_pass = -(1 << 30)  # the number of the pass in which the last detailed read ended
-        self.details_began = self.details_boottime = 0.0
         self.details_version = -1  # no process has run, come or gone since the detailed read at this version
         self.has_details = False
         self.unread: list[Member] = []  # processes of the detailed read that goes on …
@@ -227,9 +228,8 @@ class Tree:
                 ordered[pid] = rest.pop(pid)
         self.members = ordered
 
-    def begin_details(self, boottime: float) -> None:
+    def begin_details(self) -> None:
         """Begin a detailed read of all processes; PSS only if pages came or went, which takes a fault."""
-        self.details_began = boottime if len(self.members) > 1 else 0.0  # a single process shares with no other
         self.measure_drift()
         self.reads_pss = self.members_changed or self.has_drifted
         self.unread, self.shares, self.members_changed = list(self.members.values()), [], False
@@ -238,7 +238,6 @@ class Tree:
         """Note that the detailed read with this number is complete."""
         self.shares, self.details_pass, self.has_details = [], number, True
         if self.reads_pss:
-            self.details_boottime = self.details_began
             self.measure_drift()
             self._settle_possible()
         if not any(member.moved for member in self.members.values()):
