@@ -79,7 +79,7 @@ def info_rows(file: Path, found: Description) -> Iterator[tuple[str, str]]:
     yield "oldest", local(found.oldest)
     yield "newest", local(found.newest)
     if found.kept:
-        kept = ", ".join(f"{count:,} {KEPT_WORDS[kept]}" for kept, count in found.kept.items())
+        kept = ", ".join(f"{count:,} {KEPT_WORDS.get(kept, kept)}" for kept, count in found.kept.items())
         yield "kept", kept + (f", {found.pinned:,} pinned" if found.pinned else "")
     yield (
         "samples",

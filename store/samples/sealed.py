@@ -27,6 +27,11 @@ MERGED_BLOCKS = 5
 SMALL_BLOCKS = 30  # fewer are read fast enough
 MOST_UNCHANGED = 60  # samples in a row; then one with its values is kept, for readers that begin in between
 MARSHALLED = 2  # floats in binary, and no search for what is there twice
+# How many samples some blocks have, as `samples_in` counts them: a row can hold any value, and a sum can overflow.
+SAMPLES_SUM = (
+    f"coalesce(sum(CASE WHEN typeof(samples) = 'integer' AND samples BETWEEN 1 AND {blocks.MOST_SAMPLES}"
+    " THEN samples ELSE 1 END), 0)"
+)
 
 
 @record

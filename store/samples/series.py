@@ -251,7 +251,7 @@ class SeriesStore:
             last_id = sealed.sealed_until(connection, layout, owner)
             if last_id is None:
                 return 0
-            sql = f"SELECT coalesce(sum(samples), 0) FROM {layout.blocks} WHERE {layout.owner} = ?"
+            sql = f"SELECT {sealed.SAMPLES_SUM} FROM {layout.blocks} WHERE {layout.owner} = ?"
             in_blocks = connection.execute(sql, (owner,)).fetchone()[0]
             return int(in_blocks) + head.count(connection, layout, owner, last_id)
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from jobtop.core.errors import StoreDamaged
+from jobtop.core.model import Kept, Status
 from jobtop.core.record import fresh, record
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import BEGIN_TIME
+from jobtop.store.samples.sealed import SAMPLES_SUM
 from jobtop.store.schema import has_tables_of
 from jobtop.store.upkeep.inspection import file_bytes, quick_check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+STATUSES, TIERS = frozenset(map(str, Status)), frozenset(map(str, Kept))
+UNREADABLE = "unreadable"
 
 CHECK_SECONDS = 5.0
 ESTIMATE_ROWS = 1000  # rows whose mean length gives the estimated size of a table
@@ -114,11 +119,13 @@ def _contents(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     }
     if "jobs" not in tables:
         return contents
-    oldest, newest = connection.execute(f"SELECT min({BEGIN_TIME}), max({BEGIN_TIME}) FROM jobs").fetchone()
+    oldest, newest = connection.execute(
+        f"SELECT min({BEGIN_TIME}), max({BEGIN_TIME}) FROM jobs WHERE typeof({BEGIN_TIME}) IN ('integer', 'real')"
+    ).fetchone()
     ids = {row[0] for row in connection.execute("SELECT id FROM jobs")}
     contents |= {
-        "jobs": dict(
-            connection.execute("SELECT status, count(*) FROM jobs GROUP BY status ORDER BY 2 DESC").fetchall()
+        "jobs": _counts(
+            connection.execute("SELECT status, count(*) FROM jobs GROUP BY status ORDER BY 2 DESC"), STATUSES
         ),
         "oldest": oldest,
         "newest": newest,
@@ -126,7 +133,7 @@ def _contents(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
             "SELECT count(*) FROM head JOIN series USING (job_seq) WHERE id > sealed_until", "head", "series"
         ),
         "machine_samples": number(
-            "SELECT (SELECT coalesce(sum(samples), 0) FROM host_blocks) + (SELECT count(*) FROM host_head"
+            f"SELECT (SELECT {SAMPLES_SUM} FROM host_blocks) + (SELECT count(*) FROM host_head"
             " JOIN host_series USING (host_seq) WHERE id > sealed_until)",
             *("host_blocks", "host_head", "host_series"),
         ),
@@ -145,15 +152,15 @@ def _tiers(connection: sqlite3.Connection, number: Callable[..., int | None]) ->
     """The numbers and sizes of samples, one-minute samples and snapshots, and the number of jobs in each tier."""
     if not has_tables_of(connection, TIERS_SINCE_VERSION):
         return {
-            "sealed_samples": number("SELECT coalesce(sum(samples), 0) FROM blocks", "blocks"),
+            "sealed_samples": number(f"SELECT {SAMPLES_SUM} FROM blocks", "blocks"),
             "bytes_by_tier": {},
         }
-    columns = "coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) FROM blocks JOIN series USING (job_seq)"
+    columns = f"{SAMPLES_SUM}, coalesce(sum(length(data)), 0) FROM blocks JOIN series USING (job_seq)"
     samples, sample_bytes = connection.execute(f"SELECT {columns} WHERE last_id > rolled_until").fetchone()
     minutes, minute_bytes = connection.execute(f"SELECT {columns} WHERE last_id <= rolled_until").fetchone()
     snapshot_bytes = number("SELECT coalesce(sum(length(members)), 0) FROM snapshots")
     return {
-        "kept": dict(connection.execute("SELECT kept, count(*) FROM jobs GROUP BY kept ORDER BY 2 DESC").fetchall()),
+        "kept": _counts(connection.execute("SELECT kept, count(*) FROM jobs GROUP BY kept ORDER BY 2 DESC"), TIERS),
         "pinned": number("SELECT count(*) FROM jobs WHERE pinned"),
         "sealed_samples": samples,
         "minutes": minutes,
@@ -209,3 +216,12 @@ def _files(directory: Path, names: set[str], suffix: str) -> Files:
                 if file.name.endswith(suffix):
                     count, size = count + 1, size + file.stat().st_blocks * BLOCK_BYTES  # a hole takes no blocks
     return Files(count, size)
+
+
+def _counts(rows: Iterable[tuple[object, int]], words: Collection[str]) -> dict[str, int]:
+    """Counts by these words; other values are counted as unreadable."""
+    counts: dict[str, int] = {}
+    for word, count in rows:
+        known = word if isinstance(word, str) and word in words else UNREADABLE
+        counts[known] = counts.get(known, 0) + count
+    return counts

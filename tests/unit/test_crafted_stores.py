@@ -176,6 +176,8 @@ OTHERS = {
     "a moment of text": "UPDATE head SET elapsed = 'x'",
     "a block of text": "UPDATE blocks SET data = 'text'",
     "a block of a text of samples": "UPDATE blocks SET samples = 'x', first_elapsed = 0, last_elapsed = 1e300",
+    "a block of endless samples": "UPDATE blocks SET samples = 9e999",
+    "a block of more samples than can be added": f"UPDATE blocks SET samples = {2**62}",
     "a machine of no time": "UPDATE hosts SET boot_time = 'x', boot = 'boot'",
     "details of text": "UPDATE host_details SET detail = 'x'",
     "a series of text": "UPDATE series SET sealed_until = 'x'",
@@ -189,6 +191,28 @@ def test_bad_rows_beside_a_job_cost_those_rows(store: tuple[Path, dict[str, Job]
     for verb in (("history",), *OF_ONE):
         code, _, err = answers(path, verb, jobs[GOOD].id)
         assert code == 0, (verb, err)
+
+
+ODD: tuple[object, ...] = ("1e309", float("inf"), -float("inf"), 2**62, -1, "x", b"\xff")
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize(
+    "column", ["blocks.samples", "jobs.kept", "jobs.status", "jobs.start_time", "jobs.pinned", "series.rolled_until"]
+)
+def test_what_is_in_a_store_is_said_whatever_its_rows_hold(
+    store: tuple[Path, dict[str, Job]], column: str, value: object
+) -> None:
+    path, _ = store
+    table, _, name = column.partition(".")
+    run(path, f"UPDATE {table} SET {name} = ?", values=(value,))
+    for words in ((), ("--json",)):
+        answer = call("store", "info", str(path), *words)
+        assert (answer.returncode, answer.stderr) == (0, "")
+    found = json.loads(answer.stdout)
+    assert sum(found["jobs"].values()) == 2
+    if column == "blocks.samples":
+        assert found["sealed_samples"] == 2  # a block has one sample at least
 
 
 @pytest.mark.parametrize("kind", ["more samples than memory", "too few bytes", "a bomb", "no stream"])
