@@ -87,6 +87,10 @@ def info_rows(file: Path, found: Description) -> Iterator[tuple[str, str]]:
         + (f", {found.minutes:,} of a minute" if found.minutes else ""),
     )
     yield "machine", f"{number(found.machine_samples)} samples"
+    if found.device_samples:
+        yield "devices", f"{found.device_samples:,} samples"
+    if found.named_samples:
+        yield "named series", f"{found.named_samples:,} samples"
     yield "snapshots", number(found.snapshots)
     yield "events", number(found.events)
     yield "logs", files(found.logs)

@@ -260,6 +260,15 @@ def unsealed_owners(connection: sqlite3.Connection, layout: Layout) -> set[int]:
     return found | {owner for owner, sealed in until.items() if sealed < last[owner]}
 
 
+def unsealed_samples(connection: sqlite3.Connection, layout: Layout) -> int:
+    """How many samples there are behind the last blocks of their owners."""
+    sql = f"SELECT count(*) FROM {layout.head} JOIN {layout.series} USING ({layout.owner}) WHERE id > sealed_until"
+    rows = int(connection.execute(sql).fetchone()[0])
+    lists = [(identifier, unchanged_in(data)[0]) for identifier, data in _lists(connection, layout, 0)]
+    until = _sealed_until(connection, layout, {owner for _, owners in lists for owner in owners})
+    return rows + sum(until.get(owner, identifier) < identifier for identifier, owners in lists for owner in owners)
+
+
 def _lists(connection: sqlite3.Connection, layout: Layout, after_id: int) -> list[tuple[int, object]]:
     """The rows behind an id that list owners, by id."""
     if "unchanged" not in _columns(connection, layout):

@@ -10,7 +10,7 @@ from jobtop.core.record import record
 from jobtop.core.series.blocks import open_block
 from jobtop.store.database import SETTING_ASIDE, Database, open_to_read
 from jobtop.store.rows import event_from_row, is_number, job_from_row, mark_from_row
-from jobtop.store.samples.head import HOSTS, JOBS, LAYOUTS, NAMED, Layout
+from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layout
 from jobtop.store.samples.hosts import unpacked_detail
 from jobtop.store.samples.snapshots import unpacked_members
 from jobtop.store.upkeep.tables import Columns, expected_tables, triggers, wrong_tables, wrong_values
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 BLOCKS_AT_ONCE = 200
 MOST_PROBLEMS = 100
+OWNER_NAMES = {
+    JOBS: "SELECT id, name FROM jobs WHERE seq = ?",
+    NAMED: "SELECT id, jobs.name FROM named JOIN jobs ON jobs.seq = job_seq WHERE named.seq = ?",
+    DEVICES: "SELECT NULL, kind || ' ' || name FROM devices WHERE seq = ?",
+}
 DECODERS: dict[str, tuple[str, Callable[[Any], object]]] = {  # tables whose rows are decoded to check them
     "jobs": ("SELECT * FROM jobs", job_from_row),
     "events": ("SELECT at, kind, detail FROM events", event_from_row),
@@ -159,9 +164,8 @@ def _damaged_values(
 
 
 def _id_and_name(connection: sqlite3.Connection, layout: Layout, owner: object) -> tuple[str | None, str | None]:
-    """The id and the name of the job that a block belongs to; (None, None) for a host or a device."""
-    if layout not in (JOBS, NAMED):
+    """The id and the name of the job that a block belongs to, or the name of its device; (None, None) for a host."""
+    if layout not in OWNER_NAMES:
         return None, None
-    seq = "?" if layout is JOBS else "(SELECT job_seq FROM named WHERE seq = ?)"
-    row = connection.execute(f"SELECT id, name FROM jobs WHERE seq = {seq}", (owner,)).fetchone()
-    return (row[0], row[1]) if row and {str}.issuperset(map(type, row)) else (None, None)
+    row = connection.execute(OWNER_NAMES[layout], (owner,)).fetchone()
+    return (row[0], row[1]) if row and {str, type(None)}.issuperset(map(type, row)) else (None, None)

@@ -13,6 +13,7 @@ from jobtop.core.model import Kept, Status
 from jobtop.core.record import fresh, record
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import BEGIN_TIME
+from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, NAMED, Layout, unsealed_samples
 from jobtop.store.samples.sealed import SAMPLES_SUM
 from jobtop.store.schema import has_tables_of
 from jobtop.store.upkeep.inspection import file_bytes, quick_check
@@ -38,6 +39,14 @@ KINDS = {
     "host_series": "machine",
     "host_blocks": "machine",
     "host_details": "machine",
+    "devices": "devices",
+    "device_head": "devices",
+    "device_series": "devices",
+    "device_blocks": "devices",
+    "named": "named series",
+    "named_head": "named series",
+    "named_series": "named series",
+    "named_blocks": "named series",
     "snapshots": "snapshots",
     "events": "events",
     "log_marks": "log marks",
@@ -76,6 +85,8 @@ class Description:
     sealed_samples: int | None = None
     minutes: int | None = None
     machine_samples: int | None = None
+    device_samples: int | None = None
+    named_samples: int | None = None
     snapshots: int | None = None
     events: int | None = None
     logs: Files = Files()
@@ -129,14 +140,10 @@ def _contents(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
         ),
         "oldest": oldest,
         "newest": newest,
-        "raw_samples": number(
-            "SELECT count(*) FROM head JOIN series USING (job_seq) WHERE id > sealed_until", "head", "series"
-        ),
-        "machine_samples": number(
-            f"SELECT (SELECT {SAMPLES_SUM} FROM host_blocks) + (SELECT count(*) FROM host_head"
-            " JOIN host_series USING (host_seq) WHERE id > sealed_until)",
-            *("host_blocks", "host_head", "host_series"),
-        ),
+        "raw_samples": unsealed_samples(connection, JOBS) if tables.issuperset((JOBS.head, JOBS.series)) else None,
+        "machine_samples": _samples(connection, HOSTS, tables),
+        "device_samples": _samples(connection, DEVICES, tables),
+        "named_samples": _samples(connection, NAMED, tables),
         "snapshots": number("SELECT count(*) FROM snapshots", "snapshots"),
         "events": number("SELECT count(*) FROM events", "events"),
         "logs": _files(path.parent / "jobs", ids, ".log"),
@@ -146,6 +153,14 @@ def _contents(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     contents["bytes_by_tier"] |= {"logs": contents["logs"].size_bytes, "specs": contents["specs"].size_bytes}
     sizes, is_exact = table_bytes(connection)
     return contents | {"bytes_by_kind": _summed_by(KINDS, sizes), "are_bytes_exact": is_exact}
+
+
+def _samples(connection: sqlite3.Connection, layout: Layout, tables: set[str]) -> int | None:
+    """The number of samples in blocks and behind them; None if the store has no such tables."""
+    if not tables.issuperset((layout.head, layout.series, layout.blocks)):
+        return None
+    in_blocks = connection.execute(f"SELECT {SAMPLES_SUM} FROM {layout.blocks}").fetchone()[0]
+    return int(in_blocks) + unsealed_samples(connection, layout)
 
 
 def _tiers(connection: sqlite3.Connection, number: Callable[..., int | None]) -> dict[str, Any]:

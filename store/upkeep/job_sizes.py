@@ -38,7 +38,8 @@ COLUMNS = (
     f" {IMPORTED_AT} AS imported_at,"
     f" coalesce(end_time, start_time + duration_seconds, {BEGIN_TIME}) AS ended,"
     " EXISTS (SELECT 1 FROM series WHERE job_seq = seq) OR EXISTS (SELECT 1 FROM snapshots WHERE job_seq = seq)"
-    " OR EXISTS (SELECT 1 FROM log_marks WHERE job_seq = seq) AS has_rows"
+    " OR EXISTS (SELECT 1 FROM log_marks WHERE job_seq = seq)"
+    " OR EXISTS (SELECT 1 FROM named WHERE job_seq = jobs.seq) AS has_rows"
 )
 
 
@@ -107,16 +108,22 @@ def measure_job(
 
 
 def _samples(connection: sqlite3.Connection, seq: int, old_until: float) -> Sequence[int]:
-    """The number and the bytes of a job's samples, of its samples up to a moment, and of its one-minute samples."""
+    """The number and the bytes of a job's samples, of its samples up to a moment, and of its one-minute samples.
+
+    The samples of its named series are counted with its own.
+    """
     # length() does not read the value.
     row = connection.execute(
         "SELECT sum(samples) FILTER (WHERE is_raw), sum(size) FILTER (WHERE is_raw),"
         " sum(samples) FILTER (WHERE is_old), sum(size) FILTER (WHERE is_old),"
         " sum(samples) FILTER (WHERE NOT is_raw), sum(size) FILTER (WHERE NOT is_raw)"
         " FROM (SELECT samples, length(data) AS size, last_id > rolled_until AS is_raw,"
-        " last_id > rolled_until AND last_elapsed <= ? AS is_old FROM blocks JOIN series USING (job_seq)"
-        " WHERE job_seq = ?)",
-        (old_until, seq),
+        " last_id > rolled_until AND last_elapsed <= :old AS is_old FROM blocks JOIN series USING (job_seq)"
+        " WHERE job_seq = :seq"
+        " UNION ALL SELECT samples, length(data), last_id > rolled_until,"
+        " last_id > rolled_until AND last_elapsed <= :old FROM named JOIN named_series ON named_seq = named.seq"
+        " JOIN named_blocks USING (named_seq) WHERE job_seq = :seq)",
+        {"old": old_until, "seq": seq},
     ).fetchone()
     return [value or 0 for value in row]
 

@@ -202,14 +202,14 @@ class _Merge:
         for table in _tables_referring_to(connection, layout.owners):
             if nested is not None and table == nested.owners:
                 continue
-            columns = _shared_columns(connection, table, {"id", layout.owner})  # SQLite gives a new `id`
+            columns = _copied_columns(connection, table, layout.owner)
             connection.execute(f"DELETE FROM main.{table} WHERE {layout.owner} IN (SELECT own_seq FROM temp.pairs)")
             if columns:
                 rows_of_pairs = f"FROM temp.pairs JOIN source.{table} ON {layout.owner} = pairs.source_seq"
                 count = connection.execute(f"SELECT count(*) {rows_of_pairs}").fetchone()[0]
                 copied = connection.execute(
-                    f"INSERT INTO main.{table} ({layout.owner}, {columns}) SELECT own_seq, {columns} {rows_of_pairs}"
-                    f" WHERE {valid_row(connection, table, columns)}"
+                    f"INSERT OR IGNORE INTO main.{table} ({layout.owner}, {columns})"
+                    f" SELECT own_seq, {columns} {rows_of_pairs} WHERE {valid_row(connection, table, columns)}"
                 ).rowcount
                 self._count_damaged(table, count - copied)
         for source_seq, own_seq in pairs:
@@ -228,14 +228,18 @@ class _Merge:
         connection.execute(sql, [own_seq for _, own_seq in pairs])
         if not columns:
             return
-        valid = f"typeof(seq) = 'integer' AND {valid_row(connection, nested.owners, columns)}"
-        select = f"SELECT seq FROM source.{nested.owners} WHERE {layout.owner} = ? AND {valid}"
-        insert = f"INSERT INTO main.{nested.owners} ({layout.owner}, {columns})"
-        insert += f" SELECT ?, {columns} FROM source.{nested.owners} WHERE seq = ?"
+        select = f"SELECT seq FROM source.{nested.owners} WHERE {layout.owner} = ?"
+        insert = f"INSERT OR IGNORE INTO main.{nested.owners} ({layout.owner}, {columns})"
+        insert += f" SELECT ?, {columns} FROM source.{nested.owners}"
+        insert += f" WHERE seq = ? AND typeof(seq) = 'integer' AND {valid_row(connection, nested.owners, columns)}"
         nested_pairs: list[tuple[int, int]] = []
         for source_seq, own_seq in pairs:
             for (seq,) in connection.execute(select, (source_seq,)).fetchall():
-                nested_pairs.append((seq, connection.execute(insert, (own_seq, seq)).lastrowid or 0))
+                inserted = connection.execute(insert, (own_seq, seq))
+                if inserted.rowcount == 1:
+                    nested_pairs.append((seq, inserted.lastrowid or 0))
+                else:
+                    self._count_damaged(nested.owners, 1)
         unsealed = self.unsealed[nested.head] & {seq for seq, _ in nested_pairs}
         self._copy_rows(connection, nested, nested_pairs, unsealed)
 
@@ -356,6 +360,15 @@ def _readable_seq(row: sqlite3.Row) -> int:
     seq = job_from_row(row).seq
     assert seq is not None
     return seq
+
+
+def _copied_columns(connection: sqlite3.Connection, table: str, owner: str) -> str:
+    """The columns of a table to copy beside the owner; empty if an older source has no rows of such owners.
+
+    SQLite gives a new `id`.
+    """
+    shared = _shared_columns(connection, table, {"id"}).split(", ")
+    return ", ".join(name for name in shared if name != owner) if owner in shared else ""
 
 
 def _shared_columns(connection: sqlite3.Connection, table: str, excluded: set[str]) -> str:

@@ -30,7 +30,7 @@ from jobtop.core.retention import (
 from jobtop.core.state_files import remove_directory, remove_file
 from jobtop.store.jobs import NEXT_TOUCH, placeholders
 from jobtop.store.samples import head
-from jobtop.store.samples.head import HOSTS, JOBS
+from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layout
 from jobtop.store.samples.rollup import drop_some, roll_some
 from jobtop.store.samples.series import TRIMMED_ROWS, SeriesStore
 from jobtop.store.upkeep.job_sizes import (
@@ -102,7 +102,7 @@ class Retention:
 
     def _seal(self) -> Steps:
         """Pack the samples that a killed writer left in the head, and delete head rows that are packed already."""
-        for layout in (JOBS, HOSTS):
+        for layout in LAYOUTS:
             series = SeriesStore(self.database, layout)
             while series.seal_ended(1):
                 yield
@@ -225,9 +225,21 @@ class Retention:
                 (seq,),
             ).fetchone()[0]
         yield from self._thin_rows("snapshots", JOBS.owner, seq, begin or 0.0, move.until)
-        while count := roll_some(self.database, JOBS, seq, move.until):
+        yield from self._roll(JOBS, seq, move.until)
+        for named_seq in self._seqs(NAMED, JOBS, seq):
+            yield from self._roll(NAMED, named_seq, move.until)
+
+    def _roll(self, layout: Layout, seq: int, until: float) -> Steps:
+        """Thin the samples of an owner up to a moment."""
+        while count := roll_some(self.database, layout, seq, until):
             self.processed_samples += count
             yield
+
+    def _seqs(self, part: Layout, layout: Layout, seq: int) -> list[int]:
+        """The numbers of the named series of a job, or of the devices of a host."""
+        with self.database.reading() as connection:
+            sql = f"SELECT seq FROM {part.owners} WHERE {layout.owner} = ?"
+            return [row[0] for row in connection.execute(sql, (seq,))]
 
     def _delete_all_but_record(self, move: Move) -> Steps:
         """Delete all but the record of a job; its files first, because a full disk then has room for the rest."""
@@ -242,6 +254,12 @@ class Retention:
         yield from self._delete_rows("snapshots", JOBS.owner, "elapsed", job.seq)
         yield from self._delete_rows("log_marks", JOBS.owner, "elapsed_seconds", job.seq)
         while drop_some(self.database, JOBS, job.seq):
+            yield
+        for named_seq in self._seqs(NAMED, JOBS, job.seq):
+            while drop_some(self.database, NAMED, named_seq):
+                yield
+            with self.database.writing() as connection:
+                connection.execute("DELETE FROM named WHERE seq = ?", (named_seq,))
             yield
         self.processed_samples += job.samples + job.minutes
 
@@ -262,37 +280,58 @@ class Retention:
             )
 
     def _prune_hosts_by_age(self) -> Steps:
-        """Prune the samples of hosts; pruning by size leaves them alone."""
+        """Prune the samples and events of hosts and of their devices; pruning by size leaves them alone."""
         with self.database.reading() as connection:
             boots = connection.execute("SELECT seq, boot_time FROM hosts").fetchall()
         policy = self.policy
         for seq, boot_time in boots:
             thin_until = self.now - policy.raw_seconds - boot_time
             delete_until = self.now - max(policy.raw_seconds, policy.rollup_seconds) - boot_time
-            if self.is_dry:
-                self._report_host(seq, thin_until, delete_until)
-                continue
-            yield from self._delete_rows("host_details", HOSTS.owner, "elapsed", seq, delete_until)
-            yield from self._thin_rows("host_details", HOSTS.owner, seq, 0.0, thin_until)
-            self._report_host(seq, thin_until, delete_until)
-            while drop_some(self.database, HOSTS, seq, delete_until):
-                yield
-            while count := roll_some(self.database, HOSTS, seq, thin_until):
-                self.processed_samples += count
+            owners = [(HOSTS, seq), *((DEVICES, device_seq) for device_seq in self._seqs(DEVICES, HOSTS, seq))]
+            if not self.is_dry:
+                yield from self._delete_rows("host_details", HOSTS.owner, "elapsed", seq, delete_until)
+                yield from self._thin_rows("host_details", HOSTS.owner, seq, 0.0, thin_until)
+            for layout, owner in owners:
+                self._report_machine(layout, owner, thin_until, delete_until)
+                while not self.is_dry and drop_some(self.database, layout, owner, delete_until):
+                    yield
+                if not self.is_dry:
+                    yield from self._roll(layout, owner, thin_until)
+        if not self.is_dry:
+            yield from self._delete_machine_events(self.now - max(policy.raw_seconds, policy.rollup_seconds))
+            self._delete_empty_devices()
+
+    def _delete_machine_events(self, until: float) -> Steps:
+        """Delete the events of hosts and devices up to a moment."""
+        for owner in (HOSTS.owner, DEVICES.owner):
+            chosen = f"SELECT id FROM events WHERE {owner} IS NOT NULL AND at <= ? LIMIT {DELETED_AT_ONCE}"
+            count = DELETED_AT_ONCE
+            while count == DELETED_AT_ONCE:
+                with self.database.writing() as connection:
+                    count = connection.execute(f"DELETE FROM events WHERE id IN ({chosen})", (until,)).rowcount
                 yield
 
-    def _report_host(self, seq: int, thin_until: float, delete_until: float) -> None:
-        """Add to the report how many samples of a host are to be thinned and deleted."""
+    def _delete_empty_devices(self) -> None:
+        """Delete devices of earlier boots that have neither samples nor events left."""
+        with self.database.writing() as connection:
+            connection.execute(
+                f"DELETE FROM devices WHERE {DEVICES.is_over}"
+                " AND NOT EXISTS (SELECT 1 FROM device_blocks WHERE device_seq = devices.seq)"
+                " AND NOT EXISTS (SELECT 1 FROM events WHERE device_seq = devices.seq)"
+            )
+
+    def _report_machine(self, layout: Layout, seq: int, thin_until: float, delete_until: float) -> None:
+        """Add to the report how many samples of a host or a device are to be thinned and deleted."""
         with self.database.reading() as connection:
             deleted = connection.execute(
-                "SELECT coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) FROM host_blocks"
-                " WHERE host_seq = ? AND last_elapsed <= ?",
+                f"SELECT coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) FROM {layout.blocks}"
+                f" WHERE {layout.owner} = ? AND last_elapsed <= ?",
                 (seq, delete_until),
             ).fetchone()
             thinned = connection.execute(
-                f"SELECT coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) * {THINNED} FROM host_blocks"
-                " JOIN host_series USING (host_seq)"
-                " WHERE host_seq = ? AND last_elapsed BETWEEN ? AND ? AND last_id > rolled_until",
+                f"SELECT coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) * {THINNED} FROM {layout.blocks}"
+                f" JOIN {layout.series} USING ({layout.owner})"
+                f" WHERE {layout.owner} = ? AND last_elapsed BETWEEN ? AND ? AND last_id > rolled_until",
                 (seq, delete_until, thin_until),
             ).fetchone()
         for then, (samples, size) in ((Kept.MINUTES, thinned), (Kept.RECORD, deleted)):
