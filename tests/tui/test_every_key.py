@@ -168,12 +168,12 @@ def job_pane(name: str, set_up: Callable[[Any], object] = bool) -> Callable[[Vis
     return ready
 
 
-def output(*wishes: str, left: int = 0) -> Callable[[Visitor], Awaitable[None]]:
+def output(*actions: str, left: int = 0) -> Callable[[Visitor], Awaitable[None]]:
     """Open the output, at its end unless moved by actions."""
 
     def set_up(view: OutputView) -> None:
-        for wish in ("last", *wishes):
-            getattr(view, f"action_{wish}")()
+        for action in ("last", *actions):
+            getattr(view, f"action_{action}")()
         view._left = left
 
     return job_pane("output", set_up)

@@ -101,7 +101,7 @@ def test_every_sign_is_explained_and_so_is_what_is_missing(home: Path) -> None:
         await visitor.press("question_mark")
         assert "Missing numbers" not in visitor.screen()
         await visitor.press("G")
-        await visitor.shows("A number that is not known is –, never 0")
+        await visitor.shows("Missing numbers", "never 0")
         await visitor.press("g")
         await visitor.shows("In the table")
         lines = help_lines(visitor)

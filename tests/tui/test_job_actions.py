@@ -126,7 +126,8 @@ def test_a_job_is_paused_resumed_and_stopped_after_a_question_each(paths: StateP
 
     visit(paths.root, scene, (90, 28), own_store(paths))
     done = kept(paths, job)
-    assert (done.status, done.reason) == (Status.CANCELLED, "stopped by jobtop console: killed by SIGTERM")
+    assert done.status is Status.CANCELLED
+    assert [word for word in ("jobtop console", "SIGTERM") if word not in str(done.reason)] == []
 
 
 def test_no_is_no_and_several_marked_jobs_are_killed_at_once(paths: StatePaths, said: Said) -> None:
@@ -164,9 +165,9 @@ def test_a_console_that_only_reads_changes_nothing(paths: StatePaths, said: Said
 
 def test_what_cannot_be_acted_on_is_said_instead_of_asked(paths: StatePaths, said: Said) -> None:
     expected = {
-        "runs on atlas: act on it there": running_job(host="atlas", shim=this_process()),
-        "is not running (success)": made_job(),
-        "is not running (lost)": running_job(shim=Identity("another boot", 1, 1)),
+        "runs on atlas": running_job(host="atlas", shim=this_process()),
+        "(success)": made_job(),
+        "(lost)": running_job(shim=Identity("another boot", 1, 1)),
     }
     kept_jobs(paths.root, *expected.values())
 
@@ -178,7 +179,7 @@ def test_what_cannot_be_acted_on_is_said_instead_of_asked(paths: StatePaths, sai
                 await heard(visitor, said, words, count)
                 assert isinstance(visitor.console.screen, Dashboard)
 
-    leave_started(paths.job(expected["is not running (lost)"].id), "another boot", (1, 1))
+    leave_started(paths.job(expected["(lost)"].id), "another boot", (1, 1))
     visit(paths.root, scene, (90, 28), own_store(paths))
 
 
@@ -202,7 +203,7 @@ def test_a_store_under_another_name_is_only_looked_at(paths: StatePaths, said: S
     async def scene(visitor: Visitor) -> None:
         await at(visitor, job)
         await visitor.press("x")
-        await heard(visitor, said, "which is only looked at here")
+        await heard(visitor, said, str(copy))
 
     visit(paths.root, scene, (90, 28), own_store(paths, stores=[copy]))
     assert not paths.store.exists()
@@ -269,7 +270,7 @@ def test_marked_jobs_are_compared_and_their_ids_copied(
     async def scene(visitor: Visitor) -> None:
         await at(visitor, one)
         await visitor.press("c", "y")
-        assert said.count_of("mark 2 to 6 jobs") == 1
+        assert said.count_of("2 to 6") == 1
         assert visitor.console.clipboard == one.id
         await visitor.press("g", "space", "space", "c", "y")
         assert set(visitor.console.clipboard.split()) == {one.id, other.id}
@@ -295,7 +296,7 @@ def test_samples_are_written_as_export_writes_them_and_over_no_file(paths: State
         await write(visitor)
         await heard(visitor, said, f"{path}: 2 samples")
         await write(visitor)
-        await visitor.shows("it is there already: choose another name")
+        await visitor.shows("✗", "already")
         await visitor.press("escape")
         await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
 

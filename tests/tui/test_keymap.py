@@ -4,7 +4,7 @@ import pytest
 
 from jobtop.core.errors import ConfigError
 from jobtop.tui.actions import ACTIONS, BY_ID
-from jobtop.tui.keymap import ACTIVE_TOGETHER, clashes, keys_of, read_keys, shown_keys
+from jobtop.tui.keymap import A_CHARACTER, ACTIVE_TOGETHER, Clash, clashes, keys_of, read_keys, shown_keys
 
 
 def test_keys_are_written_as_people_do() -> None:
@@ -18,24 +18,30 @@ def test_keys_are_written_as_people_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "words", "said"),
+    ("action", "words", "facts"),
     [
-        ("jobs.kil", ("K",), 'keys: jobs.kil: there is no such action (did you mean "jobs.kill"?)'),
-        ("\x1b[31m", ("K",), "keys: \\x1b[31m: there is no such action"),
-        ("jobs.kill", ("ctlr+k",), 'keys: jobs.kill: "ctlr+k" is no key (did you mean "ctrl+k"?)'),
-        ("jobs.kill", (), "keys: jobs.kill: names no key"),
+        ("jobs.kil", ("K",), ("jobs.kil:", '"jobs.kill"')),
+        ("\x1b[31m", ("K",), ("\\x1b[31m:", "action")),
+        ("jobs.kill", ("ctlr+k",), ("jobs.kill:", '"ctlr+k"', '"ctrl+k"')),
+        ("jobs.kill", (), ("jobs.kill:", "no key")),
     ],
 )
-def test_what_is_unknown_is_named_with_what_is_nearest(action: str, words: tuple[str, ...], said: str) -> None:
+def test_an_unknown_word_is_reported_with_the_nearest_one(
+    action: str, words: tuple[str, ...], facts: tuple[str, ...]
+) -> None:
     with pytest.raises(ConfigError) as caught:
         read_keys({action: words})
-    assert str(caught.value) == said
+    assert str(caught.value).startswith(f"keys: {facts[0]}")
+    assert [fact for fact in facts if fact not in str(caught.value)] == []
+    assert "\x1b" not in str(caught.value)
 
 
 def test_keys_that_do_two_things_in_one_place_are_named() -> None:
-    assert list(map(str, clashes(read_keys({"jobs.kill": ("s",)})))) == ["keys: s is both table.sort and jobs.kill"]
-    assert "keys: / is both app.run and jobs.filter" in map(str, clashes(read_keys({"app.run": ("slash",)})))
-    assert "keys: b is both jobs.kill and history.group" in map(str, clashes(read_keys({"jobs.kill": ("b",)})))
+    (clash,) = clashes(read_keys({"jobs.kill": ("s",)}))
+    assert clash == Clash("s", "table.sort", "jobs.kill")
+    assert [fact for fact in ("keys: s ", "table.sort", "jobs.kill") if fact not in str(clash)] == []
+    assert Clash("/", "app.run", "jobs.filter") in clashes(read_keys({"app.run": ("slash",)}))
+    assert Clash("b", "jobs.kill", "history.group") in clashes(read_keys({"jobs.kill": ("b",)}))
 
 
 def test_a_key_may_do_something_else_in_another_pane_another_screen_or_a_dialogue() -> None:
@@ -43,16 +49,14 @@ def test_a_key_may_do_something_else_in_another_pane_another_screen_or_a_dialogu
 
 
 def test_what_meets_in_a_dialogue_clashes_and_what_meets_by_design_does_not() -> None:
-    assert "keys: Enter is both form.submit and form.tick" in map(str, clashes(read_keys({"form.submit": ("enter",)})))
-    assert "keys: j is both text.down and help.close" in map(str, clashes(read_keys({"help.close": ("j",)})))
-    assert "keys: n is both confirm.yes and confirm.no" in map(str, clashes(read_keys({"confirm.yes": ("n",)})))
+    assert Clash("Enter", "form.submit", "form.tick") in clashes(read_keys({"form.submit": ("enter",)}))
+    assert Clash("j", "text.down", "help.close") in clashes(read_keys({"help.close": ("j",)}))
+    assert Clash("n", "confirm.yes", "confirm.no") in clashes(read_keys({"confirm.yes": ("n",)}))
     assert clashes(read_keys({"app.back": ("esc", "h"), "log.next": ("n", ">"), "settings.again": ("x",)})) == []
 
 
 def test_a_key_that_a_field_takes_for_itself_is_named() -> None:
-    assert list(map(str, clashes(read_keys({"form.submit": ("!",)})))) == [
-        "keys: ! is both form.submit and a character to type"
-    ]
+    assert clashes(read_keys({"form.submit": ("!",)})) == [Clash("!", "form.submit", A_CHARACTER)]
     assert clashes(read_keys({"form.submit": ("f5",), "form.tick": ("!",)})) == []
 
 

@@ -85,7 +85,7 @@ def test_the_history_is_one_list_of_all_hosts(tmp_path: Path, stores: list[Path]
         await visitor.press("2")
         newest = ["b:Dump", "a:etl", "g:beta-test", "b:train", "a:train"]
         await visitor.until(lambda: names(visitor) == newest)
-        screen = await visitor.shows("HOST", "4 stores · 1 of them cannot be read", "notes.db")
+        screen = await visitor.shows("HOST", "4 stores", "1 of them", "notes.db")
         assert [line for line in screen.splitlines() if "gamma" in line and "beta-test" in line]
         await filter_by(visitor, "host:beta")
         await visitor.until(lambda: names(visitor) == ["b:Dump", "b:train"])
@@ -142,7 +142,7 @@ def test_jobs_of_two_hosts_are_marked_compared_and_opened(tmp_path: Path, stores
 
 def test_the_dashboard_shows_all_hosts_and_names_what_it_cannot_read(tmp_path: Path, stores: list[Path]) -> None:
     async def scene(visitor: Visitor) -> None:
-        await visitor.shows("beta-test", "etl", "Dump", "5 jobs", "notes.db", "file is not a database")
+        await visitor.shows("beta-test", "etl", "Dump", "5 jobs", "notes.db", "not a database")
 
     visit(tmp_path, scene, (120, 36), Options(stores))
 

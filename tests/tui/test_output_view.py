@@ -195,7 +195,7 @@ def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
     async def scene(script: Script) -> None:
         logs.store.rename(tmp_path / "elsewhere")
         script.view.update_output(is_live=True)
-        await script.until(lambda: "there is no such store" in script.below())
+        await script.until(lambda: "no such store" in script.below())
 
     with written(tmp_path, b"x\n") as logs:
         perform(logs, scene)
@@ -240,7 +240,7 @@ def test_a_line_without_an_end_is_read_in_pieces(tmp_path: Path) -> None:
 
 def test_what_was_left_out_is_told() -> None:
     (span,) = row_spans(Row(0, 4096, 0, "", 3 << 20))
-    assert span.text == "[3.0 MiB left out here: run.log_max]"
+    assert [fact for fact in ("3.0 MiB", "run.log_max") if fact not in span.text] == []
 
 
 def test_matches_and_control_characters_have_tones_of_their_own() -> None:

@@ -85,9 +85,7 @@ def test_the_doctor_shows_what_fails_with_its_remedy_and_looks_again(
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("6")
-        screen = await visitor.shows(
-            "✗ hidepid", "[/b] cannot be seen \\x1b[31m", "1 works · 1 does not · 1 is not here"
-        )
+        screen = await visitor.shows("✗ hidepid", "[/b] cannot be seen \\x1b[31m", "1 works", "1 does not", "1 is not")
         assert "→ as root: mount -o" in screen
         assert "remount,hidepid=0 /proc" in screen
         assert looks == [StatePaths(home, HERE)]
@@ -111,7 +109,7 @@ def test_every_setting_is_there_with_its_value_its_origin_and_what_it_is_for(
         assert rows[0].split()[1:4] == ["run.grace", "77s", "--set"]
         assert "JOBTOP_HOME" in rows[1]
         await visitor.press("tab", "down")
-        await visitor.shows("time between samples; auto: 1 s")
+        await visitor.shows(settings.DOCS["monitor.interval"][:30])
         await visitor.press("G")
         await visitor.shows("cost.gpu_hour")
 
@@ -189,7 +187,7 @@ def test_alerts_and_failures_come_by_themselves(home: Path) -> None:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
-        await visitor.shows("Nothing failed in the last 24 hours", "jobtop run -- false")
+        await visitor.shows("Nothing failed", "jobtop run -- false")
         alert = Event(time.time(), "alert", {"severity": "critical", "text": "memory 92 % of its limit [/b]"})
         jobs.change(job.id, lambda row: (row, (alert,)))
         jobs.insert(failed("other", 0))
@@ -217,7 +215,7 @@ def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
-        screen = await visitor.shows("▲ busy [/b]", "cpu.percent of a job above 90.0 % for 30s")
+        screen = await visitor.shows("▲ busy [/b]", "cpu.percent", "above 90.0 %", "30s")
         assert "config.toml" in re.sub(r"[│\s]", "", screen)  # the path may be wrapped anywhere
         assert "watch them yet" in screen
 
@@ -229,7 +227,7 @@ def test_without_a_rule_one_is_shown_how_to_write_it_and_it_would_be_taken(home:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
-        await visitor.shows("There is no rule yet.", *EXAMPLE)
+        await visitor.shows("no rule", *EXAMPLE)
 
     visit(home, scene, options=options(configured()))
     assert configured(text="\n".join(EXAMPLE)).alerts[0].name == "nearly full"
@@ -238,7 +236,7 @@ def test_without_a_rule_one_is_shown_how_to_write_it_and_it_would_be_taken(home:
 def test_containers_say_what_they_wait_for(home: Path) -> None:
     async def scene(visitor: Visitor) -> None:
         await visitor.press("4")
-        await visitor.shows("No container is measured yet.", "Enter will open one")
+        await visitor.shows("No container", "Enter")
         await visitor.press("pagedown")
         await visitor.shows("core/collectors/docker.py")
 
@@ -249,7 +247,7 @@ def test_where_nothing_has_been_run_the_history_says_how_to_begin(home: Path) ->
     async def scene(visitor: Visitor) -> None:
         await visitor.press("2")
         screen = await visitor.shows("Press n to run one", "0 jobs")
-        assert screen.count("there is no such store") == 1
+        assert screen.count("no such store") == 1
 
     visit(home, scene)
 
@@ -260,15 +258,15 @@ def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_
     async def scene(visitor: Visitor) -> None:
         for key in "123456":
             await visitor.press(key)
-            await visitor.shows(f"{store.name}: there is no such store (yet)")
+            await visitor.shows(f"{store.name}: ", "no such store")
         store.write_bytes(b"this was a history once" * 400)
         await visitor.until(lambda: "no such store" not in visitor.screen())
         for key in "123456":
             await visitor.press(key)
-            await visitor.shows(f"{store.name}: it is damaged")
+            await visitor.shows(f"{store.name}: ", "damaged")
         store.unlink()
         kept_jobs(home, made_job(name="back again"))
-        await visitor.until(lambda: "it is damaged" not in visitor.screen())
+        await visitor.until(lambda: "damaged" not in visitor.screen())
         await visitor.press("1")
         await visitor.shows("back again")
 

@@ -25,7 +25,8 @@ def test_what_works_here_is_offered_with_its_keys_and_done(home: Path) -> None:
         assert "Look again" not in found
         assert "Theme: light" in found
         await visitor.press("ctrl+p")
-        screen = await visitor.shows("What is to be done?", "Filter", "Stop")
+        screen = await visitor.shows("Filter", "Stop")
+        assert isinstance(visitor.console.screen, ActionPalette)
         assert "🔎" not in screen
         await visitor.press(*"settings")
         await visitor.until(lambda: "Go to Dash" not in visitor.screen())

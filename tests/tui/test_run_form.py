@@ -103,27 +103,27 @@ def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "text", "words"),
     [
-        ("command", " ", "what is to be run?"),
-        ("command", "echo 'a", "a quote in it is not closed"),
-        ("command", "echo a | wc", "| is for a shell"),
-        ("command", "sleep 9 &", "& is for a shell"),
-        ("command", "a && b", "&& is for a shell"),
-        ("cwd", "/no/such/place", "there is no such directory"),
-        ("cwd", "/dev/null", "there is no such directory"),
-        ("env", "A", "is not of the form KEY=VALUE"),
-        ("params", "=1", "is not of the form KEY=VALUE"),
-        ("cpus", "many", "is not a number of CPUs"),
-        ("memory", "8 bananas", "is not a size"),
-        ("runtime", "soon", "is not a duration"),
-        ("timeout", "-1", "is not a duration"),
-        ("interval", "1ms", "the shortest interval is"),
+        ("command", " ", "run"),
+        ("command", "echo 'a", "quote"),
+        ("command", "echo a | wc", "| shell"),
+        ("command", "sleep 9 &", "& shell"),
+        ("command", "a && b", "&& shell"),
+        ("cwd", "/no/such/place", "directory"),
+        ("cwd", "/dev/null", "directory"),
+        ("env", "A", "KEY=VALUE"),
+        ("params", "=1", "KEY=VALUE"),
+        ("cpus", "many", "CPUs"),
+        ("memory", "8 bananas", "size"),
+        ("runtime", "soon", "duration"),
+        ("timeout", "-1", "duration"),
+        ("interval", "1ms", "shortest"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(key: str, text: str, words: str) -> None:
     new_job, wrong = read_form(EMPTY | {"command": "true", key: text}, {})
     assert new_job is None
     assert list(wrong) == [key]
-    assert words in wrong[key]
+    assert [word for word in words.split() if word not in wrong[key]] == []
 
 
 def test_past_commands_are_offered_once_the_newest_first_and_none_that_hides_something(paths: StatePaths) -> None:
@@ -204,13 +204,15 @@ def test_in_a_small_terminal_fields_scroll_and_problems_appear_at_them(paths: St
         fill(form, command="echo 'a", cwd="/no/such/place", memory="much")
         await visitor.press("ctrl+s")
         await visitor.until(lambda: set(problems(form)) == {"command", "cwd", "memory"})
-        screen = await visitor.shows("✗ a quote in it is not closed", "✗ there is no such directory", "esc Leave")
-        assert screen.index("a quote") < screen.index("shell:") < screen.index("no such directory")
+        screen = await visitor.shows("quote", "no such directory", "esc Leave")
+        assert screen.index("quote") < screen.index("shell:") < screen.index("no such directory")
+        assert screen.count("✗") >= 2
         assert isinstance(form.focused, CommandLine)
         fill(form, command="no-such-program", cwd="/", memory="")
         await visitor.until(lambda: not problems(form))
         await visitor.press("ctrl+s")
-        await visitor.until(lambda: problems(form) == {"command": "no-such-program: command not found"})
+        await visitor.until(lambda: list(problems(form)) == ["command"])
+        assert [word for word in ("no-such-program", "not found") if word not in problems(form)["command"]] == []
         await visitor.press("escape")
         await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
 
@@ -226,7 +228,7 @@ def test_a_store_that_cannot_be_made_is_said_in_the_form(paths: StatePaths) -> N
         form = await opened(visitor)
         fill(form, command="true")
         await visitor.press("ctrl+s")
-        await visitor.until(lambda: "needs a place for its output" in problems(form).get("command", ""))
+        await visitor.until(lambda: "output" in problems(form).get("command", ""))
 
     visit(paths.root, scene, (90, 28), own_store(paths))
 
