@@ -133,7 +133,7 @@ def test_a_gap_stays_a_gap() -> None:
     assert broken[60] is not None
 
 
-def test_nothing_gives_nothing() -> None:
+def test_no_samples_give_no_extents() -> None:
     assert extents([], [], (0.0, 1.0), 3) == [None] * 3
     assert extents([1.0], [1.0], (1.0, 1.0), 3) == [None] * 3
 
@@ -222,7 +222,7 @@ def test_windows_get_shorter_and_longer_by_the_usual_steps() -> None:
     assert [TimeWindow(span).words for span in SPANS] == ["1 m", "5 m", "15 m", "1 h", "all"]
 
 
-def test_zooming_keeps_the_end_while_it_follows_and_the_moment_under_the_cursor_else() -> None:
+def test_zooming_keeps_the_end_of_a_following_window_and_else_the_moment_under_the_cursor() -> None:
     known = (0.0, 1000.0)
     assert TimeWindow().zoomed(0.5, known) == TimeWindow(500.0)
     assert TimeWindow(400.0, 600.0).zoomed(0.5, known).bounds(known) == (300.0, 500.0)

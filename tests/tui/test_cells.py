@@ -67,7 +67,7 @@ def test_words_take_exactly_their_width(content: str, width: int, align: Align) 
         assert shown.isprintable()
 
 
-def test_a_cut_is_seen() -> None:
+def test_a_cut_text_ends_with_an_ellipsis() -> None:
     assert fitted("llm-finetune", 8) == "llm-fin…"
     assert fitted("漢字漢字", 6) == "漢字 …"
     assert text_of(aligned([Span("ab"), Span("cd"), Span("ef")], 4)) == "abc…"

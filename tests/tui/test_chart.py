@@ -108,7 +108,7 @@ def test_a_filled_curve_has_a_ground_that_leaves_it_alone() -> None:
     assert "⣿" not in "".join(map(text_of, ascii_only))
 
 
-def test_a_quiet_curve_is_not_blown_up() -> None:
+def test_a_low_curve_is_not_magnified() -> None:
     quiet = ChartView(series=(cpu([0.3] * 601),), left=Axis(least=100.0))
     assert drawn(quiet)[0].startswith("100 %")
 
@@ -237,7 +237,7 @@ def test_a_cursor_takes_the_window_with_it() -> None:
     play(chart, scene, size=(25, 8))
 
 
-def test_a_click_reads_the_values_there_out() -> None:
+def test_a_click_shows_the_values_at_that_moment() -> None:
     chart = Chart()
 
     async def scene(on: Performance) -> None:

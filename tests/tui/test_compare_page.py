@@ -127,7 +127,7 @@ def test_marked_jobs_of_the_history_are_compared_with_the_oldest(tmp_path: Path)
     visit_compare(tmp_path, scene)
 
 
-def test_a_lays_the_curves_over_each_other_by_start_end_and_clock(tmp_path: Path) -> None:
+def test_the_key_a_aligns_the_curves_by_start_end_and_clock(tmp_path: Path) -> None:
     jobs = two_runs(tmp_path)
 
     async def scene(guest: CompareVisitor) -> None:
@@ -143,7 +143,7 @@ def test_a_lays_the_curves_over_each_other_by_start_end_and_clock(tmp_path: Path
     visit_compare(tmp_path, scene)
 
 
-def test_a_job_that_is_gone_is_said_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_deleted_job_is_reported_and_the_others_stay(tmp_path: Path) -> None:
     jobs = two_runs(tmp_path)
 
     async def scene(guest: CompareVisitor) -> None:
@@ -167,7 +167,7 @@ def test_of_seven_jobs_the_first_six_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(160, 42), (60, 15)])
-def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_hostile_text_has_no_effect_at_any_width(tmp_path: Path, size: tuple[int, int]) -> None:
     texts = [text[:300] for text in HOSTILE_TEXTS.values()]
     jobs = kept_jobs(
         tmp_path, *(made_job(name=text, command=(text,), params={text: text}, tags={text: text}) for text in texts)

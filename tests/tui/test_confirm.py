@@ -71,7 +71,7 @@ def test_a_click_beside_the_question_is_a_no_and_one_into_it_nothing() -> None:
     assert asked(stop_question(), lambda pilot: pilot.click("#dialog")) == []
 
 
-def test_text_from_outside_is_shown_and_not_obeyed() -> None:
+def test_hostile_text_has_no_effect() -> None:
     texts = (*HOSTILE_TEXTS.values(), "[/b][red]x")
     seen: list[str] = []
 

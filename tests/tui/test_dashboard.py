@@ -66,7 +66,7 @@ def chart_of(*seen: MachineView) -> ChartView:
     return machine_chart([past.with_past(picture) for picture in seen][-1].past)
 
 
-def test_columns_go_in_the_order_of_their_worth_and_some_never() -> None:
+def test_columns_are_dropped_by_priority_and_some_never() -> None:
     gone: list[str] = []
     for width in range(160, 40, -1):
         kept = {place.column.key for place in placed(live_columns(), width)}
@@ -87,7 +87,7 @@ def test_a_very_wide_screen_gives_its_room_to_the_name_which_shows_the_command()
     assert cells(JobRow(running(), STORE))["name"] == "train"
 
 
-def test_a_job_that_waits_says_how_long_it_has() -> None:
+def test_a_queued_job_shows_how_long_it_has_waited() -> None:
     row = with_wait(JobRow(queued(submitted_at=NOW - 211), STORE), NOW)
     assert {key: cells(row)[key] for key in ("status", "state", "time")} == {
         "status": "◌",
@@ -128,7 +128,7 @@ def test_the_line_stands_still_until_a_cell_is_full() -> None:
     assert shown[3][:-1] == shown[2][1:]
 
 
-def test_alerts_are_counted_at_their_job_by_the_gravest() -> None:
+def test_alerts_are_counted_by_job_with_the_highest_severity() -> None:
     row = JobRow(running(id="a" * 36), STORE)
     raised = [trouble(1, "info", job_id=row.key), trouble(2, "critical", job_id=row.key), trouble(3, job_id=row.key)]
     counted = Troubles(tuple(raised)).alerts_by_job()
@@ -139,7 +139,7 @@ def test_alerts_are_counted_at_their_job_by_the_gravest() -> None:
     assert many.cell(row).spans(2, Align.RIGHT)[0].text == "△+"
 
 
-def test_what_happened_is_told_with_the_time_it_took_once() -> None:
+def test_the_text_of_a_trouble_has_the_duration_once() -> None:
     assert trouble_text(trouble(1, duration_seconds=192.0)) == "exit code 1 after 03:12"
     assert (
         trouble_text(trouble(1, words="stopped after its timeout", duration_seconds=9.0)) == "stopped after its timeout"
@@ -164,7 +164,7 @@ def test_hostile_names_and_words_stay_in_their_two_lines(text: str) -> None:
         (8, "▲2"),
     ],
 )
-def test_where_there_is_little_room_the_counters_stay(width: int, words: str) -> None:
+def test_in_little_room_the_counters_stay(width: int, words: str) -> None:
     line = TopLine()
     rows = tuple(JobRow(job, STORE) for job in (running(), running()))
     line.set_reactive(TopLine.view, View(NOW, rows))
@@ -173,7 +173,7 @@ def test_where_there_is_little_room_the_counters_stay(width: int, words: str) ->
     assert text_of(line.state(width)).strip() == words.format(clock=clock)
 
 
-def test_who_waits_is_counted_and_frozen_is_never_left_out() -> None:
+def test_queued_jobs_are_counted_and_frozen_is_never_left_out() -> None:
     line = TopLine()
     line.set_reactive(TopLine.view, View(NOW, tuple(JobRow(job, STORE) for job in (running(), queued(), queued()))))
     assert "1 run · 2 wait" in text_of(line.state(90))
@@ -206,7 +206,7 @@ def test_the_machine_s_minute_is_of_its_gpus_or_of_its_network() -> None:
         (None, None, "mem 2.0 GiB"),
     ],
 )
-def test_the_preview_tells_memory_as_a_part_of_what_there_is(limit: int | None, total: int | None, words: str) -> None:
+def test_the_preview_shows_memory_as_a_share_of_limit_or_host(limit: int | None, total: int | None, words: str) -> None:
     tail = Tail()
     tail.add(1.0, (0.5, 0.0, 2 << 30, 0, 0, 1, 1, None, None, None))
     row = JobRow(running(limits=Limits(memory_bytes=limit)), STORE, tail.now, copy_of(tail))
@@ -243,7 +243,7 @@ def test_a_chart_that_was_moved_into_the_past_does_not_say_now() -> None:
     assert not preview_of(JobRow(running(), STORE, tail.now, copy_of(tail), 300.0, is_stale=True)).is_live
 
 
-def test_the_panel_paints_only_news_and_its_cursor_follows_a_trouble() -> None:
+def test_the_panel_paints_only_changes_and_its_cursor_follows_a_trouble() -> None:
     panel = AlertsPanel()
     requests = paint_requests(panel, with_layout=True)
 
@@ -266,7 +266,7 @@ def test_the_panel_paints_only_news_and_its_cursor_follows_a_trouble() -> None:
     play(panel, scene, size=(40, 12))
 
 
-def test_a_panel_with_more_troubles_than_room_keeps_the_cursor_in_sight() -> None:
+def test_a_panel_with_more_troubles_than_room_keeps_the_cursor_visible() -> None:
     panel = AlertsPanel()
 
     async def scene(on: Performance) -> None:
@@ -287,7 +287,7 @@ def opens(visitor: Visitor) -> Callable[[], str | None]:
     return lambda: visitor.console.screen.job_id if isinstance(visitor.console.screen, JobScreen) else None
 
 
-def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
+def test_troubles_are_listed_beside_the_jobs_and_open_their_job(home: Path) -> None:
     ended = time.time() - 60
     kept = kept_sampled(
         home,
@@ -326,7 +326,7 @@ def test_what_went_wrong_stands_beside_the_jobs_and_opens(home: Path) -> None:
     visit(home, scene)
 
 
-def test_more_troubles_than_are_read_are_said_to_be_more(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_troubles_than_are_read_are_mentioned(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incidents, "MOST", 2)
     kept_jobs(home, *(made_job(status=Status.FAILED, end_time=time.time() - number) for number in range(3)))
 
@@ -339,7 +339,7 @@ def test_more_troubles_than_are_read_are_said_to_be_more(home: Path, monkeypatch
     visit(home, scene)
 
 
-def test_who_was_on_another_screen_finds_the_machine_s_minute_without_a_hole(home: Path) -> None:
+def test_the_machine_s_minute_has_no_gap_after_a_visit_to_another_page(home: Path) -> None:
     kept_jobs(home)
 
     async def scene(visitor: Visitor) -> None:

@@ -125,7 +125,7 @@ def test_the_machine_is_recorded_around_the_jobs(store: Database) -> None:
     assert written == sorted(written)
 
 
-def test_the_demo_goes_on_and_short_jobs_come_and_go(tmp_path: Path) -> None:
+def test_the_demo_advances_and_short_jobs_start_and_end(tmp_path: Path) -> None:
     made = Demo(tmp_path, MOMENT)
     store = DemoStore(made.paths, made.boot_time)
     known = {job.id for job in Jobs(store.database).select(Query(limit=None))}
@@ -142,7 +142,7 @@ def test_the_demo_goes_on_and_short_jobs_come_and_go(tmp_path: Path) -> None:
     assert max(map(abs, lengths)) < 0.01
 
 
-def test_no_verb_takes_the_demo_for_jobs_that_were_lost(still: Demo) -> None:
+def test_reconciling_does_not_change_the_jobs_of_the_demo(still: Demo) -> None:
     before = everything(still)
     database = open_to_write(still.paths)
     reconcile(Jobs(database), still.paths)
@@ -163,7 +163,7 @@ def test_the_output_of_earlier_jobs_is_written_bit_by_bit_the_newest_first(tmp_p
     assert all(made.paths.job(job.id).exists() for job in ended)
 
 
-def test_a_demo_lives_by_itself_and_leaves_nothing() -> None:
+def test_a_demo_advances_by_itself_and_leaves_no_files() -> None:
     with demo() as made:
         database = open_to_read(made.paths.store)
         first = database.version_seen()

@@ -50,7 +50,7 @@ def test_the_keys_of_the_focus_come_first_then_the_screen_s_then_those_of_everyw
     visit(home, scene)
 
 
-def test_keys_are_told_as_remapped(home: Path) -> None:
+def test_help_shows_remapped_keys(home: Path) -> None:
     async def scene(visitor: Visitor) -> None:
         await visitor.press("f1")
         assert isinstance(visitor.console.screen, HelpScreen)
@@ -79,7 +79,7 @@ def test_on_a_serial_console_keys_are_words_everywhere(home: Path) -> None:
     visit(home, scene, options=Options([], is_ascii=True))
 
 
-def test_the_footer_tells_the_usual_key_and_the_way_back_where_there_is_one(home: Path) -> None:
+def test_the_footer_shows_the_default_key_and_the_way_back_if_there_is_one(home: Path) -> None:
     (job,) = kept_jobs(home, made_job())
 
     async def scene(visitor: Visitor) -> None:

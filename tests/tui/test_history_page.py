@@ -76,7 +76,7 @@ def five_jobs(root: Path) -> None:
     )
 
 
-def test_the_newest_job_is_first_and_a_filter_leaves_those_that_fit(tmp_path: Path) -> None:
+def test_the_newest_job_is_first_and_a_filter_keeps_matching_jobs(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
     async def scene(guest: HistoryVisitor) -> None:
@@ -110,7 +110,7 @@ def test_a_wrong_word_is_marked_with_its_remedy_and_the_jobs_stay(tmp_path: Path
     visit_history(tmp_path, scene)
 
 
-def test_a_word_that_is_still_typed_is_not_called_wrong(tmp_path: Path) -> None:
+def test_a_word_is_not_marked_as_wrong_while_it_is_typed(tmp_path: Path) -> None:
     five_jobs(tmp_path)
 
     async def scene(guest: HistoryVisitor) -> None:
@@ -245,7 +245,7 @@ def test_a_missing_store_says_how_to_make_one_and_appears_when_it_is_made(tmp_pa
     visit_history(tmp_path, scene)
 
 
-def test_a_damaged_store_is_said_in_words(tmp_path: Path) -> None:
+def test_a_damaged_store_is_reported(tmp_path: Path) -> None:
     five_jobs(tmp_path)
     damage_pages(StatePaths(tmp_path, HERE).store)
 
@@ -267,7 +267,7 @@ def test_stores_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(160, 42), (60, 15)])
-def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_hostile_text_has_no_effect_at_any_width(tmp_path: Path, size: tuple[int, int]) -> None:
     kept_jobs(tmp_path, *(made_job(name=text, tool=text, host=text) for text in HOSTILE_TEXTS.values()))
 
     async def scene(guest: HistoryVisitor) -> None:
@@ -283,7 +283,7 @@ def test_text_from_outside_is_shown_and_not_obeyed_at_any_width(tmp_path: Path, 
     visit_history(tmp_path, scene, size)
 
 
-def test_ten_thousand_jobs_are_read_where_somebody_looks(tmp_path: Path) -> None:
+def test_only_the_visible_of_ten_thousand_jobs_are_read(tmp_path: Path) -> None:
     database = open_to_write(StatePaths(tmp_path, HERE))
     job = Jobs(database).insert(made_job(name="first"))
     with database.writing() as connection:

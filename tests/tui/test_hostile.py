@@ -530,7 +530,7 @@ def test_no_form_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("scene", "furnish"), [(tables, furnish_live), (in_turn(*JOB_PANES), furnish_job)], ids=["tables", "job"]
 )
-def test_where_there_is_little_room_every_line_is_as_wide_as_it_is(
+def test_in_little_room_every_line_keeps_its_width(
     tmp_path: Path, scene: Scene, furnish: Callable[[Path, list[str]], Options]
 ) -> None:
     texts = hostile_texts()[::15]
@@ -563,7 +563,7 @@ def toured(jobtop: Jobtop, texts: Sequence[str]) -> set[str]:
     return sequences(recorder.written)
 
 
-def test_a_terminal_is_told_nothing_that_clean_text_would_not_tell_it(tmp_path: Path) -> None:
+def test_hostile_text_sends_no_other_sequences_to_a_terminal_than_clean_text(tmp_path: Path) -> None:
     def home(name: str) -> Jobtop:
         (tmp_path / name).mkdir()
         return Jobtop(sys.executable, tmp_path / name, clean_environment(tmp_path / name))

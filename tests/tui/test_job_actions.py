@@ -41,24 +41,24 @@ from visiting import Visitor, own_store, visit
 
 __all__ = ["nothing_is_left"]
 
-NOTING = "echo $$ >> pids; exec sleep 600"
+LASTING = "echo $$ >> pids; exec sleep 600"
 
 
-def begun(paths: StatePaths, *command: str, **values: Any) -> Job:
+def start_job(paths: StatePaths, *command: str, **values: Any) -> Job:
     """Start a job without a console."""
     config = load((), os.environ, paths.root.parent)
     return start_and_stay(paths, config, Request(command, str(paths.root.parent), **values), pytest.fail)[0]
 
 
-def noting(paths: StatePaths, **values: Any) -> tuple[Job, int]:
+def start_lasting_job(paths: StatePaths, **values: Any) -> tuple[Job, int]:
     """Start a job that runs until it is stopped; return it and the pid of its process."""
     known = len(pids_in(paths.root.parent / "pids"))
-    job = begun(paths, "sh", "-c", NOTING, **values)
+    job = start_job(paths, "sh", "-c", LASTING, **values)
     pids = wait_for(lambda: found if len(found := pids_in(paths.root.parent / "pids")) > known else None)
     return job, pids[-1]
 
 
-def kept(paths: StatePaths, job: Job) -> Job:
+def current_record(paths: StatePaths, job: Job) -> Job:
     """The current record of the job, finished if its recorder is gone."""
     database = open_to_write(paths)
     try:
@@ -67,7 +67,7 @@ def kept(paths: StatePaths, job: Job) -> Job:
         database.close()
 
 
-class Said(list[str]):
+class Notifications(list[str]):
     """The notifications shown so far."""
 
     def count_of(self, words: str) -> int:
@@ -75,24 +75,24 @@ class Said(list[str]):
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> Said:
-    heard = Said()
+def notifications(monkeypatch: pytest.MonkeyPatch) -> Notifications:
+    shown = Notifications()
     notify = Console.notify
 
     def listen(self: Console, message: str, **how: Any) -> None:
-        heard.append(message)
+        shown.append(message)
         notify(self, message, **how)
 
     monkeypatch.setattr(Console, "notify", listen)
-    return heard
+    return shown
 
 
-async def heard(visitor: Visitor, said: Said, words: str, count: int = 1) -> None:
+async def wait_for_notification(visitor: Visitor, notifications: Notifications, words: str, count: int = 1) -> None:
     """Wait until this text was shown `count` times."""
-    await visitor.until(lambda: said.count_of(words) == count, f"waited for {words} in {said}")
+    await visitor.until(lambda: notifications.count_of(words) == count, f"waited for {words} in {notifications}")
 
 
-async def confirmed(visitor: Visitor, key: str, words: str) -> None:
+async def confirm(visitor: Visitor, key: str, words: str) -> None:
     """Press a key that asks, wait for the question, and answer yes."""
     await visitor.press(key)
     await visitor.until(lambda: isinstance(visitor.console.screen, Confirm))
@@ -100,62 +100,66 @@ async def confirmed(visitor: Visitor, key: str, words: str) -> None:
     await visitor.press("y")
 
 
-async def at(visitor: Visitor, job: Job) -> None:
+async def select_job(visitor: Visitor, job: Job) -> None:
     """Put the cursor of the dashboard on a job."""
     page = visitor.console.screen
     assert isinstance(page, Dashboard)
     await visitor.until(lambda: page.query_one("#jobs", Table).select(job.id), "the job is not there")
 
 
-def test_a_job_is_paused_resumed_and_stopped_after_a_question_each(paths: StatePaths, said: Said) -> None:
-    job, pid = noting(paths, name="[/b]hostile[red]")
+def test_a_job_is_paused_resumed_and_stopped_after_a_question_each(
+    paths: StatePaths, notifications: Notifications
+) -> None:
+    job, pid = start_lasting_job(paths, name="[/b]hostile[red]")
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, job)
-        await confirmed(visitor, "p", "Pause this job?")
+        await select_job(visitor, job)
+        await confirm(visitor, "p", "Pause this job?")
         await visitor.until(lambda: state(pid) == "T")
         await visitor.shows("paused")
-        await confirmed(visitor, "p", "Resume this job?")
+        await confirm(visitor, "p", "Resume this job?")
         await visitor.until(lambda: state(pid) == "S")
-        await heard(visitor, said, "resumed")
-        await confirmed(visitor, "x", "Stop this job?")
+        await wait_for_notification(visitor, notifications, "resumed")
+        await confirm(visitor, "x", "Stop this job?")
         await visitor.until(lambda: not is_alive(pid))
-        await heard(visitor, said, "stopped by jobtop console")
+        await wait_for_notification(visitor, notifications, "stopped by jobtop console")
         await visitor.shows("cancelled")
-        assert said.count_of(f"[/b]hostile[red] ({job.id[:8]})")
+        assert notifications.count_of(f"[/b]hostile[red] ({job.id[:8]})")
 
     visit(paths.root, scene, (90, 28), own_store(paths))
-    done = kept(paths, job)
+    done = current_record(paths, job)
     assert done.status is Status.CANCELLED
     assert [word for word in ("jobtop console", "SIGTERM") if word not in str(done.reason)] == []
 
 
-def test_no_is_no_and_several_marked_jobs_are_killed_at_once(paths: StatePaths, said: Said) -> None:
-    jobs, pids = zip(*(noting(paths, grace_seconds=600.0) for _ in range(2)), strict=True)
+def test_no_is_no_and_several_marked_jobs_are_killed_at_once(paths: StatePaths, notifications: Notifications) -> None:
+    jobs, pids = zip(*(start_lasting_job(paths, grace_seconds=600.0) for _ in range(2)), strict=True)
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, jobs[0])
+        await select_job(visitor, jobs[0])
         await visitor.press("g", "space", "space", "X")
         await visitor.shows("Kill 2 jobs?", jobs[0].id[:8], jobs[1].id[:8])
         await visitor.press("n")
         await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
         assert all(map(is_alive, pids))
-        await confirmed(visitor, "X", "Kill 2 jobs?")
-        await heard(visitor, said, "killed by SIGKILL", 2)
+        await confirm(visitor, "X", "Kill 2 jobs?")
+        await wait_for_notification(visitor, notifications, "killed by SIGKILL", 2)
 
     visit(paths.root, scene, (90, 28), own_store(paths))
     assert not any(map(is_alive, pids))
-    assert {(kept(paths, job).status, kept(paths, job).signal) for job in jobs} == {(Status.CANCELLED, signal.SIGKILL)}
+    assert {(current_record(paths, job).status, current_record(paths, job).signal) for job in jobs} == {
+        (Status.CANCELLED, signal.SIGKILL)
+    }
 
 
-def test_a_console_that_only_reads_changes_nothing(paths: StatePaths, said: Said) -> None:
-    job, pid = noting(paths)
+def test_a_console_that_only_reads_changes_nothing(paths: StatePaths, notifications: Notifications) -> None:
+    job, pid = start_lasting_job(paths)
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, job)
+        await select_job(visitor, job)
         for count, key in enumerate(("x", "X", "p", "r", "n"), 1):
             await visitor.press(key)
-            await heard(visitor, said, "--readonly", count)
+            await wait_for_notification(visitor, notifications, "--readonly", count)
             assert isinstance(visitor.console.screen, Dashboard)
 
     visit(paths.root, scene, (90, 28), own_store(paths, is_readonly=True))
@@ -163,7 +167,7 @@ def test_a_console_that_only_reads_changes_nothing(paths: StatePaths, said: Said
     call("kill", job.id)
 
 
-def test_what_cannot_be_acted_on_is_said_instead_of_asked(paths: StatePaths, said: Said) -> None:
+def test_an_impossible_operation_is_refused_without_a_question(paths: StatePaths, notifications: Notifications) -> None:
     expected = {
         "runs on atlas": running_job(host="atlas", shim=this_process()),
         "(success)": made_job(),
@@ -173,37 +177,39 @@ def test_what_cannot_be_acted_on_is_said_instead_of_asked(paths: StatePaths, sai
 
     async def scene(visitor: Visitor) -> None:
         for words, job in expected.items():
-            await at(visitor, job)
+            await select_job(visitor, job)
             for count, key in enumerate(("x", "X", "p"), 1):
                 await visitor.press(key)
-                await heard(visitor, said, words, count)
+                await wait_for_notification(visitor, notifications, words, count)
                 assert isinstance(visitor.console.screen, Dashboard)
 
     leave_started(paths.job(expected["(lost)"].id), "another boot", (1, 1))
     visit(paths.root, scene, (90, 28), own_store(paths))
 
 
-def test_a_job_of_another_user_is_refused(paths: StatePaths, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+def test_a_job_of_another_user_is_refused(
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch, notifications: Notifications
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: os.stat("/proc/self").st_uid + 1)
     (job,) = kept_jobs(paths.root, running_job(shim=this_process(), recorder=this_process(), user="grace"))
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, job)
+        await select_job(visitor, job)
         await visitor.press("x")
-        await heard(visitor, said, f"job {job.id[:8]} belongs to grace")
+        await wait_for_notification(visitor, notifications, f"job {job.id[:8]} belongs to grace")
         assert isinstance(visitor.console.screen, Dashboard)
 
     visit(paths.root, scene, (90, 28), own_store(paths))
 
 
-def test_a_store_under_another_name_is_only_looked_at(paths: StatePaths, said: Said) -> None:
+def test_a_store_under_another_name_is_only_read(paths: StatePaths, notifications: Notifications) -> None:
     (job,) = kept_jobs(paths.root, running_job(shim=this_process(), recorder=this_process()))
     copy = paths.store.rename(paths.root / "backup.db")
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, job)
+        await select_job(visitor, job)
         await visitor.press("x")
-        await heard(visitor, said, str(copy))
+        await wait_for_notification(visitor, notifications, str(copy))
 
     visit(paths.root, scene, (90, 28), own_store(paths, stores=[copy]))
     assert not paths.store.exists()
@@ -216,7 +222,7 @@ def test_hostile_names_are_harmless_in_questions(paths: StatePaths) -> None:
 
     async def scene(visitor: Visitor) -> None:
         for job in jobs:
-            await at(visitor, job)
+            await select_job(visitor, job)
             await visitor.press("x")
             assert not holds_controls(await visitor.shows("Stop this job?", job.id[:8]))
             await visitor.press("escape")
@@ -226,18 +232,18 @@ def test_hostile_names_are_harmless_in_questions(paths: StatePaths) -> None:
 
 
 def ended(paths: StatePaths, job: Job) -> Job:
-    return wait_for(lambda: found if (found := kept(paths, job)).status.ended else None)
+    return wait_for(lambda: found if (found := current_record(paths, job)).status.ended else None)
 
 
-def test_a_job_runs_again_and_is_selected(paths: StatePaths, said: Said) -> None:
-    job = ended(paths, begun(paths, "sh", "-c", "echo $WORD >> words", env={"WORD": "again"}))
+def test_a_job_runs_again_and_is_selected(paths: StatePaths, notifications: Notifications) -> None:
+    job = ended(paths, start_job(paths, "sh", "-c", "echo $WORD >> words", env={"WORD": "again"}))
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, job)
+        await select_job(visitor, job)
         await visitor.press("r")
         table = visitor.console.screen.query_one("#jobs", Table)
         await visitor.until(lambda: table.cursor_key not in (None, job.id))
-        await heard(visitor, said, f"({str(table.cursor_key)[:8]}) runs")
+        await wait_for_notification(visitor, notifications, f"({str(table.cursor_key)[:8]}) runs")
 
     visit(paths.root, scene, (90, 28), own_store(paths))
     words = paths.root.parent / "words"
@@ -245,19 +251,19 @@ def test_a_job_runs_again_and_is_selected(paths: StatePaths, said: Said) -> None
     call("history")
 
 
-def test_a_job_whose_order_is_gone_is_not_run_again(paths: StatePaths, said: Said) -> None:
+def test_a_job_without_its_spec_is_not_run_again(paths: StatePaths, notifications: Notifications) -> None:
     (job,) = kept_jobs(paths.root, made_job())
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, job)
+        await select_job(visitor, job)
         await visitor.press("r")
-        await heard(visitor, said, "cannot be run again")
+        await wait_for_notification(visitor, notifications, "cannot be run again")
 
     visit(paths.root, scene, (90, 28), own_store(paths))
 
 
 def test_marked_jobs_are_compared_and_their_ids_copied(
-    paths: StatePaths, monkeypatch: pytest.MonkeyPatch, said: Said
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch, notifications: Notifications
 ) -> None:
     one, other = kept_jobs(paths.root, made_job(), made_job())
     compared: list[Sequence[str]] = []
@@ -268,9 +274,9 @@ def test_marked_jobs_are_compared_and_their_ids_copied(
     monkeypatch.setattr(Console, "open_compare", open_compare)
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, one)
+        await select_job(visitor, one)
         await visitor.press("c", "y")
-        assert said.count_of("2 to 6") == 1
+        assert notifications.count_of("2 to 6") == 1
         assert visitor.console.clipboard == one.id
         await visitor.press("g", "space", "space", "c", "y")
         assert set(visitor.console.clipboard.split()) == {one.id, other.id}
@@ -279,8 +285,10 @@ def test_marked_jobs_are_compared_and_their_ids_copied(
     assert [set(ids) for ids in compared] == [{one.id, other.id}]
 
 
-def test_samples_are_written_as_export_writes_them_and_over_no_file(paths: StatePaths, said: Said) -> None:
-    job = ended(paths, begun(paths, "true"))
+def test_samples_are_written_as_export_writes_them_and_over_no_file(
+    paths: StatePaths, notifications: Notifications
+) -> None:
+    job = ended(paths, start_job(paths, "true"))
     path = paths.root.parent / "samples.csv"
 
     async def write(visitor: Visitor) -> None:
@@ -292,9 +300,9 @@ def test_samples_are_written_as_export_writes_them_and_over_no_file(paths: State
         await visitor.press("enter")
 
     async def scene(visitor: Visitor) -> None:
-        await at(visitor, job)
+        await select_job(visitor, job)
         await write(visitor)
-        await heard(visitor, said, f"{path}: 2 samples")
+        await wait_for_notification(visitor, notifications, f"{path}: 2 samples")
         await write(visitor)
         await visitor.shows("✗", "already")
         await visitor.press("escape")

@@ -139,7 +139,7 @@ def test_a_finished_job_is_shown_with_its_totals_charts_processes_output_and_tim
     finished(tmp_path).open(scene)
 
 
-def test_a_failed_job_tells_first_why_with_its_last_words(tmp_path: Path) -> None:
+def test_a_failed_job_shows_the_reason_first_with_its_last_output(tmp_path: Path) -> None:
     made = finished(tmp_path, status=Status.FAILED, exit_code=3, reason="exit code 3")
     made.wrote(stderr=b"Traceback\nValueError: [/b] no\n")
 
@@ -152,7 +152,7 @@ def test_a_failed_job_tells_first_why_with_its_last_words(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 15)], ids=str)
-def test_where_there_is_little_room_tab_leads_through_all_panes(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_in_little_room_tab_visits_all_panes(tmp_path: Path, size: tuple[int, int]) -> None:
     made = finished(tmp_path, status=Status.FAILED, exit_code=3, reason="exit code 3")
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
@@ -173,7 +173,7 @@ def test_where_there_is_little_room_tab_leads_through_all_panes(tmp_path: Path, 
     made.open(scene, size)
 
 
-def test_a_pane_that_has_the_screen_to_itself_hands_it_on(tmp_path: Path) -> None:
+def test_a_maximised_pane_passes_the_screen_to_the_next(tmp_path: Path) -> None:
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
         await visitor.shows("line 599")
         await visitor.press("z")
@@ -224,7 +224,7 @@ def test_along_the_chart_numbers_processes_output_and_timeline_are_those_of_the_
 @pytest.mark.parametrize(
     ("user", "host", "shown"), [("ada", "atlas", "ada@atlas"), ("", "atlas", "atlas"), ("ada", "", "ada"), ("", "", "")]
 )
-def test_of_an_imported_job_the_header_tells_only_what_is_known(user: str, host: str, shown: str) -> None:
+def test_the_header_of_an_imported_job_shows_only_known_values(user: str, host: str, shown: str) -> None:
     job_view = JobView(made_job(user=user, host=host, cwd="", command=(), name="imported", pid=None))
     lines = [text_of(fitting(line, 90)) for line in header_lines(HeaderView(job_view))]
     assert lines[0].split() == ["✓", "success", "imported", job_view.job.id[:8], *filter(None, [shown])]
@@ -255,7 +255,7 @@ def test_enter_on_an_event_goes_to_its_moment(tmp_path: Path) -> None:
     finished(tmp_path).happened(Event(START + 400, "paused", {})).open(scene)
 
 
-def test_a_running_job_is_followed_and_what_one_reads_stays(tmp_path: Path) -> None:
+def test_a_running_job_is_followed_and_scrolled_rows_stay(tmp_path: Path) -> None:
     made = Made(tmp_path, recent(), steady(20)).wrote(b"".join(b"line %d\n" % n for n in range(50)))
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
@@ -281,7 +281,7 @@ def test_a_running_job_is_followed_and_what_one_reads_stays(tmp_path: Path) -> N
     made.open(scene)
 
 
-def test_a_job_that_is_deleted_meanwhile_is_told_and_nothing_breaks(tmp_path: Path) -> None:
+def test_a_job_deleted_while_shown_is_reported_and_nothing_breaks(tmp_path: Path) -> None:
     made = Made(tmp_path, recent(), steady(20))
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
@@ -294,7 +294,7 @@ def test_a_job_that_is_deleted_meanwhile_is_told_and_nothing_breaks(tmp_path: Pa
     made.open(scene)
 
 
-def test_a_job_that_never_was_is_told(tmp_path: Path) -> None:
+def test_an_unknown_job_is_reported(tmp_path: Path) -> None:
     made = Made(tmp_path, made_job())
     made.jobs.delete(made.job)
 
@@ -318,7 +318,7 @@ def waiting_job(queue: Queued) -> Job:
 
 
 @pytest.mark.parametrize("size", [(160, 42), (80, 24), (60, 15)], ids=str)
-def test_a_job_that_waits_says_first_for_what_and_how(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_a_queued_job_shows_first_what_it_waits_for_and_how(tmp_path: Path, size: tuple[int, int]) -> None:
     made = Made(tmp_path, waiting_job(Queued(priority=5, group="gpu", retries=2)))
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
@@ -334,7 +334,7 @@ def test_a_job_that_waits_says_first_for_what_and_how(tmp_path: Path, size: tupl
     made.open(scene, size)
 
 
-def test_a_job_that_runs_and_writes_nothing_may_hold_its_output_back(tmp_path: Path) -> None:
+def test_a_running_job_without_output_may_buffer_it(tmp_path: Path) -> None:
     made = Made(tmp_path, recent(), steady(20)).wrote(b"")
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
@@ -349,7 +349,7 @@ def test_a_job_that_runs_and_writes_nothing_may_hold_its_output_back(tmp_path: P
     made.open(scene)
 
 
-def test_a_job_that_is_old_says_what_was_let_go_and_a_pinned_one_that_it_is(tmp_path: Path) -> None:
+def test_an_old_job_says_what_was_deleted_and_a_pinned_one_that_it_is_pinned(tmp_path: Path) -> None:
     made = Made(tmp_path, made_job(usage=Usage(samples=100)))
     with made.database.writing() as connection:
         connection.execute("UPDATE jobs SET kept = ?, pinned = 1", (Kept.RECORD,))
@@ -379,7 +379,7 @@ def test_a_peak_that_is_only_a_bound_is_marked_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(160, 42), (60, 15)], ids=str)
-def test_the_way_out_and_help_are_always_named_and_stop_only_of_what_runs(
+def test_the_way_out_and_help_are_always_shown_and_stop_only_for_running_jobs(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
     made = Made(tmp_path, recent(), steady(20))
@@ -412,7 +412,7 @@ def test_processes_are_neither_opened_nor_marked(tmp_path: Path) -> None:
     made.open(scene)
 
 
-def test_where_two_curves_share_a_chart_none_is_painted_over() -> None:
+def test_two_curves_in_one_chart_do_not_cover_each_other() -> None:
     times = [float(second) for second in range(600)]
     flat = {
         key: Curve(find_metric(key), times, [value] * 600) for key, value in (("cpu.percent", 20), ("mem.used", 9e8))
@@ -425,7 +425,7 @@ def test_where_two_curves_share_a_chart_none_is_painted_over() -> None:
     assert min(seen) > 50
 
 
-def test_samples_that_are_damaged_are_told(tmp_path: Path) -> None:
+def test_damaged_samples_are_reported(tmp_path: Path) -> None:
     made = Made(tmp_path, made_job(), steady(300), sealed=True)
     damage_samples(tmp_path)
 
@@ -449,7 +449,7 @@ def test_a_job_of_long_ago_that_the_feed_does_not_have_is_found_in_the_store(tmp
 
 
 @pytest.mark.parametrize("size", [(160, 42), (60, 15)], ids=str)
-def test_hostile_text_is_shown_and_not_obeyed(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_hostile_text_on_the_job_screen_has_no_effect(tmp_path: Path, size: tuple[int, int]) -> None:
     texts = HOSTILE_TEXTS.values()
     every = " ".join(texts)
     named = dict.fromkeys(("name", "user", "cwd", "reason"), every)
@@ -506,7 +506,7 @@ def test_a_window_is_read_alone_and_the_rest_is_known_to_be_there(tmp_path: Path
     made.database.close()
 
 
-def test_what_is_new_of_a_running_job_joins_what_was_read_before(tmp_path: Path) -> None:
+def test_new_samples_of_a_running_job_are_appended_to_those_read_before(tmp_path: Path) -> None:
     made = Made(tmp_path, running_job(), steady(30))
     curves, viewport = Curves(made.database), Viewport(columns=100)
     grown, fresh = CurveCache(), CurveCache()
@@ -520,7 +520,7 @@ def test_what_is_new_of_a_running_job_joins_what_was_read_before(tmp_path: Path)
     made.database.close()
 
 
-def test_a_book_that_has_grown_too_long_is_read_anew(tmp_path: Path) -> None:
+def test_a_cache_that_has_grown_too_long_is_read_again(tmp_path: Path) -> None:
     made = Made(tmp_path, running_job(), steady(10))
     curves, viewport = Curves(made.database), Viewport(columns=20)
     cache = CurveCache()
@@ -543,7 +543,7 @@ def test_the_processes_of_a_job_on_this_machine_are_seen_as_they_are(tmp_path: P
         processes.close()
 
 
-def test_the_store_is_not_touched_by_looking(tmp_path: Path) -> None:
+def test_reading_a_job_does_not_write_to_the_store(tmp_path: Path) -> None:
     made = finished(tmp_path)
     before = made.paths.store.read_bytes()
     database = open_to_read(made.paths.store)

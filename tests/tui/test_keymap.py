@@ -7,7 +7,7 @@ from jobtop.tui.actions import ACTIONS, BY_ID
 from jobtop.tui.keymap import A_CHARACTER, ACTIVE_TOGETHER, Clash, clashes, keys_of, read_keys, shown_keys
 
 
-def test_keys_are_written_as_people_do() -> None:
+def test_keys_may_be_written_in_usual_ways() -> None:
     keys = read_keys({"app.quit": ("Q", "^x", "ESC"), "jobs.kill": ("F8",), "app.help": ("?", ",")})
     assert keys == {"app.quit": "Q,ctrl+x,escape", "jobs.kill": "f8", "app.help": "?,comma"}
     assert shown_keys(keys_of(BY_ID["app.quit"], keys)) == "Q ^x esc"
@@ -48,7 +48,7 @@ def test_a_key_may_do_something_else_in_another_pane_another_screen_or_a_dialogu
     assert clashes(read_keys({"chart.left": ("space",), "settings.again": ("b",), "confirm.yes": ("q",)})) == []
 
 
-def test_what_meets_in_a_dialogue_clashes_and_what_meets_by_design_does_not() -> None:
+def test_new_clashes_in_a_dialogue_are_named_and_default_ones_are_not() -> None:
     assert Clash("Enter", "form.submit", "form.tick") in clashes(read_keys({"form.submit": ("enter",)}))
     assert Clash("j", "text.down", "help.close") in clashes(read_keys({"help.close": ("j",)}))
     assert Clash("n", "confirm.yes", "confirm.no") in clashes(read_keys({"confirm.yes": ("n",)}))

@@ -245,7 +245,7 @@ def test_a_job_in_two_files_is_one_row_of_the_dash_by_the_copy_that_has_ended(tm
         feed.close()
 
 
-def test_signs_of_life_of_another_host_are_seen_while_the_console_is_open(tmp_path: Path) -> None:
+def test_heartbeats_of_another_host_are_seen_while_the_console_is_open(tmp_path: Path) -> None:
     now = time.time()
     (job,) = keep(tmp_path, "alpha", running_job(host="alpha", start_time=now, submitted_at=now))
     feed = Feed([tmp_path / "alpha.db"], print, machine=NoMachine())
@@ -257,7 +257,7 @@ def test_signs_of_life_of_another_host_are_seen_while_the_console_is_open(tmp_pa
     feed.close()
 
 
-def test_a_live_job_of_a_host_that_fell_silent_is_stale_in_both_lists(tmp_path: Path) -> None:
+def test_a_live_job_of_a_host_without_heartbeats_is_stale_in_both_lists(tmp_path: Path) -> None:
     now = time.time()
     (job,) = keep(tmp_path, "alpha", running_job(name="silent", host="alpha", start_time=now, submitted_at=now))
     with closing(open_to_write(StatePaths(tmp_path, "alpha"))) as database, database.writing() as connection:

@@ -79,7 +79,7 @@ def add(logs: Logs, data: bytes) -> None:
         log.write(data)
 
 
-def test_the_end_is_followed_until_somebody_scrolls_and_again_at_the_end(tmp_path: Path) -> None:
+def test_the_end_is_followed_until_the_user_scrolls_and_again_at_the_end(tmp_path: Path) -> None:
     async def scene(script: Script) -> None:
         await script.shows("line 0499")
         add(logs, b"line 0500\n")
@@ -177,7 +177,7 @@ def test_long_lines_can_be_read_to_their_end(tmp_path: Path) -> None:
         perform(logs, scene)
 
 
-def test_wild_bytes_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+def test_invalid_bytes_are_shown_and_have_no_effect(tmp_path: Path) -> None:
     texts = [text for name, text in HOSTILE_TEXTS.items() if name != "long"]
 
     async def scene(script: Script) -> None:
@@ -191,7 +191,7 @@ def test_wild_bytes_are_shown_and_not_obeyed(tmp_path: Path) -> None:
         perform(logs, scene)
 
 
-def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_missing_store_is_reported(tmp_path: Path) -> None:
     async def scene(script: Script) -> None:
         logs.store.rename(tmp_path / "elsewhere")
         script.view.update_output(is_live=True)
@@ -238,7 +238,7 @@ def test_a_line_without_an_end_is_read_in_pieces(tmp_path: Path) -> None:
     assert {len(row.text) for row in shown.rows[:-1]} == {LONGEST_ROW}
 
 
-def test_what_was_left_out_is_told() -> None:
+def test_bytes_that_were_left_out_are_mentioned() -> None:
     (span,) = row_spans(Row(0, 4096, 0, "", 3 << 20))
     assert [fact for fact in ("3.0 MiB", "run.log_max") if fact not in span.text] == []
 

@@ -71,7 +71,7 @@ def test_the_settings_ask_the_doctor_what_the_verb_asks(home: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALLEST, WIDE], ids=str)
-def test_the_doctor_shows_what_fails_with_its_remedy_and_looks_again(
+def test_the_doctor_shows_failures_with_remedies_and_can_be_asked_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     looks: list[StatePaths] = []
@@ -116,7 +116,7 @@ def test_every_setting_is_there_with_its_value_its_origin_and_what_it_is_for(
     visit(home, scene, options=options(configured("run.grace=77s")))
 
 
-def test_keys_are_shown_as_remapped_and_a_clash_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_shown_as_remapped_and_clashes_are_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "examine", lambda *_: FOUND)
     config = configured(text='[keys]\n"jobs.kill" = "K"\n"app.quit" = "s"\n')
 
@@ -198,7 +198,7 @@ def test_alerts_and_failures_come_by_themselves(home: Path) -> None:
     database.close()
 
 
-def test_text_of_jobs_is_neither_obeyed_nor_read_as_markup(home: Path) -> None:
+def test_texts_of_jobs_have_no_effect_and_are_not_markup(home: Path) -> None:
     kept_jobs(home, *(failed(text, 60, reason=text) for text in HOSTILE_TEXTS))
 
     async def scene(visitor: Visitor) -> None:
@@ -222,7 +222,7 @@ def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
     visit(home, scene, options=options(configured(text=text)))
 
 
-def test_without_a_rule_one_is_shown_how_to_write_it_and_it_would_be_taken(home: Path) -> None:
+def test_without_rules_a_valid_example_is_shown(home: Path) -> None:
     from jobtop.tui.screens.alerts import EXAMPLE
 
     async def scene(visitor: Visitor) -> None:
@@ -243,7 +243,7 @@ def test_containers_say_what_they_wait_for(home: Path) -> None:
     visit(home, scene, SMALLEST)
 
 
-def test_where_nothing_has_been_run_the_history_says_how_to_begin(home: Path) -> None:
+def test_an_empty_history_says_how_to_run_a_job(home: Path) -> None:
     async def scene(visitor: Visitor) -> None:
         await visitor.press("2")
         screen = await visitor.shows("Press n to run one", "0 jobs")
@@ -252,7 +252,7 @@ def test_where_nothing_has_been_run_the_history_says_how_to_begin(home: Path) ->
     visit(home, scene)
 
 
-def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_right(home: Path) -> None:
+def test_a_problem_of_a_store_is_shown_on_every_screen_until_it_is_solved(home: Path) -> None:
     store = StatePaths(home, HERE).store
 
     async def scene(visitor: Visitor) -> None:
@@ -274,7 +274,7 @@ def test_what_is_wrong_with_a_store_is_said_on_every_screen_and_gone_when_it_is_
     visit(home, scene)
 
 
-def test_the_worst_of_several_stores_is_said_and_how_many_more_there_are() -> None:
+def test_the_worst_problem_is_shown_with_the_number_of_others() -> None:
     line = ProblemLine()
     read_only = StoreState(Path("/a/atlas.db"), None, "/a/atlas.db: reading only")
     gone = StoreState(

@@ -15,7 +15,7 @@ def offered(visitor: Visitor) -> dict[str, str]:
     return {command.name: command.keys for command in commands(console, console.screen)}
 
 
-def test_what_works_here_is_offered_with_its_keys_and_done(home: Path) -> None:
+def test_actions_that_work_here_are_listed_with_their_keys_and_run(home: Path) -> None:
     kept_jobs(home, made_job())
 
     async def scene(visitor: Visitor) -> None:

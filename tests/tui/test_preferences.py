@@ -27,7 +27,7 @@ def test_theme_sort_and_hidden_columns_are_there_the_next_time(tmp_path: Path) -
     assert [path.name for path in file.parent.iterdir()] == ["console.json"]
 
 
-def test_what_is_as_it_was_is_not_written(tmp_path: Path) -> None:
+def test_an_unchanged_choice_is_not_written(tmp_path: Path) -> None:
     file = tmp_path / "console.json"
     kept = Preferences(file)
     kept.keep_theme("jobtop-dark")
@@ -38,7 +38,7 @@ def test_what_is_as_it_was_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1, 2]", b"[" * 100_000])
-def test_a_damaged_file_is_ignored_with_a_word_and_made_anew(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_ignored_with_a_message_and_written_again(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "console.json"
     file.write_bytes(content)
     kept = Preferences(file)
@@ -58,7 +58,7 @@ def test_values_of_a_wrong_kind_count_as_none(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["new"] == 1
 
 
-def test_what_cannot_be_kept_holds_until_one_leaves_and_is_said(tmp_path: Path) -> None:
+def test_a_choice_that_cannot_be_written_lasts_until_the_end_and_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the directory should be")
     kept = Preferences(tmp_path / "state/console.json")
     kept.keep_theme("jobtop-light")

@@ -70,7 +70,7 @@ def test_a_command_line_is_split_as_a_shell_would(text: str, words: tuple[str, .
     assert (new_job and new_job.request.command, wrong) == (words, {})
 
 
-def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
+def test_every_field_of_the_form_is_in_the_request(tmp_path: Path) -> None:
     texts = {
         "command": "seq 3 | wc -l",
         "name": " n ",
@@ -119,14 +119,14 @@ def test_what_is_typed_is_what_is_asked_for(tmp_path: Path) -> None:
         ("interval", "1ms", "shortest"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field(key: str, text: str, words: str) -> None:
+def test_a_wrong_value_is_reported_at_its_field(key: str, text: str, words: str) -> None:
     new_job, wrong = read_form(EMPTY | {"command": "true", key: text}, {})
     assert new_job is None
     assert list(wrong) == [key]
     assert [word for word in words.split() if word not in wrong[key]] == []
 
 
-def test_past_commands_are_offered_once_the_newest_first_and_none_that_hides_something(paths: StatePaths) -> None:
+def test_past_commands_are_listed_once_newest_first_and_without_redacted_ones(paths: StatePaths) -> None:
     commands: list[tuple[str, ...]] = [
         ("echo", "a b"),
         ("/bin/sh", "-c", "seq 3 | wc -l"),
@@ -186,7 +186,7 @@ def test_a_job_waits_in_the_queue_as_the_form_says(paths: StatePaths) -> None:
     database.close()
 
 
-def test_limits_that_hold_need_a_limit() -> None:
+def test_enforcing_needs_a_limit() -> None:
     new_job, wrong = read_form(EMPTY | {"command": "true"}, {"enforce": True})
     assert new_job is None
     assert list(wrong) == ["memory"]
@@ -220,7 +220,7 @@ def test_in_a_small_terminal_fields_scroll_and_problems_appear_at_them(paths: St
     assert [job.status for job in all_jobs(paths)] == ["error"]
 
 
-def test_a_store_that_cannot_be_made_is_said_in_the_form(paths: StatePaths) -> None:
+def test_a_store_that_cannot_be_created_is_reported_in_the_form(paths: StatePaths) -> None:
     paths.root.parent.mkdir(exist_ok=True)
     paths.root.write_text("a file where a directory should be")
 
@@ -233,7 +233,7 @@ def test_a_store_that_cannot_be_made_is_said_in_the_form(paths: StatePaths) -> N
     visit(paths.root, scene, (90, 28), own_store(paths))
 
 
-def test_what_was_run_before_is_completed_and_walked_through(paths: StatePaths) -> None:
+def test_earlier_commands_are_completed_and_stepped_through(paths: StatePaths) -> None:
     kept_jobs(
         paths.root,
         made_job(command=("echo", "one")),

@@ -17,7 +17,7 @@ def test_the_pictures_show_the_console_as_it_is() -> None:
     assert screenshots.stale_pictures() == [], "python -m tools.screenshots makes them anew; look at what came out"
 
 
-def test_every_screen_has_a_picture_for_people_who_look_at_no_svg() -> None:
+def test_every_picture_is_also_a_png() -> None:
     expected = {f"{scene.name}{suffix}.png" for scene in SCENES for suffix in screenshots.SIZES}
     assert expected <= {file.name for file in (ROOT / "screenshots").iterdir()}
 

@@ -72,7 +72,7 @@ def unwrapped(text: str) -> str:
     return " ".join(text.replace("│", " ").split())
 
 
-def test_what_is_wrong_with_each_store_is_said_on_every_screen(tmp_path: Path) -> None:
+def test_the_problem_of_each_store_is_shown_on_every_screen(tmp_path: Path) -> None:
     broken = broken_stores(tmp_path)
     sound = kept_jobs(tmp_path / "sound", made_job(name="sound"))
 
@@ -116,7 +116,7 @@ def test_a_store_beside_broken_ones_is_shown_compared_and_opened(tmp_path: Path)
     assert sound
 
 
-def test_a_store_that_is_damaged_deleted_or_replaced_while_open_is_said_and_comes_back(tmp_path: Path) -> None:
+def test_a_store_damaged_deleted_or_replaced_while_open_is_reported_and_returns(tmp_path: Path) -> None:
     jobs = kept_jobs(tmp_path, *(made_job(name=f"job-{number}") for number in range(30)))
     store = StatePaths(tmp_path, HERE).store
     whole = store.read_bytes()

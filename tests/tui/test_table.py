@@ -176,7 +176,7 @@ def test_every_key_has_an_action_and_a_name_to_remap_it_by() -> None:
     assert {key for binding in Table.BINDINGS for key in binding.key.split(",")} >= {*"jkgGsS"}  # type: ignore[union-attr]
 
 
-def test_the_cursor_follows_its_row_and_stays_in_sight() -> None:
+def test_the_cursor_follows_its_row_and_stays_visible() -> None:
     table = new_table()
 
     async def scene(on: Performance) -> None:
@@ -195,7 +195,7 @@ def test_the_cursor_follows_its_row_and_stays_in_sight() -> None:
     play(table, scene)
 
 
-def test_a_cursor_whose_row_is_gone_stays_at_its_place() -> None:
+def test_a_cursor_stays_at_its_position_when_its_row_is_gone() -> None:
     table = new_table()
 
     async def scene(on: Performance) -> None:
@@ -217,7 +217,7 @@ def test_a_cursor_whose_row_is_gone_stays_at_its_place() -> None:
     play(table, scene)
 
 
-def test_a_cursor_that_nobody_moved_comes_back_to_the_top_instead_of_scrolling_away() -> None:
+def test_a_cursor_never_moved_by_the_user_returns_to_the_top() -> None:
     table = new_table()
 
     async def scene(on: Performance) -> None:
@@ -333,7 +333,7 @@ def test_keys_ask_for_the_next_column_to_sort_by_and_for_the_reverse() -> None:
     play(table, scene)
 
 
-def test_only_rows_in_sight_are_asked_for_and_only_once() -> None:
+def test_only_visible_rows_are_read_and_only_once() -> None:
     table = new_table()
     source = Windowed()
 
@@ -356,7 +356,7 @@ def test_only_rows_in_sight_are_asked_for_and_only_once() -> None:
     play(table, scene)
 
 
-def test_a_tick_draws_rows_in_sight_and_paints_those_that_changed() -> None:
+def test_an_update_draws_visible_rows_and_paints_changed_ones() -> None:
     drawn: list[str] = []
 
     def name(row: Row) -> Cell:
@@ -406,7 +406,7 @@ def test_moving_the_cursor_paints_two_lines() -> None:
     play(table, scene)
 
 
-def test_a_selected_row_comes_into_sight() -> None:
+def test_a_selected_row_becomes_visible() -> None:
     table = new_table()
 
     async def scene(on: Performance) -> None:
