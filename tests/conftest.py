@@ -5,15 +5,17 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import unprivileged as unprivileged_user
-from jobtop.core.paths import StatePaths, hostname
+from jobtop.core.paths import StatePaths
 from jobtop.lifecycle.queue import Queue
-from jobtop.store.database import open_to_write
+from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
+from records import HERE
 from support import ALONE, ROOT, Jobtop, clean_environment, require
 
 
@@ -43,12 +45,28 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def queue(home: Path) -> Iterator[Queue]:
-    """That of the store in $JOBTOP_HOME."""
-    paths = StatePaths(home, hostname())
-    database = open_to_write(paths)
-    yield Queue(Jobs(database), paths)
-    database.close()
+def paths(home: Path) -> StatePaths:
+    """The files of this host in $JOBTOP_HOME; none exists yet."""
+    return StatePaths(home, HERE)
+
+
+@pytest.fixture
+def database(paths: StatePaths) -> Iterator[Database]:
+    """The store of this host in $JOBTOP_HOME, empty."""
+    with closing(open_to_write(paths)) as database:
+        yield database
+
+
+@pytest.fixture
+def jobs(database: Database) -> Jobs:
+    """The jobs of that store."""
+    return Jobs(database)
+
+
+@pytest.fixture
+def queue(jobs: Jobs, paths: StatePaths) -> Queue:
+    """The queue of that store."""
+    return Queue(jobs, paths)
 
 
 @pytest.fixture

@@ -40,18 +40,11 @@ sys.exit(main())
 
 
 @pytest.fixture
-def paths(home: Path) -> Iterator[StatePaths]:
-    paths = StatePaths(home, HERE)
+def paths(paths: StatePaths) -> Iterator[StatePaths]:
+    """The files of this host, while there are jobs of the kind `plain`."""
     plain_kind.register(paths)
     yield paths
     registry._KINDS.pop("plain")
-
-
-@pytest.fixture
-def jobs(paths: StatePaths) -> Iterator[Jobs]:
-    database = open_to_write(paths)
-    yield Jobs(database)
-    database.close()
 
 
 @pytest.fixture

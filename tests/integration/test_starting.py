@@ -17,16 +17,11 @@ from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.start import request_again, start_and_stay
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from records import HERE, HOSTILE_TEXTS, made_job
+from records import HOSTILE_TEXTS, made_job
 from running import nothing_is_left
 from support import wait_for
 
 __all__ = ["nothing_is_left"]
-
-
-@pytest.fixture
-def paths(home: Path) -> StatePaths:
-    return StatePaths(home, HERE)
 
 
 @pytest.fixture

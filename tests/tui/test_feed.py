@@ -24,22 +24,17 @@ from jobtop.tui.data.feed import Feed
 from jobtop.tui.data.last_minute import LastMinute
 from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
 from jobtop.tui.demo.demo import demo
-from records import HERE, NO_PROCESS, made_job, running_job, this_process
+from records import NO_PROCESS, made_job, running_job, this_process
 from support import ROOT, open_files, wait_for
 
 
 @pytest.fixture
-def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StatePaths:
+def paths(paths: StatePaths, monkeypatch: pytest.MonkeyPatch) -> StatePaths:
+    """The files of this host, for a feed that never waits."""
     monkeypatch.setattr(feed_module, "LOCAL_POLL_SECONDS", 0.0)
     monkeypatch.setattr(feed_module, "NETWORK_POLL_SECONDS", 0.0)
     monkeypatch.setattr(reader, "PATIENCE_SECONDS", 0.01)
-    return StatePaths(tmp_path / "state", HERE)
-
-
-@pytest.fixture
-def database(paths: StatePaths) -> Iterator[Database]:
-    with closing(open_to_write(paths)) as database:
-        yield database
+    return paths
 
 
 MakeFeed = Callable[..., Feed]

@@ -20,7 +20,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.shim import revival
 from jobtop.lifecycle import agent_lock
 from jobtop.store import agents
-from jobtop.store.database import Database, open_to_write
+from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from records import HERE, NO_PROCESS, made_job, running_job, this_process
 from support import wait_for
@@ -34,18 +34,6 @@ fcntl.flock(file, fcntl.LOCK_EX)
 print("sits", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path / "state", HERE)
-
-
-@pytest.fixture
-def database(paths: StatePaths) -> Iterator[Database]:
-    database = open_to_write(paths)
-    yield database
-    database.close()
 
 
 @pytest.fixture

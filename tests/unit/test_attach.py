@@ -22,11 +22,10 @@ from jobtop.core.run import attached
 from jobtop.lifecycle.attach import attach, refuse_known
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.lifecycle.start import request_again
-from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.series import SeriesStore
 from processes import MIB, FakeProc
-from records import HERE, running_job, this_process
+from records import running_job, this_process
 from sampled import steady
 
 ROOT, START = 50, 100
@@ -43,18 +42,6 @@ def fake(tmp_path: Path) -> FakeProc:
     proc.put(ROOT, 1, start=START, cpu=3.0, user=3.0, children=(2.0, 0.0))
     proc.put(51, ROOT, cpu=1.0, user=1.0)
     return proc
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path / "state", HERE)
-
-
-@pytest.fixture
-def jobs(paths: StatePaths) -> Iterator[Jobs]:
-    database = open_to_write(paths)
-    yield Jobs(database)
-    database.close()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +14,7 @@ from jobtop.core.run.process_tree import KILL_SECONDS
 from jobtop.lifecycle.control import Control, is_gone, patience_seconds
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
-from records import HERE, NO_PROCESS, kept_jobs, leave_started, made_job, running_job, this_process
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path / "state", HERE)
+from records import NO_PROCESS, kept_jobs, leave_started, made_job, running_job, this_process
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Curves begin with nothing at the start and end with the totals of the record, whatever was sampled between."""
 
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -10,10 +9,9 @@ from benchmarks.series import samples
 from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status, Usage
-from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.series.endpoints import FIRST, TOTALS, last_sample
-from jobtop.store.database import Database, open_to_write
+from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.series import SeriesStore
@@ -21,13 +19,6 @@ from records import running_job
 
 USAGE = Usage(cpu_user_seconds=1000.0, cpu_system_seconds=100.0, io_read_bytes=10**12, faults_minor=10**9)
 CPU = ("cpu.user", "cpu.system")
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path / "state", "atlas"))
-    yield database
-    database.close()
 
 
 @pytest.fixture

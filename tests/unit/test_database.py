@@ -1,6 +1,7 @@
 """The file: how it is made, migrated, shared, refused and set aside."""
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from jobtop.store.jobs import Jobs, Query
 from jobtop.store.newest_schema import SCRIPT_VERSION
 from jobtop.store.repair import set_aside_if_damaged
 from jobtop.store.schema import MIGRATIONS, VERSION
-from records import damage_pages, made_job
+from records import HERE, damage_pages, made_job
 from support import ROOT
 
 GARBAGE = b"this is not a database\n" * 500
@@ -57,11 +58,6 @@ while status == signal.SIGKILL:
     status = os.waitpid(child, 0)[1]
 print(number)
 """
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path / "state", "atlas")
 
 
 def pragma(path: Path, name: str) -> object:
@@ -388,14 +384,14 @@ def test_somebody_elses_database_is_refused_and_not_touched(paths: StatePaths, v
         paths.store, f"CREATE TABLE {table} (x)", f"INSERT INTO {table} VALUES (1)", f"PRAGMA user_version = {version}"
     )
     before = paths.store.read_bytes()
-    with pytest.raises(StoreError, match=r"atlas\.db"):
+    with pytest.raises(StoreError, match=re.escape(f"{HERE}.db")):
         read_names(paths)
     assert paths.store.read_bytes() == before
 
 
 def test_a_directory_in_the_place_of_the_store_is_refused_and_kept(paths: StatePaths) -> None:
     paths.store.mkdir(parents=True)
-    with pytest.raises(StoreUnavailable, match=r"atlas\.db"):
+    with pytest.raises(StoreUnavailable, match=re.escape(f"{HERE}.db")):
         open_to_write(paths)
     assert paths.store.is_dir()
 
@@ -411,7 +407,7 @@ def test_a_file_that_is_no_database_is_set_aside_whole(paths: StatePaths) -> Non
     paths.root.mkdir()
     paths.store.write_bytes(GARBAGE)
     database = open_to_write(paths)
-    (aside,) = paths.root.glob("atlas.db.damaged-*")
+    (aside,) = paths.root.glob(f"{HERE}.db.damaged-*")
     assert aside.read_bytes() == GARBAGE
     assert database.notice is not None
     assert aside.name in database.notice
@@ -454,7 +450,7 @@ def test_two_stores_damaged_in_one_second_are_both_kept(paths: StatePaths, monke
     for content in (GARBAGE, GARBAGE[::-1]):
         paths.store.write_bytes(content)
         open_to_write(paths).close()
-    asides = {file.read_bytes() for file in paths.root.glob("atlas.db.damaged-*")}
+    asides = {file.read_bytes() for file in paths.root.glob(f"{HERE}.db.damaged-*")}
     assert asides == {GARBAGE, GARBAGE[::-1]}
 
 
@@ -477,7 +473,7 @@ def test_of_many_who_find_a_damaged_store_one_sets_it_aside_and_nobody_names_a_f
         thread.start()
     for thread in threads:
         thread.join(60)
-    (aside,) = paths.root.glob("atlas.db.damaged-*")
+    (aside,) = paths.root.glob(f"{HERE}.db.damaged-*")
     assert aside.read_bytes() == GARBAGE
     assert len(notices) == 6
     assert all(notice is None or aside.name in notice for notice in notices)
@@ -501,7 +497,7 @@ def test_damage_met_by_a_reader_is_looked_into_by_the_next_writer(paths: StatePa
         names(database)
     database.close()
     database = open_to_write(paths)
-    (aside,) = paths.root.glob("atlas.db.damaged-*")
+    (aside,) = paths.root.glob(f"{HERE}.db.damaged-*")
     assert Path(aside).read_bytes() == damaged
     assert aside.name in (database.notice or "")
     database.close()

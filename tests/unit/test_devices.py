@@ -2,7 +2,6 @@
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from jobtop.core.model import Identity, Job, Sample
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
-from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.database import Database, open_to_read
 from jobtop.store.events import MachineEvents
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples import hosts
@@ -25,22 +24,10 @@ from jobtop.store.samples.named import NamedRecord
 from jobtop.store.samples.rollup import drop_some, roll_some
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.sink import StoreSink
-from records import HERE, NO_PROCESS, made_job, running_job
+from records import NO_PROCESS, made_job, running_job
 from support import ROOT
 
 GPU, DISK = Device("gpu", "0"), Device("disk", "sd\udcff")
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path / "state", HERE)
-
-
-@pytest.fixture
-def database(paths: StatePaths) -> Iterator[Database]:
-    database = open_to_write(paths)
-    yield database
-    database.close()
 
 
 def job_begun(at: float, **values: object) -> Job:

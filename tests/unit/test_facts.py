@@ -67,11 +67,6 @@ WRONG_ENDED = {
 }
 
 
-@pytest.fixture
-def paths(home: Path) -> StatePaths:
-    return StatePaths(home, HERE)
-
-
 def declared_facts(*classes: str) -> set[str]:
     """The keys of types that only the type checker sees."""
     tree = ast.parse(Path(writer.__file__).read_text(encoding="utf-8"))

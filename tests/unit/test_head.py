@@ -1,25 +1,14 @@
 """Rows that are appended many at a time: each has an id of its own, and comes back as it was."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from jobtop.core.model import Sample
-from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, open_to_write
+from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples import head
 from jobtop.store.samples.head import JOBS, ROWS_AT_ONCE
 from records import running_job
 from sampled import sample
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path / "state", "atlas"))
-    yield database
-    database.close()
 
 
 @pytest.mark.parametrize("count", [1, ROWS_AT_ONCE - 1, ROWS_AT_ONCE, ROWS_AT_ONCE + 1, 5 * ROWS_AT_ONCE + 3])

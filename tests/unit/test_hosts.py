@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -41,13 +40,6 @@ while True:
     before = held
     time.sleep(0.01)
 """
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path / "state", HERE))
-    yield database
-    database.close()
 
 
 @pytest.fixture

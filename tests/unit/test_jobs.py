@@ -1,7 +1,7 @@
 """Jobs in and out of the tables."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,6 @@ FULL = {
     "stop_request": StopRequest("jobtop stop", 1_700_000_001.0),
     "settled": False,
 }
-
-
-@pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[Jobs]:
-    database = open_to_write(StatePaths(tmp_path / "state", HERE))
-    yield Jobs(database)
-    database.close()
 
 
 def test_a_job_comes_back_as_it_went_in(jobs: Jobs) -> None:

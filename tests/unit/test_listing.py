@@ -44,25 +44,19 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path_factory.mktemp("listing") / "state", HERE))
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def empty(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path / "state", HERE))
-    yield database
-    database.close()
+def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A store with the jobs of `kept`."""
+    history = open_to_write(StatePaths(tmp_path_factory.mktemp("listing") / "state", HERE))
+    yield history
+    history.close()
 
 
 @pytest.fixture(scope="module")
-def kept(database: Database) -> list[Job]:
+def kept(history: Database) -> list[Job]:
     """Jobs of all sorts, in which anything may be absent and any text may stand, as the store gives them back."""
     chance = random.Random(11)
-    jobs = Jobs(database)
-    with database.writing():
+    jobs = Jobs(history)
+    with history.writing():
         for _ in range(120):
             jobs.insert(made_up(chance))
     return jobs.select(Query(limit=None, reverse=True))
@@ -149,7 +143,7 @@ def asked(chance: random.Random, job: Job) -> str:
 
 @pytest.mark.parametrize(("is_indexed", "turns"), [(False, 300), (True, 150)])
 def test_the_store_and_python_choose_the_same_jobs(
-    database: Database, kept: list[Job], is_indexed: bool, turns: int, monkeypatch: pytest.MonkeyPatch
+    history: Database, kept: list[Job], is_indexed: bool, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MANY_CHANGES", 1 if is_indexed else 10**9)
     chance = random.Random(12)
@@ -160,22 +154,22 @@ def test_the_store_and_python_choose_the_same_jobs(
         for line in (word, negated, f"{word} {asked(chance, chance.choice(kept))}"):
             wanted = parse(line, NOW)
             expected = [job.seq for job in reversed(kept) if wanted.matches(job)]
-            found = read_order(database, Query(filter=wanted, limit=None)).seqs.tolist()
+            found = read_order(history, Query(filter=wanted, limit=None)).seqs.tolist()
             assert found == expected, f"{turn}: {line!r}"
             seen.add(len(expected))
     assert {0, 1, len(kept)} <= seen
     assert len(seen) > 50
-    with database.reading() as connection:
+    with history.reading() as connection:
         assert bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'search'").fetchone()) is is_indexed
 
 
 @pytest.mark.parametrize(
     "text", ["train", "é", "É", "\u212a", "k", "0%_", ",", "[", "o\nf", "nfoo", "\\u00e9", " ", "?"]
 )
-def test_any_part_of_a_command_is_found(database: Database, kept: list[Job], text: str) -> None:
+def test_any_part_of_a_command_is_found(history: Database, kept: list[Job], text: str) -> None:
     wanted = parse(in_quotes(text), NOW)
     expected = [job.seq for job in reversed(kept) if wanted.matches(job)]
-    assert read_order(database, Query(filter=wanted, limit=None)).seqs.tolist() == expected
+    assert read_order(history, Query(filter=wanted, limit=None)).seqs.tolist() == expected
     assert expected
     assert len(expected) < len(kept) or text == "?"
 
@@ -191,15 +185,15 @@ def test_any_part_of_a_command_is_found(database: Database, kept: list[Job], tex
         ("a_%", "A_%"),
     ],
 )
-def test_a_command_without_escapes_is_found_too(empty: Database, line: str, argument: str) -> None:
-    Jobs(empty).insert(made_job(command=(argument,)))
-    Jobs(empty).insert(made_job(command=("other",)))
-    assert read_order(empty, Query(filter=parse(line, NOW), limit=None)).seqs.tolist() == [1]
+def test_a_command_without_escapes_is_found_too(database: Database, line: str, argument: str) -> None:
+    Jobs(database).insert(made_job(command=(argument,)))
+    Jobs(database).insert(made_job(command=("other",)))
+    assert read_order(database, Query(filter=parse(line, NOW), limit=None)).seqs.tolist() == [1]
 
 
-def test_a_word_and_its_negation_part_the_jobs(database: Database, kept: list[Job]) -> None:
+def test_a_word_and_its_negation_part_the_jobs(history: Database, kept: list[Job]) -> None:
     for word in ("tool:*", "mem>0", "exit=0", "tag:*", "time<50s", "since:50s", "flag:oom*", "status:failed", "train"):
-        halves = [read_order(database, Query(filter=parse(line, NOW), limit=None)) for line in (word, f"!{word}")]
+        halves = [read_order(history, Query(filter=parse(line, NOW), limit=None)) for line in (word, f"!{word}")]
         numbers = sorted([*halves[0].seqs, *halves[1].seqs])
         assert numbers == [job.seq for job in kept]
         assert all(half.seqs for half in halves)
@@ -207,16 +201,16 @@ def test_a_word_and_its_negation_part_the_jobs(database: Database, kept: list[Jo
 
 @pytest.mark.parametrize("sort", SORT_KEYS)
 @pytest.mark.parametrize("reverse", [False, True])
-def test_an_order_is_that_of_the_jobs_selected(database: Database, kept: list[Job], sort: str, reverse: bool) -> None:
+def test_an_order_is_that_of_the_jobs_selected(history: Database, kept: list[Job], sort: str, reverse: bool) -> None:
     for filter_line in ("", "status:success,failed"):
         wanted = parse(filter_line, NOW) if filter_line else None
         query = Query(filter=wanted, sort=sort, reverse=reverse, limit=None)
-        expected = [job.seq for job in Jobs(database).select(query)]
-        assert read_order(database, query).seqs.tolist() == expected
-        assert [job.seq for job in Jobs(database).select(replace(query, limit=5))] == expected[:5]
+        expected = [job.seq for job in Jobs(history).select(query)]
+        assert read_order(history, query).seqs.tolist() == expected
+        assert [job.seq for job in Jobs(history).select(replace(query, limit=5))] == expected[:5]
 
 
-def test_a_filter_adds_to_the_other_conditions_of_a_query(database: Database, kept: list[Job]) -> None:
+def test_a_filter_adds_to_the_other_conditions_of_a_query(history: Database, kept: list[Job]) -> None:
     query = Query(statuses=("success", "failed"), since=NOW - 50, filter=parse("mem>0", NOW), limit=None)
     expected = {
         job.seq
@@ -226,12 +220,12 @@ def test_a_filter_adds_to_the_other_conditions_of_a_query(database: Database, ke
         and (job.usage.memory_peak_bytes or 0) > 0
     }
     assert expected
-    assert {job.seq for job in Jobs(database).select(query)} == expected
+    assert {job.seq for job in Jobs(history).select(query)} == expected
 
 
-def test_lines_are_what_the_jobs_are(database: Database, kept: list[Job]) -> None:
-    order = read_order(database, Query(limit=None, reverse=True))
-    for line, job in zip(read_lines(database, order.seqs), kept, strict=True):
+def test_lines_are_what_the_jobs_are(history: Database, kept: list[Job]) -> None:
+    order = read_order(history, Query(limit=None, reverse=True))
+    for line, job in zip(read_lines(history, order.seqs), kept, strict=True):
         for name in ("seq", "id", "name", "status", "host", "user", "tool", "flags", "tags", "start_time", "settled"):
             assert getattr(line, name) == getattr(job, name)
         for name in ("cpu_total_seconds", "cpu_efficiency", "memory_peak_bytes", "io_read_bytes", "io_write_bytes"):
@@ -241,30 +235,30 @@ def test_lines_are_what_the_jobs_are(database: Database, kept: list[Job]) -> Non
         assert (line.io_bytes is None) == (None in (line.io_read_bytes, line.io_write_bytes))
 
 
-def test_a_line_says_that_a_peak_is_only_a_bound(empty: Database) -> None:
+def test_a_line_says_that_a_peak_is_only_a_bound(database: Database) -> None:
     for source in ("pss", "rusage_floor"):
-        Jobs(empty).insert(made_job(sources={"memory_peak": source}))
-    lines = read_lines(empty, [2, 1])
+        Jobs(database).insert(made_job(sources={"memory_peak": source}))
+    lines = read_lines(database, [2, 1])
     assert [line.memory_is_bound for line in lines] == [True, False]
 
 
-def test_the_peaks_of_a_name_are_bounded_if_one_of_them_is(empty: Database) -> None:
+def test_the_peaks_of_a_name_are_bounded_if_one_of_them_is(database: Database) -> None:
     for name, source in (("one", "pss"), ("two", "pss"), ("two", "rusage_floor")):
-        Jobs(empty).insert(made_job(name=name, sources={"memory_peak": source}))
-    assert {group.name: group.memory_is_bound for group in groups_of(empty)} == {"one": False, "two": True}
+        Jobs(database).insert(made_job(name=name, sources={"memory_peak": source}))
+    assert {group.name: group.memory_is_bound for group in groups_of(database)} == {"one": False, "two": True}
 
 
 @pytest.mark.parametrize("sort", SORT_KEYS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_jobs_of_several_stores_are_in_the_order_they_would_have_in_one(
-    database: Database, kept: list[Job], parts: list[Database], sort: str, reverse: bool
+    history: Database, kept: list[Job], parts: list[Database], sort: str, reverse: bool
 ) -> None:
     query = Query(sort=sort, reverse=reverse, limit=None)
     orders = [read_order(part, query, with_keys=True) for part in parts]
     ids = [{job.seq: job.id for job in Jobs(part).select(Query(limit=None))} for part in parts]
     found = [ids[place][seq] for place, seq in map(store_and_seq, merge_orders(orders))]
     assert len(found) == len(kept)
-    whole = read_order(database, query, with_keys=True)
+    whole = read_order(history, query, with_keys=True)
     assert whole.keys is not None
     by_number = {job.seq: job.id for job in kept}
     keys = {by_number[seq]: key for seq, key in zip(whole.seqs, whole.keys, strict=True)}
@@ -272,9 +266,9 @@ def test_jobs_of_several_stores_are_in_the_order_they_would_have_in_one(
     assert set(found) == set(keys)
 
 
-def test_of_one_store_the_numbers_are_those_of_its_jobs(empty: Database) -> None:
-    Jobs(empty).insert(made_job())
-    order = read_order(empty, Query(limit=None))
+def test_of_one_store_the_numbers_are_those_of_its_jobs(database: Database) -> None:
+    Jobs(database).insert(made_job())
+    order = read_order(database, Query(limit=None))
     assert merge_orders([order]) is order.seqs
     assert store_and_seq(job_number(3, 2**40)) == (3, 2**40)
     assert job_number(0, 7) == 7
@@ -288,57 +282,57 @@ def test_a_store_that_could_not_be_read_is_left_out_of_the_order(parts: list[Dat
 
 
 def test_the_groups_and_words_of_several_stores_are_of_all_their_jobs(
-    database: Database, kept: list[Job], parts: list[Database]
+    history: Database, kept: list[Job], parts: list[Database]
 ) -> None:
-    assert merge_vocabularies(map(vocabulary, parts)).keys() == vocabulary(database).keys()
+    assert merge_vocabularies(map(vocabulary, parts)).keys() == vocabulary(history).keys()
     for key, words in merge_vocabularies(map(vocabulary, parts)).items():
-        assert set(words) == set(vocabulary(database)[key])
+        assert set(words) == set(vocabulary(history)[key])
     apart = {group.name: group.summary for group in group_by_name([read_runs(part) for part in parts])}
-    assert apart == {group.name: group.summary for group in groups_of(database)}
+    assert apart == {group.name: group.summary for group in groups_of(history)}
 
 
-def test_an_order_is_read_again_only_after_a_change(empty: Database, tmp_path: Path) -> None:
-    jobs, query = Jobs(empty), Query(filter=parse("status:running", NOW), limit=None)
+def test_an_order_is_read_again_only_after_a_change(database: Database, tmp_path: Path) -> None:
+    jobs, query = Jobs(database), Query(filter=parse("status:running", NOW), limit=None)
     first, second = jobs.insert(running_job()), jobs.insert(running_job())
-    order = read_order(empty, query)
+    order = read_order(database, query)
     assert order.seqs.tolist() == [2, 1]
-    assert read_order(empty, query, order) is order
-    assert read_order(empty, replace(query, reverse=True), order).seqs.tolist() == [1, 2]
+    assert read_order(database, query, order) is order
+    assert read_order(database, replace(query, reverse=True), order).seqs.tolist() == [1, 2]
     jobs.change(second.id, lambda row: (replace(row, status=Status.SUCCESS), ()))
-    order = read_order(empty, query, order)
+    order = read_order(database, query, order)
     assert order.seqs.tolist() == [1]
     # The newest is removed and another comes: as many jobs as before, and the same greatest number of a change.
     jobs.delete(second)
     third = jobs.insert(running_job())
-    order = read_order(empty, query, order)
+    order = read_order(database, query, order)
     assert order.seqs.tolist() == [third.seq, first.seq]
-    other = open_to_read(empty.path)
+    other = open_to_read(database.path)
     assert read_order(other, query, order) is order
     jobs.delete(first)
     assert read_order(other, query, order).seqs.tolist() == [third.seq]
     other.close()
 
 
-def test_a_job_that_was_removed_leaves_its_line_until_the_order_is_read_again(empty: Database) -> None:
-    jobs = Jobs(empty)
+def test_a_job_that_was_removed_leaves_its_line_until_the_order_is_read_again(database: Database) -> None:
+    jobs = Jobs(database)
     kept = [jobs.insert(made_job(name=name)) for name in "abc"]
-    seqs = read_order(empty, Query(limit=None)).seqs
+    seqs = read_order(database, Query(limit=None)).seqs
     jobs.delete(kept[1])
-    assert [line.name for line in read_lines(empty, seqs)] == ["c", "(removed)", "a"]
-    assert [line.seq for line in read_lines(empty, seqs)] == [3, 2, 1]
+    assert [line.name for line in read_lines(database, seqs)] == ["c", "(removed)", "a"]
+    assert [line.seq for line in read_lines(database, seqs)] == [3, 2, 1]
 
 
-def test_a_store_of_an_older_version_is_listed_too(empty: Database) -> None:
-    jobs = Jobs(empty)
+def test_a_store_of_an_older_version_is_listed_too(database: Database) -> None:
+    jobs = Jobs(database)
     jobs.insert(made_job(name="old"))
-    with empty.writing() as connection:
+    with database.writing() as connection:
         connection.execute("DROP INDEX jobs_by_touch")
         connection.execute("DROP INDEX jobs_in_short")
         for column in ("touched", "metrics", "start_boottime"):
             assert f"ADD COLUMN {column} " in V3
             connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 2")
-    older = open_to_read(empty.path)
+    older = open_to_read(database.path)
     query = Query(filter=parse("old", NOW), limit=None)
     order = read_order(older, query)
     assert [line.name for line in read_lines(older, order.seqs)] == ["old"]
@@ -350,32 +344,32 @@ def test_a_store_of_an_older_version_is_listed_too(empty: Database) -> None:
     "line",
     ["name:train*", "train", "mem>4G", "status:failed", "since:7d", "tag:x", "param:x", "id:a", "note:x", "flag:x"],
 )
-def test_jobs_are_chosen_in_an_index_without_reading_the_table(empty: Database, line: str) -> None:
+def test_jobs_are_chosen_in_an_index_without_reading_the_table(database: Database, line: str) -> None:
     query = Query(filter=parse(line, NOW), sort="duration", limit=None)
     steps: list[str] = []
-    with empty.reading() as connection:
+    with database.reading() as connection:
         connection.set_trace_callback(steps.append)
-    read_order(empty, query)
-    with empty.reading() as connection:
+    read_order(database, query)
+    with database.reading() as connection:
         connection.set_trace_callback(None)
     asked_for = next(step for step in steps if step.startswith("SELECT seq FROM jobs"))
     calls = [name for name in ("fits_0", "fits_1") if name in asked_for]
-    with empty.reading() as connection:
+    with database.reading() as connection:
         for name in calls:
             connection.create_function(name, 1, bool, deterministic=True)
         plan = [row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {asked_for}").fetchall()]
     assert re.fullmatch("SCAN jobs USING COVERING INDEX (jobs_in_short|jobs_by_duration)", plan[0])
 
 
-def test_the_functions_of_a_filter_are_forgotten(empty: Database) -> None:
-    Jobs(empty).insert(made_job())
-    read_order(empty, Query(filter=parse("name:t* tool:x", NOW), limit=None))
-    with pytest.raises(StoreError, match="function"), empty.reading() as connection:
+def test_the_functions_of_a_filter_are_forgotten(database: Database) -> None:
+    Jobs(database).insert(made_job())
+    read_order(database, Query(filter=parse("name:t* tool:x", NOW), limit=None))
+    with pytest.raises(StoreError, match="function"), database.reading() as connection:
         connection.execute("SELECT fits_0(X'61')")
 
 
-def test_groups_have_the_numbers_and_the_trend_of_their_jobs(empty: Database) -> None:
-    jobs = Jobs(empty)
+def test_groups_have_the_numbers_and_the_trend_of_their_jobs(database: Database) -> None:
+    jobs = Jobs(database)
     for number in range(30):
         jobs.insert(
             made_job(
@@ -387,7 +381,7 @@ def test_groups_have_the_numbers_and_the_trend_of_their_jobs(empty: Database) ->
             )
         )
     jobs.insert(running_job(name="train", start_time=2000.0))
-    train, evaluation = groups_of(empty)
+    train, evaluation = groups_of(database)
     assert (train.name, evaluation.name) == ("train", "eval")
     assert (train.summary.jobs, train.summary.running, evaluation.summary.jobs) == (21, 1, 10)
     assert evaluation.summary.success_rate == 0.5
@@ -398,29 +392,29 @@ def test_groups_have_the_numbers_and_the_trend_of_their_jobs(empty: Database) ->
     assert evaluation.trend == tuple(float(number) for number in range(27, -1, -3))
 
 
-def test_a_trend_has_the_newest_runs_only(empty: Database) -> None:
-    jobs = Jobs(empty)
+def test_a_trend_has_the_newest_runs_only(database: Database) -> None:
+    jobs = Jobs(database)
     for number in range(TREND_RUNS + 5):
         jobs.insert(made_job(start_time=float(number), duration_seconds=float(number)))
-    (group,) = groups_of(empty)
+    (group,) = groups_of(database)
     assert group.trend == tuple(float(number) for number in range(5, TREND_RUNS + 5))
 
 
-def test_groups_are_of_the_jobs_that_are_wanted(empty: Database) -> None:
-    jobs = Jobs(empty)
+def test_groups_are_of_the_jobs_that_are_wanted(database: Database) -> None:
+    jobs = Jobs(database)
     for name, status in (("a", Status.FAILED), ("a", Status.SUCCESS), ("b", Status.SUCCESS)):
         jobs.insert(made_job(name=name, status=status))
-    groups = groups_of(empty, parse("status:failed", NOW))
+    groups = groups_of(database, parse("status:failed", NOW))
     assert [(group.name, group.summary.jobs) for group in groups] == [("a", 1)]
-    assert groups_of(empty, parse("name:zzz", NOW)) == []
+    assert groups_of(database, parse("name:zzz", NOW)) == []
 
 
-def test_the_words_of_jobs_are_known_the_newest_first(empty: Database) -> None:
-    jobs = Jobs(empty)
+def test_the_words_of_jobs_are_known_the_newest_first(database: Database) -> None:
+    jobs = Jobs(database)
     jobs.insert(made_job(name="a", tool="x", tags={"team": "v"}, params={"lr": 0.1}, flags=("oom_killed",)))
     jobs.insert(made_job(name="b", tool=None, tags={"team": "w"}, params={"deep": True}))
     jobs.insert(made_job(name="a", tool="y"))
-    known = vocabulary(empty)
+    known = vocabulary(database)
     assert (known["name"], known["tool"], known["flag"]) == (["a", "b"], ["y", "x"], ["oom_killed"])
     assert known["tag"] == ["team", "team=w", "team=v"]
     assert known["param"] == ["deep", "deep=true", "lr", "lr=0.1"]

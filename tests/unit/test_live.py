@@ -1,25 +1,14 @@
 """The last minute of live jobs: what is new comes once, with rates, and only of those that are wanted."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
-from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, open_to_write
+from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.live import FEW, KEPT_SAMPLES, LiveTails
 from jobtop.store.samples.series import SeriesStore
-from records import HERE, running_job
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    opened = open_to_write(StatePaths(tmp_path, HERE))
-    yield opened
-    opened.close()
+from records import running_job
 
 
 def sample(elapsed: float, cpu: float, memory: int | None = 100, read: int = 0) -> Sample:

@@ -2,36 +2,23 @@
 
 import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.model import Identity, Job, JobSpec, Limits, Queued, Status
-from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run.scheduling import Capacity, Running, Waiting
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.queue_plan import Lineup
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.lifecycle.start import kept_spec
-from jobtop.store.database import open_to_write
-from jobtop.store.jobs import Jobs
-from records import HERE, NO_PROCESS, leave_started, made_job, running_job, this_process
+from records import NO_PROCESS, leave_started, made_job, running_job, this_process
 
 DEAD = Identity("another boot", NO_PROCESS, 1)
 HOST = Capacity(2.0)
 NOW = 1_700_000_000.0
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
-    paths = StatePaths(tmp_path / "state", HERE)
-    database = open_to_write(paths)
-    yield Queue(Jobs(database), paths)
-    database.close()
 
 
 def submitted(queue: Queue, queued: Queued | None = None, **values: Any) -> Job:

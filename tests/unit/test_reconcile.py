@@ -4,7 +4,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,23 +16,11 @@ from jobtop.lifecycle.reconcile import current, paused_or_running, reconcile, wi
 from jobtop.lifecycle.spec_files import sweep_specs
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
-from records import HERE, NO_PROCESS, leave_ended, leave_started, made_job, numbered_id, running_job, this_process
+from records import NO_PROCESS, leave_ended, leave_started, made_job, numbered_id, running_job, this_process
 
 US = this_process()
 GONE = (NO_PROCESS, 5)
 LATE = (("2", "first", 100.0), ("3", "third", 300.0), ("1", "second", 200.0))
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path / "state", HERE)
-
-
-@pytest.fixture
-def jobs(paths: StatePaths) -> Iterator[Jobs]:
-    database = open_to_write(paths)
-    yield Jobs(database)
-    database.close()
 
 
 def reconciled(jobs: Jobs, paths: StatePaths, job: Job) -> Job:

@@ -18,12 +18,7 @@ from jobtop.lifecycle.reconcile import reconcile
 from jobtop.lifecycle.recorder import Recorder, write_private
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
-from records import HERE, NO_PROCESS, damage_pages, kept_jobs, leave_ended, leave_started, made_job, running_job
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path / "state", HERE)
+from records import NO_PROCESS, damage_pages, kept_jobs, leave_ended, leave_started, made_job, running_job
 
 
 class Warned(list[str]):

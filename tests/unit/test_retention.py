@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from jobtop.core.model import Job, Kept, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.retention import Budget, JobSizes, Move, Policy, after, by_age, policy_of, protection
-from jobtop.store.database import Database, open_to_write
+from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.samples import sink as sink_module
 from jobtop.store.samples.head import HOSTS
@@ -25,7 +24,7 @@ from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.sink import StoreSink
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.store.upkeep.retention import Retention, set_pinned
-from records import HERE, call, kept_jobs, made_job, numbered_id, running_job
+from records import call, kept_jobs, made_job, numbered_id, running_job
 from sampled import steady
 
 DAY = 86400.0
@@ -147,17 +146,6 @@ def test_a_size_of_nothing_is_no_limit(tmp_path: Path) -> None:
 
 
 # -- in a store
-
-
-@pytest.fixture
-def paths(home: Path) -> StatePaths:
-    return StatePaths(home, HERE)
-
-
-@pytest.fixture
-def database(paths: StatePaths) -> Iterator[Database]:
-    with closing(open_to_write(paths)) as opened:
-        yield opened
 
 
 def kept(database: Database, paths: StatePaths, age_days: float, samples: int = 900, **values: Any) -> Job:

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,25 +10,17 @@ from jobtop.core.measure.derive import derive
 from jobtop.core.measure.observation import seen_in
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
-from jobtop.core.paths import StatePaths
 from jobtop.core.series.blocks import open_block
 from jobtop.core.series.readings import Reader, to_json
-from jobtop.store.database import Database, open_to_write
+from jobtop.store.database import Database
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.head import JOBS
 from jobtop.store.samples.rollup import drop_some, roll_some
 from jobtop.store.samples.series import SeriesStore
-from records import HERE, made_job
+from records import made_job
 from sampled import damage_samples, kept_sampled, sample
 
 HOUR = 3600
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path, HERE))
-    yield database
-    database.close()
 
 
 def restless(count: int, interval: float = 1.0) -> list[Sample]:
@@ -61,8 +52,8 @@ def value(one: Sample, key: str) -> float:
     return found
 
 
-def rolled(tmp_path: Path, database: Database, samples: list[Sample]) -> Job:
-    job = kept_sampled(tmp_path, made_job(), samples, sealed=True)
+def rolled(home: Path, database: Database, samples: list[Sample]) -> Job:
+    job = kept_sampled(home, made_job(), samples, sealed=True)
     assert job.seq is not None
     total = 0
     while done := roll_some(database, JOBS, job.seq):
@@ -77,9 +68,9 @@ def stored(database: Database) -> list[tuple[int, int, bytes]]:
     return [tuple(row) for row in rows]
 
 
-def test_a_minute_is_the_mean_of_its_gauges_and_where_its_counters_had_come(tmp_path: Path, database: Database) -> None:
+def test_a_minute_is_the_mean_of_its_gauges_and_where_its_counters_had_come(home: Path, database: Database) -> None:
     samples = restless(600)
-    job = rolled(tmp_path, database, samples)
+    job = rolled(home, database, samples)
     assert job.seq is not None
     minutes = SeriesStore(database).follow(job.seq).samples
     assert len(minutes) <= 12
@@ -96,10 +87,10 @@ def test_a_minute_is_the_mean_of_its_gauges_and_where_its_counters_had_come(tmp_
     assert begin == len(samples)
 
 
-def test_curves_keep_their_extremes_their_ends_and_their_sums(tmp_path: Path, database: Database) -> None:
+def test_curves_keep_their_extremes_their_ends_and_their_sums(home: Path, database: Database) -> None:
     samples = restless(600)
     keys = ["cpu.percent", "mem.used", "io.read_bytes", "proc.count", "mem.swap"]
-    job = kept_sampled(tmp_path, made_job(), samples, sealed=True)
+    job = kept_sampled(home, made_job(), samples, sealed=True)
     assert job.seq is not None
     before = Curves(database).series(job, keys)
     while roll_some(database, JOBS, job.seq):
@@ -122,9 +113,9 @@ def test_curves_keep_their_extremes_their_ends_and_their_sums(tmp_path: Path, da
     assert set(after.values["mem.swap"]) == {None}
 
 
-def test_what_is_seen_in_minutes_is_what_was_seen_in_their_samples(tmp_path: Path, database: Database) -> None:
+def test_what_is_seen_in_minutes_is_what_was_seen_in_their_samples(home: Path, database: Database) -> None:
     samples = restless(600)
-    job = rolled(tmp_path, database, samples)
+    job = rolled(home, database, samples)
     assert job.seq is not None
     before, after = (seen_in(some).tally.spreads() for some in (samples, SeriesStore(database).samples(job.seq)))
     for key in ("mem.used", "proc.count", "cpu.percent"):
@@ -133,9 +124,9 @@ def test_what_is_seen_in_minutes_is_what_was_seen_in_their_samples(tmp_path: Pat
         assert now.mean == pytest.approx(was.mean, rel=0.015)
 
 
-def test_a_line_of_json_says_what_was_least_greatest_and_last_in_its_minute(tmp_path: Path, database: Database) -> None:
+def test_a_line_of_json_says_what_was_least_greatest_and_last_in_its_minute(home: Path, database: Database) -> None:
     samples = restless(600)
-    job = rolled(tmp_path, database, samples)
+    job = rolled(home, database, samples)
     assert job.seq is not None
     readings = list(Reader().read(SeriesStore(database).follow(job.seq).samples))
     line = to_json(job, readings[1], ("mem.used", "mem.rss", "cpu.percent"))
@@ -148,9 +139,9 @@ def test_a_line_of_json_says_what_was_least_greatest_and_last_in_its_minute(tmp_
     assert max(reading.memory_peak or 0 for reading in readings) == max(value(one, "mem.used") for one in samples)
 
 
-def test_hours_of_seconds_shrink_to_a_tenth_in_few_blocks(tmp_path: Path, database: Database) -> None:
+def test_hours_of_seconds_shrink_to_a_tenth_in_few_blocks(home: Path, database: Database) -> None:
     samples = restless(2 * HOUR)
-    job = kept_sampled(tmp_path, made_job(), samples, sealed=True)
+    job = kept_sampled(home, made_job(), samples, sealed=True)
     assert job.seq is not None
     before = sum(len(data) for _, _, data in stored(database))
     steps = 0
@@ -163,9 +154,9 @@ def test_hours_of_seconds_shrink_to_a_tenth_in_few_blocks(tmp_path: Path, databa
     assert SeriesStore(database).count(job.seq) == after[0][0] <= 135
 
 
-def test_only_what_is_old_enough_is_rolled(tmp_path: Path, database: Database) -> None:
+def test_only_what_is_old_enough_is_rolled(home: Path, database: Database) -> None:
     samples = restless(600)
-    job = kept_sampled(tmp_path, made_job(), samples, sealed=True)
+    job = kept_sampled(home, made_job(), samples, sealed=True)
     assert job.seq is not None
     assert roll_some(database, JOBS, job.seq, until=300.0) == 240
     assert roll_some(database, JOBS, job.seq, until=300.0) == 0
@@ -176,18 +167,18 @@ def test_only_what_is_old_enough_is_rolled(tmp_path: Path, database: Database) -
     assert found.values["mem.used"][: len(expected)] == expected
 
 
-def test_samples_of_a_short_job_stay_as_they_are(tmp_path: Path, database: Database) -> None:
+def test_samples_of_a_short_job_stay_as_they_are(home: Path, database: Database) -> None:
     samples = restless(4)
-    job = rolled(tmp_path, database, samples)
+    job = rolled(home, database, samples)
     assert job.seq is not None
     assert SeriesStore(database).samples(job.seq) == samples
     assert roll_some(database, JOBS, job.seq) == 0
 
 
-def test_a_damaged_block_stays_and_the_rest_is_rolled(tmp_path: Path, database: Database) -> None:
+def test_a_damaged_block_stays_and_the_rest_is_rolled(home: Path, database: Database) -> None:
     samples = restless(360)
-    job = kept_sampled(tmp_path, made_job(), samples[:120], sealed=True)
-    damage_samples(tmp_path)
+    job = kept_sampled(home, made_job(), samples[:120], sealed=True)
+    damage_samples(home)
     assert job.seq is not None
     store = SeriesStore(database)
     store.append([(job.seq, one) for one in samples[120:]])
@@ -201,9 +192,9 @@ def test_a_damaged_block_stays_and_the_rest_is_rolled(tmp_path: Path, database: 
     assert Curves(database).series(job, ["mem.used"]).damaged == 120
 
 
-def test_a_follower_of_a_live_job_sees_no_minute_of_what_it_has_seen(tmp_path: Path, database: Database) -> None:
+def test_a_follower_of_a_live_job_sees_no_minute_of_what_it_has_seen(home: Path, database: Database) -> None:
     samples = restless(480)
-    job = kept_sampled(tmp_path, made_job(), samples[:240])
+    job = kept_sampled(home, made_job(), samples[:240])
     assert job.seq is not None
     store = SeriesStore(database)
     store.seal(job.seq)
@@ -213,9 +204,9 @@ def test_a_follower_of_a_live_job_sees_no_minute_of_what_it_has_seen(tmp_path: P
     assert store.follow(job.seq, cursor).samples == samples[240:]
 
 
-def test_minutes_are_let_go_from_the_oldest(tmp_path: Path, database: Database) -> None:
+def test_minutes_are_let_go_from_the_oldest(home: Path, database: Database) -> None:
     samples = restless(600)
-    job = kept_sampled(tmp_path, made_job(), samples, sealed=True)
+    job = kept_sampled(home, made_job(), samples, sealed=True)
     assert job.seq is not None
     assert drop_some(database, JOBS, job.seq, until=300.0) == 2
     assert SeriesStore(database).samples(job.seq) == samples[240:]

@@ -1,6 +1,5 @@
 """Words in many jobs: the index of them changes no answer, follows every change, and may be missing or damaged."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,13 +30,12 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path / "state", HERE))
+def database(database: Database) -> Database:
+    """The store of this host, with jobs whose names and commands can be searched."""
     with database.writing():
         for number in range(JOBS):
             Jobs(database).insert(made_job(name=f"job-{number:03}", command=("make", f"target-{number}")))
-    yield database
-    database.close()
+    return database
 
 
 def names(database: Database, line: str) -> list[str]:

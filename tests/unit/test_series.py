@@ -2,7 +2,7 @@
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,9 +13,8 @@ from jobtop.core.errors import BadValue
 from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS, Scope, metrics_of, steps
 from jobtop.core.model import Job, Sample, Status
-from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.database import Database, open_to_read
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples import head, sealed
 from jobtop.store.samples.head import HOSTS, JOBS, LAYOUTS, Layout
@@ -26,13 +25,6 @@ from support import ROOT
 
 USED = JOB_COLUMNS.index("mem.used")
 NOTHING: tuple[None, ...] = (None,) * len(JOB_COLUMNS)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path / "state", "atlas"))
-    yield database
-    database.close()
 
 
 @pytest.fixture

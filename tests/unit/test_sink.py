@@ -29,11 +29,6 @@ ROW = ProcessRow(51, 50, "train", 1.5, 50.0, 1 << 20, 1, 3.0, "R")
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path / "state", HERE)
-
-
-@pytest.fixture
 def job(paths: StatePaths) -> Job:
     return kept_jobs(paths.root, running_job())[0]
 

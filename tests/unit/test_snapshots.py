@@ -1,26 +1,17 @@
 """The processes of a job are kept as they were, whatever they are called."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jobtop.core.measure.snapshot import ProcessRow, Snapshot
 from jobtop.core.model import Job
-from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.database import Database, open_to_read
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.packed import pack, unpack
 from jobtop.store.samples.snapshots import Snapshots
 from records import HOSTILE_TEXTS, running_job
 from support import ROOT
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path / "state", "atlas"))
-    yield database
-    database.close()
 
 
 @pytest.fixture

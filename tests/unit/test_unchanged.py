@@ -2,32 +2,22 @@
 
 import random
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from jobtop.core.model import Sample
-from jobtop.core.paths import StatePaths
-from jobtop.store.database import Database, open_to_write
+from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples import head
 from jobtop.store.samples.head import JOBS
 from jobtop.store.samples.live import LiveTails
 from jobtop.store.samples.sealed import BLOCK_SAMPLES, MOST_UNCHANGED
 from jobtop.store.samples.series import SeriesStore
-from records import HERE, running_job
+from records import running_job
 from sampled import sample
 
 OWNERS = 8
 Model = dict[int, list[Sample]]
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(tmp_path / "state", HERE))
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -34,13 +34,6 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def database(home: Path) -> Iterator[Database]:
-    database = open_to_write(StatePaths(home, HERE))
-    yield database
-    database.close()
-
-
 @contextmanager
 def reader(path: Path) -> Iterator[int]:
     """Another process that reads a store; its id."""

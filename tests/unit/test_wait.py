@@ -18,11 +18,6 @@ from jobtop.store.jobs import Jobs
 from records import running_job
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> StatePaths:
-    return StatePaths(tmp_path, "atlas")
-
-
 def test_a_store_on_the_network_is_asked_again_once_it_was_written(
     paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,7 +37,7 @@ def test_a_store_on_the_network_is_asked_again_once_it_was_written(
 def test_who_waits_for_a_job_of_another_host_is_patient_while_that_writes(paths: StatePaths) -> None:
     ended: list[Job] = []
     with closing(open_to_write(paths, network=True)) as database:
-        job = Jobs(database).insert(running_job(host="atlas"))
+        job = Jobs(database).insert(running_job())
         other = StatePaths(paths.root, "beta")
 
         def wait() -> None:
