@@ -81,7 +81,7 @@ def test_of_very_many_the_newest_are_read(tmp_path: Path) -> None:
     database.close()
 
 
-def test_troubles_are_found_without_looking_at_other_jobs_and_events(tmp_path: Path) -> None:
+def test_incidents_are_found_without_looking_at_other_jobs_and_events(tmp_path: Path) -> None:
     database = open_to_write(StatePaths(tmp_path, HERE))
     steps: list[str] = []
     with database.reading() as connection:
