@@ -1,1 +1,1 @@
-"""What jobtop itself costs, as ratios measured in one run; `python -m benchmarks`."""
+"""Measures what jobtop itself costs, as ratios to other programs in the same run: `python -m benchmarks`."""

@@ -1,4 +1,4 @@
-"""Where the time of `jobtop run -- true` goes: a time line of what shows from outside, and the slowest imports."""
+"""Shows where the time of `jobtop run -- true` goes: a time line of observable events, and the slowest imports."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from benchmarks.report import MeasurementError, aligned
 from benchmarks.start import RUN_TRUE
 from benchmarks.stopwatch import LONGEST_SECONDS, wait_for_orphans
 
-# Runs as jobtop and notes when Python's audit events, commits of the store and its own end come by.
+# Runs jobtop and records the times of Python's audit events, of commits of the store, and of its end.
 OBSERVER = """\
 import os, sys, time
 IMPORTS = (
@@ -26,12 +26,12 @@ IMPORTS = (
 log = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 def note(what):
     os.write(log, f"{time.time():.6f} {what}\\n".encode())
-def heard(event, arguments):
+def on_audit_event(event, arguments):
     if event == "os.posix_spawn":
         note("the shim is spawned")
     elif event == "import" and arguments[0] in IMPORTS:
         note(f"import of {arguments[0]} begins")
-    # A connection cannot be touched yet in the event of its own making.
+    # In the audit event of its creation, a connection cannot be used yet.
     connect = getattr(sys.modules.get("_sqlite3"), "connect", None)
     if connect not in (None, observed_connect):
         connects.append(connect)
@@ -43,7 +43,7 @@ def observed_connect(*arguments, **options):
     connection.set_trace_callback(lambda sql: note("the store commits") if sql == "COMMIT" else None)
     return connection
 note("python is up")
-sys.addaudithook(heard)
+sys.addaudithook(on_audit_event)
 leave = os._exit
 def left(code):
     note("main returns")
@@ -57,7 +57,7 @@ sys.exit(code)
 
 
 def time_line(tools: Installation, work: Path, rounds: int) -> list[tuple[str, float]]:
-    """What happens when, in seconds since the start of the command: medians, in order."""
+    """Return events with their median times in seconds since the start of the command, in order."""
     _observe(tools, work)  # makes the store
     moments: dict[str, list[float]] = {}
     for _ in range(rounds):
@@ -67,7 +67,7 @@ def time_line(tools: Installation, work: Path, rounds: int) -> list[tuple[str, f
 
 
 def slowest_imports(tools: Installation, work: Path, rounds: int, limit: int = 15) -> list[tuple[str, float, float]]:
-    """Modules with the seconds their import takes, with and without what they import; medians, the slowest first."""
+    """Return modules with the median seconds of their import, with and without nested imports; slowest first."""
     command = [tools.tool("python"), "-X", "importtime", tools.tool("jobtop"), *RUN_TRUE]
     seen: dict[str, list[tuple[float, float]]] = {}
     for _ in range(rounds):
@@ -89,19 +89,19 @@ def slowest_imports(tools: Installation, work: Path, rounds: int, limit: int = 1
     return ordered[:limit]
 
 
-def words(line: Iterable[tuple[str, float]], imports: Iterable[tuple[str, float, float]]) -> str:
-    """Both as tables, in milliseconds."""
+def breakdown_text(line: Iterable[tuple[str, float]], imports: Iterable[tuple[str, float, float]]) -> str:
+    """Return both as tables, in milliseconds."""
     rows, before = [("jobtop run -- true, ms", "at", "took", "")], 0.0
     for what, at in line:
         rows.append((what, f"{at * 1000:.1f}", f"{(at - before) * 1000:.1f}", ""))
         before = at
-    slowest = [("slowest imports, ms", "with theirs", "own", "")]
+    slowest = [("slowest imports, ms", "with nested", "own", "")]
     slowest += [(module, f"{all_ * 1000:.1f}", f"{own * 1000:.1f}", "") for module, all_, own in imports]
     return f"{aligned(rows)}\n\n{aligned(slowest)}"
 
 
 def _observe(tools: Installation, work: Path) -> list[tuple[str, float]]:
-    """One run, observed; a thing that happens several times is numbered."""
+    """Observe one run; return its events with their times, repeated events numbered."""
     notes, record = work / "notes", work / "record.json"
     notes.unlink(missing_ok=True)
     options = [*RUN_TRUE[:-2], "--record", str(record), *RUN_TRUE[-2:]]

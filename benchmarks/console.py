@@ -1,4 +1,4 @@
-"""What the console costs in a real terminal: at work, idle, until its first picture, and from a key to its answer."""
+"""Measures the console in a real terminal: busy, idle, time to its first row, and from a key to the response."""
 
 import re
 import sqlite3
@@ -11,10 +11,10 @@ from pathlib import Path
 from random import Random
 from statistics import quantiles
 
-from benchmarks.display import Display, Screen, display
+from benchmarks.display import Display, TerminalScreen, display
 from benchmarks.installation import Installation, environment
-from benchmarks.report import MeasurementError, Result
-from benchmarks.stopwatch import in_turns
+from benchmarks.report import BenchmarkResult, MeasurementError
+from benchmarks.stopwatch import measure_in_turns
 from jobtop.core.paths import hostname
 
 MIB = 2**20
@@ -27,7 +27,7 @@ PAGE_DOWN = "\x1b[6~"
 NAME = re.compile(r"job-\d+")
 CURSOR = "▌"
 FIRST_ROW = "job-"
-# What can hardly be less: a table with as many rows, in a program of its own.
+# A minimal program to compare with: a table with as many rows.
 MINIMAL = """
 from textual.app import App
 from textual.widgets import DataTable
@@ -46,78 +46,80 @@ Minimal().run()
 """
 
 
-def measure_console(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
-    yield from measure_first_picture(tools, work, rounds)
+def measure_console(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    yield from measure_first_row(tools, work, rounds)
     yield measure_idle(tools, work)
     yield from measure_crowd(tools, work)
     yield from measure_history(tools, work)
 
 
-def measure_first_picture(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
-    """From the start of the program until the first row of its table is on the screen."""
+def measure_first_row(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure the time from the start of the program until the first row of its table is shown."""
     script = work / "minimal.py"
     script.write_text(MINIMAL)
     env = home(work, "few")
     with crowd(tools, env, FEW_JOBS, 0):
         turns = {
-            "ours": lambda: first_picture([tools.tool("jobtop")], env),
-            "minimal": lambda: first_picture([tools.tool("python"), str(script)], env),
+            "ours": lambda: seconds_to_first_row([tools.tool("jobtop")], env),
+            "minimal": lambda: seconds_to_first_row([tools.tool("python"), str(script)], env),
         }
-        samples = in_turns(turns, rounds)
+        samples = measure_in_turns(turns, rounds)
     rival = "a minimal Textual app"
-    yield Result("jobtop, until the first row is shown", "seconds", samples["ours"], samples["minimal"], rival, 1.3)
+    yield BenchmarkResult(
+        "jobtop, until the first row is shown", "seconds", samples["ours"], samples["minimal"], rival, 1.3
+    )
 
 
-def measure_idle(tools: Installation, work: Path) -> Result:
-    """With jobs to show that are all over."""
+def measure_idle(tools: Installation, work: Path) -> BenchmarkResult:
+    """Measure the CPU time of a console whose jobs have all ended."""
     env = home(work, "idle")
     with crowd(tools, env, FEW_JOBS, 0, "success"), display([tools.tool("jobtop")], env) as shown:
         settle(shown)
-        return Result("jobtop, idle: CPU time a second", "seconds", [cpu_a_second(shown)], bound=0.01)
+        return BenchmarkResult("jobtop, idle: CPU time a second", "seconds", [cpu_per_second(shown)], bound=0.01)
 
 
-def measure_crowd(tools: Installation, work: Path) -> Iterator[Result]:
-    """1,000 jobs of which every number changes each second."""
+def measure_crowd(tools: Installation, work: Path) -> Iterator[BenchmarkResult]:
+    """Measure a console with 1,000 jobs of which every number changes each second."""
     env = home(work, "many")
     with crowd(tools, env, JOBS, LONGEST_SECONDS), display([tools.tool("jobtop")], env) as shown:
         settle(shown)
         what = f"jobtop, {JOBS:,} live jobs"
-        yield Result(f"{what}: CPU time a second", "seconds", [cpu_a_second(shown)], bound=0.06)
-        yield Result("  resident memory", "bytes", [shown.resident_bytes()], bound=70 * MIB)
-        yield Result("  written to the terminal a second", "bytes", [bytes_a_second(shown)])
+        yield BenchmarkResult(f"{what}: CPU time a second", "seconds", [cpu_per_second(shown)], bound=0.06)
+        yield BenchmarkResult("  resident memory", "bytes", [shown.resident_bytes()], bound=70 * MIB)
+        yield BenchmarkResult("  written to the terminal a second", "bytes", [bytes_per_second(shown)])
         times = key_times(shown)
         late = quantiles(times, n=100)[LATE_PERCENT - 1]
-        yield Result(f"  a key answered, {LATE_PERCENT} % of {PRESSES}", "seconds", [late], bound=0.1)
-        yield Result("  usually", "seconds", times)
-        yield Result("  resident memory afterwards", "bytes", [shown.resident_bytes()], bound=70 * MIB)
+        yield BenchmarkResult(f"  a key answered, {LATE_PERCENT} % of {PRESSES}", "seconds", [late], bound=0.1)
+        yield BenchmarkResult("  usually", "seconds", times)
+        yield BenchmarkResult("  resident memory afterwards", "bytes", [shown.resident_bytes()], bound=70 * MIB)
 
 
-def measure_history(tools: Installation, work: Path) -> Iterator[Result]:
-    """From the key until there is another job in the first row, and one in every other."""
+def measure_history(tools: Installation, work: Path) -> Iterator[BenchmarkResult]:
+    """Measure the time from a page-down key until all rows show other jobs."""
     env = home(work, "past")
     with crowd(tools, env, FEW_JOBS, 0, "success"):
         multiply(Path(env["JOBTOP_HOME"]), PAST_JOBS)
     with display([tools.tool("jobtop")], env) as shown:
         settle(shown)
         shown.press("2")
-        shown.until(lambda screen: len(names(screen)) > FEW_JOBS, "the history")
+        shown.until(lambda screen: len(job_names(screen)) > FEW_JOBS, "the history")
         shown.watch(SETTLING_SECONDS)
         times = []
         for _ in range(PAGES):
-            before = names(shown.screen)
+            before = job_names(shown.screen)
             pressed = time.perf_counter()
             shown.press(PAGE_DOWN)
-            times.append(shown.until(partial(has_others, before), "other jobs") - pressed)
+            times.append(shown.until(partial(shows_other_jobs, before), "other jobs") - pressed)
             shown.watch(0.1)
         what = f"jobtop, a history of {PAST_JOBS:,} jobs: a page down"
         late = quantiles(times, n=100)[LATE_PERCENT - 1]
-        yield Result(what, "seconds", times, bound=0.05)
-        yield Result(f"  {LATE_PERCENT} % of {PAGES}", "seconds", [late])
-        yield Result("  resident memory", "bytes", [shown.resident_bytes()])
+        yield BenchmarkResult(what, "seconds", times, bound=0.05)
+        yield BenchmarkResult(f"  {LATE_PERCENT} % of {PAGES}", "seconds", [late])
+        yield BenchmarkResult("  resident memory", "bytes", [shown.resident_bytes()])
 
 
 def multiply(state: Path, count: int) -> None:
-    """Copy the rows of a store until there are so many jobs, each with a name and a minute of its own."""
+    """Copy the rows of a store until it has `count` jobs, each with its own name and start time."""
     (store,) = state.glob("*.db")
     with closing(sqlite3.connect(store)) as connection, connection:
         own = ("seq", "id", "name", "start_time", "touched")
@@ -131,13 +133,13 @@ def multiply(state: Path, count: int) -> None:
         )
 
 
-def names(screen: Screen) -> list[str]:
+def job_names(screen: TerminalScreen) -> list[str]:
     return NAME.findall(screen.text())
 
 
-def has_others(before: list[str], screen: Screen) -> bool:
-    """Whether as many jobs are shown as before, from another one on."""
-    now = names(screen)
+def shows_other_jobs(before: list[str], screen: TerminalScreen) -> bool:
+    """Return whether as many jobs are shown as before, and the first is another one."""
+    now = job_names(screen)
     return len(now) >= len(before) and now[0] != before[0]
 
 
@@ -149,7 +151,7 @@ def home(work: Path, name: str) -> dict[str, str]:
 def crowd(
     tools: Installation, env: dict[str, str], count: int, seconds: float, status: str = "running"
 ) -> Iterator[None]:
-    """A store with so many jobs, sampled for so long by a process of its own."""
+    """Make a store with `count` jobs, sampled for `seconds` by a separate process."""
     script = str(Path(__file__).with_name("crowd.py"))
     command = [tools.tool("python"), "-P", script, env["JOBTOP_HOME"], hostname(), status, str(count), str(seconds)]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
@@ -162,46 +164,46 @@ def crowd(
             process.kill()
 
 
-def first_picture(command: list[str], env: dict[str, str]) -> float:
+def seconds_to_first_row(command: list[str], env: dict[str, str]) -> float:
     with display(command, env) as shown:
         return shown.until(lambda screen: FIRST_ROW in screen.text(), "a row") - shown.began
 
 
 def settle(shown: Display) -> None:
-    """Until it has read and painted everything a few times."""
+    """Wait until the console has read and painted everything several times."""
     shown.until(lambda screen: FIRST_ROW in screen.text(), "a row")
     shown.watch(SETTLING_SECONDS)
 
 
-def cpu_a_second(shown: Display) -> float:
+def cpu_per_second(shown: Display) -> float:
     before, began = shown.cpu_seconds(), time.perf_counter()
     shown.watch(MEASURED_SECONDS)
     return (shown.cpu_seconds() - before) / (time.perf_counter() - began)
 
 
-def bytes_a_second(shown: Display) -> float:
+def bytes_per_second(shown: Display) -> float:
     before, began = shown.bytes_received, time.perf_counter()
     shown.watch(MEASURED_SECONDS / 4)
     return (shown.bytes_received - before) / (time.perf_counter() - began)
 
 
 def key_times(shown: Display) -> list[float]:
-    """From a key to the cursor in another row: down and up in turn, at moments that follow no beat."""
-    chance = Random(1)
+    """Measure the time from a key to the cursor in another row: down and up in turn, at random times."""
+    rng = Random(1)
     times = []
     for number in range(PRESSES):
         before = cursor_row(shown.screen)
         pressed = time.perf_counter()
         shown.press("jk"[number % 2])
-        answered = shown.until(partial(is_elsewhere, before), "the cursor in another row")
+        answered = shown.until(partial(is_in_other_row, before), "the cursor in another row")
         times.append(answered - pressed)
-        shown.watch(0.05 + 0.1 * chance.random())
+        shown.watch(0.05 + 0.1 * rng.random())
     return times
 
 
-def is_elsewhere(row: int | None, screen: Screen) -> bool:
+def is_in_other_row(row: int | None, screen: TerminalScreen) -> bool:
     return cursor_row(screen) not in (None, row)
 
 
-def cursor_row(screen: Screen) -> int | None:
+def cursor_row(screen: TerminalScreen) -> int | None:
     return next((number for number, row in enumerate(screen.rows) if CURSOR in row[:4]), None)

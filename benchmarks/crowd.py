@@ -1,6 +1,6 @@
-"""A store with a crowd of jobs, as a script of its own: it makes them, says so, and samples them each second.
+"""A script that makes a store with many jobs, prints `ready`, and adds a sample of each job every second.
 
-`python crowd.py STATE HOST STATUS JOBS SECONDS`: so many jobs, all of one status, and for so long; 0 only makes them.
+`python crowd.py STATE HOST STATUS JOBS SECONDS`: JOBS jobs of one status, sampled for SECONDS; 0 only makes the store.
 """
 
 import sys
@@ -23,7 +23,7 @@ KEYS = "cpu.user cpu.system mem.used io.read_bytes io.write_bytes proc.count pro
 
 
 class Crowd:
-    """Jobs whose every number changes each second."""
+    """Jobs of which every number changes each second."""
 
     def __init__(self, root: Path, host: str, status: Status, count: int) -> None:
         self.database = open_to_write(StatePaths(root, host))
@@ -40,14 +40,14 @@ class Crowd:
             self.sample(time.time() - second)
 
     def sample(self, now: float) -> None:
-        """One of each job."""
-        chance = self._random
+        """Add one sample of each job."""
+        rng = self._random
         rows = []
         for place, owner in enumerate(self.owners):
-            self._used[place] += 4 * chance.random()
-            self._moved[place] += chance.randrange(1 << 24)
+            self._used[place] += 4 * rng.random()
+            self._moved[place] += rng.randrange(1 << 24)
             used, moved = self._used[place], self._moved[place]
-            values = (0.9 * used, 0.1 * used, chance.randrange(GIB), moved, moved // 2, 1 + place % 7, 2 + place % 9)
+            values = (0.9 * used, 0.1 * used, rng.randrange(GIB), moved, moved // 2, 1 + place % 7, 2 + place % 9)
             named = dict(zip(KEYS, values, strict=True))
             rows.append((owner, Sample(now - self.began, tuple(map(named.get, JOB_COLUMNS)))))
         self.series.append(rows)
@@ -69,7 +69,7 @@ class Crowd:
             duration_seconds=AGE_SECONDS if status.ended else None,
             limits=Limits(cpus=4, memory_bytes=GIB),
             usage=Usage(cpus_allowed=4.0),
-            settled=True,  # or the console would look for its processes
+            settled=True,  # otherwise the console would look for its processes
         )
 
 

@@ -1,4 +1,4 @@
-"""A program in a real pseudo-terminal: what its screen shows, how soon after a key, and what it costs meanwhile."""
+"""Runs a program in a pseudo-terminal: what its screen shows, how soon after a key, and what it costs."""
 
 import codecs
 import fcntl
@@ -19,15 +19,15 @@ DEADLINE_SECONDS = 60.0
 END_SECONDS = 10.0
 CHUNK_BYTES = 65536
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
-# Sequences with parameters, with a text, of two characters; the ends of lines; what is printed.
+# Escape sequences with parameters, with text, of two characters; line ends; printed text.
 TOKEN = re.compile(
     r"\x1b\[[0-9;:?<>=]*[ -/]*[@-~]|\x1b[\]P_^][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[^\[\]P_^]|[\r\n]|[^\x1b\r\n]+"
 )
 MOVE = re.compile(r"\x1b\[(\d*)(?:;(\d*))?H")
 
 
-class Screen:
-    """The cells of a terminal, as far as a full-screen program needs one: it moves the cursor and prints."""
+class TerminalScreen:
+    """The cells of a terminal; understands only cursor movement and printing, as full-screen programs use."""
 
     def __init__(self, columns: int, lines: int) -> None:
         self.columns, self.lines = columns, lines
@@ -38,18 +38,18 @@ class Screen:
 
     def feed(self, data: bytes) -> None:
         text = self._rest + self._decoder.decode(data)
-        end = 0
+        end_program = 0
         for match in TOKEN.finditer(text):
-            if match.start() != end:
-                break  # a sequence that is not complete yet
-            end = match.end()
-            self._take(match[0])
-        self._rest = text[end:]
+            if match.start() != end_program:
+                break  # an incomplete sequence
+            end_program = match.end()
+            self._apply(match[0])
+        self._rest = text[end_program:]
 
     def text(self) -> str:
         return "\n".join("".join(row) for row in self.rows)
 
-    def _take(self, token: str) -> None:
+    def _apply(self, token: str) -> None:
         if token == "\r":
             self._x = 0
         elif token == "\n":
@@ -65,31 +65,33 @@ class Screen:
 
 
 class Display:
-    """The program, its terminal and its screen."""
+    """A running program, its terminal and its screen."""
 
-    def __init__(self, process: subprocess.Popen[bytes], fd: int, screen: Screen, began: float) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], fd: int, screen: TerminalScreen, began: float) -> None:
         self.process, self.fd, self.screen, self.began = process, fd, screen, began
         self.bytes_received = 0
 
     def press(self, keys: str) -> None:
         os.write(self.fd, keys.encode())
 
-    def until(self, holds: Callable[[Screen], bool], words: str, seconds: float = DEADLINE_SECONDS) -> float:
-        """Read until this holds of the screen; the moment at which it came to."""
-        end = time.perf_counter() + seconds
-        while not holds(self.screen):
-            if not self._read(end - time.perf_counter()):
-                raise MeasurementError(f"the screen never showed {words}:\n{self.screen.text()}")
+    def until(
+        self, condition: Callable[[TerminalScreen], bool], description: str, seconds: float = DEADLINE_SECONDS
+    ) -> float:
+        """Read until the condition holds for the screen; return that time."""
+        end_program = time.perf_counter() + seconds
+        while not condition(self.screen):
+            if not self._read(end_program - time.perf_counter()):
+                raise MeasurementError(f"the screen never showed {description}:\n{self.screen.text()}")
         return time.perf_counter()
 
     def watch(self, seconds: float) -> None:
-        """Take whatever comes for some time, as a terminal does."""
-        end = time.perf_counter() + seconds
-        while (left := end - time.perf_counter()) > 0:
+        """Read all output for some time, as a terminal does."""
+        end_program = time.perf_counter() + seconds
+        while (left := end_program - time.perf_counter()) > 0:
             self._read(left)
 
     def cpu_seconds(self) -> float:
-        """What the program has used so far."""
+        """Return the CPU time of the program so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
 
@@ -98,7 +100,7 @@ class Display:
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
 
     def _read(self, seconds: float) -> bool:
-        """Take what comes next; False if nothing does."""
+        """Read the next output; return False if there is none."""
         if not select.select([self.fd], [], [], max(0.0, seconds))[0]:
             return False
         try:
@@ -112,28 +114,28 @@ class Display:
 
 @contextmanager
 def display(command: Sequence[str], env: Mapping[str, str], columns: int = 160, lines: int = 42) -> Iterator[Display]:
-    """A program on a terminal of this size; ended at the end of the block."""
+    """Run a program on a terminal of this size; it is ended when the block ends."""
     settings = {**env, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
     ours, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     began = time.perf_counter()
     process = subprocess.Popen(command, env=settings, stdin=its, stdout=its, stderr=its, start_new_session=True)
     os.close(its)
-    shown = Display(process, ours, Screen(columns, lines), began)
+    running = Display(process, ours, TerminalScreen(columns, lines), began)
     try:
-        yield shown
+        yield running
     finally:
-        end(shown)
+        end_program(running)
 
 
-def end(shown: Display) -> None:
-    """Ask it to go, and see to it."""
-    process = shown.process
+def end_program(running: Display) -> None:
+    """Terminate the program, and kill it if it does not exit."""
+    process = running.process
     process.terminate()
     limit = time.monotonic() + END_SECONDS
     while process.poll() is None:
-        shown.watch(0.02)
+        running.watch(0.02)
         if time.monotonic() > limit:
             process.kill()
             process.wait()
-    os.close(shown.fd)
+    os.close(running.fd)

@@ -1,4 +1,4 @@
-"""Real processes to be watched: as many as one likes in as many jobs as one likes, cheap, and active on demand."""
+"""Real, cheap processes to sample: any number in any number of jobs, active on demand."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from benchmarks.report import MeasurementError
 from jobtop.core.procfs import stat_fields
 
-# Jobs of processes that wait for a signal, run a little and say so; they end with whoever holds the standard input.
+# Processes that wait for a signal, run a little and report it; they end when standard input is closed.
 FARM = """\
 import os, signal, sys
 jobs, processes = map(int, sys.argv[1:])
@@ -37,7 +37,7 @@ os.killpg(0, signal.SIGKILL)
 
 
 class Farm:
-    """Real processes in jobs: of each the pid of its parent, which stands for a shim, and of its members."""
+    """Real processes in jobs: the pid of each job's parent process, which stands for a shim, and of its members."""
 
     def __init__(self, process: subprocess.Popen[bytes], jobs: int) -> None:
         assert process.stdout is not None
@@ -48,18 +48,18 @@ class Farm:
         rows = [[int(word) for word in line.split()] for line in text.splitlines()]
         self.shims = [shim for shim, *_ in rows]
         self.members = [pid for _, *members in rows for pid in members]
-        self.chance = random.Random(0)
-        self.let_run(1.0)  # who has run once has its memory
+        self.rng = random.Random(0)
+        self.let_run(1.0)  # so that all have allocated their memory
 
     def let_run(self, share: float) -> None:
-        """Let this share of the processes run a little, and wait until they have."""
-        active = self.chance.sample(self.members, round(share * len(self.members)))
+        """Make this share of the processes run a little, and wait until they have."""
+        active = self.rng.sample(self.members, round(share * len(self.members)))
         for pid in active:
             os.kill(pid, signal.SIGUSR1)
-        heard = 0
-        while heard < len(active):
-            heard += len(self._read())
-        while active := [pid for pid in active if stat_fields(pid)[:1] in (["R"], ["D"])]:  # goes back to its waiting
+        answered = 0
+        while answered < len(active):
+            answered += len(self._read())
+        while active := [pid for pid in active if stat_fields(pid)[:1] in (["R"], ["D"])]:  # not yet waiting again
             time.sleep(0.001)
 
     def _read(self) -> bytes:

@@ -1,6 +1,6 @@
-"""What 200 hosts of 50 jobs each cost: the lists of the console, a refresh when nothing changed, and `history`.
+"""Measures 200 hosts of 50 jobs each: the lists of the console, a refresh without changes, and `history`.
 
-All of it is in the page cache, so that it takes the CPU time that is measured: others may be busy.
+All data is in the page cache, so CPU time is measured: other load on the machine does not matter.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.installation import Installation
-from benchmarks.report import MeasurementError, Result
+from benchmarks.report import BenchmarkResult, MeasurementError
 from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
@@ -26,12 +26,12 @@ from jobtop.tui.data.reader import StoreReader
 
 HOSTS, JOBS, ROWS = 200, 50, 50
 NOW = 1_750_000_000.0
-CONSOLE_COLLECTS = 200_000, 50, 1000  # as the console has it
+CONSOLE_COLLECTS = 200_000, 50, 1000  # the console's garbage collection thresholds
 LIST_SECONDS, REFRESH_SECONDS = 0.3, 0.02
 
 
-def measure_hosts(_tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
-    stores = made_stores(work / "hosts")
+def measure_hosts(_tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    stores = make_stores(work / "hosts")
     before = gc.get_threshold()
     gc.set_threshold(*CONSOLE_COLLECTS)
     lists = [asyncio.run(measure_history(stores)) for _ in range(rounds)]
@@ -39,13 +39,15 @@ def measure_hosts(_tools: Installation, work: Path, rounds: int) -> Iterator[Res
     gc.set_threshold(*before)
     what = f"console, {HOSTS} hosts of {JOBS} jobs"
     for name, taken in (("the history", lists), ("the dashboard", jobs)):
-        yield Result(f"{what}: {name}", "seconds", [first for first, _ in taken], bound=LIST_SECONDS)
-        yield Result("  again, nothing changed", "seconds", [again for _, again in taken], bound=REFRESH_SECONDS)
-    yield Result("  jobtop history, in-process", "seconds", [measure_verb(stores) for _ in range(rounds)])
+        yield BenchmarkResult(f"{what}: {name}", "seconds", [first for first, _ in taken], bound=LIST_SECONDS)
+        yield BenchmarkResult(
+            "  again, nothing changed", "seconds", [again for _, again in taken], bound=REFRESH_SECONDS
+        )
+    yield BenchmarkResult("  jobtop history, in-process", "seconds", [measure_verb(stores) for _ in range(rounds)])
 
 
 async def measure_history(stores: list[Path]) -> tuple[float, float]:
-    """The list from nothing to the lines in sight, and once more."""
+    """Measure reading the list until the visible lines are ready, and reading it again."""
     reader = StoreReader()
     past = PastJobs(reader, stores)
 
@@ -55,7 +57,7 @@ async def measure_history(stores: list[Path]) -> tuple[float, float]:
         rows = past.rows(NOW)
         shown = rows.window(0, ROWS)
         taken = time.process_time() - begin
-        check(len(rows) == HOSTS * JOBS and len(shown) == ROWS and not past.problems)
+        check_lists(len(rows) == HOSTS * JOBS and len(shown) == ROWS and not past.problems)
         return taken
 
     try:
@@ -66,33 +68,33 @@ async def measure_history(stores: list[Path]) -> tuple[float, float]:
 
 
 def measure_dashboard(stores: list[Path]) -> tuple[float, float]:
-    """The jobs of all hosts that live or ended last, and once more, a moment later."""
+    """Measure reading the live and recent jobs of all hosts, and reading them again."""
     begin = time.process_time()
     feed = Feed(stores, print, machine=NoMachine())
     for store in feed.stores:
-        store.jobs_only = True  # as for the first view
+        store.jobs_only = True  # as when the console opens
     shown = feed.read_view()
     first = time.process_time() - begin
-    check(len(shown.rows) > HOSTS and not any(state.problem for state in shown.stores))
+    check_lists(len(shown.rows) > HOSTS and not any(state.problem for state in shown.stores))
     again = seconds(lambda: feed.read_view(at_once=True))
     feed.close()
     return first, again
 
 
 class NoMachine:
-    """The jobs alone."""
+    """Replaces the machine: only jobs are read."""
 
     def read(self) -> None:
         return None
 
 
 def measure_verb(stores: list[Path]) -> float:
-    """What `jobtop history` asks of them."""
+    """Measure the query of `jobtop history`."""
     begin = time.process_time()
     fleet = Fleet({path: lambda path=path: Jobs(open_to_read(path)) for path in stores}, print)  # type: ignore[misc]
     found = fleet.select(Query(limit=10))
     taken = time.process_time() - begin
-    check(len(found) == 10)
+    check_lists(len(found) == 10)
     for store in fleet.stores:
         store.database.close()
     return taken
@@ -104,27 +106,27 @@ def seconds(call: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def check(holds: bool) -> None:
+def check_lists(holds: bool) -> None:
     if not holds:
         raise MeasurementError("the lists of 200 hosts were not what is in their stores")
 
 
-def made_stores(root: Path) -> list[Path]:
-    """A store a host; most jobs have ended, and some run."""
-    chance = random.Random(0)
+def make_stores(root: Path) -> list[Path]:
+    """Make a store per host; most jobs have ended, some run."""
+    rng = random.Random(0)
     for number in range(HOSTS):
         paths = StatePaths(root, f"node{number:03}")
         with closing(open_to_write(paths)) as database, database.writing():
             for turn in range(JOBS):
-                Jobs(database).insert(made_job(chance, paths.host, turn >= JOBS - 2))
+                Jobs(database).insert(make_job(rng, paths.host, turn >= JOBS - 2))
     return sorted(root.glob("*.db"))
 
 
-def made_job(chance: random.Random, host: str, runs: bool) -> Job:
-    begun, duration = NOW - chance.random() * 1e6, chance.random() * 1000
+def make_job(rng: random.Random, host: str, runs: bool) -> Job:
+    begun, duration = NOW - rng.random() * 1e6, rng.random() * 1000
     return Job(
-        JobId(str(uuid.UUID(int=chance.getrandbits(128)))),
-        f"job-{chance.randrange(100)}",
+        JobId(str(uuid.UUID(int=rng.getrandbits(128)))),
+        f"job-{rng.randrange(100)}",
         ("python", "train.py"),
         host,
         "ada",

@@ -1,4 +1,4 @@
-"""What moving in costs: 100,000 jobs of Keystone, against reading their file with `json.loads`."""
+"""Measures the import of 100,000 Keystone jobs, compared with reading their file with `json.loads`."""
 
 import gc
 import json
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.installation import Installation
-from benchmarks.report import MeasurementError, Result
-from benchmarks.stopwatch import in_turns
+from benchmarks.report import BenchmarkResult, MeasurementError
+from benchmarks.stopwatch import measure_in_turns
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.transfer.imports import ImportCounts, batches, enlarge_cache, find_sources, insert_batch
@@ -27,23 +27,25 @@ NOW, GAP_SECONDS = 1_750_000_000.0, 300.0
 TOOLS = ("fenicsx", "lammps", "openfoam", "gromacs")
 
 
-def measure_imports(_tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
-    """All of it, from looking for files to the last commit; the second time, when every job is known, too."""
+def measure_imports(_tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure the import from finding the files to the last commit, and a second one in which every job is known."""
     lines = work / "jobs_history.jsonl"
     with lines.open("w") as file:
         file.writelines(map(keystone_line, range(JOBS)))
     store = work / "imported"
-    taken = in_turns({"ours": partial(import_anew, lines, store), "theirs": partial(parse, lines)}, rounds)
-    yield Result(
+    taken = measure_in_turns(
+        {"ours": partial(import_into_new_store, lines, store), "theirs": partial(parse, lines)}, rounds
+    )
+    yield BenchmarkResult(
         f"{JOBS:,} jobs of Keystone imported", "seconds", taken["ours"], taken["theirs"], "json.loads", bound=10
     )
     again, kept = cpu_seconds(partial(import_all, lines, store))
     if kept != ImportCounts(known=JOBS):
         raise MeasurementError(f"the second import took {kept}")
-    yield Result("  once more, when all are known", "seconds", [again])
+    yield BenchmarkResult("  once more, when all are known", "seconds", [again])
 
 
-def import_anew(lines: Path, store: Path) -> float:
+def import_into_new_store(lines: Path, store: Path) -> float:
     shutil.rmtree(store, ignore_errors=True)
     spent, kept = cpu_seconds(partial(import_all, lines, store))
     if kept != ImportCounts(jobs=JOBS):
@@ -52,7 +54,7 @@ def import_anew(lines: Path, store: Path) -> float:
 
 
 def import_all(lines: Path, store: Path) -> ImportCounts:
-    """As the verb does it."""
+    """Import a file as the verb does."""
     database = open_to_write(StatePaths(store, "bench"))
     enlarge_cache(database)
     intake, kept = ImportContext(), ImportCounts()
@@ -72,7 +74,7 @@ def parse(lines: Path) -> float:
 
 
 def cpu_seconds(call: Callable[[], T]) -> tuple[float, T]:
-    """What a call costs, whatever else the machine does and whatever was left to collect, and what it returns."""
+    """Return the CPU time of a call, after a garbage collection, and its result."""
     gc.collect()
     begin = time.process_time()
     answer = call()
@@ -80,17 +82,17 @@ def cpu_seconds(call: Callable[[], T]) -> tuple[float, T]:
 
 
 def keystone_line(number: int) -> str:
-    """A line of its history, the same each time."""
-    chance = random.Random(number)
-    begun, duration = NOW - GAP_SECONDS * (JOBS - number), round(chance.lognormvariate(4, 1.5), 2)
-    has_failed = chance.random() < 0.1
-    user, system = round(duration * chance.random(), 2), round(duration * chance.random() / 10, 2)
+    """Return a line of Keystone's history, the same each time."""
+    rng = random.Random(number)
+    begun, duration = NOW - GAP_SECONDS * (JOBS - number), round(rng.lognormvariate(4, 1.5), 2)
+    has_failed = rng.random() < 0.1
+    user, system = round(duration * rng.random(), 2), round(duration * rng.random() / 10, 2)
     start, end = (datetime.fromtimestamp(at, UTC).replace(tzinfo=None) for at in (begun, begun + duration))
     shape = {
-        "task_id": str(uuid.UUID(int=chance.getrandbits(128), version=4)),
-        "tool": chance.choice(TOOLS),
-        "script": f"case_{chance.randrange(1000)}.py",
-        "params": {"mesh_size": chance.choice((32, 64, 128)), "seed": number},
+        "task_id": str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+        "tool": rng.choice(TOOLS),
+        "script": f"case_{rng.randrange(1000)}.py",
+        "params": {"mesh_size": rng.choice((32, 64, 128)), "seed": number},
         "start_time": start.isoformat(timespec="microseconds"),
         "end_time": end.isoformat(timespec="microseconds"),
         "duration_seconds": duration,
@@ -100,7 +102,7 @@ def keystone_line(number: int) -> str:
             "cpu_user_seconds": user,
             "cpu_system_seconds": system,
             "cpu_total_seconds": round(user + system, 2),
-            "memory_peak_mb": round(chance.lognormvariate(6, 1), 2),
+            "memory_peak_mb": round(rng.lognormvariate(6, 1), 2),
         },
         "error": "Simulation failed with non-zero exit code" if has_failed else None,
         "has_result": not has_failed,

@@ -1,6 +1,6 @@
-"""Where what is measured is installed: a virtual environment below build/, with jobtop and con-duct as users get them.
+"""Installs what is measured: jobtop and con-duct in a virtual environment below build/, as users install them.
 
-Not editable, since the import hook of an editable installation slows every start of its Python.
+Not editable, because the import hook of an editable installation slows every start of Python.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ FOREIGN_SETTINGS = ("PYTHON", "JOBTOP_", "XDG_", "DUCT_")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Both tools, under one Python."""
+    """The virtual environment with both tools."""
 
     directory: Path
 
@@ -31,7 +31,7 @@ class Installation:
 
 
 def installation() -> Installation:
-    """The tools as the checkout has them now; installed anew only if a source has changed since."""
+    """Return the installation of the current checkout; reinstalled only if a source has changed."""
     directory, mark = BUILD / "bench-venv", BUILD / "bench-venv" / "sources"
     wanted = fingerprint()
     if not mark.exists() or mark.read_text() != wanted:
@@ -42,7 +42,7 @@ def installation() -> Installation:
 
 
 def fingerprint() -> str:
-    """Changes with the Python and with any file that gets installed."""
+    """Return a digest of the Python version and of every installed file."""
     digest = hashlib.sha256(f"{sys.version} {sys.base_prefix}".encode())
     for path in sources():
         digest.update(f"{path.relative_to(ROOT)} {path.stat().st_size}\n".encode() + path.read_bytes())
@@ -50,7 +50,7 @@ def fingerprint() -> str:
 
 
 def sources() -> Iterator[Path]:
-    """What an installation is built from."""
+    """Yield the files that an installation is built from."""
     yield from sorted(path for path in ROOT.iterdir() if path.name in ("pyproject.toml", "LICENSE", "README.md"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for directory in project["tool"]["setuptools"]["package-dir"].values():
@@ -60,7 +60,7 @@ def sources() -> Iterator[Path]:
 
 
 def install(directory: Path) -> None:
-    """Install from a copy, since setuptools leaves a build/lib behind that it takes old modules from."""
+    """Install from a copy of the sources: in the checkout, setuptools would reuse old modules of build/lib."""
     copy = BUILD / "bench-source"
     shutil.rmtree(copy, ignore_errors=True)
     for path in sources():
@@ -81,6 +81,6 @@ def install(directory: Path) -> None:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """This environment without anybody's settings; Python may write and use its compiled files."""
+    """Return this environment without the user's settings; Python may write and use its compiled files."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN_SETTINGS)}
     return kept | {"HOME": str(home), "JOBTOP_HOME": str(home / "state")}

@@ -1,4 +1,4 @@
-"""How much memory stands by while a job runs: of its shim and of `jobtop run`, read from /proc once both are idle."""
+"""Measures the memory of the shim and of `jobtop run` while a job runs, read from /proc once both are idle."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from typing import TypeVar
 import psutil
 
 from benchmarks.installation import Installation, environment
-from benchmarks.report import MeasurementError, Result
+from benchmarks.report import BenchmarkResult, MeasurementError
 from benchmarks.stopwatch import wait_for_orphans
 
 MIB = 2**20
@@ -23,8 +23,8 @@ TALKATIVE_JOB = ("sh", "-c", "head -c 67108864 /dev/zero; exec sleep 600")
 T = TypeVar("T")
 
 
-def measure_memory(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
-    """The bounds are for private memory of the shim and for all resident memory of `run`."""
+def measure_memory(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure both; the bounds are for the shim's private memory and for the resident memory of `run`."""
     run = [tools.tool("jobtop"), "run", "--no-ui", "--grace", "1s", "--"]
     duct = [tools.tool("con-duct"), "run", "-p", str(work / "duct-memory-"), "--clobber"]
     shims: dict[str, list[dict[str, int]]] = {"a quiet job": [], "a job that wrote 64 MiB": []}
@@ -41,12 +41,12 @@ def measure_memory(tools: Installation, work: Path, rounds: int) -> Iterator[Res
         dirty = [reading["Private_Dirty"] for reading in readings]
         clean = [reading["Private_Clean"] for reading in readings]
         private = [float(sum(pair)) for pair in zip(dirty, clean, strict=True)]
-        yield Result(f"shim of {name}, private memory", "bytes", private, bound=4 * MIB)
-        yield Result("  of which dirty", "bytes", dirty)
-        yield Result("  of which clean", "bytes", clean)
+        yield BenchmarkResult(f"shim of {name}, private memory", "bytes", private, bound=4 * MIB)
+        yield BenchmarkResult("  of which dirty", "bytes", dirty)
+        yield BenchmarkResult("  of which clean", "bytes", clean)
     peaks = [float(reading["VmHWM"]) for reading in runs]
-    yield Result("jobtop run, resident memory at most", "bytes", peaks, bound=32 * MIB)
-    yield Result(
+    yield BenchmarkResult("jobtop run, resident memory at most", "bytes", peaks, bound=32 * MIB)
+    yield BenchmarkResult(
         "jobtop run, resident memory while the job runs",
         "bytes",
         [reading["VmRSS"] for reading in runs],
@@ -57,7 +57,7 @@ def measure_memory(tools: Installation, work: Path, rounds: int) -> Iterator[Res
 
 @contextmanager
 def running(command: Sequence[str], work: Path) -> Iterator[tuple[int, int]]:
-    """A wrapper around a sleeping job, both at rest: the pids of the wrapper and of its child."""
+    """Run a wrapper around a sleeping job; yield the pids of the wrapper and its child once both are idle."""
     nothing = subprocess.DEVNULL
     process = subprocess.Popen(
         command, env=environment(work), cwd=work, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
@@ -71,7 +71,7 @@ def running(command: Sequence[str], work: Path) -> Iterator[tuple[int, int]]:
     except psutil.NoSuchProcess as error:
         raise MeasurementError(f"{' '.join(command)} ended early") from error
     finally:
-        end(process)
+        end_wrapper(process)
 
 
 def has_job(wrapper: psutil.Process) -> bool:
@@ -82,8 +82,8 @@ def has_job(wrapper: psutil.Process) -> bool:
     return False
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a wrapper and its job, of which con-duct leaves the command behind; a shim may say its last words."""
+def end_wrapper(process: subprocess.Popen[bytes]) -> None:
+    """End a wrapper and its job; con-duct leaves the command behind, so it is killed here."""
     members = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.terminate()
     try:
@@ -99,14 +99,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def is_idle(process: psutil.Process) -> bool:
-    """Whether a process uses no CPU for a while: it has started up and waits."""
+    """Return whether a process used no CPU for a while: it has started and waits."""
 
     def used() -> float:
         times = process.cpu_times()
         return float(times.user + times.system)
 
-    before, end = used(), time.monotonic() + IDLE_SECONDS
-    while time.monotonic() < end:
+    before, end_wrapper = used(), time.monotonic() + IDLE_SECONDS
+    while time.monotonic() < end_wrapper:
         if used() != before:
             return False
         time.sleep(0.02)
@@ -114,16 +114,16 @@ def is_idle(process: psutil.Process) -> bool:
 
 
 def wait_for(condition: Callable[[], T | None], command: Sequence[str]) -> T:
-    end = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < end:
+    end_wrapper = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < end_wrapper:
         if answer := condition():
             return answer
         time.sleep(0.02)
-    raise MeasurementError(f"{' '.join(command)} did not come to rest within {DEADLINE_SECONDS:g} s")
+    raise MeasurementError(f"{' '.join(command)} did not become idle within {DEADLINE_SECONDS:g} s")
 
 
 def read_kib(pid: int, file: str) -> dict[str, int]:
-    """The lines `Key:  123 kB` of a file of a process, in bytes."""
+    """Read the `Key:  123 kB` lines of a file of a process, in bytes."""
     try:
         text = Path(f"/proc/{pid}/{file}").read_text()
     except OSError as error:

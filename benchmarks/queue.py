@@ -1,4 +1,4 @@
-"""How soon jobs that wait are started: one that is alone, and many at once; what `submit` and the agent cost."""
+"""Measures how soon queued jobs start, a single one and many, and what `submit` and the agent cost."""
 
 import os
 import signal
@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks.installation import Installation, environment
 from benchmarks.memory import read_kib
-from benchmarks.report import MeasurementError, Result
-from benchmarks.stopwatch import in_turns
+from benchmarks.report import BenchmarkResult, MeasurementError
+from benchmarks.stopwatch import measure_in_turns
 from jobtop.core.config import load
 from jobtop.core.model import Job, Limits, Queued
 from jobtop.core.paths import StatePaths, hostname
@@ -38,8 +38,8 @@ IDLE = "sleep 600; true"
 MANY_SLEEPERS = f"for n in $(seq {CROWD - 1}); do sleep 600 & done; exec sleep 600"
 
 
-class Store:
-    """A history of its own, and the agent that serves it."""
+class BenchmarkStore:
+    """A separate store, and the agent that serves it."""
 
     def __init__(self, tools: Installation, work: Path, idle: str) -> None:
         self.jobtop, self.work = tools.tool("jobtop"), work
@@ -50,16 +50,16 @@ class Store:
         self.jobs = Jobs(self.database)
         self.queue = Queue(self.jobs, self.paths)
 
-    def submit(self, *words: str, group: str | None = None) -> Job:
-        """A job that takes no room, without a process of its own to submit it."""
-        request = Request(words, str(self.work), environment=self.env, limits=Limits(cpus=0))
+    def submit(self, *command: str, group: str | None = None) -> Job:
+        """Queue a job that declares no CPU, without starting a process to submit it."""
+        request = Request(command, str(self.work), environment=self.env, limits=Limits(cpus=0))
         job, spec = prepare(request, new_id(), self.paths.host, self.config)
         return self.queue.submit(job, spec, Queued(group=group))
 
-    def call(self, *words: str) -> float:
-        """How long a verb takes."""
+    def call(self, *arguments: str) -> float:
+        """Run a verb; return how long it takes."""
         began = time.perf_counter()
-        command = [self.jobtop, *words]
+        command = [self.jobtop, *arguments]
         settings: dict[str, Any] = {"env": self.env, "cwd": self.work, "stdin": subprocess.DEVNULL}
         done = subprocess.run(command, **settings, capture_output=True, check=False)
         if done.returncode != 0:
@@ -67,45 +67,45 @@ class Store:
         return time.perf_counter() - began
 
     def agent(self) -> Registered:
-        there = registered(self.database)
-        if there is None:
+        agent = registered(self.database)
+        if agent is None:
             raise MeasurementError("the agent is gone")
-        return there
+        return agent
 
     def count(self, status: str) -> int:
         with self.database.reading() as connection:
             row = connection.execute("SELECT count(*) FROM jobs WHERE status = ?", (status,)).fetchone()
         return int(row[0])
 
-    def until(self, holds: Callable[[], bool], words: str) -> None:
+    def until(self, condition: Callable[[], bool], description: str) -> None:
         end = time.monotonic() + DEADLINE_SECONDS
-        while not holds():
+        while not condition():
             if time.monotonic() > end:
-                raise MeasurementError(f"waited {DEADLINE_SECONDS:g} s until {words}")
+                raise MeasurementError(f"waited {DEADLINE_SECONDS:g} s until {description}")
             time.sleep(LOOK_SECONDS)
 
 
 @contextmanager
-def store(tools: Installation, work: Path, idle: str) -> Iterator[Store]:
-    """Nothing of it runs on."""
+def store(tools: Installation, work: Path, idle: str) -> Iterator[BenchmarkStore]:
+    """Yield a store in a new directory; at the end all its jobs and its agent are stopped."""
     work.mkdir()
-    made = Store(tools, work, idle)
+    opened = BenchmarkStore(tools, work, idle)
     try:
-        yield made
+        yield opened
     finally:
-        there = registered(made.database)
-        with made.database.reading() as connection:
+        agent = registered(opened.database)
+        with opened.database.reading() as connection:
             sql = "SELECT shim_pid FROM jobs WHERE status = 'running' AND shim_pid IS NOT NULL"
             shims = [row[0] for row in connection.execute(sql).fetchall()]
         for pid in shims:
             os.kill(pid, signal.SIGTERM)
-        made.until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in shims), "the jobs have ended")
-        if there is not None:
-            made.call("agent", "stop")
-        made.database.close()
+        opened.until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in shims), "the jobs have ended")
+        if agent is not None:
+            opened.call("agent", "stop")
+        opened.database.close()
 
 
-def measure_queue(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+def measure_queue(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
     with store(tools, work / "one", "5m") as alone:
         yield from measure_submit(tools, alone, rounds)
     with store(tools, work / "many", "5m") as many:
@@ -114,8 +114,8 @@ def measure_queue(tools: Installation, work: Path, rounds: int) -> Iterator[Resu
     yield from measure_process_starts(tools, work)
 
 
-def measure_submit(tools: Installation, one: Store, rounds: int) -> Iterator[Result]:
-    """With an agent that has nothing to do."""
+def measure_submit(tools: Installation, one: BenchmarkStore, rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure `submit` with an idle agent."""
     number = count()
 
     def con_duct() -> float:
@@ -130,17 +130,17 @@ def measure_submit(tools: Installation, one: Store, rounds: int) -> Iterator[Res
         return seconds
 
     one.call("agent", "start")
-    samples = in_turns({"duct": con_duct, "submit": submit}, rounds)
+    samples = measure_in_turns({"duct": con_duct, "submit": submit}, rounds)
     rival = "con-duct run true"
-    yield Result("jobtop submit -- true", "seconds", samples["submit"], samples["duct"], rival, bound=0.75)
+    yield BenchmarkResult("jobtop submit -- true", "seconds", samples["submit"], samples["duct"], rival, bound=0.75)
     with one.database.reading() as connection:
         sql = "SELECT start_time - submitted_at FROM jobs ORDER BY seq DESC LIMIT ?"
         waited = [float(row[0]) for row in connection.execute(sql, (rounds,)).fetchall()]
-    yield Result("  from submit to start", "seconds", waited, bound=0.15)
+    yield BenchmarkResult("  from submit to start", "seconds", waited, bound=0.15)
 
 
-def measure_starts(many: Store) -> Iterator[Result]:
-    """All wait before there is an agent."""
+def measure_starts(many: BenchmarkStore) -> Iterator[BenchmarkResult]:
+    """Measure how fast an agent starts many jobs that were queued before it."""
     many.queue.set_slots("few", SLOTS)
     for _ in range(JOBS):
         many.submit("sleep", "0.2", group="few")
@@ -154,13 +154,13 @@ def measure_starts(many: Store) -> Iterator[Result]:
     with many.database.reading() as connection:
         first, last = connection.execute("SELECT min(start_time), max(start_time) FROM jobs").fetchone()
     between = [(last - first) / (JOBS - 1)]
-    words = f"{JOBS} jobs of 0.2 s in {SLOTS} slots"
-    yield Result(f"from start to start, {words}", "seconds", between, bound=SLOWEST_START_SECONDS)
-    yield Result("  memory the agent grew by", "bytes", [float(most - before)], bound=10 * MIB)
+    description = f"{JOBS} jobs of 0.2 s in {SLOTS} slots"
+    yield BenchmarkResult(f"from start to start, {description}", "seconds", between, bound=SLOWEST_START_SECONDS)
+    yield BenchmarkResult("  memory the agent grew by", "bytes", [float(most - before)], bound=10 * MIB)
 
 
-def measure_crowds(tools: Installation, work: Path) -> Iterator[Result]:
-    """What an agent uses while it only samples."""
+def measure_crowds(tools: Installation, work: Path) -> Iterator[BenchmarkResult]:
+    """Measure the CPU time of an agent that only samples."""
     with store(tools, work / "one-job", "5m") as one:
         one.submit("sh", "-c", MANY_SLEEPERS)
         theirs = sampling_seconds(one, 1)
@@ -169,10 +169,10 @@ def measure_crowds(tools: Installation, work: Path) -> Iterator[Result]:
             many.submit("sleep", "600")
         ours = sampling_seconds(many, CROWD)
     what = f"an agent samples {CROWD} jobs, CPU a second"
-    yield Result(what, "seconds", [ours], [theirs], f"one of {CROWD} processes", bound=1.3)
+    yield BenchmarkResult(what, "seconds", [ours], [theirs], f"one of {CROWD} processes", bound=1.3)
 
 
-def measure_process_starts(tools: Installation, work: Path) -> Iterator[Result]:
+def measure_process_starts(tools: Installation, work: Path) -> Iterator[BenchmarkResult]:
     """What an agent uses while its jobs start processes all the time, against the same jobs while they are idle."""
     seconds = {}
     for name, program in (("starting", STARTING), ("idle", IDLE)):
@@ -181,11 +181,12 @@ def measure_process_starts(tools: Installation, work: Path) -> Iterator[Result]:
                 one.submit("sh", "-c", program)
             seconds[name] = sampling_seconds(one, STARTING_JOBS)
     what = f"an agent samples {STARTING_JOBS} jobs that start {STARTING_JOBS * STARTS_PER_SECOND} processes a second"
-    yield Result(f"{what}, CPU a second", "seconds", [seconds["starting"]], [seconds["idle"]], "idle", bound=1.6)
+    what += ", CPU a second"
+    yield BenchmarkResult(what, "seconds", [seconds["starting"]], [seconds["idle"]], "idle", bound=1.6)
 
 
-def sampling_seconds(crowd: Store, jobs: int) -> float:
-    """The CPU time of the agent in a second, once all jobs run."""
+def sampling_seconds(crowd: BenchmarkStore, jobs: int) -> float:
+    """Return the agent's CPU time per second once all jobs run."""
     crowd.call("agent", "start")
     crowd.until(lambda: crowd.count("running") == jobs, "all jobs run")
     clock = pid_clock(crowd.agent().who.pid)

@@ -1,4 +1,4 @@
-"""What was measured, as a table for people and as JSON for scripts; measures nothing itself."""
+"""Benchmark results as a table for people and as JSON for scripts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class MeasurementError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One number of ours, what it is compared with, and how large it may be; the samples are pairs, taken in turn."""
+class BenchmarkResult:
+    """Samples of jobtop and of a rival, taken in pairs, and the bound of their ratio or of the value."""
 
     what: str
     unit: str
@@ -28,7 +28,7 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """The median over the pairs: both of a pair met the same load, which the medians of each need not have."""
+        """The median of the pairs' ratios: both samples of a pair were taken under the same load of the machine."""
         pairs = zip(self.ours, self.theirs, strict=True) if self.theirs else ()
         return median(ratios) if (ratios := [ours / theirs for ours, theirs in pairs]) else None
 
@@ -37,8 +37,8 @@ class Result:
         return self.rival is not None
 
     @property
-    def kept(self) -> bool | None:
-        """Whether the bound is kept; None where there is no bound, or nothing to hold against it."""
+    def is_bound_kept(self) -> bool | None:
+        """Whether the bound is kept; None if there is no bound or no sample."""
         value = self.ratio if self.is_bound_by_ratio else median(self.ours) if self.ours else None
         return value <= self.bound if value is not None and self.bound is not None else None
 
@@ -51,14 +51,16 @@ class Result:
             "rival": self.rival,
             "ratio": self.ratio,
             "bound": self.bound,
-            "bound_kept": self.kept,
+            "bound_kept": self.is_bound_kept,
             "problem": self.problem,
             "samples": {"ours": list(self.ours), "theirs": list(self.theirs)},
         }
 
 
-def document(results: Iterable[Result], machine: Mapping[str, Any], breakdown: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything of one run of the benchmarks, for a file."""
+def results_json(
+    results: Iterable[BenchmarkResult], machine: Mapping[str, Any], breakdown: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return everything of one benchmark run, for the JSON file."""
     return {
         "schema_version": 1,
         "machine": dict(machine),
@@ -67,25 +69,25 @@ def document(results: Iterable[Result], machine: Mapping[str, Any], breakdown: M
     }
 
 
-def table(results: Iterable[Result]) -> str:
-    """One line per result; the last column says in words whether a bound was missed."""
+def table(results: Iterable[BenchmarkResult]) -> str:
+    """Return one line per result; the last column says whether a bound was missed."""
     return aligned([HEADINGS, *(_row(result) for result in results)])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text, the first one to the left, the others to the right, the last one as it is."""
+    """Return aligned columns: the first left-aligned, the others right-aligned, the last one unpadded."""
     widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
     return "\n".join(_line(row, widths) for row in rows)
 
 
-def verdict(result: Result) -> str:
-    """The last column: ok, MISSED, or why there is no number."""
+def verdict(result: BenchmarkResult) -> str:
+    """Return the last column: ok, MISSED, or why there is no number."""
     if result.problem is not None:
         return f"NOT MEASURED: {result.problem}"
-    return {True: "ok", False: "MISSED", None: ""}[result.kept]
+    return {True: "ok", False: "MISSED", None: ""}[result.is_bound_kept]
 
 
-def _row(result: Result) -> tuple[str, ...]:
+def _row(result: BenchmarkResult) -> tuple[str, ...]:
     theirs = _value(result.theirs, result.unit)
     return (
         result.what,
@@ -97,7 +99,7 @@ def _row(result: Result) -> tuple[str, ...]:
     )
 
 
-def _bound(result: Result) -> str:
+def _bound(result: BenchmarkResult) -> str:
     if result.bound is None:
         return ABSENT
     return f"≤ {result.bound:.3g}" if result.is_bound_by_ratio else f"≤ {_value([result.bound], result.unit)}"

@@ -1,4 +1,4 @@
-"""What letting a million old samples go costs an engine that samples meanwhile, and what is left of the file."""
+"""Measures pruning a million old samples: how late an engine samples meanwhile, and the size of the file afterwards."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.installation import Installation, environment
-from benchmarks.report import MeasurementError, Result
+from benchmarks.report import BenchmarkResult, MeasurementError
 from benchmarks.series import samples
 from benchmarks.stopwatch import LONGEST_SECONDS, wait_for_orphans
 from jobtop.core.job_id import JobId
@@ -26,9 +26,9 @@ from jobtop.store.samples.series import SeriesStore
 JOBS, SAMPLES = 50, 20_000
 INTERVAL, DAY = 0.1, 86_400.0
 ALONE_SECONDS, INSIDE_SECONDS = 10.0, 20.0
-LATEST, LARGEST = 0.05, 1.15
-# An engine that begins at once with what it does a minute after its start.
-AT_ONCE = """
+MAX_LATENESS, MAX_SIZE_RATIO = 0.05, 1.15
+# Runs jobtop with an engine that starts retention at once instead of after a minute.
+EARLY_RETENTION = """
 import sys
 from jobtop.store.samples import sink
 sink.RETENTION_SECONDS = 0.0
@@ -37,28 +37,30 @@ sys.exit(main())
 """
 
 
-def measure_retention(tools: Installation, work: Path, _rounds: int) -> Iterator[Result]:
-    """The ticks of one engine, at a tenth of a second, alone and while old samples go; a tick is late by the grid."""
+def measure_retention(tools: Installation, work: Path, _rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure by how much ticks of an engine, at 0.1 s, are late: alone, while it prunes, and during `jobtop prune`."""
     home = work / "retention"
     paths = StatePaths(home / "state", hostname())
     env = environment(home)
     home.mkdir()
     jobtop = [tools.tool("jobtop")]
-    alone = lateness_of(jobtop, env, paths, lambda: time.sleep(ALONE_SECONDS))
+    alone = tick_lateness(jobtop, env, paths, lambda: time.sleep(ALONE_SECONDS))
     fill(paths)
-    inside = lateness_of([tools.tool("python"), "-c", AT_ONCE], env, paths, lambda: time.sleep(INSIDE_SECONDS))
+    inside = tick_lateness(
+        [tools.tool("python"), "-c", EARLY_RETENTION], env, paths, lambda: time.sleep(INSIDE_SECONDS)
+    )
     spent: list[float] = []
-    pruned = lateness_of(jobtop, env, paths, lambda: spent.append(pruning_seconds(jobtop, env, home)))
+    pruned = tick_lateness(jobtop, env, paths, lambda: spent.append(pruning_seconds(jobtop, env, home)))
     what = f"{JOBS * SAMPLES:,} samples pruned"
-    yield Result(f"{what}, the latest tick of an engine", "seconds", [max(pruned)], bound=LATEST)
-    yield Result("  of an engine that prunes itself", "seconds", [max(inside)], bound=LATEST)
-    yield Result("  of an engine that is alone", "seconds", [max(alone)])
-    yield Result("  wall time", "seconds", spent)
-    yield left(paths, home)
+    yield BenchmarkResult(f"{what}, the latest tick of an engine", "seconds", [max(pruned)], bound=MAX_LATENESS)
+    yield BenchmarkResult("  of an engine that prunes itself", "seconds", [max(inside)], bound=MAX_LATENESS)
+    yield BenchmarkResult("  of an engine that is alone", "seconds", [max(alone)])
+    yield BenchmarkResult("  wall time", "seconds", spent)
+    yield compare_file_size(paths, home)
 
 
 def fill(paths: StatePaths) -> None:
-    """Jobs that ended ten days ago: one with samples of its own, the others with copies of its blocks."""
+    """Store jobs that ended ten days ago: one with its own samples, the others with copies of its blocks."""
     database = open_to_write(paths)
     first, *others = [new_job(database, paths.host, number) for number in range(JOBS)]
     store = SeriesStore(database)
@@ -92,10 +94,10 @@ def new_job(database: Database, host: str, number: int) -> int:
     return Jobs(database).insert(job).seq or 0
 
 
-def lateness_of(
+def tick_lateness(
     jobtop: Sequence[str], env: Mapping[str, str], paths: StatePaths, meanwhile: Callable[[], object]
 ) -> list[float]:
-    """By how much each tick of an engine came later after the one before than it should have."""
+    """Return for each tick of an engine by how much its distance from the previous one exceeded the interval."""
     with engine(jobtop, env) as name:
         meanwhile()
     with closing(open_to_read(paths.store)) as database:
@@ -103,15 +105,15 @@ def lateness_of(
         moments = [sample.elapsed for sample in SeriesStore(database).samples(job.seq or 0)]
     if len(moments) < ALONE_SECONDS / INTERVAL / 2:
         raise MeasurementError(f"an engine took only {len(moments)} samples")
-    # The first one comes when its job began, and is on no grid.
+    # The first sample is taken when the job starts, not on the grid.
     return [after - before - INTERVAL for before, after in pairwise(moments[1:-1])]
 
 
 @contextmanager
 def engine(jobtop: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
-    """A job that is sampled; by its external id."""
+    """Run a sampled job; yield its external id."""
     name = f"engine-{time.monotonic_ns()}"
-    # With a budget it would look less often among many processes, which is not to be taken for late.
+    # With a budget it would sample less often among many processes, which would look like late ticks.
     command = [
         *jobtop,
         "--set",
@@ -145,8 +147,8 @@ def pruning_seconds(jobtop: Sequence[str], env: Mapping[str, str], home: Path) -
     return seconds
 
 
-def left(paths: StatePaths, home: Path) -> Result:
-    """The file against a copy that has nothing but what is in it."""
+def compare_file_size(paths: StatePaths, home: Path) -> BenchmarkResult:
+    """Compare the size of the file with that of a vacuumed copy."""
     with closing(open_to_read(paths.store)) as database, database.reading() as connection:
         whole = connection.execute("SELECT count(*) FROM jobs WHERE kept = ? AND name = 'old'", (Kept.WHOLE,))
         if whole.fetchone()[0]:
@@ -155,4 +157,6 @@ def left(paths: StatePaths, home: Path) -> Result:
     with closing(open_to_write(paths)) as database, database.alone() as connection:
         connection.execute("VACUUM INTO ?", (str(copy),))
     sizes = [os.path.getsize(paths.store)], [os.path.getsize(copy)]
-    return Result("  the file then, against a copy of what is in it", "bytes", *sizes, "copied", bound=LARGEST)
+    return BenchmarkResult(
+        "  the file then, against a copy of what is in it", "bytes", *sizes, "copied", bound=MAX_SIZE_RATIO
+    )

@@ -1,4 +1,4 @@
-"""What finding jobs among 100,000 costs: four questions, against a scan of them in JSON Lines, and a page far away."""
+"""Measures finding jobs among 100,000: four queries, compared with a scan of JSON Lines, and a page at the end."""
 
 import json
 import random
@@ -12,8 +12,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.installation import Installation
-from benchmarks.report import MeasurementError, Result
-from benchmarks.stopwatch import in_turns
+from benchmarks.report import BenchmarkResult, MeasurementError
+from benchmarks.stopwatch import measure_in_turns
 from jobtop.core.clock import iso
 from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Status, Usage
@@ -57,103 +57,107 @@ QUESTIONS: dict[str, tuple[Query, Callable[[Shape], bool], Callable[[Shape], Any
 }
 
 
-def measure_search(_tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
-    """Each question is answered alike by store and scan, or nothing is measured."""
-    few, many = filled(work / "few", FEW), filled(work / "many", MANY)
+def measure_search(_tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure each query; MeasurementError if store and scan find different jobs."""
+    few, many = make_store(work / "few", FEW), make_store(work / "many", MANY)
     lines = work / "jobs.jsonl"
     with lines.open("w") as file:
-        file.writelines(json.dumps(job.to_json()) + "\n" for job in made_jobs(MANY))
+        file.writelines(json.dumps(job.to_json()) + "\n" for job in generate_jobs(MANY))
     made = [seconds(partial(update_index, jobs.database, float("inf"))) for jobs in (few, many)]
-    yield Result(f"an index of the words of {MANY:,} jobs made", "seconds", made[1:])
-    for name, (query, fits, key) in QUESTIONS.items():
-        if [job.id for job in many.select(query)] != [job["id"] for job in scan(lines, fits, key)]:
+    yield BenchmarkResult(f"an index of the words of {MANY:,} jobs made", "seconds", made[1:])
+    for name, (query, matches, key) in QUESTIONS.items():
+        if [job.id for job in many.select(query)] != [job["id"] for job in scan(lines, matches, key)]:
             raise MeasurementError(f"{name}: the store and the scan find different jobs")
-        scans = [seconds(partial(scan, lines, fits, key)) for _ in range(SCANS)]
-        taken = in_turns(
+        scans = [seconds(partial(scan, lines, matches, key)) for _ in range(SCANS)]
+        taken = measure_in_turns(
             {store: partial(seconds, partial(jobs.select, query)) for store, jobs in (("few", few), ("many", many))},
             rounds,
         )
         slow = [median(scans)] * rounds
-        yield Result(f"{ROWS} of {MANY:,} jobs: {name}", "seconds", taken["many"], slow, "JSON Lines", bound=1 / 50)
-        yield Result("  against 10,000 jobs", "seconds", taken["many"], taken["few"], "of 10,000", bound=2)
+        yield BenchmarkResult(
+            f"{ROWS} of {MANY:,} jobs: {name}", "seconds", taken["many"], slow, "JSON Lines", bound=1 / 50
+        )
+        yield BenchmarkResult("  against 10,000 jobs", "seconds", taken["many"], taken["few"], "of 10,000", bound=2)
     yield from measure_pages(many, rounds)
     yield from measure_index(many)
     for jobs in (few, many):
         jobs.database.close()
 
 
-def measure_pages(jobs: Jobs, rounds: int) -> Iterator[Result]:
-    """The last page of all jobs by their memory, and what few of them are: an index is walked to its end for these."""
+def measure_pages(jobs: Jobs, rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure the last page by memory, and a query with few matches: both have to walk an index to its end."""
     query = Query(sort="memory", limit=ROWS)
     last = jobs.select(replace(query, reverse=True))[-1].seq
     far = replace(query, after=last)
     few = Query(name_glob="train-123", filter=parse("host:node03", NOW), sort="duration", limit=ROWS)
-    taken = in_turns(
+    taken = measure_in_turns(
         {
             name: partial(seconds, partial(jobs.select, asked))
             for name, asked in (("first", query), ("far", far), ("few", few))
         },
         rounds,
     )
-    yield Result("  the last page of all by memory", "seconds", taken["far"], taken["first"], "the first", bound=1.5)
-    yield Result("  a name that few have, and a host, by duration", "seconds", taken["few"])
+    yield BenchmarkResult(
+        "  the last page of all by memory", "seconds", taken["far"], taken["first"], "the first", bound=1.5
+    )
+    yield BenchmarkResult("  a name that few have, and a host, by duration", "seconds", taken["few"])
 
 
-def measure_index(jobs: Jobs) -> Iterator[Result]:
-    """What the index of words takes, of what the jobs take with their other indexes."""
+def measure_index(jobs: Jobs) -> Iterator[BenchmarkResult]:
+    """Compare the size of the search index with that of the jobs and their other indexes."""
     with jobs.database.reading() as connection:
         sizes, _ = table_bytes(connection)
-    words = sum(size for table, size in sizes.items() if KINDS.get(table) == "search")
-    yield Result("  the index of words", "bytes", [words], [sizes["jobs"]], "the jobs", bound=0.3)
+    index_bytes = sum(size for table, size in sizes.items() if KINDS.get(table) == "search")
+    yield BenchmarkResult("  the index of words", "bytes", [index_bytes], [sizes["jobs"]], "the jobs", bound=0.3)
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """The CPU time of a call: others may be busy."""
+    """Return the CPU time of a call, which does not depend on other load."""
     begin = time.process_time()
     call()
     return time.process_time() - begin
 
 
-def scan(lines: Path, fits: Callable[[Shape], bool], key: Callable[[Shape], Any]) -> list[Shape]:
-    """What somebody without a store does."""
+def scan(lines: Path, matches: Callable[[Shape], bool], key: Callable[[Shape], Any]) -> list[Shape]:
+    """Find jobs in a file of JSON Lines."""
     with lines.open() as file:
-        found = [job for job in map(json.loads, file) if fits(job)]
+        found = [job for job in map(json.loads, file) if matches(job)]
     return sorted(found, key=key, reverse=True)[:ROWS]
 
 
-def filled(root: Path, count: int) -> Jobs:
-    """A store of so many jobs."""
+def make_store(root: Path, count: int) -> Jobs:
+    """Make a store of `count` jobs."""
     jobs = Jobs(open_to_write(StatePaths(root, "bench")))
     with jobs.database.writing():
-        for job in made_jobs(count):
+        for job in generate_jobs(count):
             jobs.insert(job)
     return jobs
 
 
-def made_jobs(count: int) -> Iterator[Job]:
-    """Two years of jobs, the same each time; no two began at once, lasted as long or held as much."""
-    chance = random.Random(0)
+def generate_jobs(count: int) -> Iterator[Job]:
+    """Yield two years of jobs, the same each time; all have different start times, durations and memory peaks."""
+    rng = random.Random(0)
     for number in range(count):
         begun = NOW - 730 * DAY * (1 - number / count)
-        duration = round(chance.lognormvariate(5, 2), 6) + number * 1e-6
-        memory = round(chance.lognormvariate(20, 1.5)) * MANY + number
-        usage = Usage(cpu_total_seconds=duration * chance.random() * 4, memory_peak_bytes=memory, samples=1)
-        name = f"{chance.choice(('train', 'align', 'render', 'test'))}-{chance.randrange(1000)}"
+        duration = round(rng.lognormvariate(5, 2), 6) + number * 1e-6
+        memory = round(rng.lognormvariate(20, 1.5)) * MANY + number
+        usage = Usage(cpu_total_seconds=duration * rng.random() * 4, memory_peak_bytes=memory, samples=1)
+        name = f"{rng.choice(('train', 'align', 'render', 'test'))}-{rng.randrange(1000)}"
         yield Job(
-            JobId(str(uuid.UUID(int=chance.getrandbits(128), version=4))),
+            JobId(str(uuid.UUID(int=rng.getrandbits(128), version=4))),
             name,
             ("python", f"{name}.py", "--seed", str(number)),
-            chance.choice(HOSTS),
+            rng.choice(HOSTS),
             "ada",
             "/home/ada/project",
-            chance.choice(STATUSES),
-            tool=chance.choice(TOOLS),
+            rng.choice(STATUSES),
+            tool=rng.choice(TOOLS),
             submitted_at=begun,
             start_time=begun,
             end_time=begun + duration,
             duration_seconds=duration,
             usage=usage,
-            tags={"team": chance.choice(("red", "blue"))},
-            note=chance.choice((None,) * 99 + ("the loss Diverged again",)),
+            tags={"team": rng.choice(("red", "blue"))},
+            note=rng.choice((None,) * 99 + ("the loss Diverged again",)),
             settled=True,
         )

@@ -1,4 +1,4 @@
-"""How long it takes to run nothing: `jobtop run -- true` against con-duct, `jobtop --version` against bare Python."""
+"""Measures start-up time: `jobtop run -- true` compared with con-duct, `jobtop --version` with bare Python."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.installation import Installation, environment
-from benchmarks.report import MeasurementError, Result
-from benchmarks.stopwatch import in_turns, wall_and_lingering_seconds, wall_seconds
+from benchmarks.report import BenchmarkResult, MeasurementError
+from benchmarks.stopwatch import measure_in_turns, wall_and_lingering_seconds, wall_seconds
 
 PAST_JOBS = 300
 RUN_TRUE = ("run", "--no-ui", "--", "true")
 
 
-def measure_run(tools: Installation, work: Path, pairs: int) -> Iterator[Result]:
-    """A store with a past, as people have it, and one that the run has to make."""
+def measure_run(tools: Installation, work: Path, pairs: int) -> Iterator[BenchmarkResult]:
+    """Measure `run` with a store of many jobs, and with one that the run has to create."""
     number = count()
     jobtop = [tools.tool("jobtop"), *RUN_TRUE]
     old = environment(work) | {"JOBTOP_HOME": str(work / "old")}
@@ -35,24 +35,28 @@ def measure_run(tools: Installation, work: Path, pairs: int) -> Iterator[Result]
         until_all_gone.append(lingering)
         return wall
 
-    samples = in_turns({"duct": con_duct, "old": with_past, "fresh": fresh}, pairs)
+    samples = measure_in_turns({"duct": con_duct, "old": with_past, "fresh": fresh}, pairs)
     rival = "con-duct run true"
     what = "jobtop run --no-ui -- true"
-    yield Result(f"{what}, a store of {PAST_JOBS} jobs", "seconds", samples["old"], samples["duct"], rival, bound=0.75)
-    yield Result("  until its shim is gone too", "seconds", until_all_gone[-pairs:], samples["duct"], rival)
-    yield Result(f"{what}, a new store", "seconds", samples["fresh"], samples["duct"], rival, bound=0.75)
+    yield BenchmarkResult(
+        f"{what}, a store of {PAST_JOBS} jobs", "seconds", samples["old"], samples["duct"], rival, bound=0.75
+    )
+    yield BenchmarkResult("  until its shim is gone too", "seconds", until_all_gone[-pairs:], samples["duct"], rival)
+    yield BenchmarkResult(f"{what}, a new store", "seconds", samples["fresh"], samples["duct"], rival, bound=0.75)
 
 
-def measure_version(tools: Installation, work: Path, pairs: int) -> Iterator[Result]:
+def measure_version(tools: Installation, work: Path, pairs: int) -> Iterator[BenchmarkResult]:
     commands = {"version": [tools.tool("jobtop"), "--version"], "bare": [tools.tool("python"), "-c", "pass"]}
     env = environment(work)
     timings = {name: partial(wall_seconds, command, env, work) for name, command in commands.items()}
-    samples = in_turns(timings, pairs)
-    yield Result("jobtop --version", "seconds", samples["version"], samples["bare"], "python -c pass", bound=2.5)
+    samples = measure_in_turns(timings, pairs)
+    yield BenchmarkResult(
+        "jobtop --version", "seconds", samples["version"], samples["bare"], "python -c pass", bound=2.5
+    )
 
 
 def make_past(jobtop: list[str], env: dict[str, str], work: Path) -> None:
-    """Run one job and copy its rows: as many jobs in the store as if that many had run."""
+    """Run one job and copy its rows until the store has PAST_JOBS jobs."""
     wall_seconds(jobtop, env, work)
     (store,) = Path(env["JOBTOP_HOME"]).glob("*.db")
     connection = sqlite3.connect(store, isolation_level=None)

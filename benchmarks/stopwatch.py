@@ -1,4 +1,4 @@
-"""Wall times of whole commands, taken in turns so that whatever else the machine does meets all of them alike."""
+"""Measures wall times of commands in turns, so that other load on the machine affects all of them equally."""
 
 import ctypes
 import os
@@ -16,8 +16,8 @@ LONGEST_SECONDS = 300.0
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def in_turns(timings: Mapping[str, Timing], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
-    """A B C, A B C, …: the samples of each; a first round that does not count warms the caches."""
+def measure_in_turns(timings: Mapping[str, Timing], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
+    """Measure A B C, A B C, …; return the samples of each. An extra first round warms the caches."""
     samples: dict[str, list[float]] = {name: [] for name in timings}
     if warm_up:
         for timing in timings.values():
@@ -29,13 +29,13 @@ def in_turns(timings: Mapping[str, Timing], rounds: int, warm_up: bool = True) -
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever a command leaves behind, so that nothing of it runs on into the next timing."""
+    """Become the subreaper of all commands, so that processes they leave behind can be awaited."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def wait_for_orphans() -> None:
-    """Wait until everything a finished command left behind is gone too."""
+    """Wait until all processes that finished commands left behind have exited."""
     end = time.monotonic() + LONGEST_SECONDS
     try:
         while os.waitpid(-1, os.WNOHANG) != (0, 0) or time.monotonic() < end:
@@ -46,22 +46,29 @@ def wait_for_orphans() -> None:
 
 
 def wall_seconds(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> float:
-    """How long a command takes from its start until it is gone; nothing goes in, and what comes out goes nowhere."""
+    """Return the wall time of a command without input, its output discarded."""
     return wall_and_lingering_seconds(command, env, cwd)[0]
 
 
 def wall_and_lingering_seconds(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> tuple[float, float]:
-    """The wall time of a command, and that until all it left behind is gone."""
+    """Return the wall time of a command, and the time until all processes it left behind have exited."""
     nothing = subprocess.DEVNULL
-    with tempfile.TemporaryFile("w+", dir=cwd) as words:
+    with tempfile.TemporaryFile("w+", dir=cwd) as errors:
         begin = time.perf_counter()
         finished = subprocess.run(
-            command, env=env, cwd=cwd, stdin=nothing, stdout=nothing, stderr=words, timeout=LONGEST_SECONDS, check=False
+            command,
+            env=env,
+            cwd=cwd,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=errors,
+            timeout=LONGEST_SECONDS,
+            check=False,
         )
         wall = time.perf_counter() - begin
         wait_for_orphans()
         lingering = time.perf_counter() - begin
-        words.seek(0)
+        errors.seek(0)
         if finished.returncode != 0:
-            raise MeasurementError(f"{' '.join(command)} exited with {finished.returncode}: {words.read().strip()}")
+            raise MeasurementError(f"{' '.join(command)} exited with {finished.returncode}: {errors.read().strip()}")
     return wall, lingering

@@ -1,4 +1,4 @@
-"""What keeping samples costs: bytes a sample, CPU time a tick of 1,000 jobs, and CPU time to read a day."""
+"""Measures storing samples: bytes per sample, CPU time per tick of 1,000 jobs, and CPU time to read a day."""
 
 import gc
 import gzip
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.installation import Installation
-from benchmarks.report import Result
+from benchmarks.report import BenchmarkResult
 from benchmarks.series import KEYS, json_line, rows, samples
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.engine import STEPS_PER_BATCH
@@ -31,7 +31,7 @@ HOUR, FIVE_MINUTES = 3600, 300
 TICKS = (MERGED_BLOCKS + 1) * BLOCK_SAMPLES
 
 
-def measure_storage(_tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+def measure_storage(_tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
     yield from measure_size()
     yield from measure_ticks(work)
     gc.freeze()
@@ -39,8 +39,8 @@ def measure_storage(_tools: Installation, work: Path, rounds: int) -> Iterator[R
     gc.unfreeze()
 
 
-def measure_size() -> Iterator[Result]:
-    """An hour of the 24 metrics in small blocks, and after these were merged, against the same as JSON Lines."""
+def measure_size() -> Iterator[BenchmarkResult]:
+    """Measure an hour of the 24 metrics in small and in merged blocks, compared with compressed JSON Lines."""
     kept = list(samples(HOUR))
     small = []
     for start in range(0, HOUR, BLOCK_SAMPLES):
@@ -51,18 +51,18 @@ def measure_size() -> Iterator[Result]:
     lines = "".join(json_line(elapsed, row) for elapsed, row in rows(HOUR))
     gzipped = len(gzip.compress(lines.encode()))
     sealed, merged = (sum(map(len, packed)) / HOUR for packed in (small, large))
-    yield Result("a sealed sample of 24 metrics", "bytes", [sealed], bound=26)
-    yield Result("  in a merged block", "bytes", [merged], bound=26)
-    yield Result("  against JSON Lines", "bytes", [sealed], [gzipped / HOUR], "gzip", bound=0.5)
+    yield BenchmarkResult("a sealed sample of 24 metrics", "bytes", [sealed], bound=26)
+    yield BenchmarkResult("  in a merged block", "bytes", [merged], bound=26)
+    yield BenchmarkResult("  against JSON Lines", "bytes", [sealed], [gzipped / HOUR], "gzip", bound=0.5)
 
 
-def measure_ticks(work: Path) -> Iterator[Result]:
-    """1,000 jobs that began together, kept as the writer of an engine does: a batch a tick, and steps between them."""
+def measure_ticks(work: Path) -> Iterator[BenchmarkResult]:
+    """Measure storing 1,000 jobs that started together as an engine's writer does: a batch per tick, then steps."""
     database = open_to_write(StatePaths(work / "ticks", HOST))
     jobs, store = new_jobs(database, JOBS), SeriesStore(database)
     made = list(samples(JOBS + TICKS))
     gc.collect()
-    gc.freeze()  # what the benchmark holds is not the writer's garbage
+    gc.freeze()  # the benchmark's own objects are not the writer's garbage
     append_seconds: list[float] = []
     step_seconds: list[float] = []
     tick_seconds: list[float] = []
@@ -78,15 +78,15 @@ def measure_ticks(work: Path) -> Iterator[Result]:
         tick_seconds.append(append_seconds[-1] + sum(steps))
     gc.unfreeze()
     database.close()
-    # The first one makes 1,000 rows besides.
-    yield Result("1,000 jobs' samples appended, CPU time", "seconds", append_seconds[1:], bound=0.008)
+    # The first append also creates 1,000 rows.
+    yield BenchmarkResult("1,000 jobs' samples appended, CPU time", "seconds", append_seconds[1:], bound=0.008)
     slowest = max(*append_seconds[1:], *step_seconds)
-    yield Result("  the slowest append or step of housekeeping", "seconds", [slowest], bound=0.015)
-    yield Result("  a tick with its housekeeping", "seconds", tick_seconds[BLOCK_SAMPLES:])
+    yield BenchmarkResult("  the slowest append or step of housekeeping", "seconds", [slowest], bound=0.015)
+    yield BenchmarkResult("  a tick with its housekeeping", "seconds", tick_seconds[BLOCK_SAMPLES:])
 
 
-def measure_reading(work: Path, rounds: int) -> Iterator[Result]:
-    """A day of seconds, as it is sealed and merged, and as it is read then."""
+def measure_reading(work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure sealing, merging and reading a day of samples, one per second."""
     database = open_to_write(StatePaths(work / "day", HOST))
     (job,) = new_jobs(database, 1)
     store = SeriesStore(database)
@@ -106,23 +106,25 @@ def measure_reading(work: Path, rounds: int) -> Iterator[Result]:
         return [cpu_seconds(read)[0] for _ in range(rounds)]
 
     what = "a day at one second"
-    yield Result(f"{what}, the slowest step of housekeeping", "seconds", [max(step_seconds)], bound=0.015)
-    yield Result(f"{what}, memory at 600 points", "seconds", time_of(["mem.used"], max_points=600), bound=0.06)
-    yield Result(f"{what}, CPU % at 600 points", "seconds", time_of(["cpu.percent"], max_points=600), bound=0.06)
+    yield BenchmarkResult(f"{what}, the slowest step of housekeeping", "seconds", [max(step_seconds)], bound=0.015)
+    yield BenchmarkResult(f"{what}, memory at 600 points", "seconds", time_of(["mem.used"], max_points=600), bound=0.06)
+    yield BenchmarkResult(
+        f"{what}, CPU % at 600 points", "seconds", time_of(["cpu.percent"], max_points=600), bound=0.06
+    )
     late = float(SECONDS_OF_A_DAY - FIVE_MINUTES)
-    yield Result(f"{what}, all metrics of five minutes", "seconds", time_of(KEYS, start=late), bound=0.02)
+    yield BenchmarkResult(f"{what}, all metrics of five minutes", "seconds", time_of(KEYS, start=late), bound=0.02)
     database.close()
 
 
 def cpu_seconds(call: Callable[[], T]) -> tuple[float, T]:
-    """What a call costs, whatever else the machine does, and what it returns."""
+    """Return the CPU time of a call, which does not depend on other load, and its result."""
     begin = time.process_time()
     answer = call()
     return time.process_time() - begin, answer
 
 
 def new_jobs(database: Database, count: int) -> list[int]:
-    """So many running jobs, by their numbers."""
+    """Insert `count` running jobs; return their sequence numbers."""
     jobs = Jobs(database)
     kept = [
         jobs.insert(Job(JobId(str(uuid.UUID(int=number))), "bench", ("true",), HOST, "bench", "/", Status.RUNNING))

@@ -1,4 +1,4 @@
-"""What a tick of the sampler costs: CPU time against a pass of psutil, and how it grows with jobs and processes."""
+"""Measures a tick of the sampler: CPU time compared with psutil, and its growth with jobs and processes."""
 
 import gc
 import time
@@ -12,27 +12,27 @@ import psutil
 
 from benchmarks.farm import Farm, farm
 from benchmarks.installation import Installation
-from benchmarks.report import MeasurementError, Result
-from benchmarks.stopwatch import in_turns, wait_for_orphans
+from benchmarks.report import BenchmarkResult, MeasurementError
+from benchmarks.stopwatch import measure_in_turns, wait_for_orphans
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.sampler import Sampler
 from jobtop.core.measure.target import Target
 from jobtop.core.metrics import JOB_COLUMNS
 
 PROCESSES, JOBS = 1000, 50
-FEW, ALL = 0.05, 1.0  # of the processes are active between two ticks
-MOST_WARM_TICKS = 100
+FEW, ALL = 0.05, 1.0  # the share of processes that are active between two ticks
+MAX_WARM_TICKS = 100
 GROWTH_TURNS = 3
 AGENT_GC = (200_000, 50, 1000)  # as jobtop/__main__.py sets it
 FIELDS = "cpu_times memory_info num_threads io_counters num_ctx_switches num_fds ppid status create_time".split()
-DEAR_FIELDS = [*FIELDS, "memory_full_info"]  # PSS and swap too
-READ = [
+EXPENSIVE_FIELDS = [*FIELDS, "memory_full_info"]  # PSS and swap too
+REQUIRED_COLUMNS = [
     JOB_COLUMNS.index(key) for key in ("mem.used", "mem.pss", "io.read_chars", "proc.fds", "proc.switches_voluntary")
 ]
 
 
 class Watcher:
-    """A sampler of these jobs that is due whenever it is asked, by a clock of its own; the samples go nowhere."""
+    """A sampler of these jobs with its own clock, so that it is always due; samples are discarded."""
 
     def __init__(self, shims: Sequence[int], budget: float | None = None) -> None:
         self.now = 0.0
@@ -44,22 +44,22 @@ class Watcher:
             self.sampler.watch(str(number), target, interval=1.0)
 
     def tick(self) -> float:
-        """CPU seconds of one tick over all jobs."""
+        """Run one tick over all jobs; return its CPU seconds."""
         begin = time.thread_time()
         samples = self.sampler.tick().samples
         seconds = time.thread_time() - begin
         if len(samples) < len(self.sampler.watches):
             raise MeasurementError("a tick left jobs out")
         if self.complete_after is None and all(
-            sample.values[place] is not None for _, sample in samples for place in READ
+            sample.values[place] is not None for _, sample in samples for place in REQUIRED_COLUMNS
         ):
             self.complete_after = self.now
         self.now = self.sampler.next_due() or self.now
         return seconds
 
     def warm_up(self, watched: Farm, share: float) -> None:
-        """Tick until every job has every field, or it takes too long: before, a tick would be too cheap or too dear."""
-        for _ in range(MOST_WARM_TICKS):
+        """Tick until every field of every job has been read, but not too long: earlier ticks are not typical."""
+        for _ in range(MAX_WARM_TICKS):
             watched.let_run(share)
             self.tick()
             if self.complete_after is not None:
@@ -69,20 +69,20 @@ class Watcher:
         self.sampler.stop()
 
 
-def measure_ticks(_tools: Installation, _work: Path, rounds: int) -> Iterator[Result]:
-    with garbage_as_in_an_agent():
-        yield from against_psutil(FEW, 1 / 25, rounds)
-        yield from against_psutil(ALL, 1 / 6, rounds)
+def measure_ticks(_tools: Installation, _work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    with agent_garbage_collection():
+        yield from compare_with_psutil(FEW, 1 / 25, rounds)
+        yield from compare_with_psutil(ALL, 1 / 6, rounds)
         for share in (FEW, ALL):
             what = f"a tick over {PROCESSES:,} processes in 500 jobs, {describe(share)}"
-            yield growth(what, (10, PROCESSES), (500, PROCESSES), share, rounds, "in 10 jobs", 1.3)
+            yield measure_growth(what, (10, PROCESSES), (500, PROCESSES), share, rounds, "in 10 jobs", 1.3)
         what = f"a tick over {PROCESSES:,} processes in {JOBS} jobs, {describe(FEW)}"
-        yield growth(what, (JOBS, 250), (JOBS, PROCESSES), FEW, rounds, "over 250", 4.4)
+        yield measure_growth(what, (JOBS, 250), (JOBS, PROCESSES), FEW, rounds, "over 250", 4.4)
 
 
 @contextmanager
-def garbage_as_in_an_agent() -> Iterator[None]:
-    """Looked for as seldom: Python's own thresholds make it a tenth of a tick over 500 jobs, in no agent."""
+def agent_garbage_collection() -> Iterator[None]:
+    """Use the agent's garbage collection thresholds; with Python's defaults, collection takes a tenth of a tick."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -94,8 +94,8 @@ def garbage_as_in_an_agent() -> Iterator[None]:
         gc.unfreeze()
 
 
-def against_psutil(share: float, bound: float, rounds: int) -> Iterator[Result]:
-    """In turn, over the same processes; the means too, since medians hide what only every tenth tick reads."""
+def compare_with_psutil(share: float, bound: float, rounds: int) -> Iterator[BenchmarkResult]:
+    """Compare ticks with psutil over the same processes, in turns."""
     with (
         farm(JOBS, PROCESSES) as watched,
         closing(Watcher(watched.shims)) as watcher,
@@ -113,42 +113,44 @@ def against_psutil(share: float, bound: float, rounds: int) -> Iterator[Result]:
         turns = {
             "ours": our_tick,
             "free": free.tick,
-            "psutil": lambda: pass_of_psutil(members, FIELDS),
-            "dear": lambda: pass_of_psutil(members, DEAR_FIELDS),
+            "psutil": lambda: psutil_pass_seconds(members, FIELDS),
+            "full": lambda: psutil_pass_seconds(members, EXPENSIVE_FIELDS),
         }
-        samples = in_turns(turns, rounds)
+        samples = measure_in_turns(turns, rounds)
     wait_for_orphans()
     ours, theirs, rival = samples["ours"], samples["psutil"], "psutil"
     what = f"a tick over {PROCESSES:,} processes in {JOBS} jobs, {describe(share)}"
-    dear = [mean(samples["dear"])]
-    # Samples have PSS and swap: a pass with the same fields reads them too. Means: medians hide every tenth tick.
-    yield Result(f"{what}, CPU time", "seconds", [mean(ours)], dear, rival, bound)
-    yield Result("  against a pass without PSS and swap", "seconds", [mean(ours)], [mean(theirs)], rival, bound)
-    yield Result("  the same, the usual tick", "seconds", ours, theirs, rival, bound)
-    yield Result("  without a budget", "seconds", [mean(samples["free"])], dear, rival)
-    yield Result("  the first tick, which finds them all", "seconds", [first])
+    full_pass = [mean(samples["full"])]
+    # Samples have PSS and swap, so psutil reads them too. Means: medians hide what only every tenth tick reads.
+    yield BenchmarkResult(f"{what}, CPU time", "seconds", [mean(ours)], full_pass, rival, bound)
+    yield BenchmarkResult(
+        "  against a pass without PSS and swap", "seconds", [mean(ours)], [mean(theirs)], rival, bound
+    )
+    yield BenchmarkResult("  the same, the usual tick", "seconds", ours, theirs, rival, bound)
+    yield BenchmarkResult("  without a budget", "seconds", [mean(samples["free"])], full_pass, rival)
+    yield BenchmarkResult("  the first tick, which finds them all", "seconds", [first])
     yield completeness(watcher)
 
 
-def completeness(watcher: Watcher) -> Result:
-    """When every field of every job had been read; until then a tick is cheaper than it should be."""
+def completeness(watcher: Watcher) -> BenchmarkResult:
+    """Return when every field of every job had been read; until then ticks are cheaper."""
     what = "  until every field of every job was read"
     if watcher.complete_after is None:
-        return Result(what, "seconds", problem=f"not within {watcher.now:.0f} s")
-    return Result(what, "seconds", [watcher.complete_after])
+        return BenchmarkResult(what, "seconds", problem=f"not within {watcher.now:.0f} s")
+    return BenchmarkResult(what, "seconds", [watcher.complete_after])
 
 
-def growth(
+def measure_growth(
     what: str, small: tuple[int, int], large: tuple[int, int], share: float, rounds: int, rival: str, bound: float
-) -> Result:
-    """The mean tick over so many jobs and processes against one over fewer; farms of both kinds in turn."""
+) -> BenchmarkResult:
+    """Compare the mean tick over many jobs and processes with one over fewer, in turns."""
     turns = {shape: partial(mean_tick, *shape, share, rounds) for shape in (small, large)}
-    samples = in_turns({str(shape): turn for shape, turn in turns.items()}, GROWTH_TURNS, warm_up=False)
-    return Result(what, "seconds", samples[str(large)], samples[str(small)], rival, bound)
+    samples = measure_in_turns({str(shape): turn for shape, turn in turns.items()}, GROWTH_TURNS, warm_up=False)
+    return BenchmarkResult(what, "seconds", samples[str(large)], samples[str(small)], rival, bound)
 
 
 def mean_tick(jobs: int, processes: int, share: float, rounds: int) -> float:
-    """CPU seconds of a tick over processes that were all seen before."""
+    """Return the mean CPU seconds of a tick over processes that were all sampled before."""
     seconds = []
     with farm(jobs, processes) as watched, closing(Watcher(watched.shims)) as watcher:
         watcher.warm_up(watched, share)
@@ -159,8 +161,8 @@ def mean_tick(jobs: int, processes: int, share: float, rounds: int) -> float:
     return mean(seconds)
 
 
-def pass_of_psutil(members: Container[int], fields: list[str]) -> float:
-    """CPU seconds to read these fields of these processes."""
+def psutil_pass_seconds(members: Container[int], fields: list[str]) -> float:
+    """Return the CPU seconds that psutil takes to read these fields of these processes."""
     begin = time.thread_time()
     for process in psutil.process_iter():
         if process.pid in members:

@@ -1,4 +1,4 @@
-"""What it costs to watch a job that does little: CPU time of everything of jobtop, and of con-duct, at one second."""
+"""Measures monitoring a mostly idle job at one second: CPU time of all of jobtop, compared with con-duct."""
 
 import json
 import multiprocessing
@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 
 from benchmarks.installation import Installation, environment
-from benchmarks.report import MeasurementError, Result
+from benchmarks.report import BenchmarkResult, MeasurementError
 from benchmarks.stopwatch import adopt_orphans, wall_seconds
 
 CHILDREN, SECONDS = 50, 25
-MOST_PROCESSES = 400  # with kernel threads, and twice the job
-TOLERANCE = 0.2  # between what the record says of jobtop's own cost and what the kernel does
+MAX_PROCESSES = 400  # on the machine, including kernel threads and both jobs
+TOLERANCE = 0.2  # between jobtop's own cost in the record and as the kernel counts it
 
-# Each child runs a little every 20 seconds, one after the other; the file says what all of them used.
+# Each child runs a little every 20 seconds, one after the other; the file gets what all of them used.
 LOAD = """\
 import os, resource, sys, time
 seconds, children, path = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -44,43 +44,47 @@ os._exit(0)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """CPU seconds of both, what jobtop's record says of its own, and the most processes there were on the machine."""
+    """CPU seconds of both, jobtop's own cost in its record, and the largest number of processes on the machine."""
 
     ours: float
     theirs: float
-    said: float | None
+    recorded: float | None
     processes: int
 
 
-def measure_watching(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
-    """At the same time; the same with a job that ends at once tells what of it is start and end."""
+def measure_watching(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    """Measure both at the same time; a second run with a job that ends at once shows the cost of start and end."""
     whole = [side_by_side(tools, work, SECONDS) for _ in range(rounds)]
     brief = [side_by_side(tools, work, 0) for _ in range(rounds)]
-    refuse_a_crowd(max(pair.processes for pair in whole))
+    refuse_busy_machine(max(pair.processes for pair in whole))
     ours, theirs, rival = [pair.ours for pair in whole], [pair.theirs for pair in whole], "con-duct"
     our_start, their_start = [pair.ours for pair in brief], [pair.theirs for pair in brief]
     what = f"watching {CHILDREN + 1} mostly idle processes for {SECONDS} s, CPU time"
-    yield Result(what, "seconds", ours, theirs, rival, bound=0.25)
-    yield Result("  of which to start and to end", "seconds", our_start, their_start, rival)
-    yield Result(
+    yield BenchmarkResult(what, "seconds", ours, theirs, rival, bound=0.25)
+    yield BenchmarkResult("  of which to start and to end", "seconds", our_start, their_start, rival)
+    yield BenchmarkResult(
         "  of which to watch", "seconds", differences(ours, our_start), differences(theirs, their_start), rival
     )
-    yield as_recorded([pair.said for pair in whole], ours)
+    yield compare_recorded([pair.recorded for pair in whole], ours)
 
 
-def refuse_a_crowd(processes: int) -> None:
-    """con-duct reads every process of the machine: among 1,000 strangers it costs 2.3 times as much, and we 1.3."""
-    if processes > MOST_PROCESSES:
+def refuse_busy_machine(processes: int) -> None:
+    """Refuse a machine with many processes: con-duct reads all; 1,000 more make it cost 2.3 times, jobtop 1.3."""
+    if processes > MAX_PROCESSES:
         raise MeasurementError(f"{processes} processes on this machine would count against con-duct: ask again later")
 
 
-def as_recorded(said: Sequence[float | None], measured: Sequence[float]) -> Result:
-    """What jobtop says it cost, held against what it did."""
+def compare_recorded(recorded_seconds: Sequence[float | None], measured: Sequence[float]) -> BenchmarkResult:
+    """Compare the cost in jobtop's record with the measured cost."""
     what, rival = "  as its record has it", "measured"
-    for record, kernel in zip(said, measured, strict=True):
+    for record, kernel in zip(recorded_seconds, measured, strict=True):
         if record is None or abs(record - kernel) > TOLERANCE * kernel:
-            return Result(what, "seconds", rival=rival, problem=f"the record says {record} s, it was {kernel:.3f} s")
-    return Result(what, "seconds", [record for record in said if record is not None], measured, rival)
+            return BenchmarkResult(
+                what, "seconds", rival=rival, problem=f"the record says {record} s, it was {kernel:.3f} s"
+            )
+    return BenchmarkResult(
+        what, "seconds", [record for record in recorded_seconds if record is not None], measured, rival
+    )
 
 
 def differences(all_: Sequence[float], parts: Sequence[float]) -> list[float]:
@@ -88,7 +92,7 @@ def differences(all_: Sequence[float], parts: Sequence[float]) -> list[float]:
 
 
 def side_by_side(tools: Installation, work: Path, seconds: float) -> Pair:
-    """jobtop and con-duct at the same time, each around its own job of so many seconds."""
+    """Run jobtop and con-duct at the same time, each with its own job of `seconds`."""
     load = [sys.executable, "-I", "-S", "-c", LOAD, str(seconds), str(CHILDREN)]
     record = work / "record.json"
     jobtop = [tools.tool("jobtop"), "run", "--no-ui", "--record", str(record), "--"]
@@ -100,12 +104,12 @@ def side_by_side(tools: Installation, work: Path, seconds: float) -> Pair:
         theirs = pool.submit(own_cpu_seconds, [*duct, *load], work / "load-of-duct", work)
         while wait([ours, theirs], timeout=1.0).not_done:
             processes = max(processes, len(psutil.pids()))
-    said = json.loads(record.read_text())["monitor"]["cpu_seconds"]
-    return Pair(ours.result(), theirs.result(), said, processes)
+    recorded = json.loads(record.read_text())["monitor"]["cpu_seconds"]
+    return Pair(ours.result(), theirs.result(), recorded, processes)
 
 
 def own_cpu_seconds(command: Sequence[str], used: Path, work: Path) -> float:
-    """What a command and all it leaves behind use, but for the job, which writes down its own share."""
+    """Return the CPU time of a command and all its descendants, without that of the job, which reports its own."""
     adopt_orphans()
     before = children_cpu_seconds()
     wall_seconds([*command, str(used)], environment(work), work)

@@ -1,12 +1,12 @@
-"""What every verb shares: the settings, where the state is, the opened store."""
+"""What all verbs share: the settings, the paths of the state directory, the opened stores."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 
+from jobtop.cli.failure import print_error
 from jobtop.core.config import Config, load
 from jobtop.core.errors import StoreDamaged, StoreError, StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.paths import StatePaths, hostname
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def current_directory() -> str | None:
-    """Where we are; None where that was removed."""
+    """Return the working directory; None if it was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def current_directory() -> str | None:
 
 
 class App:
-    """One call of jobtop."""
+    """One invocation of jobtop: its global options, and the stores it opens."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class App:
         self._open_stores: list[Database] = []
 
     def close(self) -> None:
-        """Close the stores that this call has opened; first say which rows could not be read."""
+        """Warn about rows that could not be read, then close every store that was opened."""
         self.warn_of_damage()
         while self._open_stores:
             self._open_stores.pop().close()
 
     def close_later(self, database: Database) -> Database:
-        """The same store, which is closed when the call ends."""
+        """Register a store to be closed by `close`, and return it."""
         self._open_stores.append(database)
         return database
 
@@ -72,33 +72,33 @@ class App:
 
     @cached_property
     def stores(self) -> list[Path]:
-        """The files that verbs read; none: this host's store."""
-        from jobtop.cli.stores import VARIABLE, named_files
+        """The store files named by --store or JOBTOP_STORES; empty if only this host's store is meant."""
+        from jobtop.cli.stores import VARIABLE, selected_stores
 
         if "" in self.named_stores:
             raise UsageError("--store: the path is empty (is a variable not set?); leave it out for this host's store")
-        return named_files(self.named_stores, self.environ.get(VARIABLE, ""), self.paths.store, self.warn)
+        return selected_stores(self.named_stores, self.environ.get(VARIABLE, ""), self.paths.store, self.warn)
 
     @cached_property
     def fleet(self) -> Fleet:
-        """What reading verbs read: the jobs of the stores that were named, else of this host's."""
+        """The jobs of all named stores, or of this host's store if none is named."""
         from jobtop.store.fleet import Fleet
 
         files = self.stores or [self.paths.store]
-        openers = {file: partial(self._opened, file) for file in files}
+        openers = {file: partial(self._open_jobs, file) for file in files}
         return Fleet(openers, self.warn, bool(self.stores), self.paths.store)
 
     def find(self, reference: str) -> tuple[Jobs, Job]:
-        """A job of those stores, and the one it is in."""
+        """Find a job in the fleet; return it with the store it is in."""
         return self.fleet.find(reference)
 
-    def to_act_on(self, references: Iterable[str]) -> tuple[Jobs, list[Job]]:
-        """Jobs of this host's store, the only one that is written; of one that is elsewhere an error says where."""
+    def jobs_to_change(self, references: Iterable[str]) -> tuple[Jobs, list[Job]]:
+        """Find jobs in this host's store, the only one that is written; UsageError says where any other job is."""
         jobs = None if self.stores and not self.has_store() else self.jobs()
-        found = [self._found_here(jobs, reference) for reference in references]
+        found = [self._find_in_own_store(jobs, reference) for reference in references]
         return jobs or self.jobs(), found
 
-    def _found_here(self, jobs: Jobs | None, reference: str) -> Job:
+    def _find_in_own_store(self, jobs: Jobs | None, reference: str) -> Job:
         try:
             if jobs is not None:
                 return jobs.find(reference)
@@ -113,8 +113,8 @@ class App:
         )
         raise UsageError(why)
 
-    def _opened(self, file: Path) -> Jobs:
-        """One store to read; this host's own is brought up to date."""
+    def _open_jobs(self, file: Path) -> Jobs:
+        """Open a store for reading; this host's own is reconciled first."""
         from jobtop.store.database import open_to_read
         from jobtop.store.jobs import Jobs
 
@@ -128,19 +128,19 @@ class App:
         return Jobs(database)
 
     def warn_of_damage(self) -> None:
-        """Say of each store how many rows were left out, since they cannot be read."""
+        """Warn how many unreadable rows of each store were left out."""
         for database in self._open_stores:
             if (damage := database.damage()) is not None:
                 self.warn(damage)
 
-    def colored(self, stream: int) -> bool:
-        """Whether to colour what goes to this descriptor."""
+    def uses_color(self, descriptor: int) -> bool:
+        """Return whether output to this file descriptor is coloured."""
         if self.color != "auto":
             return self.color == "always"
-        return os.isatty(stream) and not self.environ.get("NO_COLOR") and self.environ.get("TERM") != "dumb"
+        return os.isatty(descriptor) and not self.environ.get("NO_COLOR") and self.environ.get("TERM") != "dumb"
 
     def jobs(self) -> Jobs:
-        """The jobs of this host's store, brought up to date; only to be read where it cannot be written."""
+        """Open and reconcile this host's store; opened read-only, with a warning, where it cannot be written."""
         from jobtop.store.database import open_to_read
         from jobtop.store.jobs import Jobs
 
@@ -157,17 +157,17 @@ class App:
             return Jobs(database)
 
     def store_to_write(self) -> Database:
-        """This host's store, made if it is not there."""
+        """Open this host's store for writing; create it if it does not exist."""
         from jobtop.store.database import open_to_write
 
         return self.close_later(open_to_write(self.paths, self.config.switch("store.network")))
 
     def has_history(self) -> bool:
-        """Whether there is anything to read: a store was named, or something was recorded here."""
+        """Return whether there is anything to read: a named store, or something recorded on this host."""
         return bool(self.stores) or self.has_store()
 
     def has_store(self) -> bool:
-        """Whether anything was ever recorded here."""
+        """Return whether anything was ever recorded on this host."""
         for path in (self.paths.store, self.paths.unrecorded):
             try:
                 os.stat(path)
@@ -197,8 +197,5 @@ class App:
         return Jobs(database)
 
     def warn(self, text: str) -> None:
-        """A word on standard error that stops nothing."""
-        try:
-            print(f"jobtop: {printable(text)}", file=sys.stderr, flush=True)
-        except OSError:  # standard error is gone: nobody is listening
-            return
+        """Print a warning line to standard error."""
+        print_error(f"jobtop: {printable(text)}")

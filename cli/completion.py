@@ -1,4 +1,4 @@
-"""`jobtop completion`, and what a shell can complete an id to."""
+"""`jobtop completion`, and the completion of job ids."""
 
 import os
 from contextlib import closing
@@ -10,21 +10,21 @@ from jobtop.cli.app import App
 from jobtop.core.errors import JobtopError
 from jobtop.core.units import printable
 
-NO_BLANK = "if [[ $value == *: ]]; then compopt -o nospace; fi"
+NO_SPACE_AFTER_COLON = "if [[ $value == *: ]]; then compopt -o nospace; fi"
 
 
-def job_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids that begin like this, with the names of their jobs; nothing rather than an error."""
+def complete_job_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return job ids with this prefix and the jobs' names; an empty list instead of an error."""
     try:
-        with closing(Completing(ctx)) as app:
+        with closing(CompletionApp(ctx)) as app:
             found = app.fleet.each(lambda jobs: jobs.ids_with_prefix(incomplete))
     except JobtopError:
         return []
     return [CompletionItem(job_id[:8], help=printable(name)) for _, several in found for job_id, name in several]
 
 
-class Completing(App):
-    """What a shell asks for while somebody types: the stores that the line names so far, without a word."""
+class CompletionApp(App):
+    """The App of a shell completion: reads the stores named on the line so far, and prints no warnings."""
 
     def __init__(self, ctx: click.Context) -> None:
         super().__init__((), False, "never", os.environ, stores=tuple(ctx.find_root().params.get("store") or ()))
@@ -48,8 +48,8 @@ def completion(shell: str) -> int:
     kind = get_completion_class(shell)
     assert kind is not None
     source = kind(jobtop, {}, "jobtop", "_JOBTOP_COMPLETE").source()
-    # The value of a filter's key follows it without a blank.
-    source = source.replace("COMPREPLY+=($value)", "COMPREPLY+=($value)\n            " + NO_BLANK)
-    # Where we have nothing to offer, such as in the command to run, file names are what is wanted.
+    # A filter's value follows its key without a space.
+    source = source.replace("COMPREPLY+=($value)", "COMPREPLY+=($value)\n            " + NO_SPACE_AFTER_COLON)
+    # Where jobtop offers nothing, as in the command to run, bash completes file names.
     print(source.replace("complete -o nosort", "complete -o nosort -o bashdefault -o default"))
     return 0

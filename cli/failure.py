@@ -1,4 +1,4 @@
-"""The border where errors become one line on standard error and an exit code."""
+"""Turns exceptions into one line on standard error and an exit code."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-NO_THREAD = "can't start new thread"  # what Python says where fork(2) would say EAGAIN
+NO_THREAD_MESSAGE = "can't start new thread"  # Python's message where fork(2) fails with EAGAIN
 REMEDIES = {
     errno.ENOSPC: "make room where the output goes",
     errno.EDQUOT: "make room where the output goes",
@@ -22,17 +22,17 @@ REMEDIES = {
 }
 
 
-def guarded(call: "Callable[[], int | None]") -> int | None:
-    """What the call returns; for whatever goes wrong in it, an exit code, and the words on standard error."""
+def run_reporting_errors(call: "Callable[[], int | None]") -> int | None:
+    """Return what the call returns; if it raises, print the error to standard error and return an exit code."""
     try:
         code = call()
         sys.stdout.flush()
     except JobtopError as error:
-        return complain(str(error), error.exit_code)
+        return report_failure(str(error), error.exit_code)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has left; Python would complain once more when it closes stdout.
+        # The reader of our output has gone. Python would report it once more when it closes stdout.
         discard_output()
         return 141
     except OSError as error:
@@ -41,20 +41,20 @@ def guarded(call: "Callable[[], int | None]") -> int | None:
             from jobtop.core.run.start_problems import missing_part
 
             part = missing_part()
-            return _internal(error) if part is None else complain(part, ExitCode.FAILED)
+            return _report_bug(error) if part is None else report_failure(part, ExitCode.FAILED)
         discard_output()
-        return complain(f"{os.strerror(error.errno or 0)}: {remedy}", ExitCode.FAILED)
+        return report_failure(f"{os.strerror(error.errno or 0)}: {remedy}", ExitCode.FAILED)
     except Exception as error:  # noqa: BLE001 - a user never sees a traceback
-        if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        if isinstance(error, RuntimeError) and str(error) == NO_THREAD_MESSAGE:
             from jobtop.core.run.start_problems import TOO_MANY
 
-            return complain(TOO_MANY, ExitCode.FAILED)
-        return _internal(error)
+            return report_failure(TOO_MANY, ExitCode.FAILED)
+        return _report_bug(error)
     return code
 
 
 def discard_output() -> None:
-    """Let what is still to be written to standard output vanish, or appear among the errors."""
+    """Redirect standard output to /dev/null, or to standard error if /dev/null cannot be opened."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
     except OSError:  # no more files may be open, or there is no /dev/null
@@ -62,17 +62,22 @@ def discard_output() -> None:
     os.dup2(null, 1)
 
 
-def complain(text: str, code: int) -> int:
-    """One line, whatever the text holds, and the code again."""
-    try:
-        print(f"jobtop: {printable(text)}", file=sys.stderr, flush=True)
-    except OSError:  # standard error is gone: nobody is listening
-        return code
+def report_failure(text: str, code: int) -> int:
+    """Print one error line to standard error and return the exit code."""
+    print_error(f"jobtop: {printable(text)}")
     return code
 
 
-def _internal(error: Exception) -> int:
-    """Our own mistake: one line for the user, the traceback into the log."""
+def print_error(text: str) -> None:
+    """Print text to standard error; do nothing if standard error is closed."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def _report_bug(error: Exception) -> int:
+    """Report a bug in jobtop: one line for the user, the traceback in the log."""
     import traceback
 
     from jobtop.core.journal import write
@@ -84,4 +89,4 @@ def _internal(error: Exception) -> int:
         where = f"; the details are in {log}"
     except (OSError, JobtopError):
         where = ""
-    return complain(f"a mistake in jobtop itself: {type(error).__name__}: {error}{where}", ExitCode.FAILED)
+    return report_failure(f"a mistake in jobtop itself: {type(error).__name__}: {error}{where}", ExitCode.FAILED)

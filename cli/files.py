@@ -1,4 +1,4 @@
-"""Files a verb writes because a user asked for them: all or nothing, and never over another unasked."""
+"""Files that a verb writes at the user's request: written completely or not at all, overwritten only with --force."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from jobtop.core.errors import BadValue
 
 @contextmanager
 def new_path(option: str, path: Path, force: bool) -> Iterator[Path]:
-    """Where to write what becomes the file at `path` once the block is done; nothing is left if it fails."""
+    """Yield a temporary path that replaces `path` when the block succeeds, and is deleted when it fails."""
     target = Path(os.path.realpath(path))
     if os.path.lexists(target) and not (force and stat.S_ISREG(target.stat().st_mode)):
         why = "it exists (--force overwrites it)" if target.is_file() else "it is not a file"
@@ -32,7 +32,7 @@ def new_path(option: str, path: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def new_file(option: str, path: Path, force: bool) -> Iterator[TextIO]:
-    """The same, opened to write text; `-` is standard output."""
+    """Like `new_path`, but yield an open text file; `-` is standard output."""
     if str(path) == "-":
         yield sys.stdout
         return

@@ -1,4 +1,4 @@
-"""Finds the verb that was asked for, imports only that one, and turns errors into one line."""
+"""The command line `jobtop VERB`: imports only the verb that is called, and prints errors as one line."""
 
 import os
 import sys
@@ -9,65 +9,68 @@ from click.core import ParameterSource
 
 from jobtop import __version__
 from jobtop.cli.app import App
-from jobtop.cli.failure import complain, guarded
+from jobtop.cli.failure import report_failure, run_reporting_errors
 from jobtop.cli.values import Duration
 from jobtop.core.errors import ExitCode, UsageError, did_you_mean, nearest_name
 from jobtop.core.run.supervisor import Supervisor
 
 VERBS = {
     "run": ("jobtop.cli.verbs.run:run", "Run a command and record exactly what it cost."),
-    "submit": ("jobtop.cli.verbs.submit:submit", "Queue a command; it starts when its turn has come."),
-    "attach": ("jobtop.cli.verbs.attach:attach", "Watch processes that run already, as a job."),
-    "queue": ("jobtop.cli.verbs.queue:queue", "List the jobs that wait, in order, and why."),
-    "retry": ("jobtop.cli.verbs.queue:retry", "Queue ended jobs once more."),
-    "group": ("jobtop.cli.verbs.queue:group", "Say how many jobs of a group run at once."),
-    "history": ("jobtop.cli.verbs.history:history", "List past and present jobs, the newest first."),
+    "submit": ("jobtop.cli.verbs.submit:submit", "Queue a command; it starts when the host has room for it."),
+    "attach": ("jobtop.cli.verbs.attach:attach", "Monitor a running process and its descendants as a job."),
+    "queue": ("jobtop.cli.verbs.queue:queue", "List queued jobs in start order, with the reason each one waits."),
+    "retry": ("jobtop.cli.verbs.queue:retry", "Queue ended jobs again."),
+    "group": ("jobtop.cli.verbs.queue:group", "Limit how many jobs of a group run at once."),
+    "history": ("jobtop.cli.verbs.history:history", "List past and present jobs, newest first."),
     "show": ("jobtop.cli.verbs.show:show", "Show one job: how it went, why it ended, what it used."),
     "logs": ("jobtop.cli.verbs.logs:logs", "Print the output a job wrote."),
     "top": ("jobtop.cli.verbs.top:top", "Show the processes and threads of a job, live."),
-    "metrics": ("jobtop.cli.verbs.metrics:metrics", "Print what a job used, sample by sample, as it comes."),
-    "plot": ("jobtop.cli.verbs.plot:plot", "Draw what a job used over time."),
+    "metrics": ("jobtop.cli.verbs.metrics:metrics", "Print the samples of a job, and new ones while it runs."),
+    "plot": ("jobtop.cli.verbs.plot:plot", "Draw charts of what a job used over time."),
     "export": ("jobtop.cli.verbs.export:export", "Write jobs in a format that other programs read."),
-    "import": ("jobtop.cli.verbs.imports:import_", "Take over the jobs that other programs kept."),
-    "stats": ("jobtop.cli.verbs.stats:stats", "Add jobs up: how they ended, what they used, by group."),
-    "wait": ("jobtop.cli.verbs.control:wait", "Wait until jobs have ended; 1 if one did not succeed."),
-    "stop": ("jobtop.cli.verbs.control:stop", "Stop jobs: TERM, their grace, then KILL."),
-    "kill": ("jobtop.cli.verbs.control:kill", "Kill jobs at once."),
-    "pause": ("jobtop.cli.verbs.control:pause", "Make jobs stand still."),
-    "resume": ("jobtop.cli.verbs.control:resume", "Let paused jobs go on."),
-    "rm": ("jobtop.cli.verbs.control:rm", "Forget ended jobs: record, output and all."),
-    "pin": ("jobtop.cli.verbs.pin:pin", "Keep jobs whole, however old they are."),
-    "unpin": ("jobtop.cli.verbs.pin:unpin", "Let pinned jobs grow old like all others."),
-    "prune": ("jobtop.cli.verbs.prune:prune", "Let go of what is old, and give the space back."),
-    "store": ("jobtop.cli.verbs.store:store", "Look after the file that the history is in: check, copy, merge."),
-    "agent": ("jobtop.cli.verbs.agent:agent", "The process that watches jobs nobody stays with."),
-    "selftest": ("jobtop.cli.verbs.selftest:selftest", "Measure loads of known cost and compare."),
-    "doctor": ("jobtop.cli.verbs.doctor:doctor", "Say what works here, what does not, and the remedy."),
+    "import": ("jobtop.cli.verbs.imports:import_", "Import jobs that other programs recorded."),
+    "stats": ("jobtop.cli.verbs.stats:stats", "Summarise jobs: outcomes and resource use, overall and by group."),
+    "wait": ("jobtop.cli.verbs.control:wait", "Wait until jobs have ended; exit code 1 if one did not succeed."),
+    "stop": ("jobtop.cli.verbs.control:stop", "Stop jobs: SIGTERM, then SIGKILL after the grace period."),
+    "kill": ("jobtop.cli.verbs.control:kill", "Kill jobs at once with SIGKILL."),
+    "pause": ("jobtop.cli.verbs.control:pause", "Pause jobs."),
+    "resume": ("jobtop.cli.verbs.control:resume", "Continue paused jobs."),
+    "rm": ("jobtop.cli.verbs.control:rm", "Delete ended or queued jobs: record, samples and output."),
+    "pin": ("jobtop.cli.verbs.pin:pin", "Keep all data of jobs, however old they are."),
+    "unpin": ("jobtop.cli.verbs.pin:unpin", "Let retention delete data of pinned jobs again."),
+    "prune": ("jobtop.cli.verbs.prune:prune", "Delete old samples and shrink the file."),
+    "store": ("jobtop.cli.verbs.store:store", "Describe, check, copy and merge history files."),
+    "agent": (
+        "jobtop.cli.verbs.agent:agent",
+        "The background process that runs queued jobs and monitors detached ones.",
+    ),
+    "selftest": ("jobtop.cli.verbs.selftest:selftest", "Run loads of known cost and compare the measurements."),
+    "doctor": ("jobtop.cli.verbs.doctor:doctor", "Report what works on this machine, what does not, and the remedy."),
     "config": ("jobtop.cli.verbs.config:config", "Print every setting and where its value came from."),
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
-# Verbs that read jobs take --store themselves; those that act on jobs look there for where one is.
-READING = frozenset("queue history show logs top metrics plot export stats wait".split())
-ACTING = frozenset("stop kill pause resume rm retry pin unpin".split())
+# Both take --store after their name. Verbs that change jobs use it only to tell the user which store a job is in.
+READING_VERBS = frozenset("queue history show logs top metrics plot export stats wait".split())
+ACTING_VERBS = frozenset("stop kill pause resume rm retry pin unpin".split())
 ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats", "plot-resources": "plot"}
 
 
-def name_stores(ctx: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:
-    """Take in what a verb was told behind its name."""
+def collect_store_option(ctx: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:
+    """Add the --store options that follow the verb to those that precede it."""
     if isinstance(ctx.obj, App):
         ctx.obj.named_stores += paths
 
 
-NAMED: dict[str, Any] = {
+STORE_SETTINGS: dict[str, Any] = {
     "multiple": True,
     "metavar": "PATH",
-    "help": "Read this store, or all of a directory, instead of this host's; may be repeated.",
+    "help": "Read this store, or all stores of a directory, instead of this host's; may be repeated.",
 }
-STORE = click.Option(["--store", "named"], expose_value=False, callback=name_stores, **NAMED)
+STORE_OPTION = click.Option(["--store", "named"], expose_value=False, callback=collect_store_option, **STORE_SETTINGS)
 
 
 class Verbs(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A click group that imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -80,8 +83,9 @@ class Verbs(click.Group):
 
         module, _, attribute = target[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        if ALIASES.get(name, name) in READING | ACTING and all(param.name != STORE.name for param in command.params):
-            command.params.append(STORE)
+        has_option = any(param.name == STORE_OPTION.name for param in command.params)
+        if ALIASES.get(name, name) in READING_VERBS | ACTING_VERBS and not has_option:
+            command.params.append(STORE_OPTION)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -101,38 +105,38 @@ class Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set any configuration key for this call.")
-@click.option("-v", "--verbose", is_flag=True, help="Say on standard error what is also written to the log.")
+@click.option("-v", "--verbose", is_flag=True, help="Print log lines to standard error too.")
 @click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours in what is printed."
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Use colours in the output."
 )
-@click.option("--store", **NAMED)
-@click.option("--refresh", type=Duration(), default="1s", help="Console: between two pictures; 1s by default.")
-@click.option("--readonly", is_flag=True, help="Console: look at jobs, and do nothing to them.")
-@click.option("--demo", is_flag=True, help="Console: a lively machine that never was, to look around.")
-@click.option("--ascii", is_flag=True, help="Console: no characters but ASCII, for serial lines.")
+@click.option("--store", **STORE_SETTINGS)
+@click.option("--refresh", type=Duration(), default="1s", help="Console: time between two updates; 1s by default.")
+@click.option("--readonly", is_flag=True, help="Console: show jobs, change nothing.")
+@click.option("--demo", is_flag=True, help="Console: show a simulated machine, to look around.")
+@click.option("--ascii", is_flag=True, help="Console: use ASCII characters only, for serial lines.")
 @click.version_option(__version__, message="jobtop %(version)s")
 @click.pass_context
 def jobtop(
     ctx: click.Context, /, sets: tuple[str, ...], verbose: bool, color: str, store: tuple[str, ...], **console: Any
 ) -> int:
-    """`top` for jobs, with a memory: run them, measure exactly what each used, keep it, look it up.
+    """`top` for jobs, with a memory: run jobs, measure exactly what each one used, keep it, look it up.
 
     Without a verb, on a terminal, it opens the console.
     """
     ctx.obj = app = App(sets, verbose, color, os.environ, ctx.obj, store)
     ctx.call_on_close(app.close)
-    asked = [f"--{name}" for name in console if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    console_flags = [f"--{name}" for name in console if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if ctx.invoked_subcommand is not None:
-        if asked:
-            raise UsageError(f"{asked[0]} is of the console, which opens without a verb")
+        if console_flags:
+            raise UsageError(f"{console_flags[0]} is an option of the console, which opens without a verb")
         check_stores(app, ALIASES.get(ctx.invoked_subcommand, ctx.invoked_subcommand))
         return ExitCode.OK
-    from jobtop.cli.verbs.console import can_be_opened, open_console
+    from jobtop.cli.verbs.console import can_open_console, open_console
 
-    if can_be_opened():
+    if can_open_console():
         return open_console(app, **console)
-    if asked:
-        raise UsageError(f"{asked[0]} is of the console, which needs a terminal for its input and output")
+    if console_flags:
+        raise UsageError(f"{console_flags[0]} is an option of the console, which needs a terminal as input and output")
     if store:
         raise UsageError(
             "--store without a verb is for the console, which needs a terminal (jobtop --store PATH history)"
@@ -142,17 +146,17 @@ def jobtop(
 
 
 def check_stores(app: App, verb: str) -> None:
-    """Refuse stores to a verb that writes: it does so in this host's own."""
-    if app.named_stores and verb not in READING | ACTING and app.stores != [app.paths.store]:
+    """Raise UsageError if --store is given to a verb that writes: such a verb uses only this host's own store."""
+    if app.named_stores and verb not in READING_VERBS | ACTING_VERBS and app.stores != [app.paths.store]:
         raise UsageError(f"--store is for verbs that read jobs: jobtop {verb} uses this host's own, {app.paths.store}")
 
 
 def main(supervisor: Supervisor | None = None) -> int:
-    """Run the verb in sys.argv; the exit code. Whatever goes wrong is one line on standard error."""
-    return guarded(lambda: _answer(supervisor)) or ExitCode.OK
+    """Run the verb in sys.argv and return the exit code; an error becomes one line on standard error."""
+    return run_reporting_errors(lambda: _run_verb(supervisor)) or ExitCode.OK
 
 
-def _answer(supervisor: Supervisor | None) -> int:
+def _run_verb(supervisor: Supervisor | None) -> int:
     try:
         result = jobtop.main(prog_name="jobtop", standalone_mode=False, obj=supervisor)
     except click.exceptions.Exit as done:
@@ -160,17 +164,19 @@ def _answer(supervisor: Supervisor | None) -> int:
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.UsageError as error:
-        named = [word for word in sys.argv[1:] if word in VERBS][:1]
-        return complain(f"{_message(error)} (see {' '.join(['jobtop', *named])} --help)", ExitCode.USAGE)
+        given_verb = [word for word in sys.argv[1:] if word in VERBS][:1]
+        text = f"{_usage_message(error)} (see {' '.join(['jobtop', *given_verb])} --help)"
+        return report_failure(text, ExitCode.USAGE)
     except click.ClickException as error:
-        return complain(error.format_message(), ExitCode.USAGE)
+        return report_failure(error.format_message(), ExitCode.USAGE)
     return result if isinstance(result, int) else ExitCode.OK
 
 
-def _message(error: click.UsageError) -> str:
-    """What click says, in our words where those are clearer."""
+def _usage_message(error: click.UsageError) -> str:
+    """Return click's error message, reworded where click's own is unclear."""
     if isinstance(error, click.NoSuchOption):
-        names = {name.strip("-"): name for name in error.possibilities or ()}  # dashes make all of them alike
+        # Compared without dashes, which would make all names look similar.
+        names = {name.strip("-"): name for name in error.possibilities or ()}
         name = names.get(nearest_name(error.option_name.strip("-"), names, likeness=0.75) or "")
         return f"no such option '{error.option_name}'" + (f" (did you mean '{name}'?)" if name else "")
     text = error.format_message().replace("\n\t", " ").replace("a valid integer range", "a whole number")

@@ -1,4 +1,4 @@
-"""Which stores are meant: those named by --store, else by JOBTOP_STORES, else this host's."""
+"""Selects the stores to read: those named by --store, else by JOBTOP_STORES, else this host's."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ VARIABLE = "JOBTOP_STORES"
 SUFFIX = ".db"
 
 
-def named_files(words: Sequence[str], variable: str, own: Path, warn: Callable[[str], None]) -> list[Path]:
-    """The files that options name, else the variable, each once; none if nothing is named."""
-    found = [file for word in words for file in store_files(word)]
-    if not words:
-        found = list(_standing_files(variable, warn))
-    return list(dict.fromkeys(own if _is_same(file, own) else file for file in found))
+def selected_stores(options: Sequence[str], variable: str, own_store: Path, warn: Callable[[str], None]) -> list[Path]:
+    """Return the files named by options, else by the variable, each once; empty if nothing is named."""
+    found = [file for option in options for file in store_files(option)]
+    if not options:
+        found = list(_stores_from_variable(variable, warn))
+    return list(dict.fromkeys(own_store if _is_same_file(file, own_store) else file for file in found))
 
 
 def store_files(word: str, place: str = "--store") -> list[Path]:
-    """The store that is meant, or all that are in a directory."""
-    path = Path(os.path.abspath(os.path.expanduser(word)))
+    """Return the store at this path, or all stores of this directory."""
+    path = expanded_path(word)
     try:
         names = sorted(entry.name for entry in os.scandir(path) if entry.name.endswith(SUFFIX) and entry.is_file())
     except NotADirectoryError:
@@ -35,8 +35,13 @@ def store_files(word: str, place: str = "--store") -> list[Path]:
     return [path / name for name in names]
 
 
-def _standing_files(variable: str, warn: Callable[[str], None]) -> Iterator[Path]:
-    """What the variable names is asked for in every call: what of it is not there now is said and passed over."""
+def expanded_path(word: str) -> Path:
+    """Return the absolute path that a user wrote, `~` expanded."""
+    return Path(os.path.abspath(os.path.expanduser(word)))
+
+
+def _stores_from_variable(variable: str, warn: Callable[[str], None]) -> Iterator[Path]:
+    """Yield the stores that the variable names; warn about missing ones, since the variable applies to every call."""
     words = [word for word in variable.split(os.pathsep) if word]
     found = False
     for word in words:
@@ -51,7 +56,7 @@ def _standing_files(variable: str, warn: Callable[[str], None]) -> Iterator[Path
         raise UsageError(f"{VARIABLE}: none of the stores it names is there")
 
 
-def _is_same(file: Path, own: Path) -> bool:
+def _is_same_file(file: Path, own: Path) -> bool:
     try:
         return file == own or (file.name == own.name and os.path.samefile(file, own))
     except OSError:

@@ -9,7 +9,7 @@ from jobtop.core.units import parse_duration
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """90, 90s, 10m, 1h30m, as seconds."""
+    """A duration such as 90, 90s, 10m or 1h30m; its value is in seconds."""
 
     name = "duration"
 

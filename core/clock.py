@@ -1,20 +1,21 @@
-"""Moments as text, and how often a job is sampled by its age."""
+"""Times as text, and the sampling interval by a job's age."""
 
 import time
 
 from jobtop.core import procfs
 
 BOOTTIME = procfs.BOOTTIME  # counts the time in which the machine is suspended; defined where a shim can import it too
-AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))  # age of the job: seconds between samples
+# The sampling interval in seconds of jobs up to an age in seconds.
+AUTO_SECONDS = ((3600.0, 1.0), (14400.0, 5.0), (float("inf"), 10.0))
 
 
 def automatic_interval(age: float) -> float:
-    """The seconds between two samples of a job of this age where no interval was asked for."""
+    """Return the seconds between two samples of a job of this age, for `interval = "auto"`."""
     return next(seconds for until, seconds in AUTO_SECONDS if age < until)
 
 
 def iso(moment: float | None) -> str | None:
-    """Seconds since the epoch as ISO 8601 in UTC with microseconds."""
+    """Format seconds since the epoch as ISO 8601 in UTC with microseconds; None if the year is out of range."""
     if moment is None:
         return None
     try:
@@ -36,7 +37,7 @@ def from_iso(text: str | None) -> float | None:
 
 
 def local(moment: float | None) -> str:
-    """Seconds since the epoch as a person at this machine reads a clock."""
+    """Format seconds since the epoch in the machine's time zone."""
     from datetime import datetime
 
     if iso(moment) is None or moment is None:

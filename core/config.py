@@ -1,4 +1,4 @@
-"""Every setting, one row each, the kinds of values, and the layers a value comes from.
+"""Every setting, one row each, the parsers of their values, and the layers that values come from.
 
 `--set KEY=VALUE` > `JOBTOP_SECTION_KEY` > `./jobtop.toml` > the user's `config.toml` > `/etc/jobtop/config.toml`.
 """
@@ -14,7 +14,7 @@ from jobtop.core.record import fresh, record
 from jobtop.core.units import parse_duration, parse_size, printable
 
 Value = bool | int | float | str | tuple[str, ...] | None
-Kind = Callable[[object], Value]
+ValueParser = Callable[[object], Value]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     Typed = TypeVar("Typed")
 
 SHORTEST_INTERVAL_SECONDS = 0.1
-BY_DEFAULT = "default"
+DEFAULT_ORIGIN = "default"
 FOREVER = "forever"
 
 
 def boolean(raw: object) -> bool:
-    """true or false, in a few spellings."""
+    """Parse true or false, in a few spellings."""
     word = raw.strip().lower() if isinstance(raw, str) else raw
     if word in ("true", "yes", "on", "1", True):
         return True
@@ -39,7 +39,7 @@ def boolean(raw: object) -> bool:
 
 
 def switch(raw: object) -> bool | None:
-    """true, false, or None for auto."""
+    """Parse true or false; None for auto."""
     if _is_auto(raw):
         return None
     try:
@@ -49,12 +49,12 @@ def switch(raw: object) -> bool | None:
 
 
 def duration(raw: object) -> float:
-    """Seconds, from text or a plain number."""
+    """Parse a duration, as text or as a plain number, into seconds."""
     return parse_duration(_number_text(raw, "a duration"))
 
 
 def interval(raw: object) -> float | None:
-    """Seconds between samples, or None for auto."""
+    """Parse the time between samples into seconds; None for auto."""
     if _is_auto(raw):
         return None
     seconds = duration(raw)
@@ -63,8 +63,8 @@ def interval(raw: object) -> float | None:
     return seconds
 
 
-def lasting(raw: object) -> float:
-    """Seconds, without end for `forever`."""
+def retention_time(raw: object) -> float:
+    """Parse how long data is kept into seconds; `forever` is infinity."""
     if isinstance(raw, str) and raw.strip().lower() == FOREVER:
         return float("inf")
     try:
@@ -72,19 +72,19 @@ def lasting(raw: object) -> float:
     except BadValue:
         hint = did_you_mean(raw, [FOREVER]) if isinstance(raw, str) else ""
         raise BadValue(f"{quoted(raw)} is neither {FOREVER} nor a duration such as 90d{hint}") from None
-    written = str(raw).strip()
-    if not written[-1].isalpha():
-        raise BadValue(f'{quoted(raw)} has no unit (for days: "{written}d")')
+    plain = str(raw).strip()
+    if not plain[-1].isalpha():
+        raise BadValue(f'{quoted(raw)} has no unit (for days: "{plain}d")')
     return seconds
 
 
 def size(raw: object) -> int:
-    """Bytes, from text or a plain number."""
+    """Parse a size, as text or as a plain number, into bytes."""
     return parse_size(_number_text(raw, "a size"))
 
 
-def level(raw: object) -> float:
-    """Any finite number."""
+def finite_number(raw: object) -> float:
+    """Parse any finite number."""
     try:
         value = float(_number_text(raw, "a number"))
     except ValueError:
@@ -94,32 +94,32 @@ def level(raw: object) -> float:
     return value
 
 
-def number(raw: object) -> float:
-    """A number that counts something: not below 0."""
-    value = level(raw)
+def non_negative_number(raw: object) -> float:
+    """Parse a finite number that is not below 0."""
+    value = finite_number(raw)
     if value < 0:
         raise BadValue(f"{quoted(raw)} is below 0")
     return value
 
 
 def ratio(raw: object) -> float:
-    """A share: more than 0, at most 1; `1%` is 0.01."""
+    """Parse a share above 0 and at most 1; `1%` is 0.01."""
     text = _number_text(raw, "a number").strip()
-    value = number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    value = non_negative_number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     if not 0 < value <= 1:
         raise BadValue(f"{quoted(raw)} is not a share (more than 0, at most 1)")
     return value
 
 
 def text(raw: object) -> str:
-    """Text that is not empty."""
+    """Check that a value is text, and not empty."""
     if not isinstance(raw, str) or not raw or "\0" in raw:
         raise BadValue(f"{quoted(raw)} is not a text")
     return raw
 
 
 def texts(raw: object) -> tuple[str, ...]:
-    """A list of texts, or one text with commas."""
+    """Parse a list of texts, or one text with commas."""
     if isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",") if part.strip())
     if not isinstance(raw, list):
@@ -128,20 +128,20 @@ def texts(raw: object) -> tuple[str, ...]:
 
 
 def patterns(raw: object) -> tuple[str, ...]:
-    """A list of regular expressions, or one: an expression may have commas."""
+    """Parse a list of regular expressions, or a single one, which may contain commas."""
     found = ((raw,) if raw else ()) if isinstance(raw, str) else texts(raw)
     for pattern in found:
-        from jobtop.core.patterns import compiled
+        from jobtop.core.patterns import compile_pattern
 
         try:
-            compiled(pattern)
+            compile_pattern(pattern)
         except BadValue as error:
             raise BadValue(f"{quoted(pattern)} {error}") from None
     return found
 
 
-def choice(*names: str) -> Kind:
-    """One of these names."""
+def choice(*names: str) -> ValueParser:
+    """Return a parser that accepts one of these names."""
 
     def read(raw: object) -> str:
         word = raw.strip() if isinstance(raw, str) else raw
@@ -152,21 +152,21 @@ def choice(*names: str) -> Kind:
     return read
 
 
-def several(*names: str) -> Kind:
-    """Any of these names."""
-    one = choice(*names)
+def choices(*names: str) -> ValueParser:
+    """Return a parser that accepts a list of these names."""
+    check_one = choice(*names)
 
     def read(raw: object) -> tuple[str, ...]:
         found = texts(raw)
         for name in found:
-            one(name)
+            check_one(name)
         return found
 
     return read
 
 
 def metric(raw: object) -> str:
-    """A key of the catalogue."""
+    """Check that a value is a key of the metric catalogue."""
     from jobtop.core.metrics import find_metric
 
     return find_metric(text(raw)).key
@@ -174,12 +174,16 @@ def metric(raw: object) -> str:
 
 @record
 class Setting:
-    """One key a user can set; its default is written as a user would."""
+    """One key that a user can set; its default is text, as a user would write it.
+
+    With `is_used` False the key is accepted and checked, and has no effect yet.
+    """
 
     key: str
-    kind: Kind
+    parse: ValueParser
     default: str
     doc: str
+    is_used: bool = True
 
     @property
     def variable(self) -> str:
@@ -187,9 +191,17 @@ class Setting:
         return f"JOBTOP_{self.key.replace('.', '_').upper()}"
 
 
-_MEASURES = ("pss", "fds", "snapshots", "gpu", "net", "cgroup", "pressure", "host")
-_COLLECTORS = ("nvidia", "amd", "intel", "drm", "rapl", "docker")
-_KEPT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
+# The names that monitor.without accepts, with what each leaves out; None: accepted, but nothing measures that yet.
+MEASUREMENTS: Mapping[str, str | None] = {
+    "cgroup": "the cgroup of each job, and all that it counts",
+    "pss": "memory with shared pages counted once (then `mem.used` of several processes is known only from a cgroup)",
+    "fds": "the number of open files",
+    "snapshots": "the lists of processes",
+    "pressure": "the kernel's stall times of jobs",
+    "host": "the samples of the machine",
+    **dict.fromkeys(("gpu", "net", "nvidia", "amd", "intel", "drm", "rapl", "docker")),
+}
+_KEEP_ENV_DEFAULT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("monitor.enabled", boolean, "true", "take samples while a job runs"),
@@ -197,46 +209,51 @@ SETTINGS: tuple[Setting, ...] = (
         "monitor.interval", interval, "auto", "time between samples; auto: 1 s, after an hour 5 s, after four 10 s"
     ),
     Setting("monitor.granularity", choice("time_series", "summary"), "time_series", "keep curves, or only totals"),
-    Setting("monitor.budget", ratio, "0.01", "the share of one core that sampling may cost"),
-    Setting("monitor.without", several(*_MEASURES, *_COLLECTORS), "", "what not to measure, such as pss,fds,gpu"),
+    Setting("monitor.budget", ratio, "0.01", "the share of one core that sampling may use"),
+    Setting("monitor.without", choices(*MEASUREMENTS), "", "what not to measure, such as pss,fds,gpu"),
     Setting(
         "run.ui",
         choice("auto", "always", "never"),
         "auto",
         "open the console for a job; auto: where there is a terminal",
     ),
-    Setting("run.grace", duration, "10s", "the time between TERM and KILL when a job is stopped"),
+    Setting("run.grace", duration, "10s", "the time between SIGTERM and SIGKILL when a job is stopped"),
     Setting(
         "run.after_exit", choice("leave", "wait", "kill"), "leave", "what happens to processes a job leaves behind"
     ),
-    Setting("run.log_max", size, "256MiB", "the most output that is kept of a job"),
-    Setting("run.keep_env", texts, _KEPT, "the environment variables recorded with a job"),
-    Setting("run.redact", patterns, "", "regular expressions of what else to hide"),
+    Setting("run.log_max", size, "256MiB", "the largest size of a job's kept output"),
+    Setting("run.keep_env", texts, _KEEP_ENV_DEFAULT, "the environment variables recorded with a job"),
+    Setting("run.redact", patterns, "", "regular expressions of other text to hide"),
     Setting("store.dir", text, "", "where the history is kept"),
     Setting("store.network", switch, "auto", "treat the store as on a network file system; auto: ask the kernel"),
-    Setting("store.raw_days", number, "7", "the days that every sample of a job is kept"),
-    Setting("store.rollup_days", number, "90", "the days that one sample a minute is kept; then the record alone"),
-    Setting("store.spec_days", number, "30", "the days that a job can be run again exactly"),
-    Setting("store.max_size", size, "2GiB", "the most disk space the history may take, output included; 0: any"),
-    Setting("agent.idle", duration, "5m", "how long the agent waits for work before it ends"),
-    Setting("cost.kwh", number, "0.30", "the price of a kilowatt-hour"),
-    Setting("cost.co2_g_per_kwh", number, "350", "grams of CO2 per kilowatt-hour"),
-    Setting("cost.cpu_hour", number, "0", "the price of a core for an hour"),
-    Setting("cost.gib_hour", number, "0", "the price of a GiB of memory for an hour"),
-    Setting("cost.gpu_hour", number, "0", "the price of a GPU for an hour"),
+    Setting("store.raw_days", non_negative_number, "7", "the days that every sample of a job is kept"),
+    Setting(
+        "store.rollup_days",
+        non_negative_number,
+        "90",
+        "the days that one sample per minute is kept; then only the record",
+    ),
+    Setting("store.spec_days", non_negative_number, "30", "the days that a job can be run again exactly"),
+    Setting("store.max_size", size, "2GiB", "the largest size of the history, output included; 0: no limit"),
+    Setting("agent.idle", duration, "5m", "how long the agent waits for work before it exits"),
+    Setting("cost.kwh", non_negative_number, "0.30", "the price of a kilowatt-hour", is_used=False),
+    Setting("cost.co2_g_per_kwh", non_negative_number, "350", "grams of CO2 per kilowatt-hour", is_used=False),
+    Setting("cost.cpu_hour", non_negative_number, "0", "the price of a core for an hour", is_used=False),
+    Setting("cost.gib_hour", non_negative_number, "0", "the price of a GiB of memory for an hour", is_used=False),
+    Setting("cost.gpu_hour", non_negative_number, "0", "the price of a GPU for an hour", is_used=False),
 )
-ALERT_FIELDS: Mapping[str, Kind] = {
+ALERT_FIELDS: Mapping[str, ValueParser] = {
     "name": text,
     "scope": choice("job", "gpu", "host", "container"),
     "metric": metric,
-    "above": level,
-    "below": level,
+    "above": finite_number,
+    "below": finite_number,
     "for": duration,
-    "clear": level,
+    "clear": finite_number,
     "severity": choice("info", "warning", "critical"),
     "actions": texts,
 }
-RETENTION_FIELDS: Mapping[str, Kind] = {"tag": text, "keep": lasting}
+RETENTION_FIELDS: Mapping[str, ValueParser] = {"tag": text, "keep": retention_time}
 BY_KEY = {setting.key: setting for setting in SETTINGS}
 TABLES = ("keys", "alert", "retention")
 SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), *TABLES)
@@ -244,7 +261,7 @@ SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS
 
 @record
 class Alert:
-    """One `[[alert]]` table: each field that was given, of the kind it has to be."""
+    """One `[[alert]]` table: its name and its parsed fields."""
 
     name: str
     fields: Mapping[str, Value]
@@ -252,18 +269,18 @@ class Alert:
 
 
 @record
-class KeepRule:
-    """One `[[retention]]` table: how long jobs with a tag, `key` or `key=value`, stay whole after their end."""
+class RetentionRule:
+    """One `[[retention]]` table: how long all data of jobs with a tag (`key` or `key=value`) is kept after they end."""
 
     tag: str
     seconds: float
     origin: str
-    written: str = ""
+    text: str = ""
 
 
 @record
-class Entry:
-    """One value as it was found: `base` is what a relative path in it is relative to."""
+class ConfigEntry:
+    """One value as it was found, with its origin; a relative path in it is relative to `base`."""
 
     key: str
     raw: object
@@ -272,12 +289,12 @@ class Entry:
 
 
 @record
-class FromFiles:
-    """What the configuration files set, the weakest first; `ignored` needs trust, each with key, value and file."""
+class FileSettings:
+    """What the configuration files set, weakest first; `ignored` has key, value and file of what needs trust."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ConfigEntry, ...] = ()
     alerts: tuple[Alert, ...] = ()
-    retention: tuple[KeepRule, ...] = ()
+    retention: tuple[RetentionRule, ...] = ()
     keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
     ignored: tuple[tuple[str, str, str], ...] = ()
     notices: tuple[str, ...] = ()
@@ -285,59 +302,59 @@ class FromFiles:
 
 @record
 class Config:
-    """What was set and by whom; everything else has its default."""
+    """The values that were set, with their origins; every other setting has its default."""
 
     values: Mapping[str, Value]
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, ConfigEntry]
     alerts: tuple[Alert, ...] = ()
-    retention: tuple[KeepRule, ...] = ()
+    retention: tuple[RetentionRule, ...] = ()
     keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
     ignored: tuple[tuple[str, str, str], ...] = ()
     notices: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:
-        """The value of any setting; None is `auto`."""
+        """Return the value of any setting; None is `auto`."""
         setting = find_setting(key)
-        return self.values[key] if key in self.values else setting.kind(setting.default)
+        return self.values[key] if key in self.values else setting.parse(setting.default)
 
     def origin(self, key: str) -> str:
-        """The file, variable or option that set it, or `default`."""
-        return self.entries[key].origin if key in self.entries else BY_DEFAULT
+        """Return the file, variable or option that set a key, or `default`."""
+        return self.entries[key].origin if key in self.entries else DEFAULT_ORIGIN
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Key, value as a user would write it, and origin of every setting, in order."""
-        return [(key, self._written(key), self.origin(key)) for key in BY_KEY]
+        """Return key, value as a user would write it, and origin of every setting, in order."""
+        return [(key, self._value_text(key), self.origin(key)) for key in BY_KEY]
 
     def boolean(self, key: str) -> bool:
-        """A setting that is on or off."""
+        """Return a setting that is on or off."""
         return self._typed(key, bool)
 
     def switch(self, key: str) -> bool | None:
-        """A setting that is on, off, or None: auto."""
+        """Return a setting that is on or off; None for auto."""
         return None if self.value(key) is None else self._typed(key, bool)
 
     def duration(self, key: str) -> float:
-        """A setting in seconds."""
+        """Return a setting in seconds."""
         return self._typed(key, float)
 
     def interval(self, key: str) -> float | None:
-        """A setting in seconds, or None: auto."""
+        """Return a setting in seconds; None for auto."""
         return None if self.value(key) is None else self._typed(key, float)
 
     def number(self, key: str) -> float:
-        """A plain number or a share."""
+        """Return a plain number or a share."""
         return self._typed(key, float)
 
     def size(self, key: str) -> int:
-        """A setting in bytes."""
+        """Return a setting in bytes."""
         return self._typed(key, int)
 
     def text(self, key: str) -> str:
-        """A name or a path."""
+        """Return a name or a path."""
         return self._typed(key, str)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of texts."""
         return self._typed(key, tuple)
 
     def _typed(self, key: str, wanted: type[Typed]) -> Typed:
@@ -346,7 +363,7 @@ class Config:
             raise TypeError(f"{key} is {value!r}, not of type {wanted.__name__}")
         return value
 
-    def _written(self, key: str) -> str:
+    def _value_text(self, key: str) -> str:
         if key not in self.entries:
             return BY_KEY[key].default
         raw, value = self.entries[key].raw, self.values[key]
@@ -356,8 +373,8 @@ class Config:
 
 
 def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: str | Path, root: str | Path = "/") -> Config:
-    """Every layer, the strongest last word; `root` is where `etc` is. Raises ConfigError for what is wrong."""
-    files = FromFiles()
+    """Read all layers, of which the strongest wins; `root` is where `etc` is. Raises ConfigError for a wrong value."""
+    files = FileSettings()
     base = os.fspath(cwd)
     names = config_files(environ, base, os.fspath(root))
     if any(map(_may_exist, names)):
@@ -369,15 +386,15 @@ def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: str | Path, r
     entries = [*files.entries, *_environment_entries(environ, base)]
     entries += [_option_entry(assignment, base) for assignment in cli_sets]
     if not any(entry.key == "store.dir" for entry in entries):
-        chosen_by = "JOBTOP_HOME" if environ.get("JOBTOP_HOME") else BY_DEFAULT
-        entries.append(Entry("store.dir", state_dir(environ), chosen_by, base))
-    values = {entry.key: entry_value(entry, environ) for entry in entries}
+        chosen_by = "JOBTOP_HOME" if environ.get("JOBTOP_HOME") else DEFAULT_ORIGIN
+        entries.append(ConfigEntry("store.dir", state_dir(environ), chosen_by, base))
+    values = {entry.key: parse_entry(entry, environ) for entry in entries}
     by_key = {entry.key: entry for entry in entries}
     return Config(values, by_key, files.alerts, files.retention, files.keys, files.ignored, files.notices)
 
 
 def _may_exist(path: str) -> bool:
-    """Whether something has that name, or nobody may tell."""
+    """Return whether a path exists, or may exist in a directory that cannot be searched."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -387,26 +404,26 @@ def _may_exist(path: str) -> bool:
     return True
 
 
-def _environment_entries(environ: Mapping[str, str], cwd: str) -> Iterator[Entry]:
+def _environment_entries(environ: Mapping[str, str], cwd: str) -> Iterator[ConfigEntry]:
     variables = {setting.variable: setting for setting in SETTINGS}
     sections = tuple(f"JOBTOP_{section.upper()}_" for section in SECTIONS if section not in TABLES)
     for name, raw in environ.items():
         if name in variables and raw:
-            yield Entry(variables[name].key, raw, name, cwd)
+            yield ConfigEntry(variables[name].key, raw, name, cwd)
         elif name not in variables and name.startswith(sections):
             raise ConfigError(f"{printable(name)}: unknown setting{did_you_mean(name, variables)}")
 
 
-def _option_entry(assignment: str, cwd: str) -> Entry:
+def _option_entry(assignment: str, cwd: str) -> ConfigEntry:
     key, equals, raw = assignment.partition("=")
     if not equals:
         raise ConfigError(f"--set: {quoted(assignment)} has no value (use KEY=VALUE)")
-    return Entry(find_setting(key.strip(), "--set: ").key, raw, "--set", cwd)
+    return ConfigEntry(find_setting(key.strip(), "--set: ").key, raw, "--set", cwd)
 
 
 def check_setting(key: str, raw: str) -> str:
-    """What would set it, unchanged; BadValue if it cannot."""
-    find_setting(key).kind(raw)
+    """Return the text unchanged if it is a valid value of the setting; BadValue if not."""
+    find_setting(key).parse(raw)
     return raw
 
 
@@ -416,16 +433,16 @@ def find_setting(key: str, place: str = "") -> Setting:
     return BY_KEY[key]
 
 
-def entry_value(entry: Entry, environ: Mapping[str, str]) -> Value:
-    value = read_value(BY_KEY[entry.key].kind, entry.raw, f"{entry.origin}: {entry.key}")
+def parse_entry(entry: ConfigEntry, environ: Mapping[str, str]) -> Value:
+    value = parse_value(BY_KEY[entry.key].parse, entry.raw, f"{entry.origin}: {entry.key}")
     if entry.key == "store.dir" and isinstance(value, str):
         return absolute_path(value, entry.base, environ)
     return value
 
 
-def read_value(kind: Kind, raw: object, place: str) -> Value:
+def parse_value(parse: ValueParser, raw: object, place: str) -> Value:
     try:
-        return kind(raw)
+        return parse(raw)
     except BadValue as error:
         raise ConfigError(f"{place}: {error}") from error
 
@@ -443,7 +460,7 @@ def _number_text(raw: object, wanted: str) -> str:
 
 
 def quoted(raw: object) -> str:
-    """A value as an error message shows it."""
+    """Return a value as error messages show it."""
     if isinstance(raw, str):
         return f'"{printable(raw if len(raw) <= 60 else raw[:59] + "…")}"'
     if isinstance(raw, list | dict):

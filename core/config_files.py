@@ -1,7 +1,7 @@
-"""What the configuration files set, and how much of `./jobtop.toml` counts before the user trusts it.
+"""Reads the configuration files, and decides how much of `./jobtop.toml` applies before the user trusts it.
 
-Any directory may hold a `jobtop.toml`, also one that another user made. Until it is trusted, only what can do no harm
-counts: see `UNTRUSTED_KEYS`. Everything else in it, and everything wrong in it, is a notice and stops nothing.
+Any directory may contain a `jobtop.toml`, also one that another user made. Until it is trusted, only harmless settings
+apply: see `UNTRUSTED_KEYS`. Everything else in it, and every error in it, becomes a notice and stops nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from jobtop.core.config import (
     SECTIONS,
     TABLES,
     Alert,
-    Entry,
-    FromFiles,
-    KeepRule,
-    Kind,
+    ConfigEntry,
+    FileSettings,
+    RetentionRule,
     Value,
-    entry_value,
+    ValueParser,
     find_setting,
-    lasting,
+    parse_entry,
+    parse_value,
     quoted,
-    read_value,
+    retention_time,
     texts,
 )
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
@@ -37,10 +37,10 @@ from jobtop.core.record import record
 from jobtop.core.trust import is_trusted_content, trust
 from jobtop.core.units import printable
 
-MOST_BYTES = 128 * 1024
-MOST_DOTS = 64  # in the keys of a line: tomllib takes time in proportion to their square
-NAMED_KEYS = 6
-LONGEST_NAME = 60
+MAX_FILE_BYTES = 128 * 1024
+MAX_KEY_DOTS = 64  # in the keys of one line: tomllib's time grows with their square
+MAX_NAMED_KEYS = 6
+MAX_NAME_LENGTH = 60
 UNTRUSTED_KEYS = ("run.ui", *(key for key in BY_KEY if key.startswith("cost.")))  # and `[[alert]]` without its actions
 REMEDY = "jobtop config trust"
 
@@ -49,27 +49,27 @@ Tables = Mapping[str, object]
 
 @record
 class Document:
-    """One configuration file that exists; `is_trusted` says whether all of it counts."""
+    """One existing configuration file; `is_trusted` says whether all of it applies."""
 
     path: Path
     tables: Tables
     is_trusted: bool = True
 
 
-def read_files(paths: Sequence[Path], environ: Mapping[str, str]) -> FromFiles:
-    """All layers; the first path is the project's file, the last the system's, the strongest comes first."""
+def read_files(paths: Sequence[Path], environ: Mapping[str, str]) -> FileSettings:
+    """Read all files; the paths are ordered from the strongest, the project's file, to the weakest, the system's."""
     notices: list[str] = []
     project, *trusted = paths
     documents = [
         document
         for path in reversed(trusted)
-        if (document := _own_document(path, path == paths[-1], notices)) is not None
+        if (document := _trusted_document(path, path == paths[-1], notices)) is not None
     ]
     found = [_settings_of(document) for document in documents]
     if (document := _project_document(project, environ, notices)) is not None:
         known = {alert.name for part in found for alert in part.alerts}
-        found.append(_settings_of(document) if document.is_trusted else _harmless_part(document, environ, known))
-    return FromFiles(
+        found.append(_settings_of(document) if document.is_trusted else _untrusted_settings(document, environ, known))
+    return FileSettings(
         tuple(entry for part in found for entry in part.entries),
         tuple({alert.name: alert for part in found for alert in part.alerts}.values()),
         tuple(rule for part in found for rule in part.retention),
@@ -80,26 +80,27 @@ def read_files(paths: Sequence[Path], environ: Mapping[str, str]) -> FromFiles:
 
 
 def trust_project(path: Path, environ: Mapping[str, str]) -> None:
-    """Let all of a project's file count from now on; ConfigError if anything in it is wrong."""
+    """Trust a project's file as it is now; ConfigError if anything in it is wrong."""
 
     def check(content: bytes) -> None:
         found = _settings_of(Document(path, parse_toml(path, content)))
         for entry in found.entries:
-            entry_value(entry, environ)
+            parse_entry(entry, environ)
 
     try:
-        trust(path, Path(state_dir(environ)), MOST_BYTES, check)
+        trust(path, Path(state_dir(environ)), MAX_FILE_BYTES, check)
     except UnsafeFile as unsafe:
         raise ConfigError(f"{path}: {unsafe}") from unsafe
 
 
-def _own_document(path: Path, is_of_system: bool, notices: list[str]) -> Document | None:
-    """A file of the user or of the system: what is wrong with it is an error.
+def _trusted_document(path: Path, is_of_system: bool, notices: list[str]) -> Document | None:
+    """Read a file of the user or of the system, in which any problem is an error; None if it does not exist.
 
-    Who owns a file below /etc is not asked: only root can put it there, and in a user namespace root is not user 0.
+    The owner of a file below /etc is not checked: only root can put it there, and in a user namespace root is not
+    user 0.
     """
     try:
-        return Document(path, parse_toml(path, read_plain(path, MOST_BYTES, may_be_owned_by_others=is_of_system)))
+        return Document(path, parse_toml(path, read_plain(path, MAX_FILE_BYTES, may_be_owned_by_others=is_of_system)))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnsafeFile as unsafe:
@@ -112,9 +113,9 @@ def _own_document(path: Path, is_of_system: bool, notices: list[str]) -> Documen
 
 
 def _project_document(path: Path, environ: Mapping[str, str], notices: list[str]) -> Document | None:
-    """The file of the project: one that cannot be used is a notice, for another user may have put it there."""
+    """Read the project's file; a problem is only a notice, because another user may have put the file there."""
     try:
-        content = read_plain(path, MOST_BYTES)
+        content = read_plain(path, MAX_FILE_BYTES)
         is_trusted = is_trusted_content(path, content, Path(state_dir(environ)))
         return Document(path, parse_toml(path, content), is_trusted)
     except (FileNotFoundError, NotADirectoryError):
@@ -129,7 +130,7 @@ def _project_document(path: Path, environ: Mapping[str, str], notices: list[str]
 
 
 def parse_toml(path: Path, content: bytes) -> Tables:
-    """The tables of a file; ConfigError names the line of what is wrong."""
+    """Parse a file into tables; ConfigError names the line of the problem."""
     import tomllib
 
     try:
@@ -138,7 +139,7 @@ def parse_toml(path: Path, content: bytes) -> Tables:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}: line {line}: not UTF-8 text") from error
     for number, words in enumerate(text.split("\n"), 1):
-        if words.count(".") > MOST_DOTS and _dots_in_keys(words) > MOST_DOTS:
+        if words.count(".") > MAX_KEY_DOTS and _dots_in_keys(words) > MAX_KEY_DOTS:
             raise ConfigError(f"{path}: line {number}: tables are nested too deeply")
     try:
         return tomllib.loads(text)
@@ -146,54 +147,57 @@ def parse_toml(path: Path, content: bytes) -> Tables:
         place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", str(error))
         line = int(place[1]) if place else content.rstrip().count(b"\n") + 1
         problem = re.sub(r" \(at [^()]*\)$", "", str(error))
-        raise ConfigError(f"{path}: line {line}: {_short(problem[:1].lower() + problem[1:], 200)}") from error
+        raise ConfigError(f"{path}: line {line}: {_shortened(problem[:1].lower() + problem[1:], 200)}") from error
 
 
 def _dots_in_keys(line: str) -> int:
-    """The dots of a line that are not in a text; where a text of several lines begins or ends, all of them."""
+    """Count the dots of a line outside quotes; all of them where a multi-line string begins or ends."""
     if '"""' in line or "'''" in line:
         return line.count(".")
     return re.sub(r""""(?:[^"\\]|\\.)*+"|'[^']*+'""", "", line).count(".")
 
 
-def _settings_of(document: Document) -> FromFiles:
-    """All that a trusted file sets."""
-    return FromFiles(
-        tuple(_entries(document)), tuple(_alerts(document)), tuple(_keep_rules(document)), dict(_bindings(document))
+def _settings_of(document: Document) -> FileSettings:
+    """Return everything that a trusted file sets."""
+    return FileSettings(
+        tuple(_entries(document)),
+        tuple(_alerts(document)),
+        tuple(_retention_rules(document)),
+        dict(_key_bindings(document)),
     )
 
 
-def _harmless_part(document: Document, environ: Mapping[str, str], known_alerts: Collection[str]) -> FromFiles:
-    """What counts of a file that is not trusted, and a line each for what is ignored and for what is wrong."""
-    path, ignored, wrong = document.path, dict[str, object](), list[str]()
-    entries = tuple(_harmless_entries(document, environ, ignored, wrong))
-    alerts = tuple(_harmless_alerts(document, known_alerts, ignored, wrong))
-    rows = tuple((_short(key), quoted(raw), str(path)) for key, raw in ignored.items())
-    notices = [f"{path}: ignored until trusted ({REMEDY}): {_named(ignored)}"] if ignored else []
-    if wrong:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        notices.append(f"{wrong[0]}; ignored{more}")
-    return FromFiles(entries, alerts, ignored=rows, notices=tuple(notices))
+def _untrusted_settings(document: Document, environ: Mapping[str, str], known_alerts: Collection[str]) -> FileSettings:
+    """Return what applies of an untrusted file, with one notice about ignored settings and one about wrong ones."""
+    path, ignored, problems = document.path, dict[str, object](), list[str]()
+    entries = tuple(_untrusted_entries(document, environ, ignored, problems))
+    alerts = tuple(_untrusted_alerts(document, known_alerts, ignored, problems))
+    rows = tuple((_shortened(key), quoted(raw), str(path)) for key, raw in ignored.items())
+    notices = [f"{path}: ignored until trusted ({REMEDY}): {_key_list(ignored)}"] if ignored else []
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        notices.append(f"{problems[0]}; ignored{more}")
+    return FileSettings(entries, alerts, ignored=rows, notices=tuple(notices))
 
 
-def _harmless_entries(
-    document: Document, environ: Mapping[str, str], ignored: dict[str, object], wrong: list[str]
-) -> Iterator[Entry]:
-    for key, raw in _leaves(document.tables):
+def _untrusted_entries(
+    document: Document, environ: Mapping[str, str], ignored: dict[str, object], problems: list[str]
+) -> Iterator[ConfigEntry]:
+    for key, raw in _assignments(document.tables):
         if key not in UNTRUSTED_KEYS:
             ignored[key] = raw
             continue
-        entry = Entry(key, raw, str(document.path), str(document.path.parent))
+        entry = ConfigEntry(key, raw, str(document.path), str(document.path.parent))
         try:
-            entry_value(entry, environ)
+            parse_entry(entry, environ)
         except ConfigError as error:
-            wrong.append(str(error))
+            problems.append(str(error))
         else:
             yield entry
 
 
-def _leaves(tables: Tables) -> Iterator[tuple[str, object]]:
-    """Key and value of what a file sets, alerts aside; `[keys]` and an unknown section count as one each."""
+def _assignments(tables: Tables) -> Iterator[tuple[str, object]]:
+    """Yield key and value of what a file sets, except alerts; `[keys]` and each unknown section are one key."""
     for section, table in tables.items():
         if isinstance(table, dict) and section in SECTIONS and section not in TABLES:
             yield from ((f"{section}.{name}", raw) for name, raw in table.items())
@@ -201,20 +205,20 @@ def _leaves(tables: Tables) -> Iterator[tuple[str, object]]:
             yield section, table
 
 
-def _harmless_alerts(
-    document: Document, known: Collection[str], ignored: dict[str, object], wrong: list[str]
+def _untrusted_alerts(
+    document: Document, known: Collection[str], ignored: dict[str, object], problems: list[str]
 ) -> Iterator[Alert]:
-    """Alerts without their actions; one with the name of an alert of the user does not replace that."""
+    """Yield alerts without their actions; one with the name of a known alert is ignored, not replaced."""
     try:
         tables = [*_labelled_alerts(document)]
     except ConfigError as error:
-        wrong.append(str(error))
+        problems.append(str(error))
         return
     for label, table in tables:
         try:
             alert = _alert(document, label, table | ({"actions": []} if "actions" in table else {}))
         except ConfigError as error:
-            wrong.append(str(error))
+            problems.append(str(error))
             continue
         if alert.name in known:
             ignored[label] = table
@@ -224,23 +228,23 @@ def _harmless_alerts(
         yield alert
 
 
-def _named(keys: Iterable[str]) -> str:
-    """Some of the keys, and how many more there are."""
-    names = [*map(_short, keys)]
-    more = f" and {len(names) - NAMED_KEYS} more" if len(names) > NAMED_KEYS else ""
-    return ", ".join(names[:NAMED_KEYS]) + more
+def _key_list(keys: Iterable[str]) -> str:
+    """Return the first keys as text, and how many more there are."""
+    names = [*map(_shortened, keys)]
+    more = f" and {len(names) - MAX_NAMED_KEYS} more" if len(names) > MAX_NAMED_KEYS else ""
+    return ", ".join(names[:MAX_NAMED_KEYS]) + more
 
 
-def _short(text: str, longest: int = LONGEST_NAME) -> str:
+def _shortened(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     return printable(text if len(text) <= longest else text[: longest - 1] + "…")
 
 
-def _entries(document: Document) -> Iterator[Entry]:
+def _entries(document: Document) -> Iterator[ConfigEntry]:
     path = document.path
     for section, table in document.tables.items():
         if section not in SECTIONS:
             names = (*SECTIONS, *BY_KEY)
-            raise ConfigError(f"{path}: {_short(section)}: unknown section{did_you_mean(section, names)}")
+            raise ConfigError(f"{path}: {_shortened(section)}: unknown section{did_you_mean(section, names)}")
         if section in TABLES:
             continue
         if not isinstance(table, dict):
@@ -248,22 +252,23 @@ def _entries(document: Document) -> Iterator[Entry]:
         for name, raw in table.items():
             key = f"{section}.{name}"
             find_setting(key, f"{path}: ")
-            yield Entry(key, raw, str(path), str(path.parent))
+            yield ConfigEntry(key, raw, str(path), str(path.parent))
 
 
 def _tables(document: Document, section: str) -> list[dict[str, object]]:
-    """The tables of a `[[section]]`."""
+    """Return the tables of a `[[section]]`."""
     tables = document.tables.get(section, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise ConfigError(f"{document.path}: {section}: {quoted(tables)} is not a list of tables (use [[{section}]])")
     return tables
 
 
-def _table_fields(table: Tables, kinds: Mapping[str, Kind], place: str) -> dict[str, Value]:
+def _table_fields(table: Tables, parsers: Mapping[str, ValueParser], place: str) -> dict[str, Value]:
+    """Parse the fields of a table; ConfigError for an unknown one."""
     for name in table:
-        if name not in kinds:
-            raise ConfigError(f"{place}.{_short(name)}: unknown field{did_you_mean(name, kinds)}")
-    return {name: read_value(kinds[name], raw, f"{place}.{name}") for name, raw in table.items()}
+        if name not in parsers:
+            raise ConfigError(f"{place}.{_shortened(name)}: unknown field{did_you_mean(name, parsers)}")
+    return {name: parse_value(parsers[name], raw, f"{place}.{name}") for name, raw in table.items()}
 
 
 def _require(fields: Mapping[str, Value], names: Iterable[str], place: str) -> None:
@@ -272,12 +277,12 @@ def _require(fields: Mapping[str, Value], names: Iterable[str], place: str) -> N
             raise ConfigError(f"{place}.{name}: is missing")
 
 
-def _keep_rules(document: Document) -> Iterator[KeepRule]:
+def _retention_rules(document: Document) -> Iterator[RetentionRule]:
     for position, table in enumerate(_tables(document, "retention"), 1):
         place = f"{document.path}: retention[{position}]"
         fields = _table_fields(table, RETENTION_FIELDS, place)
         _require(fields, RETENTION_FIELDS, place)
-        yield KeepRule(str(fields["tag"]), lasting(table["keep"]), str(document.path), str(table["keep"]))
+        yield RetentionRule(str(fields["tag"]), retention_time(table["keep"]), str(document.path), str(table["keep"]))
 
 
 def _alerts(document: Document) -> Iterator[Alert]:
@@ -286,10 +291,10 @@ def _alerts(document: Document) -> Iterator[Alert]:
 
 
 def _labelled_alerts(document: Document) -> Iterator[tuple[str, dict[str, object]]]:
-    """The tables of `[[alert]]`, each with how messages call it."""
+    """Yield the tables of `[[alert]]`, each with its label in messages."""
     for position, table in enumerate(_tables(document, "alert"), 1):
         name = table.get("name")
-        yield f"alert.{_short(name)}" if isinstance(name, str) else f"alert[{position}]", table
+        yield f"alert.{_shortened(name)}" if isinstance(name, str) else f"alert[{position}]", table
 
 
 def _alert(document: Document, label: str, table: Tables) -> Alert:
@@ -306,21 +311,21 @@ def _alert(document: Document, label: str, table: Tables) -> Alert:
     return Alert(str(fields["name"]), fields, str(document.path))
 
 
-def _bindings(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _key_bindings(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
     table = document.tables.get("keys", {})
     if not isinstance(table, dict):
         raise ConfigError(f"{document.path}: keys: {quoted(table)} is not a table (use [keys])")
-    for action, raw in _flat(table):
+    for action, raw in _flattened(table):
         try:
             yield action, texts([raw] if isinstance(raw, str) else raw)
         except BadValue as error:
-            raise ConfigError(f"{document.path}: keys.{_short(action)}: {error}") from error
+            raise ConfigError(f"{document.path}: keys.{_shortened(action)}: {error}") from error
 
 
-def _flat(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """`jobs.stop = "K"` without quotes is a table in a table to TOML."""
+def _flattened(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield nested keys joined by dots: in TOML, `jobs.stop = "K"` is a table in a table."""
     for name, raw in table.items():
         if isinstance(raw, dict):
-            yield from _flat(raw, f"{prefix}{name}.")
+            yield from _flattened(raw, f"{prefix}{name}.")
         else:
             yield prefix + name, raw

@@ -9,24 +9,24 @@ JobtopError                    125
 ├── StoreError                 125  the history could not be read or written
 │   ├── StoreUnavailable            missing, read-only, full
 │   │   └── StoreBusy               held by another program for longer than we wait
-│   ├── StoreReplaced               deleted or replaced while it was open; it was opened anew
+│   ├── StoreReplaced               deleted or replaced while it was open; it was opened again
 │   ├── StoreDamaged                not a database any more
-│   ├── StoreForeign                a database, but not ours
+│   ├── StoreForeign                a database of another program
 │   ├── StoreTooNew                 written by a newer jobtop
 │   ├── BlockDamaged                a block of samples is not what was written
 │   └── RowDamaged                  a row has values that jobtop never writes
-├── EvidenceDamaged            125  a file that a shim left has values that a shim never writes
+├── EvidenceDamaged            125  a file in a job's directory has values that a shim never writes
 └── StartError                 125, 126 or 127: the command could not be started
 """
 
-# ruff: noqa: N818 — `except UnknownJob` says it all.
+# ruff: noqa: N818 — the names need no suffix: `except UnknownJob`.
 
 from collections.abc import Iterable
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What jobtop's own exit codes mean; a job's code passes through `run` unchanged."""
+    """jobtop's own exit codes; `run` returns a job's code unchanged."""
 
     OK = 0
     BAD_ANSWER = 1
@@ -38,13 +38,13 @@ class ExitCode(IntEnum):
 
 
 class JobtopError(Exception):
-    """The root of the tree; its text is the one line a user reads."""
+    """The root of the tree; its text is the one line that the user sees."""
 
     exit_code: ExitCode = ExitCode.FAILED
 
 
 class UsageError(JobtopError):
-    """Something the caller asked for cannot be done as asked."""
+    """The call is wrong, and the caller can fix it."""
 
     exit_code = ExitCode.USAGE
 
@@ -78,7 +78,7 @@ class StoreBusy(StoreUnavailable):
 
 
 class StoreReplaced(StoreError):
-    """The store was deleted or replaced while it was open; the same call now writes the file that is there."""
+    """The store was deleted or replaced while it was open; the next call uses the new file."""
 
 
 class StoreDamaged(StoreError):
@@ -86,7 +86,7 @@ class StoreDamaged(StoreError):
 
 
 class StoreForeign(StoreError):
-    """The file is somebody else's database."""
+    """The file is a database of another program."""
 
 
 class StoreTooNew(StoreError):
@@ -102,7 +102,7 @@ class RowDamaged(StoreError):
 
 
 class EvidenceDamaged(JobtopError):
-    """A file that a shim left has values that a shim never writes."""
+    """A file in a job's directory has values that a shim never writes."""
 
 
 class StartError(JobtopError):
@@ -114,7 +114,7 @@ class StartError(JobtopError):
 
 
 def nearest_name(word: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The name most like `word`, or None if none is close."""
+    """Return the name most similar to `word`; None if none is close."""
     import difflib
 
     by_folded = {name.casefold(): name for name in names}
@@ -123,6 +123,6 @@ def nearest_name(word: str, names: Iterable[str], likeness: float = 0.6) -> str 
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """The ending of an error message: ` (did you mean "x"?)`, or nothing."""
+    """Return the end of an error message, ` (did you mean "x"?)`, or an empty string."""
     name = nearest_name(word, names)
     return f' (did you mean "{name}"?)' if name is not None else ""

@@ -1,4 +1,4 @@
-"""The id of a job: only a canonical UUID can become one, so that it is safe in a path, a cgroup name or a query."""
+"""The id of a job: always a canonical UUID, so that it is safe in a path, a cgroup name or a query."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ class JobId(str):
 
     def __new__(cls, text: object) -> Self:
         if not is_job_id(text):
-            from jobtop.core.errors import BadValue  # `run` starts its supervisor before it imports this
+            from jobtop.core.errors import (
+                BadValue,
+            )  # imported late: `run` starts its supervisor before it loads this module
 
             raise BadValue(f"a job id has to be a UUID, not {text!r:.60}")
         return super().__new__(cls, text)
 
 
 def is_job_id(text: object) -> bool:
-    """Whether a value from outside has the only form that an id has."""
+    """Return whether an untrusted value is a canonical UUID."""
     if not isinstance(text, str) or len(text) != LENGTH or any(text[place] != "-" for place in DASHES):
         return False
     digits = text.replace("-", "")
@@ -34,7 +36,7 @@ def is_job_id(text: object) -> bool:
 
 
 def are_job_ids(texts: Sequence[object]) -> bool:
-    """Whether all values have that form: for many at once, three times as fast as one by one."""
+    """Return whether all values are canonical UUIDs; three times as fast as `is_job_id` for each."""
     if set(map(type, texts)) - {str} or set(map(len, texts)) - {LENGTH}:  # type: ignore[arg-type]
         return False
     joined = "".join(texts)  # type: ignore[arg-type]
@@ -46,4 +48,4 @@ def are_job_ids(texts: Sequence[object]) -> bool:
     )
 
 
-NO_ID = JobId("00000000-0000-0000-0000-000000000000")  # of a record that only stands for its columns
+NO_ID = JobId("00000000-0000-0000-0000-000000000000")  # the id of an empty record, used to list the columns of CSV

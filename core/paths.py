@@ -1,4 +1,4 @@
-"""Where jobtop keeps things; nothing here creates anything unless asked by name.
+"""The paths of jobtop's files; only `make_private_dir` creates anything.
 
 `run` reads only names, which are text: importing pathlib would cost it 3 ms.
 """
@@ -19,14 +19,14 @@ PROJECT_CONFIG = "jobtop.toml"
 
 @record
 class StateNames:
-    """The names of one host's files below one state directory, which many hosts may share."""
+    """The names of one host's files in a state directory, which several hosts may share."""
 
     root: str
     host: str
 
     @property
     def store(self) -> str:
-        """The history of this host."""
+        """The history file of this host."""
         return self._below(f"{self.host}.db")
 
     @property
@@ -46,12 +46,12 @@ class StateNames:
 
     @property
     def specs(self) -> str:
-        """The exact commands and environments needed to run jobs again."""
+        """The exact commands and environments that are needed to run jobs again."""
         return self._below("specs")
 
     @property
     def unrecorded(self) -> str:
-        """Records of jobs that ran while the store could not be written."""
+        """The records of jobs that ran while the store could not be written."""
         return self._below("unrecorded")
 
     @property
@@ -60,11 +60,11 @@ class StateNames:
         return self._below("jobtop.log")
 
     def job(self, job_id: JobId) -> str:
-        """The directory of one job: evidence, output, marks."""
+        """The directory of one job: what its shim wrote, its output, the marks in its output."""
         return f"{self.jobs}/{job_id}"
 
     def spec(self, job_id: JobId) -> str:
-        """The file that can run one job again."""
+        """The file that is needed to run one job again."""
         return f"{self.specs}/{job_id}.json"
 
     def late_record(self, job_id: JobId) -> str:
@@ -149,20 +149,20 @@ def state_dir(environ: Mapping[str, str]) -> str:
 
 
 def config_files(environ: Mapping[str, str], cwd: str, root: str = "/") -> tuple[str, ...]:
-    """The configuration files that may exist, the strongest first; `root` is where `etc` is."""
+    """Return the paths of the configuration files, strongest first; `root` is where `etc` is."""
     user = _xdg_dir(environ, "XDG_CONFIG_HOME", ".config")
     users = () if user is None else (os.path.join(user, "jobtop/config.toml"),)
     return (os.path.join(cwd, PROJECT_CONFIG), *users, os.path.join(root, "etc/jobtop/config.toml"))
 
 
 def absolute_path(path: str, base: str, environ: Mapping[str, str]) -> str:
-    """The path a user wrote: `~` is the home of `environ`, anything relative is below `base`."""
+    """Return the path that a user wrote: `~` is the home in `environ`, a relative path is below `base`."""
     home = _home(environ) if path == "~" or path.startswith("~/") else None
     return os.path.abspath(os.path.join(base, path if home is None else f"{home}{path[1:]}"))
 
 
 def hostname(nodename: str | None = None) -> str:
-    """The name of this host, safe as a file name."""
+    """Return the name of this host, safe as a file name."""
     name = os.uname().nodename if nodename is None else nodename
     return name.replace("/", "_").lstrip(".") or "localhost"
 

@@ -1,9 +1,10 @@
-"""Regular expressions of users, matched in time proportional to the text: no expression can hang a job.
+"""Matches users' regular expressions in time proportional to the text, so that no expression can hang a job.
 
-Python's `re` tries one alternative after the other, which takes ages for `(a+)+$`. Here an expression, as `re` parses
-it, becomes a small program. One pass from the end of the text to its beginning finds the instructions that lead to a
-match from each place. A walk forward then takes, at each branch, the first way that leads to a match. So the result is
-what `re` finds, and no step is ever undone. Look-around is a program of its own: its answer is known for each place.
+Python's `re` backtracks, which takes exponential time for `(a+)+$`. Here an expression, as `re` parses it, is compiled
+into a small program. One pass from the end of the text to its beginning finds, for each position, the instructions
+from which a match can be reached: they are live there. A walk forward then follows, at each branch, the first live
+target. So the result is what `re` finds, without backtracking. Look-around is a program of its own, whose result is
+computed for each position first.
 """
 
 from __future__ import annotations
@@ -17,50 +18,50 @@ from typing import Any
 
 from jobtop.core.errors import BadValue
 
-LONGEST_PATTERN = 1000
-MOST_INSTRUCTIONS = 1000
-MOST_REMEMBERED = 5000
-REFUSED = {
+MAX_PATTERN_LENGTH = 1000
+MAX_INSTRUCTIONS = 1000
+MAX_CACHED = 5000
+UNSUPPORTED = {
     "GROUPREF": "a reference to a group",
     "GROUPREF_EXISTS": "a condition on a group",
     "ATOMIC_GROUP": "an atomic group",
     "POSSESSIVE_REPEAT": "a possessive repeat",
 }
-MOST_CONDITIONS = 6
+MAX_CONDITIONS = 6
 CONDITIONS = ("AT", "ASSERT", "ASSERT_NOT", "FAILURE")
 LETTERS = ("LITERAL", "NOT_LITERAL", "ANY", "IN")
 
-Flags = tuple[int, int]  # of groups like (?i-s:…): those they set, those they take away
-Condition = Callable[[str], list[bool]]  # for each place in a text
-Holding = tuple[bool, ...]  # which conditions of a program hold at a place
+Flags = tuple[int, int]  # the flags that a group like (?i-s:…) adds, and those it removes
+Condition = Callable[[str], list[bool]]  # returns for each position of a text whether the condition holds there
+ConditionValues = tuple[bool, ...]  # which conditions of a program hold at one position
 
 
 @lru_cache(64)
-def compiled(pattern: str) -> Program:
-    """The expression, ready to be used; BadValue continues a sentence that begins with it."""
-    if len(pattern) > LONGEST_PATTERN:
-        raise BadValue(f"is too long ({LONGEST_PATTERN} characters at most)")
+def compile_pattern(pattern: str) -> Program:
+    """Compile an expression; the text of BadValue continues a sentence that begins with the expression."""
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise BadValue(f"is too long ({MAX_PATTERN_LENGTH} characters at most)")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `[[]` may mean something else one day
+            warnings.simplefilter("ignore")  # FutureWarning for expressions such as `[[]`
             re.compile(pattern)
-            return Program(_part_of_re("parse").parse(pattern))
+            return Program(_re_module("parse").parse(pattern))
     except (re.error, OverflowError, RecursionError) as error:
         raise BadValue(f"is not a regular expression: {error}") from None
 
 
 def replace_matches(pattern: str, replacement: str, text: str) -> str:
-    """The text with every match that is not empty replaced."""
+    """Return the text with every non-empty match replaced."""
     pieces: list[str] = []
     done = 0
-    for begin, end in compiled(pattern).spans(text):
+    for begin, end in compile_pattern(pattern).spans(text):
         pieces += text[done:begin], replacement
         done = end
     return "".join(pieces) + text[done:]
 
 
-def _part_of_re(name: str) -> Any:
-    """`re` in parts; since Python 3.11 they have private names, and the public ones are deprecated."""
+def _re_module(name: str) -> Any:
+    """Return the parser, compiler or constants of `re`; since Python 3.11 these modules have private names."""
     private = {"parse": "re._parser", "compile": "re._compiler", "constants": "re._constants"}
     try:
         return import_module(private[name])
@@ -69,10 +70,11 @@ def _part_of_re(name: str) -> Any:
 
 
 class Program:
-    """Instructions as a list; a set of them is an integer with a bit for each. Threads may share a program.
+    """A list of instructions; a set of instructions is an integer with one bit for each. Threads may share a program.
 
-    A letter leads to the instruction behind it, if the text has that letter; a branch to one of several, the first
-    preferred; a condition, if it holds, to the instruction behind it; the last instruction is the match.
+    There are four kinds. A letter consumes a character of the text and continues with the next instruction. A branch
+    continues with one of several targets, the first preferred. A condition continues with the next instruction if it
+    holds. The last instruction is the match.
     """
 
     def __init__(self, parsed: Any, flags: Flags = (0, 0)) -> None:
@@ -82,119 +84,119 @@ class Program:
         self._branches, self._conditions, self._letters = compiler.branches, compiler.conditions, compiler.letters
         self._tests = list(compiler.tests.values())
         self._letter_masks: dict[str, int] = {}
-        self._leading: dict[Holding, dict[int, int]] = {}
-        self._origins: dict[Holding, dict[int, int]] = {}
+        self._live_cache: dict[ConditionValues, dict[int, int]] = {}
+        self._predecessor_cache: dict[ConditionValues, dict[int, int]] = {}
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Begin and end of every match that is not empty, from left to right."""
-        holding = self._holding(text)
-        leading = self._leading_to_match(text, holding)
+        """Yield begin and end of every non-empty match, from left to right."""
+        values = self._condition_values(text)
+        live = self._live_instructions(text, values)
         begin = 0
         while begin < len(text):
-            end = self._walk(begin, leading) if leading[begin] & 1 else None
+            end = self._walk(begin, live) if live[begin] & 1 else None
             if end is not None:
                 yield begin, end
             begin = begin + 1 if end is None else end
 
     def matches_at(self, text: str) -> list[bool]:
-        """For each place of a text whether a match, also an empty one, begins there."""
-        return [bool(leading & 1) for leading in self._leading_to_match(text, self._holding(text))]
+        """Return for each position of a text whether a match, possibly empty, begins there."""
+        return [bool(live & 1) for live in self._live_instructions(text, self._condition_values(text))]
 
-    def _holding(self, text: str) -> Sequence[Holding]:
+    def _condition_values(self, text: str) -> Sequence[ConditionValues]:
         if not self._tests:
             return [()] * (len(text) + 1)
         return list(zip(*(test(text) for test in self._tests), strict=True))
 
-    def _leading_to_match(self, text: str, holding: Sequence[Holding]) -> list[int]:
-        """For each place of a text the instructions that lead to a match from there."""
-        here = self._with_origins(0, holding[-1])
+    def _live_instructions(self, text: str, values: Sequence[ConditionValues]) -> list[int]:
+        """Return for each position of a text the instructions from which a match can be reached."""
+        here = self._with_predecessors(0, values[-1])
         found = [here]
-        for letter, holds in zip(reversed(text), reversed(holding[:-1]), strict=True):
-            ready = (here >> 1) & self._with_letter(letter)
-            remembered = self._leading.setdefault(holds, {})
+        for letter, values_here in zip(reversed(text), reversed(values[:-1]), strict=True):
+            ready = (here >> 1) & self._letter_mask(letter)
+            remembered = self._live_cache.setdefault(values_here, {})
             known = remembered.get(ready)
             if known is None:
-                if len(remembered) > MOST_REMEMBERED or len(self._leading) > MOST_REMEMBERED:
-                    self._leading = {holds: remembered}
+                if len(remembered) > MAX_CACHED or len(self._live_cache) > MAX_CACHED:
+                    self._live_cache = {values_here: remembered}
                     remembered.clear()
-                known = remembered[ready] = self._with_origins(ready, holds)
+                known = remembered[ready] = self._with_predecessors(ready, values_here)
             here = known
             found.append(here)
         found.reverse()
         return found
 
-    def _walk(self, begin: int, leading: Sequence[int]) -> int | None:
-        """Where the match that begins here ends; None if it could only be empty."""
-        at = self._next_letter(0, leading[begin], is_begin=True)
-        place = begin
-        while at is not None and at != self._match:
-            place += 1
-            at = self._next_letter(at + 1, leading[place])
-        return None if at is None else place
+    def _walk(self, begin: int, live: Sequence[int]) -> int | None:
+        """Return the end of the match that begins at `begin`; None if it would be empty."""
+        instruction = self._next_letter(0, live[begin], is_begin=True)
+        position = begin
+        while instruction is not None and instruction != self._match:
+            position += 1
+            instruction = self._next_letter(instruction + 1, live[position])
+        return None if instruction is None else position
 
-    def _next_letter(self, start: int, leading: int, is_begin: bool = False) -> int | None:
-        """The first letter, or the match, that leads on; a match at its own begin would be empty."""
+    def _next_letter(self, start: int, live: int, is_begin: bool = False) -> int | None:
+        """Return the first live letter, or the match unless `is_begin`, that is reachable from `start`."""
         waiting, seen = [start], set[int]()
         while waiting:
-            at = waiting.pop()
-            if at in seen or not leading >> at & 1:
+            instruction = waiting.pop()
+            if instruction in seen or not live >> instruction & 1:
                 continue
-            seen.add(at)
-            if at in self._branches:
-                waiting += reversed(self._branches[at])
-            elif at in self._conditions:
-                waiting.append(at + 1)
-            elif at != self._match or not is_begin:
-                return at
+            seen.add(instruction)
+            if instruction in self._branches:
+                waiting += reversed(self._branches[instruction])
+            elif instruction in self._conditions:
+                waiting.append(instruction + 1)
+            elif instruction != self._match or not is_begin:
+                return instruction
         return None
 
-    def _with_letter(self, letter: str) -> int:
-        """The instructions that this letter satisfies."""
+    def _letter_mask(self, letter: str) -> int:
+        """Return the instructions that consume this letter."""
         mask = self._letter_masks.get(letter)
         if mask is None:
-            if len(self._letter_masks) > MOST_REMEMBERED:
+            if len(self._letter_masks) > MAX_CACHED:
                 self._letter_masks = {}
-            mask = sum(1 << at for at, test in self._letters.items() if test.match(letter))
+            mask = sum(1 << instruction for instruction, test in self._letters.items() if test.match(letter))
             self._letter_masks[letter] = mask
         return mask
 
-    def _with_origins(self, ready: int, holds: Holding) -> int:
-        """These letters and the match, and every instruction that leads to one of them without a letter."""
-        if holds not in self._origins:
-            if len(self._origins) > MOST_REMEMBERED:
-                self._origins = {}
-            self._origins[holds] = self._find_origins(holds)
-        origins = self._origins[holds]
-        result = ready | origins[self._match]
-        for at in origins:
-            if ready >> at & 1:
-                result |= origins[at]
+    def _with_predecessors(self, ready: int, values_here: ConditionValues) -> int:
+        """Return the given letters, the match, and every instruction that reaches one of them without a letter."""
+        if values_here not in self._predecessor_cache:
+            if len(self._predecessor_cache) > MAX_CACHED:
+                self._predecessor_cache = {}
+            self._predecessor_cache[values_here] = self._find_predecessors(values_here)
+        predecessors = self._predecessor_cache[values_here]
+        result = ready | predecessors[self._match]
+        for instruction in predecessors:
+            if ready >> instruction & 1:
+                result |= predecessors[instruction]
         return result
 
-    def _find_origins(self, holds: Holding) -> dict[int, int]:
-        """By letter or match the instructions that lead to it, where there are any."""
+    def _find_predecessors(self, values_here: ConditionValues) -> dict[int, int]:
+        """Return by letter or match the instructions that reach it without a letter."""
         before: dict[int, list[int]] = {}
-        for at, targets in self._branches.items():
+        for instruction, targets in self._branches.items():
             for target in targets:
-                before.setdefault(target, []).append(at)
-        for at, number in self._conditions.items():
-            if holds[number]:
-                before.setdefault(at + 1, []).append(at)
+                before.setdefault(target, []).append(instruction)
+        for instruction, number in self._conditions.items():
+            if values_here[number]:
+                before.setdefault(instruction + 1, []).append(instruction)
         found = {self._match: 1 << self._match}
         for target in (*before, self._match):
             if target in self._branches or target in self._conditions:
                 continue
             reached, waiting = {target}, [target]
             while waiting:
-                new = [at for at in before.get(waiting.pop(), ()) if at not in reached]
+                new = [instruction for instruction in before.get(waiting.pop(), ()) if instruction not in reached]
                 reached.update(new)
                 waiting += new
-            found[target] = sum(1 << at for at in reached)
+            found[target] = sum(1 << instruction for instruction in reached)
         return found
 
 
 class _Compiler:
-    """Writes the instructions of an expression that `re` parsed."""
+    """Compiles an expression that `re` parsed into instructions."""
 
     def __init__(self, state: Any) -> None:
         self.state = state
@@ -208,7 +210,7 @@ class _Compiler:
         for operation, argument in items:
             name = str(operation)
             if name in LETTERS:
-                self.letters[self._take()] = self._alone(operation, argument, flags)
+                self.letters[self._allocate()] = self._compile_item(operation, argument, flags)
             elif name == "SUBPATTERN":
                 _, added, removed, inner = argument
                 self.sequence(inner, ((flags[0] | added) & ~removed, (flags[1] | removed) & ~added))
@@ -220,75 +222,77 @@ class _Compiler:
             elif name in CONDITIONS:
                 self._condition(name, operation, argument, flags)
             else:
-                raise BadValue(f"has {REFUSED.get(name, name)}, for which matching could take for ever (do without it)")
+                raise BadValue(
+                    f"has {UNSUPPORTED.get(name, name)}, which could take exponential time (rewrite it without)"
+                )
 
     def _choice(self, ways: Sequence[Any], flags: Flags) -> None:
-        targets = self.branches[self._take()] = []
+        targets = self.branches[self._allocate()] = []
         ends = []
         for way in ways:
             targets.append(self.size)
             self.sequence(way, flags)
-            ends.append(self._take())
+            ends.append(self._allocate())
         self.branches |= {end: [self.size] for end in ends}
 
     def _repeat(self, least: int, most: int, inner: Any, flags: Flags, is_greedy: bool) -> None:
         before = self.size
         for _ in range(least):
             self.sequence(inner, flags)
-            if self.size == before:  # nothing, however often
+            if self.size == before:  # an empty item stays empty, however often it is repeated
                 return
-        if most == _part_of_re("constants").MAXREPEAT:
-            again = self._take()
+        if most == _re_module("constants").MAXREPEAT:
+            again = self._allocate()
             self.sequence(inner, flags)
-            self.branches[self._take()] = [again]
-            self.branches[again] = self._preferred(again + 1, is_greedy)
+            self.branches[self._allocate()] = [again]
+            self.branches[again] = self._branch_targets(again + 1, is_greedy)
             return
         optional = []
         for _ in range(most - least):
-            optional.append(self._take())
+            optional.append(self._allocate())
             self.sequence(inner, flags)
-        self.branches |= {at: self._preferred(at + 1, is_greedy) for at in optional}
+        self.branches |= {instruction: self._branch_targets(instruction + 1, is_greedy) for instruction in optional}
 
-    def _preferred(self, inside: int, is_greedy: bool) -> list[int]:
-        """Once more or out, in the order of preference."""
+    def _branch_targets(self, inside: int, is_greedy: bool) -> list[int]:
+        """Return the targets repeat and leave, in order of preference."""
         return [inside, self.size] if is_greedy else [self.size, inside]
 
     def _condition(self, name: str, operation: Any, argument: Any, flags: Flags) -> None:
         key = repr((name, argument, flags))
         if key not in self.tests:
-            if len(self.tests) == MOST_CONDITIONS:
-                raise BadValue(f"has more than {MOST_CONDITIONS} different conditions such as ^ or (?=…)")
-            self.tests[key] = self._test(name, operation, argument, flags)
-        self.conditions[self._take()] = [*self.tests].index(key)
+            if len(self.tests) == MAX_CONDITIONS:
+                raise BadValue(f"has more than {MAX_CONDITIONS} different conditions such as ^ or (?=…)")
+            self.tests[key] = self._condition_test(name, operation, argument, flags)
+        self.conditions[self._allocate()] = [*self.tests].index(key)
 
-    def _test(self, name: str, operation: Any, argument: Any, flags: Flags) -> Condition:
+    def _condition_test(self, name: str, operation: Any, argument: Any, flags: Flags) -> Condition:
         if name == "FAILURE":
             return lambda text: [False] * (len(text) + 1)
         if name == "AT":
-            alone = self._alone(operation, argument, flags)
-            return lambda text: [alone.match(text, place) is not None for place in range(len(text) + 1)]
+            alone = self._compile_item(operation, argument, flags)
+            return lambda text: [alone.match(text, position) is not None for position in range(len(text) + 1)]
         direction, inner = argument
         width = 0 if direction > 0 else inner.getwidth()[0]
         program, is_wanted = Program(inner, flags), name == "ASSERT"
 
         def places(text: str) -> list[bool]:
-            """Behind a place, where every match has the same width, is so far before it."""
+            """Shift by the width: look-behind at a position is a match that begins that many characters before it."""
             found = [False] * width + program.matches_at(text)
             return [holds is is_wanted for holds in found[: len(text) + 1]]
 
         return places
 
-    def _alone(self, operation: Any, argument: Any, flags: Flags) -> re.Pattern[str]:
-        """A single item for `re` itself, so that letters, classes and flags mean what they mean there."""
-        parser = _part_of_re("parse")
+    def _compile_item(self, operation: Any, argument: Any, flags: Flags) -> re.Pattern[str]:
+        """Compile a single item by `re` itself, so that letters, classes and flags mean the same as there."""
+        parser = _re_module("parse")
         item = parser.SubPattern(self.state, [(operation, argument)])
         group = parser.SubPattern(self.state, [(parser.SUBPATTERN, (None, *flags, item))])
-        pattern: re.Pattern[str] = _part_of_re("compile").compile(group)
+        pattern: re.Pattern[str] = _re_module("compile").compile(group)
         return pattern
 
-    def _take(self) -> int:
-        """The place of the next instruction."""
-        if self.size == MOST_INSTRUCTIONS:
-            raise BadValue(f"is too large ({MOST_INSTRUCTIONS} letters at most, with all repeats written out)")
+    def _allocate(self) -> int:
+        """Return the number of the next instruction; BadValue if there are too many."""
+        if self.size == MAX_INSTRUCTIONS:
+            raise BadValue(f"is too large ({MAX_INSTRUCTIONS} letters at most, with all repeats written out)")
         self.size += 1
         return self.size - 1

@@ -1,6 +1,6 @@
-"""Read small files that another user may have put there: regular ones, of bounded size, with a safe owner.
+"""Reads small files that another user may have put there: only regular files of limited size with a safe owner.
 
-A FIFO would block the reader, a device has no end, and a file that others can write says what they want.
+A FIFO would block the reader, a device has no end, and a file that others can write cannot be trusted.
 """
 
 import os
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class UnsafeFile(Exception):  # noqa: N818 — as in core/errors.py
-    """A file is there, and must not be read; the text says why and names the remedy."""
+    """The file exists and must not be read; the text says why and names the remedy."""
 
 
 def read_plain(path: "Path", most_bytes: int, may_be_owned_by_others: bool = False) -> bytes:
-    """The content of a regular file; UnsafeFile for anything else, OSError if it cannot be read.
+    """Return the content of a regular file; UnsafeFile for anything else, OSError if it cannot be read.
 
-    What was checked is what is read: both use one open descriptor. Files that the group can write are accepted:
-    with a umask of 002, which many distributions set, every file of a user is one of them.
+    Check and read use the same open descriptor. Files that the group can write are accepted: with a umask of 002,
+    which many distributions set, that is every file of a user.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -30,7 +30,7 @@ def read_plain(path: "Path", most_bytes: int, may_be_owned_by_others: bool = Fal
             content += chunk
     finally:
         os.close(descriptor)
-    if len(content) > most_bytes:  # it grew
+    if len(content) > most_bytes:  # it grew after the check
         raise UnsafeFile(_too_large(most_bytes))
     return bytes(content)
 

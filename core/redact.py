@@ -1,6 +1,6 @@
-"""What looks like a password or token, hidden before a command or an environment is shown, exported or sent.
+"""Hides what looks like a password or token before a command or an environment is shown, exported or sent.
 
-Names decide first (`--token X`, `API_KEY=X`, `X-Api-Key: X`), then the shapes of well-known tokens.
+It looks at names first (`--token X`, `API_KEY=X`, `X-Api-Key: X`), then for the formats of well-known tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Value = TypeVar("Value")
 
-# The programs of `program_secrets.RULES`: their names, and how the names of families begin.
+# The programs of `program_secrets.RULES`: full names, and prefixes of families of names.
 _PROGRAMS = frozenset(
     "az bcp buildah crane curl docker helm http https ipmitool isql jarsigner keytool lftp mycli nerdctl openssl oras"
     " podman rar rdesktop redis-cli rpcclient skopeo smbclient sqlcmd sshpass tsql unrar unzip valkey-cli xh xhs"
@@ -27,8 +27,8 @@ _STEMS = ("pass", "pwd", "token", "secret", "key", "cred", "auth", "bearer")
 _SECRET_ENDINGS = ("password", "passwords", "passwd", "passphrase", "secret", "secrets", "apikey")
 _SECRET_WORDS = ("token", "authtoken", "accesstoken", "credential", "credentials", "creds", "bearer")
 _SECRET_LAST_WORDS = ("auth", "authorization")
-_OWNERS_OF_A_KEY = ("api", "access", "private", "session", "auth", "encryption", "signing", "account")
-_OWNERS_OF_A_PASS = ("db", "user")
+_SECRET_KEY_PREFIXES = ("api", "access", "private", "session", "auth", "encryption", "signing", "account")
+_SECRET_PASS_PREFIXES = ("db", "user")
 _INNOCENT_FIRST_WORDS = ("no", "use", "require", "skip", "ask")
 _INNOCENT_LAST_WORDS = """
     backend budget count counts dir enabled expiry field file format host len length limit method mode name names
@@ -39,8 +39,8 @@ _INNOCENT_BEFORE_TOKEN = "bos cls eos mask max min new num pad per sep special u
 _WORD = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+"
 _NAME = r"[-+~]*[A-Za-z_][\w.-]*"
 _ASSIGNMENT = rf"({_NAME})=(?!$)"
-_SECRET_PLACE = rf"""(?<![\w.+~-])(?:({_NAME})(?:\s*=(?!=)\s*|["']\s*:\s*|:\s+)|(--?[A-Za-z][\w-]*)\s+(?!-))"""
-# Possessive: a long text in quotes would otherwise take hundreds of bytes of memory a character.
+_SECRET_NAME = rf"""(?<![\w.+~-])(?:({_NAME})(?:\s*=(?!=)\s*|["']\s*:\s*|:\s+)|(--?[A-Za-z][\w-]*)\s+(?!-))"""
+# Possessive: otherwise a long quoted text would take hundreds of bytes of memory per character.
 _QUOTED = r"""(?:"(?:[^"\\]|\\.)*+"?|'[^']*+'?)"""
 _SCHEME = r"(?i:(?:basic|bearer|digest|negotiate)\s+)?"
 _SCRIPT_VALUE = rf"""{_QUOTED}(?:{_QUOTED}|[^\s;&|"',)}}\]])*+|{_SCHEME}(?:[^\s;&|"'\\]|\\.)++"""
@@ -66,14 +66,14 @@ _TOKEN_SHAPES = (
 
 
 def redact_command(command: Sequence[str], extra_patterns: Iterable[str] = ()) -> list[str]:
-    """The arguments with every secret-looking value replaced by `***`."""
+    """Return the arguments with every value that looks secret replaced by `***`."""
     patterns = tuple(extra_patterns)
     shown: list[str] = []
     value_follows = False
-    places = _program_secrets(command)
+    secret_starts = _program_secrets(command)
     for position, argument in enumerate(command):
-        if position in places:
-            begin = places[position]
+        if position in secret_starts:
+            begin = secret_starts[position]
             shown.append(argument[:begin] + HIDDEN)
             value_follows = False
             continue
@@ -88,7 +88,7 @@ def redact_command(command: Sequence[str], extra_patterns: Iterable[str] = ()) -
 
 
 def redact_mapping(mapping: Mapping[str, Value], extra_patterns: Iterable[str] = ()) -> dict[str, Value | str]:
-    """The same keys; values hidden where the key is secret, and in part where the value holds a token."""
+    """Return the mapping with the values of secret keys hidden, and tokens in other values replaced."""
     patterns = tuple(extra_patterns)
 
     def shown(key: str, value: Value) -> Value | str:
@@ -100,8 +100,8 @@ def redact_mapping(mapping: Mapping[str, Value], extra_patterns: Iterable[str] =
 
 
 def redact_text(text: str, extra_patterns: Iterable[str] = ()) -> str:
-    """A line of shell, a header or any prose, with what looks secret in it replaced by `***`."""
-    if _holds_stem(text):
+    """Return a shell command line, a header or any text with everything that looks secret replaced by `***`."""
+    if _has_secret_stem(text):
         text = re.sub(_BEARER, rf"\1{HIDDEN}", _hide_named_values(text))
     if "://" in text:
         text = re.sub(_URL_PASSWORD, rf"\1{HIDDEN}", text)
@@ -119,8 +119,8 @@ def redact_text(text: str, extra_patterns: Iterable[str] = ()) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether an option, variable or header of this name carries a secret: `--api-key`, not `--tokenizer`."""
-    if not _holds_stem(name):
+    """Return whether an option, variable or header of this name has a secret value: `--api-key`, not `--tokenizer`."""
+    if not _has_secret_stem(name):
         return False
     words = [word.lower() for word in re.findall(_WORD, name)]
     if words[0] in _INNOCENT_FIRST_WORDS or words[-1] in _INNOCENT_LAST_WORDS.split():
@@ -130,23 +130,23 @@ def is_secret(name: str) -> bool:
     return any(
         word.endswith(_SECRET_ENDINGS)
         or (word in _SECRET_WORDS and before not in _INNOCENT_BEFORE_TOKEN.split())
-        or (word == "key" and before in _OWNERS_OF_A_KEY)
-        or (word == "pass" and before in _OWNERS_OF_A_PASS)
+        or (word == "key" and before in _SECRET_KEY_PREFIXES)
+        or (word == "pass" and before in _SECRET_PASS_PREFIXES)
         for before, word in zip(["", *words], words, strict=False)
     )
 
 
 def _program_secrets(command: Sequence[str]) -> dict[int, int]:
-    """The words of a command that its program is known to take passwords in, each with where that begins."""
+    """Return the arguments in which known programs take passwords, each with the offset of the password."""
     if not any(map(names_program, command)):
         return {}
-    from jobtop.core.program_secrets import secret_places
+    from jobtop.core.program_secrets import secret_positions
 
-    return secret_places(command)
+    return secret_positions(command)
 
 
 def names_program(text: str) -> bool:
-    """A cheap first look: most commands are none of those that take passwords in options of other names."""
+    """Return whether a text may name a program of the table; a cheap test that is false for most commands."""
     for word in text.split():
         name = word.rpartition("/")[2].strip("\"'`$();&|")
         if name in _PROGRAMS or name.startswith(_FAMILIES):
@@ -155,8 +155,8 @@ def names_program(text: str) -> bool:
 
 
 def _redact_argument(argument: str, patterns: tuple[str, ...]) -> str:
-    """One word of a command: in `PASSWORD=a b` all of the rest is the value, unlike in a line of shell."""
-    start = 0 if _holds_stem(argument) else len(argument)
+    """Redact one argument: in `PASSWORD=a b` the value is all of the rest, unlike in a shell command line."""
+    start = 0 if _has_secret_stem(argument) else len(argument)
     while match := re.compile(_ASSIGNMENT).match(argument, start):
         if is_secret(match[1]):
             return redact_text(argument[:start], patterns) + f"{match[1]}={HIDDEN}"
@@ -167,7 +167,7 @@ def _redact_argument(argument: str, patterns: tuple[str, ...]) -> str:
 def _hide_named_values(text: str) -> str:
     pieces: list[str] = []
     done = 0
-    for place in re.finditer(_SECRET_PLACE, text):
+    for place in re.finditer(_SECRET_NAME, text):
         if place.start() >= done and is_secret(place[1] or place[2]):
             value = re.compile(_SCRIPT_VALUE).match(text, place.end())
             if value is not None:
@@ -176,17 +176,17 @@ def _hide_named_values(text: str) -> str:
     return "".join(pieces) + text[done:]
 
 
-def _holds_stem(text: str) -> bool:
-    """A cheap first look: most arguments have no secret word in them, and no pattern needs compiling for them."""
+def _has_secret_stem(text: str) -> bool:
+    """Return whether a text contains part of a secret word; a cheap test that avoids compiling most patterns."""
     lowered = text.lower()
     return any(stem in lowered for stem in _STEMS)
 
 
 def _takes_script(option: str) -> bool:
-    """`-c`, `-lc`, …: what follows is a line of shell."""
+    """Return whether a shell command line follows the option: `-c`, `-lc`, …"""
     return option.endswith("c") and option.startswith("-") and not option.startswith("--")
 
 
 def _is_option(argument: str) -> bool:
-    """`--anything` or `-x`; a token may itself start with a single dash."""
+    """Return whether an argument is `--anything` or `-x`; a token may itself start with a single dash."""
     return argument.startswith("--") or (len(argument) == 2 and argument[0] == "-")

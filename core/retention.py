@@ -1,34 +1,34 @@
-"""What goes of old jobs, and when: every sample, then one a minute, then the record alone. Pure; one job at a time."""
+"""Decides what to delete of old jobs: first all samples but one per minute, later all but the record. Pure."""
 
 from __future__ import annotations
 
 from jobtop.core.model import Kept
-from jobtop.core.query.conditions import Like
+from jobtop.core.query.conditions import MatchesPattern
 from jobtop.core.record import fresh, record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jobtop.core.config import Config, KeepRule
+    from jobtop.core.config import Config, RetentionRule
     from jobtop.core.job_id import JobId
 
 DAY_SECONDS = 86400.0
-SETTLING_SECONDS = 60.0  # what a job left is packed by then
-THINNED = 0.85  # of what is thinned to minutes, about, is gained
-LARGEST = 10
-LONG, MACHINE = "long", "machine"  # what goes of one while the rest stays
-PINNED, RULE, RUNNING, SETTLING = "pinned", "rule", "running", "settling"  # why a job stays as it is
+SETTLE_SECONDS = 60.0  # after a job's end its samples are packed within this time
+MINUTES_GAIN = 0.85  # the share of bytes freed by reducing samples to minutes, approximately
+MAX_LARGEST = 10
+LONG, MACHINE = "long", "machine"  # old samples of a long job, samples of the machine: reported like a tier
+PINNED, RULE, RUNNING, SETTLING = "pinned", "rule", "running", "settling"  # why a job is not changed
 
 
 @record
 class Policy:
-    """How long every sample stays, and one a minute, of all jobs or of those with a tag; what all of it may take."""
+    """How long all samples and how long one per minute are kept, exceptions by tag, and the largest total size."""
 
     raw_seconds: float
     rollup_seconds: float
     max_bytes: int | None = None
-    rules: tuple[KeepRule, ...] = ()
+    rules: tuple[RetentionRule, ...] = ()
 
 
 @record
@@ -60,21 +60,21 @@ class JobSizes:
 
     @property
     def thinned_bytes(self) -> int:
-        """What making minutes of it would gain, about."""
-        return round(THINNED * (self.sample_bytes + self.snapshot_bytes))
+        """About how many bytes reducing the samples to minutes would free."""
+        return round(MINUTES_GAIN * (self.sample_bytes + self.snapshot_bytes))
 
     @property
     def all_bytes(self) -> int:
-        """What keeping the record alone would gain, but for what is needed to run the job again."""
+        """How many bytes keeping only the record would free, except the spec, which is needed to run the job again."""
         stored = self.sample_bytes + self.minute_bytes + self.snapshot_bytes + self.mark_bytes
         return stored + self.file_bytes
 
 
 @record
 class Move:
-    """What is to be done to a job: to keep this of it from now on.
+    """A decision about a job: what to keep of it from now on.
 
-    Whole after as before: only its samples up to `until`, in seconds since its start, are thinned.
+    If `to` is what is kept already, only samples up to `until`, in seconds since its start, are reduced.
     """
 
     job: JobSizes
@@ -84,31 +84,32 @@ class Move:
 
     @property
     def before(self) -> str:
-        """What is kept of that which goes: of a long job only the old samples do."""
+        """The tier that data is deleted from; LONG if only old samples of a long job are reduced."""
         return LONG if self.to is self.job.kept else str(self.job.kept)
 
     @property
     def then(self) -> Kept:
+        """The tier of the data afterwards."""
         return Kept.MINUTES if self.to is self.job.kept else self.to
 
     @property
     def samples(self) -> int:
-        """How many samples, or minutes, go."""
-        of = self.job
+        """How many samples or minutes are deleted."""
+        job = self.job
         if self.to is Kept.RECORD:
-            return of.samples + of.minutes
-        return of.old_samples if self.to is of.kept else of.samples
+            return job.samples + job.minutes
+        return job.old_samples if self.to is job.kept else job.samples
 
     @property
     def freed_bytes(self) -> int:
-        of = self.job
+        job = self.job
         if self.to is Kept.RECORD:
-            return of.all_bytes + (of.spec_bytes if self.takes_spec else 0)
-        return round(THINNED * of.old_bytes) if self.to is of.kept else of.thinned_bytes
+            return job.all_bytes + (job.spec_bytes if self.takes_spec else 0)
+        return round(MINUTES_GAIN * job.old_bytes) if self.to is job.kept else job.thinned_bytes
 
 
-def policy_of(config: Config) -> Policy:
-    """The policy that the settings describe."""
+def read_policy(config: Config) -> Policy:
+    """Return the policy that the settings describe."""
     return Policy(
         config.number("store.raw_days") * DAY_SECONDS,
         config.number("store.rollup_days") * DAY_SECONDS,
@@ -117,19 +118,19 @@ def policy_of(config: Config) -> Policy:
     )
 
 
-def skipped_minutes(policy: Policy) -> str | None:
-    """What is odd about a policy that keeps one sample a minute no longer than all; None if it does not."""
+def policy_warning(policy: Policy) -> str | None:
+    """Return a warning if one sample per minute is kept for less time than all samples; None if not."""
     raw, rollup = policy.raw_seconds / DAY_SECONDS, policy.rollup_seconds / DAY_SECONDS
     if rollup >= raw:
         return None
     return (
-        f"store.rollup_days ({rollup:g}) is less than store.raw_days ({raw:g}): jobs stay whole for {raw:g} days, then"
-        " their record alone (a larger store.rollup_days keeps one sample a minute for longer)"
+        f"store.rollup_days ({rollup:g}) is less than store.raw_days ({raw:g}): all samples are kept for {raw:g} days,"
+        " then only the record (a larger store.rollup_days keeps one sample per minute for longer)"
     )
 
 
 def protection(policy: Policy, job: JobSizes, now: float) -> str | None:
-    """Why a job stays whole; None if it need not."""
+    """Return why all data of a job is kept; None if it need not be."""
     if job.pinned:
         return PINNED
     rule = longest_rule(policy.rules, job.tags)
@@ -138,19 +139,21 @@ def protection(policy: Policy, job: JobSizes, now: float) -> str | None:
     return SETTLING if job.settles else None
 
 
-def longest_rule(rules: Iterable[KeepRule], tags: Mapping[str, str]) -> KeepRule | None:
-    """Of the rules that fit a job the one that counts."""
+def longest_rule(rules: Iterable[RetentionRule], tags: Mapping[str, str]) -> RetentionRule | None:
+    """Return the matching rule that keeps data longest; None if no rule matches the tags."""
     return max((rule for rule in rules if has_tag(tags, rule.tag)), key=lambda rule: rule.seconds, default=None)
 
 
 def has_tag(tags: Mapping[str, str], wanted: str) -> bool:
-    """Whether one of the tags is `key`, or is `key=value`; with `*` and `?` as in filters."""
+    """Return whether one of the tags matches `key` or `key=value`, with `*` and `?` as in filters."""
     key, has_value, value = wanted.partition("=")
-    return any(Like(key)(name) and (not has_value or Like(value)(text)) for name, text in tags.items())
+    return any(
+        MatchesPattern(key)(name) and (not has_value or MatchesPattern(value)(text)) for name, text in tags.items()
+    )
 
 
-def by_age(policy: Policy, job: JobSizes, now: float) -> Move | None:
-    """What its age does to a job; None if nothing."""
+def move_by_age(policy: Policy, job: JobSizes, now: float) -> Move | None:
+    """Return what to delete of a job because of its age; None if nothing."""
     if job.kept is Kept.RECORD or protection(policy, job, now) is not None:
         return None
     age = None if job.ended is None else now - job.ended
@@ -165,38 +168,48 @@ def by_age(policy: Policy, job: JobSizes, now: float) -> Move | None:
     return None
 
 
-def after(move: Move) -> JobSizes:
-    """What is held once a move is done, about."""
-    of = move.job
+def sizes_after(move: Move) -> JobSizes:
+    """Return approximately what the store holds after a move."""
+    job = move.job
     if move.to is Kept.RECORD:
-        return JobSizes(of.seq, of.id, of.name, Kept.RECORD, of.begun, of.ended, of.pinned, of.tags)
-    thinned = of.old_bytes if move.to is of.kept else of.sample_bytes
+        return JobSizes(
+            job.seq,
+            job.id,
+            job.name,
+            Kept.RECORD,
+            job.begun,
+            job.ended,
+            job.pinned,
+            job.tags,
+        )
+    thinned = job.old_bytes if move.to is job.kept else job.sample_bytes
     left = replace(
-        of,
+        job,
         kept=move.to,
-        samples=of.samples - move.samples,
-        sample_bytes=of.sample_bytes - thinned,
+        samples=job.samples - move.samples,
+        sample_bytes=job.sample_bytes - thinned,
         old_samples=0,
         old_bytes=0,
-        minute_bytes=of.minute_bytes + round((1 - THINNED) * thinned),
+        minute_bytes=job.minute_bytes + round((1 - MINUTES_GAIN) * thinned),
     )
-    return left if move.to is of.kept else replace(left, snapshot_bytes=round((1 - THINNED) * of.snapshot_bytes))
+    return left if move.to is job.kept else replace(left, snapshot_bytes=round((1 - MINUTES_GAIN) * job.snapshot_bytes))
 
 
 class Budget:
-    """What has to go so that all takes so much less; asked job by job, the oldest first.
+    """Decides job by job, oldest first, what to delete to free `over_bytes`.
 
-    As long as thinning all would not be enough the record alone stays of the oldest; then the oldest are thinned.
+    While reducing all samples to minutes would not be enough, only the record of the oldest jobs is kept. After that,
+    samples of the oldest jobs are reduced.
     """
 
     def __init__(self, over_bytes: int, thinnable_bytes: int) -> None:
         self.over_bytes, self.thinnable_bytes = over_bytes, thinnable_bytes
 
     def decide(self, job: JobSizes) -> Move | None:
-        """What becomes of a job that may go; it has to be one of those that `thinnable_bytes` is the sum of."""
+        """Return what to delete of a job; it has to be one of the jobs that `thinnable_bytes` was summed over."""
         if self.over_bytes <= 0:
             return None
-        thinned = thinnable(job)
+        thinned = gain_by_minutes(job)
         gained = job.all_bytes + job.spec_bytes
         if self.over_bytes > self.thinnable_bytes:
             move = Move(job, Kept.RECORD, takes_spec=True) if gained else None
@@ -208,27 +221,27 @@ class Budget:
         return move
 
 
-def thinnable(job: JobSizes) -> int:
-    """What can be gained of a job without letting go of it."""
+def gain_by_minutes(job: JobSizes) -> int:
+    """Return how many bytes reducing the samples of a job to minutes would free."""
     return job.thinned_bytes if job.kept is Kept.WHOLE else 0
 
 
-def may_go_for_size(policy: Policy, job: JobSizes, now: float) -> bool:
-    """Whether the budget may take something of a job."""
+def may_shrink(policy: Policy, job: JobSizes, now: float) -> bool:
+    """Return whether data of a job may be deleted to save space."""
     return job.ended is not None and protection(policy, job, now) is None
 
 
 @record
-class Went:
-    """What went of some jobs, or would."""
+class Removed:
+    """What was or would be deleted of some jobs."""
 
     jobs: int = 0
     samples: int = 0
     file_bytes: int = 0
     freed_bytes: int = 0
 
-    def __add__(self, other: Went) -> Went:
-        return Went(
+    def __add__(self, other: Removed) -> Removed:
+        return Removed(
             self.jobs + other.jobs,
             self.samples + other.samples,
             self.file_bytes + other.file_bytes,
@@ -237,36 +250,36 @@ class Went:
 
 
 class Report:
-    """What one pass did, or would do: by what was kept before and is after, and the jobs that gained most."""
+    """What one pass deleted, or would delete, by tier before and after, and the jobs that freed most."""
 
     def __init__(self) -> None:
-        self.went: dict[tuple[str, str], Went] = {}
+        self.removed: dict[tuple[str, str], Removed] = {}
         self.largest: list[Move] = []
-        self.total_bytes = 0  # of all, before anything went
+        self.total_bytes = 0  # the size before anything was deleted
         self.left_bytes = 0
-        self.over_bytes = 0  # more than all may take, and what of that has to stay
-        self.held: dict[str, int] = {}
+        self.over_bytes = 0  # by how much the history still exceeds its limit
+        self.held: dict[str, int] = {}  # bytes that may not be deleted, by reason
 
-    def add(self, before: str, then: str, went: Went) -> None:
-        self.went[before, then] = self.went.get((before, then), Went()) + went
+    def add(self, before: str, then: str, removed: Removed) -> None:
+        self.removed[before, then] = self.removed.get((before, then), Removed()) + removed
 
     def add_move(self, move: Move) -> None:
-        of = move.job
-        files = of.file_bytes if move.to is Kept.RECORD else 0
-        self.add(move.before, move.then, Went(1, move.samples, files, move.freed_bytes))
+        job = move.job
+        files = job.file_bytes if move.to is Kept.RECORD else 0
+        self.add(move.before, move.then, Removed(1, move.samples, files, move.freed_bytes))
         if move.freed_bytes:
             self.largest.append(move)
             self.largest.sort(key=lambda other: -other.freed_bytes)
-            del self.largest[LARGEST:]
+            del self.largest[MAX_LARGEST:]
 
     @property
     def samples(self) -> int:
-        return sum(went.samples for went in self.went.values())
+        return sum(removed.samples for removed in self.removed.values())
 
     @property
     def jobs(self) -> int:
-        return sum(went.jobs for went in self.went.values())
+        return sum(removed.jobs for removed in self.removed.values())
 
     @property
     def freed_bytes(self) -> int:
-        return sum(went.freed_bytes for went in self.went.values())
+        return sum(removed.freed_bytes for removed in self.removed.values())

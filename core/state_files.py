@@ -1,6 +1,6 @@
-"""Files below a state directory: made, opened and removed without ever following a link.
+"""Creates, opens and removes files below a state directory without following links.
 
-The state directory itself may be a link. A link below it was not made by jobtop and could lead anywhere.
+The state directory itself may be a link. A link below it was not made by jobtop and could point anywhere.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ WORLD_WRITABLE, GROUP_WRITABLE = 0o002, 0o020
 
 
 def make_state_dirs(root: Name, *directories: Name) -> None:
-    """Create the state directory and directories in it, for this user only (0700).
+    """Create the state directory and directories in it for this user only (0700).
 
-    Raises StoreUnavailable for one that another user owns or can write, or that is a link, and OSError.
+    Raises StoreUnavailable if one is a link, or another user owns it or can write to it; OSError for other failures.
     """
     from jobtop.core.paths import make_private_dir
 
@@ -48,7 +48,7 @@ def refuse_link(path: Name) -> None:
 
 
 def open_job_file(directory: Name, name: str) -> int:
-    """Open a file of a job's directory to read; OSError if there is none, or none that jobtop made."""
+    """Open a file of a job's directory for reading; OSError if it does not exist or was not made by jobtop."""
     jobs, job = os.path.split(directory)
     root, inner = os.path.split(jobs)
     fd = _open_directory(root, inner, job)
@@ -59,7 +59,7 @@ def open_job_file(directory: Name, name: str) -> int:
 
 
 def open_regular(path: Name, dir_fd: int | None = None) -> int:
-    """Open a regular file to read, no link and no device; never waits for the writer of a FIFO."""
+    """Open a regular file for reading, not a link, device or FIFO; never blocks."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -68,7 +68,7 @@ def open_regular(path: Name, dir_fd: int | None = None) -> int:
 
 
 def read_state_file(path: Name, most_bytes: int) -> bytes:
-    """The bytes of a file in a directory of the state directory; OSError if it is too long or no regular file."""
+    """Read a file in a subdirectory of the state directory; OSError if it is too large or not a regular file."""
     fd, name = _open_parent(path)
     try:
         with open(open_regular(name, fd), "rb") as file:
@@ -81,7 +81,7 @@ def read_state_file(path: Name, most_bytes: int) -> bytes:
 
 
 def touch_state_file(path: Name) -> None:
-    """Create a file in a directory of the state directory, or give it the time of now; OSError for a link."""
+    """Create a file in a subdirectory of the state directory, or set its time to now; OSError for a link."""
     parent, name = _open_parent(path)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -93,7 +93,7 @@ def touch_state_file(path: Name) -> None:
 
 
 def remove_directory(directory: Name) -> None:
-    """Remove a job's directory and all in it, if it is there; a link is removed, not what it leads to."""
+    """Remove a job's directory and its content, if it exists; of a link only the link itself."""
     import shutil
 
     with suppress(OSError):
@@ -108,7 +108,7 @@ def remove_directory(directory: Name) -> None:
 
 
 def remove_file(path: Name) -> None:
-    """Remove a file in a directory of the state directory, if it is there."""
+    """Remove a file in a subdirectory of the state directory, if it exists."""
     with suppress(OSError):
         fd, name = _open_parent(path)
         try:
@@ -125,7 +125,7 @@ def _open_parent(path: Name) -> tuple[int, str]:
 
 
 def _open_directory(root: Name, *names: str) -> int:
-    """A descriptor of a directory below the state directory, reached without a link."""
+    """Open a directory below the state directory without following links; return its descriptor."""
     fd = os.open(root, DIRECTORY)
     for name in names:
         try:
@@ -139,7 +139,7 @@ def _open_directory(root: Name, *names: str) -> int:
 def refuse_shared(path: Name, found: os.stat_result) -> None:
     """Raise StoreUnavailable for a directory in which another user could place a command that jobtop would run.
 
-    A group that has the number of its user is that user's own.
+    A group with the same number as the user is the user's private group.
     """
     if found.st_uid != os.geteuid():
         raise StoreUnavailable(f"{path}: it belongs to another user; set JOBTOP_HOME to a directory of your own")
@@ -151,7 +151,7 @@ def refuse_shared(path: Name, found: os.stat_result) -> None:
 
 
 def open_lock(path: Name, flags: int = os.O_RDWR | os.O_CREAT) -> int:
-    """Open a file that processes lock; StoreUnavailable for one that is no regular file."""
+    """Open a lock file; StoreUnavailable if it is not a regular file."""
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which configuration files of projects a user trusts, as they were when that was said."""
+"""Remembers which project configuration files the user trusts, by the digest of their content."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TRUSTED = "trusted.json"
-MOST_BYTES = 4 * 1024 * 1024  # of the record: some ten thousand files
+MAX_RECORD_BYTES = 4 * 1024 * 1024  # of trusted.json: about ten thousand files
 
 
 def is_trusted_content(path: Path, content: bytes, state: Path) -> bool:
-    """Whether the user trusted this content at this path; `state` is never a directory the file chose."""
+    """Return whether the user trusts this content at this path; `state` must not come from the file itself."""
     return _trusted_digests(state).get(os.path.abspath(path)) == _digest(content)
 
 
 def trust(path: Path, state: Path, most_bytes: int, check: Callable[[bytes], None]) -> None:
-    """Remember the file as it is now: all of it counts until it changes. What was checked is what is remembered."""
+    """Trust a file until its content changes; the content that `check` accepts is the content that is trusted."""
     try:
         content = read_plain(path, most_bytes)
     except OSError as error:
@@ -43,9 +43,9 @@ def trust(path: Path, state: Path, most_bytes: int, check: Callable[[bytes], Non
 
 
 def _trusted_digests(state: Path) -> dict[str, object]:
-    """Digest by path; nothing is trusted where the record is damaged, or not the user's own."""
+    """Return digests by path; empty if trusted.json is damaged or not owned by the user."""
     try:
-        digests = json.loads(read_plain(state / TRUSTED, MOST_BYTES))
+        digests = json.loads(read_plain(state / TRUSTED, MAX_RECORD_BYTES))
     except (OSError, UnsafeFile, ValueError, RecursionError):
         return {}
     return digests if isinstance(digests, dict) else {}

@@ -1,4 +1,4 @@
-"""Durations, sizes, percentages and hostile text: read from and shown to people, here only."""
+"""Parses and formats durations, sizes, percentages and counts, and makes hostile text printable."""
 
 import re
 
@@ -17,7 +17,7 @@ _NAMED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from `90`, `90s`, `10m`, `1h30m`, `1.5h`, `2d` or `500ms`; larger units come first."""
+    """Parse `90`, `90s`, `10m`, `1h30m`, `1.5h`, `2d` or `500ms` into seconds; larger units come first."""
     value = text.strip().lower()
     if len(value) > _LONGEST_VALUE:
         raise _bad_duration(text, "is too long")
@@ -35,7 +35,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes from `1024`, `512M`, `8G`, `8GiB` or `1.5G`; every unit is binary, as Slurm's are."""
+    """Parse `1024`, `512M`, `8G`, `8GiB` or `1.5G` into bytes; every unit is binary, as in Slurm."""
     value = text.strip().lower()
     if len(value) > _LONGEST_VALUE:
         raise _bad_size(text, "is too long")
@@ -73,7 +73,7 @@ def _numbers_with_units(text: str) -> list[tuple[str, str]]:
 
 
 def format_duration(seconds: float | None) -> str:
-    """`50 ms`, `3.2 s`, `05:30`, `1:02:03` or `2d 03:04`, whichever says it best."""
+    """Format seconds as `50 ms`, `3.2 s`, `05:30`, `1:02:03` or `2d 03:04`, depending on the length."""
     if seconds is None or not _is_finite(seconds):
         return ABSENT
     if seconds < 0:
@@ -92,7 +92,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def format_bytes(size: float | None) -> str:
-    """`512 B`, `4.4 MiB`, `1.2 GiB`: binary units, one decimal."""
+    """Format bytes as `512 B`, `4.4 MiB` or `1.2 GiB`: binary units, one decimal."""
     if size is None or not _is_finite(size):
         return ABSENT
     if abs(size) < 1023.5:
@@ -105,11 +105,17 @@ def format_bytes(size: float | None) -> str:
 
 
 def format_percent(ratio: float | None) -> str:
-    """`0.4 %`, `98.7 %`, `380 %` from a ratio: a decimal only where it says something."""
+    """Format a ratio as `0.4 %`, `98.7 %` or `380 %`: a decimal only below 100 %."""
     if ratio is None or not _is_finite(ratio):
         return ABSENT
     percent = ratio * 100
     return f"{percent:.1f} %" if abs(percent) < 99.95 else f"{percent:.0f} %"
+
+
+def number_of(number: float | None, noun: str, plural: str | None = None) -> str:
+    """Format a number with its noun: `1 job`, `2 jobs`, `– jobs`; give `plural` where it is not noun + s."""
+    shown = ABSENT if number is None else f"{number:.0f}"
+    return f"{shown} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _is_finite(number: float) -> bool:
@@ -117,12 +123,12 @@ def _is_finite(number: float) -> bool:
 
 
 def printable(text: str) -> str:
-    """One harmless line: control, bidi and separator characters and lone surrogates as visible escapes."""
+    """Return one harmless line: control, bidi and separator characters and lone surrogates become visible escapes."""
     return text if text.isprintable() else re.sub(_UNSAFE, _visible_escape, text)
 
 
 def cell_width(text: str) -> int:
-    """The terminal columns `text` takes: wide characters two, combining and control characters none."""
+    """Return how many terminal columns `text` takes: two for wide characters, none for combining and control ones."""
     if text.isascii() and text.isprintable():
         return len(text)
     from unicodedata import category, east_asian_width

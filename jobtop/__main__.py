@@ -57,15 +57,15 @@ def main() -> int:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     supervisor = None
     if sys.argv[1:2] == ["run"]:
-        from jobtop.cli.run.fast_start import quick
+        from jobtop.cli.run.fast_start import fast_run
 
-        code, supervisor = quick(sys.argv[2:])
+        code, supervisor = fast_run(sys.argv[2:])
         if code is not None:
             return leave(code)
     if sys.argv[1:2] == ["submit"]:
-        from jobtop.cli.run.submission import quick_submit
+        from jobtop.cli.run.submission import fast_submit
 
-        code = quick_submit(sys.argv[2:])
+        code = fast_submit(sys.argv[2:])
         if code is not None:
             return leave(code)
     if not sys.argv[1:] or sys.argv[1].startswith("-"):
@@ -86,15 +86,15 @@ def main() -> int:
 
 def console() -> int | None:
     """The exit code of the console, opened without click; None where there is no terminal to show it in."""
-    from jobtop.cli.verbs.console import can_be_opened, open_console
+    from jobtop.cli.verbs.console import can_open_console, open_console
 
-    if not can_be_opened():
+    if not can_open_console():
         return None
     from jobtop.cli.app import App
-    from jobtop.cli.failure import guarded
+    from jobtop.cli.failure import run_reporting_errors
 
     app = App((), False, "auto", os.environ)
-    return guarded(lambda: open_console(app, refresh=1.0, readonly=False, ascii=False, demo=False))
+    return run_reporting_errors(lambda: open_console(app, refresh=1.0, readonly=False, ascii=False, demo=False))
 
 
 def leave(code: int) -> int:

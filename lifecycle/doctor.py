@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 
 from jobtop.core.doctor import checks, probes, sources
-from jobtop.core.doctor.checks import Finding, Machine, State
+from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes
 from jobtop.store.files import is_network
@@ -19,8 +19,8 @@ Topics = dict[str, list[Finding]]
 def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
     """Run all checks; starts and stops a job, which takes a fraction of a second and leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="jobtop-doctor-") as directory:
-        tried = probes.start_and_stop(directory)
-    machine = Machine(user=user_name())
+        tried = probes.run_trial_job(directory)
+    machine = MachineFiles(user=user_name())
     return {
         "Running jobs": [
             checks.python(sys.version_info[:3], sys.executable),
@@ -28,21 +28,21 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
             checks.null_device(machine),
             probes.shim(tried),
             probes.subreaper(tried, machine),
-            probes.limits(probes.hold_and_stop(), machine),
+            probes.limits(probes.probe_limits(), machine),
             checks.logout(machine),
         ],
         "Sampling their processes": [
-            sources.clocks(tried.has_clock),
-            *sources.members(tried.problems, machine),
+            sources.cpu_clocks(tried.has_clock),
+            *sources.member_findings(tried.problems, machine),
             sources.child_lists(machine),
             sources.hidden_processes(machine),
             checks.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
         ],
         "Sampling their cgroups": [
             *checks.cgroups(machine, tried.made, tried.joined),
-            *(sources.own_cgroup(machine, tried.counted) if tried.joined else ()),
+            *(sources.own_cgroup(machine, tried.cgroup_keys) if tried.joined else ()),
         ],
-        "Sampling the machine": sources.host(machine, checks.existing(str(paths.root))),
+        "Sampling the machine": sources.host_findings(machine, checks.nearest_existing(str(paths.root))),
         "Keeping and showing them": [
             checks.state_directory(str(paths.root)),
             checks.privacy(str(paths.root)),

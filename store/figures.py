@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from jobtop.core.analysis.statistics import Figures
+    from jobtop.core.analysis.statistics import JobFigures
     from jobtop.core.query.conditions import Filter
     from jobtop.store.database import Database
 
@@ -35,7 +35,7 @@ def grouping(word: str) -> str:
 
 def read_figures(
     database: Database, since: float | None, by: str, wanted: Filter | None = None, seen: set[str] | None = None
-) -> list[Figures]:
+) -> list[JobFigures]:
     """The figures of every job that began since a moment, the oldest first, labelled by a grouping.
 
     Jobs whose ids are in `seen` are left out; the ids of the others are added to it.

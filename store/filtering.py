@@ -10,7 +10,15 @@ from functools import lru_cache
 
 from jobtop.core.errors import RowDamaged
 from jobtop.core.model import AT_WORK, BEAT_SECONDS, MISSED_BEATS
-from jobtop.core.query.conditions import Compared, Condition, Containing, Filter, Joined, Like, OneOf
+from jobtop.core.query.conditions import (
+    Condition,
+    ContainsText,
+    Filter,
+    IsOneOf,
+    JoinedWords,
+    MatchesPattern,
+    NumberComparison,
+)
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, SEQ_IN_LIST, placeholders, sql_list
 from jobtop.store.rows import parse_mapping, parse_texts
 from jobtop.store.search import candidates
@@ -84,18 +92,18 @@ def _term(condition: Condition, wanted: Filter, functions: list[Function]) -> Te
 def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Function]) -> Term:
     """Whether a field passes at least one of some tests."""
     match field, *tests:
-        case _, Compared(by, number):
+        case _, NumberComparison(by, number):
             # The plus keeps SQLite from the index by this number, which lacks other columns; another has them all.
             values: dict[str, list[Any]] = {"elapsed": [wanted.now], "stale": [wanted.caretaker, wanted.now]}
             return f"+{COMPUTED_FIELDS.get(field, field)} {by} ?", [*values.get(field, []), number]
-        case "status" | "kept", OneOf(words):
+        case "status" | "kept", IsOneOf(words):
             return f"{field} IN ({placeholders(words)})", [*words]
     call = f"{_function_name(len(functions))}({field if field in JSON_FIELDS else f'CAST({field} AS BLOB)'})"
     functions.append(_function(tests, JSON_FIELDS.get(field)))
     match tests:
-        case [Joined(Containing(text))] if len(text) <= LONGEST_LIKE and re.fullmatch(PLAIN, text):
+        case [JoinedWords(ContainsText(text))] if len(text) <= LONGEST_LIKE and re.fullmatch(PLAIN, text):
             return f"CASE WHEN {HAS_ESCAPE} THEN {call} ELSE {LIKE} END", [_like_pattern(text)]
-        case [Joined(Containing(text) | Like(text) | OneOf((text,)))]:
+        case [JoinedWords(ContainsText(text) | MatchesPattern(text) | IsOneOf((text,)))]:
             return f"CASE WHEN {HAS_ESCAPE} OR {LIKE} THEN {call} END", [_like_pattern(_plain_part(text))]
     return call, []
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
-    from jobtop.core.analysis.statistics import Figures
+    from jobtop.core.analysis.statistics import JobFigures
     from jobtop.core.model import Job
     from jobtop.core.query.conditions import Filter
     from jobtop.store.jobs import Jobs
@@ -114,7 +114,7 @@ class Fleet:
         outdated = self._outdated_ids(all_ids)
         return sum(len(set(ids) - outdated.get(store, set())) for store, ids in found)
 
-    def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[Figures]:
+    def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[JobFigures]:
         """The figures of every job that began since a moment; a job with copies in several stores counts once."""
         from jobtop.store.figures import read_figures
 

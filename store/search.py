@@ -12,7 +12,7 @@ import sqlite3
 import time
 
 from jobtop.core.errors import RowDamaged, StoreError
-from jobtop.core.query.conditions import Containing, Joined, Like, OneOf
+from jobtop.core.query.conditions import ContainsText, IsOneOf, JoinedWords, MatchesPattern
 from jobtop.store.rows import parse_json, parse_texts
 
 TYPE_CHECKING = False
@@ -99,11 +99,11 @@ def _trigrams(condition: Condition) -> list[str]:
 def _contained_texts(test: Test) -> tuple[str, ...]:
     """Texts, in lower case, that every text that passes a test contains."""
     match test:
-        case Joined(inner):
+        case JoinedWords(inner):
             return _contained_texts(inner)
-        case Containing(text):
+        case ContainsText(text):
             return tuple(re.split("[*?]", text))
-        case Like(text) | OneOf((text,)):
+        case MatchesPattern(text) | IsOneOf((text,)):
             # Only ASCII: in lower case another letter may become several, or a different one at the end of a word.
             return tuple(re.findall(r"[\x00-)+->@-\x7f]+", text.lower()))
     return ()

@@ -9,8 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from machines import Machine
 
 import unprivileged as unprivileged_user
+from jobtop.core.doctor.checks import MachineFiles
 from jobtop.core.paths import StatePaths
 from jobtop.lifecycle.queue import Queue
 from jobtop.store.database import Database, open_to_write
@@ -67,6 +69,18 @@ def jobs(database: Database) -> Jobs:
 def queue(jobs: Jobs, paths: StatePaths) -> Queue:
     """The queue of that store."""
     return Queue(jobs, paths)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine without configuration files, to load configuration on."""
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def machine_files(tmp_path: Path) -> MachineFiles:
+    """A machine whose files are below a directory, and a user without privileges on it."""
+    return MachineFiles(str(tmp_path / "machine"), 1000, "ada", "linux", (1000, 27))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Identity, Job, Monitor, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.series import blocks
-from jobtop.core.series.blocks import COLUMN, COUNTS, HEAD, TABLE_SIZE, WHOLE
+from jobtop.core.series.blocks import COLUMN, COUNTS, HEAD, ONE_STREAM, TABLE_SIZE
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, event
 from jobtop.store.samples.hosts import HostRecord
@@ -102,7 +102,7 @@ def one_column(kind: int, part: bytes, count: int, places: int = 3, divisor: int
     ]
     index = COUNTS.pack(count, 3) + struct.pack("<3H3I", *(row[0] for row in rows), *(len(row[2]) for row in rows))
     body = index + b"".join(row[1] for row in rows) + b"".join(row[2] for row in rows)
-    return sealed(WHOLE, zlib.compress(body))
+    return sealed(ONE_STREAM, zlib.compress(body))
 
 
 BOMB = zlib.compress(bytes(1 << 28), 9)
@@ -118,12 +118,12 @@ CRAFTED: dict[str, Any] = {
     "gaps beyond the samples": one_column(blocks.GAPS, b"\xff\xff", 10),
     "250 decimal places": one_column(0, b"", 10, places=250),
     "a divisor of 0": one_column(1, bytes(9), 10, divisor=0),
-    "a bomb": sealed(WHOLE, BOMB),
+    "a bomb": sealed(ONE_STREAM, BOMB),
     "a table that is a bomb": sealed(APART, TABLE_SIZE.pack(1 << 30) + BOMB),
-    "no stream": sealed(WHOLE, b"garbage"),
-    "an empty stream": sealed(WHOLE, zlib.compress(b"")),
-    "a stream that breaks off": sealed(WHOLE, zlib.compress(bytes(1000))[:-5]),
-    "nothing": sealed(WHOLE, b""),
+    "no stream": sealed(ONE_STREAM, b"garbage"),
+    "an empty stream": sealed(ONE_STREAM, zlib.compress(b"")),
+    "a stream that breaks off": sealed(ONE_STREAM, zlib.compress(bytes(1000))[:-5]),
+    "nothing": sealed(ONE_STREAM, b""),
     "no table": sealed(APART, b"\x01"),
     "text": "text",
     "a number": 7,

@@ -1,4 +1,4 @@
-"""A made-up machine to load configuration on: a root with `etc`, a home and a project directory."""
+"""Made-up machines: one to load configuration on, and the files of one that the doctor examines."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from jobtop.core.config import Config, load
 from jobtop.core.config_files import trust_project
+from jobtop.core.doctor.checks import Finding, MachineFiles
 from jobtop.core.errors import ConfigError, ExitCode
 
 HOOK = """
@@ -65,3 +66,15 @@ class Machine:
 
     def trust(self) -> None:
         trust_project(self.project_file, self.environ)
+
+
+def put(machine: MachineFiles, path: str, text: str = "") -> None:
+    """Write a file of a machine."""
+    file = Path(machine.path(path))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def states(findings: list[Finding]) -> dict[str, str]:
+    """The state of each finding, by its name."""
+    return {finding.name: str(finding.state) for finding in findings}

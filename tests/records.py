@@ -56,6 +56,15 @@ def call(*args: str) -> Answer:
     return Answer(int(code), *(written.getvalue().decode() for written in buffers))
 
 
+def assert_one_line(text: str, *words: str) -> None:
+    """Assert that jobtop printed exactly one line to standard error, with all these words in it."""
+    assert text.startswith("jobtop: "), text
+    assert text.endswith("\n"), text
+    assert text.count("\n") == 1, text
+    for word in words:
+        assert word in text, f"{word!r} is not in {text!r}"
+
+
 def numbered_id(number: int) -> JobId:
     """An id that is always the same for a number."""
     return JobId(str(uuid.UUID(int=number)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from benchmarks.display import Display, Screen, display
+from benchmarks.display import Display, TerminalScreen, display
 from support import Jobtop, require, wait_for
 
 PROMPT = "ready>"
@@ -109,7 +109,7 @@ def terminal(jobtop: Jobtop) -> Iterator[Terminal]:
             subprocess.run(["tmux", "-S", socket, "kill-server"], env=env, capture_output=True)
 
 
-class Recorder(Screen):
+class Recorder(TerminalScreen):
     """A screen that also keeps every byte."""
 
     def __init__(self, columns: int, lines: int) -> None:

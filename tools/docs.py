@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of docs/: verbs, settings, metrics, the cases of the self-test, keys of the console.
+"""Writes the generated parts of docs/: verbs, settings, metrics, cases of the self-test, keys of the console.
 
-`.venv/bin/python tools/docs.py` writes them; with `--check` it only says which are stale, and exits with 1.
+`.venv/bin/python tools/docs.py` writes them; with `--check` it only prints which are stale, and exits with 1.
 """
 
 import re
@@ -12,14 +12,14 @@ from pathlib import Path
 import click
 
 from jobtop.cli.main import VERBS, jobtop
-from jobtop.core.config import SETTINGS, Setting
+from jobtop.core.config import MEASUREMENTS, SETTINGS, Setting
 from jobtop.core.metrics import Metric, Scope, metrics_of
 from jobtop.core.selftest.cases import CASES
 from jobtop.tui.actions import ACTIONS
 from jobtop.tui.keymap import shown_key
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("core", "store", "lifecycle", "tui", "cli")
+UNUSED = "**accepted, no effect yet**"
 TITLES = {
     Scope.JOB: "A job",
     Scope.CONTAINER: "A container",
@@ -41,7 +41,7 @@ def main() -> int:
     for page, make in parts:
         path = ROOT / "docs" / f"{page}.md"
         before = path.read_text(encoding="utf-8")
-        after = with_part(before, make.__name__, "\n".join(make()))
+        after = replace_part(before, make.__name__, "\n".join(make()))
         if after != before:
             stale.append(str(path.relative_to(ROOT)))
         if "--check" not in sys.argv:
@@ -52,8 +52,8 @@ def main() -> int:
     return 0
 
 
-def with_part(page: str, name: str, text: str) -> str:
-    """The page with one generated part replaced; a page without a place for it is an error."""
+def replace_part(page: str, name: str, text: str) -> str:
+    """Return the page with one generated part replaced; SystemExit if the page has no place for it."""
     after, count = re.subn(
         PART.format(name=name), lambda found: f"{found[1]}\n{text}\n{found[2]}", page, flags=re.DOTALL
     )
@@ -63,7 +63,7 @@ def with_part(page: str, name: str, text: str) -> str:
 
 
 def verbs() -> Iterator[str]:
-    """Every verb: how it is called, what it does, its options."""
+    """Yield a section for each verb: its usage, its help text, its options."""
     context = click.Context(jobtop, info_name="jobtop")
     yield from command_lines(jobtop, "jobtop", "[OPTIONS] VERB …")
     for name in VERBS:
@@ -75,10 +75,10 @@ def verbs() -> Iterator[str]:
                 yield from command_lines(inner, f"jobtop {name} {below}", arguments(inner))
 
 
-def command_lines(command: click.Command, title: str, words: str) -> Iterator[str]:
+def command_lines(command: click.Command, title: str, usage: str) -> Iterator[str]:
     yield f"## {title}"
     yield ""
-    yield f"    {title} {words}".rstrip()
+    yield f"    {title} {usage}".rstrip()
     yield ""
     for paragraph in re.split(r"\n\s*\n", (command.help or "").strip()):
         lines = [line.strip() for line in paragraph.replace("\b", "").strip().split("\n")]
@@ -88,26 +88,26 @@ def command_lines(command: click.Command, title: str, words: str) -> Iterator[st
     if options:
         yield "| option | |"
         yield "|---|---|"
-        yield from (f"| `{option_words(option)}` | {cell(option.help or '')} |" for option in options)
+        yield from (f"| `{option_text(option)}` | {cell(option.help or '')} |" for option in options)
         yield ""
 
 
 def arguments(command: click.Command) -> str:
     has_options = any(isinstance(param, click.Option) for param in command.params)
-    names = [argument_words(param) for param in command.params if isinstance(param, click.Argument)]
+    names = [argument_text(param) for param in command.params if isinstance(param, click.Argument)]
     return " ".join([*([command.options_metavar or ""] if has_options else []), *names])
 
 
-def argument_words(argument: click.Argument) -> str:
-    """A metavar, or the choices, or the name; in brackets if it can be left out."""
+def argument_text(argument: click.Argument) -> str:
+    """Return the metavar of an argument, or its choices, or its name; in brackets if it is optional."""
     if argument.metavar:
         return argument.metavar
-    words = choices(argument) or (argument.name or "").upper()
-    return words if argument.required else f"[{words}]"
+    text = choices(argument) or (argument.name or "").upper()
+    return text if argument.required else f"[{text}]"
 
 
-def option_words(option: click.Option) -> str:
-    """`-f, --follow` or `--limit N`; a bar in a cell of a table has to be escaped."""
+def option_text(option: click.Option) -> str:
+    """Return an option as `-f, --follow` or `--limit N`, escaped for a table."""
     value = "" if option.is_flag else f" {option.metavar or choices(option) or 'D'}"
     return cell(", ".join(option.opts) + value)
 
@@ -118,16 +118,18 @@ def choices(parameter: click.Parameter) -> str:
 
 
 def settings() -> Iterator[str]:
-    """Every key, its default and what it does; which of them nothing reads yet is looked up in the sources."""
-    sources = "\n".join(
-        path.read_text(encoding="utf-8")
-        for room in ROOMS
-        for path in sorted((ROOT / room).rglob("*.py"))
-        if path != ROOT / "core/config.py"
-    )
+    """Yield a table of all settings, and one of the names that monitor.without accepts."""
     yield "| key | default | what it is |"
     yield "|---|---|---|"
-    yield from (f"| `{row.key}` | {default(row)} | {cell(row.doc)}{mark(row, sources)} |" for row in SETTINGS)
+    for row in SETTINGS:
+        yield f"| `{row.key}` | {default(row)} | {cell(row.doc)}{'' if row.is_used else f' – {UNUSED}'} |"
+    yield ""
+    yield "`monitor.without` accepts these names:"
+    yield ""
+    yield "| name | what is not measured |"
+    yield "|---|---|"
+    for name, what in MEASUREMENTS.items():
+        yield f"| `{name}` | {UNUSED if what is None else cell(what)} |"
     yield ""
 
 
@@ -137,12 +139,8 @@ def default(setting: Setting) -> str:
     return f"`{cell(setting.default)}`" if setting.default else "nothing"
 
 
-def mark(setting: Setting, sources: str) -> str:
-    return "" if f'"{setting.key}"' in sources else " – **not used yet**"
-
-
 def metrics() -> Iterator[str]:
-    """The catalogue, a table for each thing that has numbers; a fold says something of a job only."""
+    """Yield the catalogue, a table for each scope; only jobs and containers have a fold."""
     for scope, title in TITLES.items():
         rows = metrics_of(scope)
         yield f"## {title}"
@@ -165,7 +163,7 @@ def metric_cells(metric: Metric) -> str:
 
 
 def cases() -> Iterator[str]:
-    """The loads of the self-test."""
+    """Yield a table of the cases of the self-test."""
     yield "| case | load |"
     yield "|---|---|"
     yield from (f"| `{case.name}` | {cell(case.title)} |" for case in CASES)
@@ -173,7 +171,7 @@ def cases() -> Iterator[str]:
 
 
 def keys() -> Iterator[str]:
-    """Every action of the console."""
+    """Yield a table of all actions of the console."""
     yield "| action | keys | what it does |"
     yield "|---|---|---|"
     for action in ACTIONS:

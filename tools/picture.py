@@ -1,4 +1,4 @@
-"""A terminal's cells as an SVG that looks the same everywhere: lines, blocks and dots are drawn, words are text."""
+"""Draws a terminal's cells as SVG that looks the same everywhere: lines, blocks and dots are paths, words are text."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -34,20 +34,20 @@ ARMS = {
     "┴": (1, 1, 1, 0),
     "┼": (1, 1, 1, 1),
 }
-DASHES = {"╌": (2, 1), "╍": (2, 2), "┄": (3, 1), "┅": (3, 2)}  # how many, how heavy
-CORNERS = {"╭": (1, 1), "╮": (-1, 1), "╰": (1, -1), "╯": (-1, -1)}  # where the arms go: right or left, down or up
+DASHES = {"╌": (2, 1), "╍": (2, 2), "┄": (3, 1), "┅": (3, 2)}  # number of dashes, weight
+CORNERS = {"╭": (1, 1), "╮": (-1, 1), "╰": (1, -1), "╯": (-1, -1)}  # direction of the arms: right or left, down or up
 BLOCKS = "▁▂▃▄▅▆▇█"
 BRAILLE = 0x2800
-# By bit: the column and row of each dot of a cell.
+# The column and row of each dot of a cell, by its bit.
 DOTS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
 
 
-def drawing(rows: Sequence[Sequence[Segment]], columns: int, title: str) -> str:
-    """The picture of so many columns and these rows."""
+def draw_svg(rows: Sequence[Sequence[Segment]], columns: int, title: str) -> str:
+    """Return the SVG of these rows, `columns` cells wide."""
     width, height = columns * CELL + 2 * MARGIN, len(rows) * LINE + 2 * MARGIN
-    sheet = Sheet()
+    layers = SvgLayers()
     for number, row in enumerate(rows):
-        sheet.add_row(number, row)
+        layers.add_row(number, row)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     frame = f'x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="{RADIUS}"'
     return "\n".join(
@@ -59,7 +59,7 @@ def drawing(rows: Sequence[Sequence[Segment]], columns: int, title: str) -> str:
             "</style>",
             f'<rect {frame} fill="{PAPER}" stroke="{EDGE}"/>',
             f'<g transform="translate({MARGIN} {MARGIN})">',
-            *sheet.elements(),
+            *layers.elements(),
             "</g>",
             "</svg>",
             "",
@@ -67,8 +67,8 @@ def drawing(rows: Sequence[Sequence[Segment]], columns: int, title: str) -> str:
     )
 
 
-class Sheet:
-    """What is drawn, gathered by colour."""
+class SvgLayers:
+    """The parts of a drawing, grouped by colour."""
 
     def __init__(self) -> None:
         self._grounds: dict[str, list[str]] = defaultdict(list)
@@ -83,7 +83,7 @@ class Sheet:
             ink, ground = colors(style)
             if ground != PAPER:
                 self._grounds[ground].append(rectangle(left * CELL, top, cells * CELL, LINE))
-            for run in runs(words):
+            for run in drawn_runs(words):
                 self._add_run(left * CELL, top, run, ink, bool(style and style.bold))
                 left += cell_len(run)
 
@@ -158,9 +158,9 @@ class Sheet:
         self._texts.append(f'<text {place} fill="{ink}">{escape(run)}</text>')
 
 
-def runs(words: str) -> Iterator[str]:
-    """The parts of a text that are drawn as one: signs alone, equal lines and blocks together, words with one blank."""
-    for kind, signs in groupby(words, key=lambda sign: sign if is_drawn(sign) or is_symbol(sign) else ""):
+def drawn_runs(text: str) -> Iterator[str]:
+    """Yield the parts of a text that are drawn together: a symbol, equal lines or blocks, words with single spaces."""
+    for kind, signs in groupby(text, key=lambda sign: sign if is_drawn(sign) or is_symbol(sign) else ""):
         run = "".join(signs)
         if kind and BRAILLE <= ord(kind) < BRAILLE + 256:
             yield run
@@ -169,11 +169,11 @@ def runs(words: str) -> Iterator[str]:
         elif kind:
             yield run
         else:
-            yield from parted(run)
+            yield from split_words(run)
 
 
-def parted(run: str) -> Iterator[str]:
-    """Words apart from blanks, but for single ones between them."""
+def split_words(run: str) -> Iterator[str]:
+    """Yield words and spaces; single spaces stay within words."""
     rest = run
     while rest:
         blanks = len(rest) - len(rest.lstrip(" "))
@@ -192,7 +192,7 @@ def is_drawn(sign: str) -> bool:
 
 
 def is_symbol(sign: str) -> bool:
-    """What a font may not have, or not in the width of the others."""
+    """Return whether a font may lack this character, or have it in another width."""
     return not sign.isascii() and not sign.isalpha() and not is_drawn(sign)
 
 
@@ -201,7 +201,7 @@ def rectangle(x: float, y: float, width: float, height: float) -> str:
 
 
 def colors(style: Style | None) -> tuple[str, str]:
-    """Of the ink and of what it lies on."""
+    """Return the foreground and the background colour."""
     ink = INK if style is None or style.color is None else style.color.get_truecolor().hex
     ground = PAPER if style is None or style.bgcolor is None else style.bgcolor.get_truecolor().hex
     return (ground, ink) if style is not None and style.reverse else (ink, ground)

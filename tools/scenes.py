@@ -1,4 +1,4 @@
-"""What the pictures of the console show: its screens, how each is reached, and the machine the doctor looks at."""
+"""The scenes of the screenshots: screens of the console, how each is reached, and what the doctor finds."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from jobtop.tui.app import Console
 
 HOME = Path("/home/ada")
 CONFIG_FILE = "~/.config/jobtop/config.toml"
-Way = Callable[[Console, Pilot[int]], Awaitable[None]]
+Navigation = Callable[[Console, Pilot[int]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A picture, the class of its screen, the way there from the dashboard, and the key that leads back."""
+    """A picture: its name, the class of its screen, how to get there from the dashboard, and the key back."""
 
     name: str
     screen: str
-    way: Way
+    navigate: Navigation
     back: str = "escape"
 
 
-def keys(*names: str) -> Way:
-    """By keys alone."""
+def keys(*names: str) -> Navigation:
+    """Navigate by pressing keys."""
 
     async def press(console: Console, pilot: Pilot[int]) -> None:
         for name in names:
@@ -38,8 +38,8 @@ def keys(*names: str) -> Way:
     return press
 
 
-def job(name: str, status: str) -> Way:
-    """The screen of the newest such job."""
+def job(name: str, status: str) -> Navigation:
+    """Open the screen of the newest job with this name and status."""
 
     async def open_it(console: Console, _: Pilot[int]) -> None:
         await console.open_job((await newest(console, name, status, 1))[0])
@@ -47,8 +47,8 @@ def job(name: str, status: str) -> Way:
     return open_it
 
 
-def compared(name: str, count: int) -> Way:
-    """The newest runs of a job side by side."""
+def compared(name: str, count: int) -> Navigation:
+    """Open the comparison of the newest successful runs of a job."""
 
     async def open_them(console: Console, _: Pilot[int]) -> None:
         await console.open_compare(await newest(console, name, "success", count))
@@ -57,7 +57,7 @@ def compared(name: str, count: int) -> Way:
 
 
 async def newest(console: Console, name: str, status: str, count: int) -> list[str]:
-    """The ids of the newest jobs of a name and status."""
+    """Return the ids of the newest jobs with this name and status."""
     query = Query(name_glob=name, statuses=(status,), limit=count)
     found = await console.reader.read(console.options.stores[0], lambda database: Jobs(database).select(query))
     return [job.id for job in found]
@@ -80,7 +80,7 @@ SCENES = (
 
 
 def config() -> Config:
-    """Of somebody who has set little, and three rules."""
+    """Return a configuration with default settings and three alert rules."""
     given = load((), {"HOME": str(HOME)}, HOME, HOME)
     return replace(given, alerts=RULES)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes screenshots/run.svg: real jobs in a real terminal (tmux), in a home that is gone afterwards.
+"""Makes screenshots/run.svg from real jobs in a real terminal (tmux), in a temporary home.
 
-`.venv/bin/python tools/screenshot.py`, and look at what came out.
+`.venv/bin/python tools/screenshot.py`; look at the result before committing it.
 """
 
 import os
@@ -22,9 +22,9 @@ PICTURE = ROOT / "screenshots/run.svg"
 COLUMNS, LINES, DEADLINE_SECONDS = 88, 60, 60.0
 PROMPT = "\x1b[2m$\x1b[0m "
 TYPED = re.compile(r"^(\x1b\[2m\$[^ ]* )(.+)$", re.MULTILINE)
-SHOWN = ("jobtop run --memory 512M -- python lively.py", "jobtop history")
+SHOWN_COMMANDS = ("jobtop run --memory 512M -- python lively.py", "jobtop history")
 BUSY = "data = bytearray({mib} << 20)\nwhile time.process_time() < {cpu}: pass"
-EARLIER = (
+EARLIER_JOBS = (
     ("--name fetch -- sleep 0.8", ""),
     ("--name tests -- sh -c 'exit 1'", ""),
     ("--name preprocess -- python -c '{script}'", BUSY.format(mib=96, cpu=1.4)),
@@ -44,22 +44,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="jobtop-screenshot-") as name:
         home = Path(name)
         environment = prepare(home)
-        for options, script in EARLIER:
+        for options, script in EARLIER_JOBS:
             line = options.format(script=f"import os, time\n{script}")
             subprocess.run(["sh", "-c", f"jobtop run --quiet {line}"], env=environment, cwd=home, check=False)
         with terminal(home, environment) as tmux:
-            for line in SHOWN:
+            for line in SHOWN_COMMANDS:
                 tmux("send-keys", "-l", line)
                 tmux("send-keys", "Enter")
                 wait_for_prompt(tmux)
-            # The last line is the prompt that waits for more.
+            # The last line is an empty prompt.
             text = tmux("capture-pane", "-e", "-p").strip().rpartition("\n")[0].rstrip()
     PICTURE.parent.mkdir(exist_ok=True)
-    PICTURE.write_text(drawing(TYPED.sub("\\1\x1b[1m\\2\x1b[0m", text), COLUMNS), encoding="utf-8")
+    PICTURE.write_text(draw_svg(TYPED.sub("\\1\x1b[1m\\2\x1b[0m", text), COLUMNS), encoding="utf-8")
 
 
 def prepare(home: Path) -> dict[str, str]:
-    """`jobtop`, `python` and the example under short names; the environment that finds them."""
+    """Provide `jobtop`, `python` and the example under short names; return the environment that finds them."""
     (home / "bin").mkdir()
     call = home / "bin/jobtop"
     call.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jobtop "$@"\n', encoding="utf-8")
@@ -73,13 +73,13 @@ def prepare(home: Path) -> dict[str, str]:
 
 @contextmanager
 def terminal(home: Path, environment: dict[str, str]) -> Iterator[Callable[..., str]]:
-    """A shell in a tmux server of its own."""
+    """Run a shell in its own tmux server; yield a function that calls tmux."""
 
-    def tmux(*words: str) -> str:
-        command = ["tmux", "-S", str(home / "tmux"), "-f", "/dev/null", *words]
+    def tmux(*arguments: str) -> str:
+        command = ["tmux", "-S", str(home / "tmux"), "-f", "/dev/null", *arguments]
         return subprocess.run(command, env=environment, cwd=home, check=True, capture_output=True, text=True).stdout
 
-    # As words of its own: a shell that tmux starts the command through would drop PS1.
+    # As separate arguments: given one string, tmux would start a shell that drops PS1.
     tmux("new-session", "-d", "-x", str(COLUMNS), "-y", str(LINES), "env", f"PS1=\n{PROMPT}", "sh")
     try:
         wait_for_prompt(tmux)
@@ -89,7 +89,7 @@ def terminal(home: Path, environment: dict[str, str]) -> Iterator[Callable[..., 
 
 
 def wait_for_prompt(tmux: Callable[..., str]) -> None:
-    """Until the shell waits for a command: its last line is a bare prompt."""
+    """Wait until the last line is an empty prompt."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not tmux("capture-pane", "-p").rstrip().endswith("\n$"):
         if time.monotonic() > deadline:
@@ -110,8 +110,8 @@ class Style:
         return written + (' font-weight="600"' if self.bold else "") + (' opacity="0.55"' if self.dim else "")
 
 
-def drawing(text: str, columns: int) -> str:
-    """Text with ANSI colours as an SVG: a dark sheet, each word at its own column."""
+def draw_svg(text: str, columns: int) -> str:
+    """Return text with ANSI colours as SVG, each word at its own column."""
     rows = list(styled_rows(text))
     width, height = round(2 * MARGIN + columns * CELL_WIDTH), 2 * MARGIN + len(rows) * LINE_HEIGHT
     words = [
@@ -128,23 +128,23 @@ def drawing(text: str, columns: int) -> str:
 
 
 def styled_rows(text: str) -> Iterator[list[tuple[int, str, Style]]]:
-    """Per line its words with their columns; a style lasts until it is changed, also into the next line."""
+    """Yield per line its words with columns and styles; a style lasts until it is changed, also across lines."""
     style = Style()
     for line in text.split("\n"):
         pieces: list[tuple[int, str, Style]] = []
         column = 0
         for codes, plain in re.findall(r"\x1b\[([0-9;]*)m|([^\x1b]+)", line):
             if not plain:
-                style = changed(style, codes)
+                style = style_after(style, codes)
                 continue
-            # A word gets its own column, so that no font can shift what follows; ✓ and – are words too.
+            # Each word has its own position, so that no font can shift the next one; ✓ and – are words too.
             pieces += [(column + word.start(), word[0], style) for word in re.finditer(r"[!-~]+|[^\s!-~]", plain)]
             column += len(plain)
         yield pieces
 
 
-def changed(style: Style, codes: str) -> Style:
-    """The style after an SGR sequence."""
+def style_after(style: Style, codes: str) -> Style:
+    """Return the style after an SGR sequence."""
     for code in map(int, codes.split(";") if codes else ("0",)):
         if code == 0:
             style = Style()

@@ -1,6 +1,6 @@
-"""Makes the pictures of the console in screenshots/: every screen, wide and narrow, from the demo at a fixed moment.
+"""Makes the pictures of the console in screenshots/: every screen, wide and narrow, from the demo at a fixed time.
 
-`.venv/bin/python -m tools.screenshots`, and look at what came out; `--check` only says which are stale.
+`.venv/bin/python -m tools.screenshots`; look at the results before committing them. `--check` only lists stale ones.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from textual.widgets import Input, TextArea
 
 from jobtop.tui.app import Console, Options
 from jobtop.tui.demo.demo import demo, of_demo
-from tools.picture import drawing
+from tools.picture import draw_svg
 from tools.scenes import DOCTOR, HOME, SCENES, config
 
 FOLDER = Path(__file__).resolve().parent.parent / "screenshots"
@@ -46,30 +46,30 @@ def main() -> int:
 
 
 def stale_pictures() -> list[str]:
-    """The names of those that look different now, or are not there."""
-    return [name for name, picture in pictures().items() if picture != kept(name)]
+    """Return the names of pictures that are missing or would look different now."""
+    return [name for name, picture in pictures().items() if picture != stored_picture(name)]
 
 
-def kept(name: str) -> str:
-    """The picture as it was last made; empty if it never was."""
+def stored_picture(name: str) -> str:
+    """Return the picture in screenshots/; empty if there is none."""
     file = FOLDER / f"{name}.svg"
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def pictures() -> dict[str, str]:
-    """All of them by name, as SVG."""
-    with standing_still(), demo(MOMENT) as made:
+    """Return all pictures by name, as SVG."""
+    with fixed_time_and_place(), demo(MOMENT) as made:
         options = of_demo(made, Options((), config=config()))
         return {
             f"{name}{suffix}": picture
             for suffix, size in SIZES.items()
-            for name, picture in asyncio.run(performed(Console(options), size)).items()
+            for name, picture in asyncio.run(take_pictures(Console(options), size)).items()
         }
 
 
 @contextmanager
-def standing_still() -> Iterator[None]:
-    """One moment, in one place."""
+def fixed_time_and_place() -> Iterator[None]:
+    """Fix the time, the time zone, the working directory and the doctor's findings."""
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TZ": "UTC"}
     try:
         with (
@@ -84,33 +84,33 @@ def standing_still() -> Iterator[None]:
         time.tzset()
 
 
-async def performed(console: Console, size: tuple[int, int]) -> dict[str, str]:
-    """The scenes, one after the other."""
+async def take_pictures(console: Console, size: tuple[int, int]) -> dict[str, str]:
+    """Show the scenes one after the other; return their pictures."""
     taken = {}
     console.animation_level = "none"
     async with console.run_test(size=size) as pilot:
-        await come_to_rest(console, pilot, HOME_SCREEN)
+        await wait_until_stable(console, pilot, HOME_SCREEN)
         for scene in SCENES:
-            await scene.way(console, pilot)
-            rows = await come_to_rest(console, pilot, scene.screen)
-            taken[scene.name] = drawing([list(row) for row in rows], size[0], f"jobtop: {scene.name}")
+            await scene.navigate(console, pilot)
+            rows = await wait_until_stable(console, pilot, scene.screen)
+            taken[scene.name] = draw_svg([list(row) for row in rows], size[0], f"jobtop: {scene.name}")
             console.simulate_key(scene.back)
-            await come_to_rest(console, pilot, HOME_SCREEN, looks=0)
+            await wait_until_stable(console, pilot, HOME_SCREEN, looks=0)
     return taken
 
 
-async def come_to_rest(console: Console, pilot: Pilot[int], screen: str, looks: int = QUIET_LOOKS) -> list[Strip]:
-    """What the screen shows, once it is the one that is meant and the same so many times."""
+async def wait_until_stable(console: Console, pilot: Pilot[int], screen: str, looks: int = QUIET_LOOKS) -> list[Strip]:
+    """Wait until the wanted screen is shown and unchanged `looks` times; return its rows."""
     end = time.monotonic() + DEADLINE_SECONDS
     before: list[Strip] = []
     quiet = -1
     while quiet < looks:
         if time.monotonic() > end:
-            raise TimeoutError(f"{screen} does not come to rest: {console.screen} is shown")
+            raise TimeoutError(f"{screen} does not become stable: {console.screen} is shown")
         await pilot.pause(LOOK_SECONDS)
         for field in (*console.screen.query(Input), *console.screen.query(TextArea)):
             field.cursor_blink = False
-        rows = painted(console)
+        rows = screen_rows(console)
         is_there = type(console.screen).__name__ == screen and console.view is not None
         is_busy = any(not work.is_finished for work in console.workers)
         quiet = quiet + 1 if is_there and not is_busy and (rows == before or not looks) else -1
@@ -118,8 +118,8 @@ async def come_to_rest(console: Console, pilot: Pilot[int], screen: str, looks: 
     return before
 
 
-def painted(console: Console) -> list[Strip]:
-    """The screen with what shines through behind it, as Textual's own screenshots take it."""
+def screen_rows(console: Console) -> list[Strip]:
+    """Return the rows of the screen and of screens visible behind it, as Textual's own screenshots do."""
     behind = console._background_screens
     update = console.screen._compositor.render_update(full=True, screen_stack=behind, simplify=True)
     assert isinstance(update, LayoutUpdate)

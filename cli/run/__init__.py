@@ -1,1 +1,1 @@
-"""The fast path of `run` and `submit`: without click, and with few imports."""
+"""The fast path of `run` and `submit`: no click, few imports."""

@@ -1,4 +1,4 @@
-"""`jobtop run` at a terminal: the job runs by itself, as a detached one does, and the console shows it."""
+"""`jobtop run` at a terminal: the job runs detached, and the console shows it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 import sys
 
 from jobtop.cli.app import App
-from jobtop.cli.run.launch import conclude, exit_code, say, tell
+from jobtop.cli.run.launch import exit_code, print_job_id, print_outcome, report_outcome
 from jobtop.cli.verbs.console import console_options
-from jobtop.cli.verbs.control import end
+from jobtop.cli.verbs.control import end_jobs
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.lifecycle.control import Control
@@ -26,50 +26,50 @@ if TYPE_CHECKING:
     from jobtop.core.run.supervisor import Supervisor
 
 
-def run_attended(app: App, supervisor: Supervisor, request: Request, options: dict[str, Any]) -> int:
-    """Start the job, show it until the user leaves, and say how it went; the exit code."""
-    job, heard = start_and_stay(app.paths, app.config, replace(request, detached=True), app.warn, supervisor)
-    if heard is None or "exec_error" in heard:
-        conclude(app, job, options["record"], options["quiet"])
-        return exit_code(job, heard)
+def run_in_console(app: App, supervisor: Supervisor, request: Request, options: dict[str, Any]) -> int:
+    """Start the job, show it until the user leaves, print its outcome; return the exit code."""
+    job, shim_report = start_and_stay(app.paths, app.config, replace(request, detached=True), app.warn, supervisor)
+    if shim_report is None or "exec_error" in shim_report:
+        report_outcome(app, job, options["record"], options["quiet"])
+        return exit_code(job, shim_report)
     from jobtop.tui.app import Console
     from jobtop.tui.dialogs.leaving import STOP
     from jobtop.tui.opening import options_for_terminal, run_console
 
-    code, wish = 0, None
+    code, choice = 0, None
     if not has_ended(app, job):
         console = Console(options_for_terminal(console_options(app, job_id=job.id, is_attended=True)))
         code = run_console(console)
-        wish = STOP if code == 128 + signal.SIGTERM else console.answer
+        choice = STOP if code == 128 + signal.SIGTERM else console.answer
     elif not options["quiet"]:
-        print_output(app, job)  # it was over before there was anything to see
-    if wish == STOP:
-        stop(app, job)
+        copy_output(app, job)  # the job ended before the console could open
+    if choice == STOP:
+        stop_job(app, job)
     elif not has_ended(app, job):
-        say(job.id)
+        print_job_id(job.id)
         return code
-    done = Control(app.jobs(), app.paths, app.warn).finished(job)
-    tell(app, done, options["record"], options["quiet"])
-    return code or outcome.exit_code(done)
+    ended_job = Control(app.jobs(), app.paths, app.warn).finished(job)
+    print_outcome(app, ended_job, options["record"], options["quiet"])
+    return code or outcome.exit_code(ended_job)
 
 
 def has_ended(app: App, job: Job) -> bool:
-    """Whether its supervisor has told its end."""
+    """Return whether the job's shim has written its end."""
     return os.path.exists(app.paths.job(job.id) / "ended")
 
 
-def stop(app: App, job: Job) -> None:
-    """TERM and its grace; another Ctrl-C kills."""
+def stop_job(app: App, job: Job) -> None:
+    """Stop the job with SIGTERM and its grace period; a second Ctrl-C kills it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     app.warn(f"stopping job {job.id[:8]} (Ctrl-C kills it)")
     try:
-        end(app, (job.id,), by_force=False)
+        end_jobs(app, (job.id,), by_force=False)
     except KeyboardInterrupt:
-        end(app, (job.id,), by_force=True)
+        end_jobs(app, (job.id,), by_force=True)
 
 
-def print_output(app: App, job: Job) -> None:
-    """What it wrote, where it would have gone without the console."""
+def copy_output(app: App, job: Job) -> None:
+    """Copy the job's logs to standard output and standard error, where they would have gone without the console."""
     for number, stream in enumerate((sys.stdout, sys.stderr)):
         try:
             with open(open_log(app.paths.job(job.id), number), "rb") as log:

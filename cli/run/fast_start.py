@@ -1,4 +1,4 @@
-"""The fast path of `jobtop run`: it starts the shim first, imports the rest meanwhile, and never imports click."""
+"""The fastest way to start `jobtop run`: starts the shim first, imports the rest meanwhile, never imports click."""
 
 import gc
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def quick(words: "Sequence[str]") -> tuple[int | None, Supervisor | None]:
-    """The exit code of `run` with these words, None if click has to explain an error; and a shim without an order."""
+def fast_run(arguments: "Sequence[str]") -> tuple[int | None, Supervisor | None]:
+    """Return the exit code of `run`; None, and a waiting shim, if click has to parse these arguments."""
     gc.disable()
-    supervisor = None if "--pty" in words else early_supervisor()
-    from jobtop.cli.failure import guarded
-    from jobtop.cli.run.launch import run_words
+    supervisor = None if "--pty" in arguments else early_supervisor()
+    from jobtop.cli.failure import run_reporting_errors
+    from jobtop.cli.run.launch import run_from_arguments
 
-    return guarded(lambda: run_words(words, supervisor)), supervisor
+    return run_reporting_errors(lambda: run_from_arguments(arguments, supervisor)), supervisor
 
 
 def early_supervisor() -> Supervisor | None:
-    """A shim that starts while the rest is imported; it exits if it gets no order."""
+    """Start a shim that waits for its job: it starts while jobtop imports the rest, and exits if no job comes."""
     try:
         return Supervisor()
-    except OSError:  # `run` tries again and says why
+    except OSError:  # `run` tries again and reports the reason
         return None

@@ -1,16 +1,16 @@
-"""What `jobtop run` does: a command under its shim, in the foreground or detached. Without click: see options.py."""
+"""`jobtop run`: runs a command under a shim, in the foreground or detached. Does not use click: see options.py."""
 
 from __future__ import annotations
 
 import gc
 import os
-import sys
 import time
 from contextlib import suppress
 
 from jobtop.cli.app import App, current_directory
+from jobtop.cli.failure import print_error
 from jobtop.cli.run.monitoring import Monitoring
-from jobtop.cli.run.options import MONITOR_SETTINGS, read_run
+from jobtop.cli.run.options import MONITOR_SETTINGS, parse_run
 from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Job, Limits, Status
@@ -32,28 +32,28 @@ SHIM_SECONDS = 2.0
 LEAST_MEMORY_BYTES = 1024 * 1024
 
 
-def run_words(words: Sequence[str], supervisor: Supervisor | None) -> int | None:
-    """`run` with these words if they are in order; None if click has to explain."""
-    read = read_run(words)
-    if read is None:
+def run_from_arguments(arguments: Sequence[str], supervisor: Supervisor | None) -> int | None:
+    """Run the job that the arguments describe; None if click has to parse them."""
+    parsed = parse_run(arguments)
+    if parsed is None:
         return None
-    return run(App((), False, "auto", os.environ, supervisor), read[1], read[0])
+    return run(App((), False, "auto", os.environ, supervisor), parsed[1], parsed[0])
 
 
 def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
-    """Run the command and record what it cost; the exit code."""
-    check(command, options)
-    app.sets = (*app.sets, *monitor_sets(options))
+    """Run the command, record what it used, return the exit code."""
+    check_options(command, options)
+    app.sets = (*app.sets, *monitor_settings(options))
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     terminal = open_terminal() if options["pty"] and not options["detach"] else None
     supervisor = app.supervisor or late_supervisor(terminal)
-    request = asked(app, command, options)
+    request = make_request(app, command, options)
     if request.detached:
         return detach(app, supervisor, request)
     if os.isatty(0) and os.isatty(1) and wants_console(app, options):
-        from jobtop.cli.run.attended import run_attended
+        from jobtop.cli.run.attended import run_in_console
 
-        return run_attended(app, supervisor, request, options)
+        return run_in_console(app, supervisor, request, options)
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
     from jobtop.lifecycle.kinds.kind import Order
     from jobtop.lifecycle.kinds.registry import kind_of
@@ -70,69 +70,70 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
         successor = recorder.successor(app.sets)
         order = Order(spec, recorder.directory, with_cgroup, not in_background(), successor, supervisor)
-        heard = kind_of(job).start(order).answer()
-        if heard is not None and "exec_error" not in heard:
-            monitoring.begun = heard.started()
-            recorder.started(monitoring.begun)
-            heard = foreground.wait(monitoring.begin)
+        shim_report = kind_of(job).start(order).answer()
+        if shim_report is not None and "exec_error" not in shim_report:
+            monitoring.started = shim_report.started()
+            recorder.started(monitoring.started)
+            shim_report = foreground.wait(monitoring.begin)
         ended_at = time.time()
-        job = recorder.finish(heard, monitoring.end())
+        job = recorder.finish(shim_report, monitoring.end())
     app.verbose |= options["verbose"]
     if job.parent_id is not None and job.settled:
-        supervisor.wait(SHIM_SECONDS)  # or the outer job would find our shim left running
-    conclude(app, job, options["record"], options["quiet"])
+        supervisor.wait(SHIM_SECONDS)  # otherwise the outer job would see our shim as left running
+    report_outcome(app, job, options["record"], options["quiet"])
     monitoring.close()
     recorder.close()
     sweep_specs(app.paths, app.config.number("store.spec_days"))
-    told = foreground.stop_signal(ended_at)
-    if told is not None and told == signal.SIGINT and os.isatty(2):
-        # A shell goes on with its loop or list unless what it ran died of the Ctrl-C.
-        signal.signal(told, signal.SIG_DFL)
-        os.kill(os.getpid(), told)
-    return 128 + told if told is not None else exit_code(job, heard)
+    stop_signal = foreground.stop_signal(ended_at)
+    if stop_signal is not None and stop_signal == signal.SIGINT and os.isatty(2):
+        # A shell stops its loop or list only if the command died of SIGINT.
+        signal.signal(stop_signal, signal.SIG_DFL)
+        os.kill(os.getpid(), stop_signal)
+    return 128 + stop_signal if stop_signal is not None else exit_code(job, shim_report)
 
 
 def start_agent(app: App) -> None:
-    """A job that we run needs an agent: one that it started would be a part of it, and one of ours is not."""
+    """Start an agent at the request of our job: an agent that the job started would be a member of the job."""
     from jobtop.lifecycle import agent_lock
 
-    with suppress(OSError, StartError):  # who called says that none came
+    with suppress(OSError, StartError):  # the caller reports that no agent came
         agent_lock.start_agent(app.paths)
 
 
 def wants_console(app: App, options: dict[str, Any]) -> bool:
-    """Whether the console is to show this job: if somebody sits there, and the job does not need the terminal."""
-    wish = "never" if options["no_ui"] else app.config.text("run.ui")
-    if wish == "never" or options["pty"] or options["report"] is not None:
+    """Return whether to open the console: only if a user can see it, and the job does not need the terminal."""
+    choice = "never" if options["no_ui"] else app.config.text("run.ui")
+    if choice == "never" or options["pty"] or options["report"] is not None:
         return False
-    is_inside = "JOBTOP_JOB_ID" in app.environ
-    return app.environ.get("TERM", "dumb") != "dumb" and not in_background() and (wish == "always" or not is_inside)
+    is_in_job = "JOBTOP_JOB_ID" in app.environ
+    return app.environ.get("TERM", "dumb") != "dumb" and not in_background() and (choice == "always" or not is_in_job)
 
 
-def monitor_sets(options: dict[str, Any]) -> list[str]:
-    """The options that are short for settings."""
+def monitor_settings(options: dict[str, Any]) -> list[str]:
+    """Return the settings, as KEY=VALUE, that the monitoring options stand for."""
     sets = [f"{key}={options[name]}" for name, key in MONITOR_SETTINGS.items() if options[name] is not None]
     return [*sets, "monitor.enabled=false"] if options["no_monitor"] else sets
 
 
 def late_supervisor(terminal: Terminal | None) -> Supervisor:
+    """Start a shim now, where the fast path could not start one early; StartError says why it cannot."""
     from jobtop.lifecycle.start import new_supervisor
 
     return new_supervisor(terminal)
 
 
 def detach(app: App, supervisor: Supervisor, request: Request) -> int:
-    """Start the job and leave it to its shim."""
+    """Start the job detached and print its id; return the exit code."""
     from jobtop.lifecycle.start import start_detached
 
-    job, heard = start_detached(supervisor, app.paths, app.config, request, app.warn, say)
-    if heard is None or "exec_error" in heard:
-        conclude(app, job, None, quiet=False)
-        return exit_code(job, heard)
+    job, shim_report = start_detached(supervisor, app.paths, app.config, request, app.warn, print_job_id)
+    if shim_report is None or "exec_error" in shim_report:
+        report_outcome(app, job, None, quiet=False)
+        return exit_code(job, shim_report)
     return ExitCode.OK
 
 
-def say(job_id: str) -> None:
+def print_job_id(job_id: str) -> None:
     print(job_id, flush=True)
 
 
@@ -142,20 +143,20 @@ def exit_code(job: Job, ended: Facts | None) -> int:
     return outcome.exit_code(job)
 
 
-def conclude(app: App, job: Job, record: str | None, quiet: bool) -> None:
-    """The summary, the record if one was asked for, and a line in the log."""
+def report_outcome(app: App, job: Job, record: str | None, quiet: bool) -> None:
+    """Write the outcome to jobtop's log, then print it."""
     from jobtop.core import journal
 
     level, line = journal.outcome(job)
-    with suppress(OSError):  # said already by the recorder
+    with suppress(OSError):  # the recorder has warned already
         journal.write(app.paths.names.log, level, line)
     if app.verbose:
         app.warn(f"{level} {line}")
-    tell(app, job, record, quiet)
+    print_outcome(app, job, record, quiet)
 
 
-def tell(app: App, job: Job, record: str | None, quiet: bool) -> None:
-    """The summary, and the record if one was asked for."""
+def print_outcome(app: App, job: Job, record: str | None, quiet: bool) -> None:
+    """Print the summary, and write the record if --record asks for it."""
     from jobtop.cli.run.summary import summary
 
     if record is not None:
@@ -163,10 +164,7 @@ def tell(app: App, job: Job, record: str | None, quiet: bool) -> None:
     if job.status in (Status.ERROR, Status.LOST):
         app.warn(f"{job.reason}" + (f" (job {job.id[:8]})" if job.status is Status.LOST else ""))
     elif not quiet:
-        try:
-            print(summary(job, app.colored(2)), file=sys.stderr, flush=True)
-        except OSError:  # standard error is gone: nobody is listening
-            return
+        print_error(summary(job, app.uses_color(2)))
 
 
 def write_record(app: App, job: Job, path: str) -> None:
@@ -179,10 +177,10 @@ def write_record(app: App, job: Job, path: str) -> None:
         app.warn(f"cannot write the record to {path}: {os.strerror(error.errno or 0)}")
 
 
-def check(command: tuple[str, ...], options: dict[str, Any]) -> None:
-    """Say before anything is done what cannot be done."""
+def check_options(command: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Raise BadValue for options that cannot work, before anything is started."""
     if not command:
-        raise BadValue("what is to be run? jobtop run [OPTIONS] -- COMMAND [ARGUMENT…]")
+        raise BadValue("no command given: jobtop run [OPTIONS] -- COMMAND [ARGUMENT…]")
     if not os.path.isdir(working_directory(options["cwd"])):
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
     if options["enforce"] and not (options["memory"] or options["cpus"]):
@@ -192,7 +190,7 @@ def check(command: tuple[str, ...], options: dict[str, Any]) -> None:
     check_record_path(options["record"])
     for name in ("record", "pty", "report"):
         if options["detach"] and options[name]:
-            raise BadValue(f"--{name} needs somebody to stay with the job: not with --detach")
+            raise BadValue(f"--{name} needs jobtop to stay with the job: it cannot be combined with --detach")
 
 
 def working_directory(chosen: str | None) -> str:
@@ -202,8 +200,8 @@ def working_directory(chosen: str | None) -> str:
     return os.path.normpath(os.path.join(here or "/", chosen or ""))
 
 
-def asked(app: App, command: tuple[str, ...], options: dict[str, Any]) -> Request:
-    """What the words of `run` ask for."""
+def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) -> Request:
+    """Return the request that the command and the options describe."""
     return Request(
         command=command,
         cwd=working_directory(options["cwd"]),
@@ -230,7 +228,7 @@ def asked(app: App, command: tuple[str, ...], options: dict[str, Any]) -> Reques
 
 
 def check_record_path(path: str | None) -> None:
-    """Say before the job runs what would be too late to say after it."""
+    """Raise BadValue if the record could not be written after the job."""
     if path is None:
         return
     parent = os.path.dirname(os.path.abspath(path))

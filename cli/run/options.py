@@ -1,7 +1,7 @@
-"""The options of `run`, one row each, and a reader for them that does without click.
+"""The options of `run`, one row each, and a parser for them that does not need click.
 
-click takes as long to import as the rest of a short `run` takes; it makes the help, the completion and the
-complaints from the same rows.
+Importing click would double the time of a short `run`. click builds the help, the completion and the error messages
+from the same rows.
 """
 
 from __future__ import annotations
@@ -18,60 +18,60 @@ if TYPE_CHECKING:
 
 
 def gpus(text: str) -> int:
-    """A number of GPUs."""
+    """Parse a number of GPUs."""
     if not text.isascii() or not text.isdigit() or int(text) > 1_000_000:
         raise BadValue(f'"{printable(text)}" is not a number of GPUs, such as 2')
     return int(text)
 
 
 def after_exit(text: str) -> str:
-    """What becomes of descendants."""
+    """Check what to do with descendants that outlive the job."""
     if text not in ("leave", "wait", "kill"):
         raise BadValue(f'"{printable(text)}" is not one of leave, wait, kill')
     return text
 
 
 def nice(text: str) -> int:
-    """A niceness this user may set."""
+    """Parse a niceness that this user may set."""
     from jobtop.core.run.priority import niceness
 
     return niceness(text)
 
 
 def ionice(text: str) -> str:
-    """A priority of I/O this user may set."""
+    """Parse an I/O priority that this user may set."""
     from jobtop.core.run.priority import io_class
 
     return io_class(text)
 
 
 def setting(key: str) -> Callable[[str], str]:
-    """The text of a setting, checked as if it were set elsewhere."""
+    """Return a parser that checks text as the value of a setting and returns it unchanged."""
 
-    def read(text: str) -> str:
+    def check(text: str) -> str:
         from jobtop.core.config import check_setting
 
         return check_setting(key, text)
 
-    return read
+    return check
 
 
 def memory(text: str) -> int:
-    """How much memory; none at all is nothing to declare."""
-    return parse_size(text) or _nothing(text)
+    """Parse an amount of memory above 0."""
+    return parse_size(text) or _refuse_zero(text)
 
 
 def timeout(text: str) -> float:
-    """After how long a job is stopped."""
-    return parse_duration(text) or _nothing(text)
+    """Parse a time limit above 0."""
+    return parse_duration(text) or _refuse_zero(text)
 
 
-def _nothing(text: str) -> NoReturn:
-    raise BadValue(f'"{printable(text)}" is nothing: leave it out for no limit')
+def _refuse_zero(text: str) -> NoReturn:
+    raise BadValue(f'"{printable(text)}" is zero: leave the option out for no limit')
 
 
 def report(text: str) -> float:
-    """A time between lines."""
+    """Parse the time between two lines of --report."""
     seconds = parse_duration(text)
     if seconds < 1:
         raise BadValue(f'"{printable(text)}" is too short: at least 1s')
@@ -80,12 +80,12 @@ def report(text: str) -> float:
 
 @record
 class Option:
-    """One option: a flag if it has no metavar."""
+    """One option; a flag if it has no metavar. `parse` turns the text of a value into the value."""
 
     name: str
     help: str
     metavar: str | None = None
-    read: Callable[[str], Any] = str
+    parse: Callable[[str], Any] = str
     repeated: bool = False
     short: str | None = None
 
@@ -95,34 +95,34 @@ class Option:
 
 
 RUN = (
-    Option("--no-ui", "Stay headless: output and exit code pass through."),
+    Option("--no-ui", "Do not open the console: output and exit code pass through."),
     Option("--detach", "Print the id and return; the job has no input and outlives the terminal."),
-    Option("--name", "What to call the job; by default the script or the program.", "N"),
-    Option("--tool", "What kind of job it is; by default the program.", "T"),
-    Option("--tag", "A tag to find it by; may be repeated.", "K=V", pair, True),
+    Option("--name", "The job's name; by default the script or the program.", "N"),
+    Option("--tool", "The kind of job; by default the program.", "T"),
+    Option("--tag", "A tag to find the job by; may be repeated.", "K=V", pair, True),
     Option("--param", "A parameter of the run; may be repeated.", "K=V", pair, True),
-    Option("--note", "A word for later.", "TEXT"),
-    Option("--cwd", "Where to run it.", "DIR"),
-    Option("--env", "A variable for its environment; may be repeated.", "K=V", pair, True),
-    Option("--external-id", "Your own id for it; every verb finds it by that too.", "ID"),
-    Option("--shell", "Hand the words to /bin/sh as one command line."),
+    Option("--note", "A note to read later.", "TEXT"),
+    Option("--cwd", "The directory to run it in.", "DIR"),
+    Option("--env", "An environment variable for the job; may be repeated.", "K=V", pair, True),
+    Option("--external-id", "Your own id for the job; every verb accepts it.", "ID"),
+    Option("--shell", "Run the words by /bin/sh as one command line."),
     Option("--cpus", "Declare how many CPUs it asks for.", "N", cpus),
     Option("--memory", "Declare how much memory it asks for, such as 8G.", "SIZE", memory),
     Option("--runtime", "Declare how long it should take, such as 1h30m.", "D", parse_duration),
     Option("--gpus", "Declare how many GPUs it asks for.", "N", gpus),
-    Option("--enforce", "Make --memory and --cpus hold: by a cgroup where one can be made, else by looking often."),
-    Option("--nice", "Its niceness, from -20 (first) to 19 (last).", "N", nice),
-    Option("--ionice", "Its turn at the disk: idle, best-effort or realtime.", "CLASS[:0-7]", ionice),
+    Option("--enforce", "Enforce --memory and --cpus: by a cgroup where possible, else by frequent sampling."),
+    Option("--nice", "The niceness, from -20 (first) to 19 (last).", "N", nice),
+    Option("--ionice", "The I/O priority: idle, best-effort or realtime.", "CLASS[:0-7]", ionice),
     Option("--timeout", "Stop it after this time; exit code 124.", "D", timeout),
-    Option("--grace", "How long it may take to end after TERM before it is killed (default 10s).", "D", parse_duration),
+    Option("--grace", "The time between SIGTERM and SIGKILL when it is stopped (default 10s).", "D", parse_duration),
     Option(
         "--after-exit",
-        "What to do with descendants that outlive it (default leave).",
+        "What to do with descendants that outlive the job (default leave).",
         "leave|wait|kill",
         after_exit,
     ),
-    Option("--pty", "Give it a terminal of its own: progress bars, editors, pagers."),
-    Option("--interval", "Time between samples, 0.1s at least, or auto.", "D", setting("monitor.interval")),
+    Option("--pty", "Give the job its own terminal, for progress bars, editors and pagers."),
+    Option("--interval", "Time between samples, at least 0.1s, or auto.", "D", setting("monitor.interval")),
     Option(
         "--granularity",
         "Keep every sample, or only minima, means and peaks.",
@@ -130,33 +130,33 @@ RUN = (
         setting("monitor.granularity"),
     ),
     Option("--without", "What not to measure, such as pss,fds.", "LIST", setting("monitor.without")),
-    Option("--no-monitor", "Take no samples: only the totals are recorded."),
-    Option("--report", "Print a [Resources] line to standard error that often.", "D", report),
-    Option("--quiet", "No summary at the end."),
-    Option("--record", "Write the finished record there as JSON.", "PATH"),
-    Option("--verbose", "Say on standard error what is also written to the log.", short="-v"),
+    Option("--no-monitor", "Take no samples: record only the totals."),
+    Option("--report", "Print a [Resources] line to standard error at this interval.", "D", report),
+    Option("--quiet", "Print no summary at the end."),
+    Option("--record", "Write the finished record to this file as JSON.", "PATH"),
+    Option("--verbose", "Print log lines to standard error too.", short="-v"),
 )
 
 
 MONITOR_SETTINGS = {name: f"monitor.{name}" for name in ("interval", "granularity", "without")}
 
 
-def read_run(words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    """The options and the command of `run`."""
-    return read_words(RUN, words)
+def parse_run(arguments: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """Parse the arguments of `run`; None if click has to explain them."""
+    return parse_arguments(RUN, arguments)
 
 
-def read_words(rows: Sequence[Option], words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    """The options and the command; None for what click has to explain. A value that does not parse is said here."""
+def parse_arguments(rows: Sequence[Option], arguments: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """Return the options and the command; None for what click has to explain. BadValue if a value does not parse."""
     by_name = {name: option for option in rows for name in (option.name, option.short)}
-    values = {option.key: nothing_said(option) for option in rows}
+    values = {option.key: unset_value(option) for option in rows}
     index = 0
-    while index < len(words) and words[index].startswith("-"):
-        word = words[index]
+    while index < len(arguments) and arguments[index].startswith("-"):
+        argument = arguments[index]
         index += 1
-        if word == "--":
+        if argument == "--":
             break
-        name, has_value, text = word.partition("=")
+        name, has_value, text = argument.partition("=")
         option = by_name.get(name)
         if option is None or (option.metavar is None and has_value):
             return None
@@ -164,22 +164,22 @@ def read_words(rows: Sequence[Option], words: Sequence[str]) -> tuple[dict[str, 
             values[option.key] = True
             continue
         if not has_value:
-            if index == len(words):
+            if index == len(arguments):
                 return None
-            text = words[index]
+            text = arguments[index]
             index += 1
-        value = read_value(option, text)
+        value = parse_option_value(option, text)
         values[option.key] = (*values[option.key], value) if option.repeated else value
-    return values, tuple(words[index:])
+    return values, tuple(arguments[index:])
 
 
-def nothing_said(option: Option) -> Any:
-    """The value of an option nobody gave."""
+def unset_value(option: Option) -> Any:
+    """Return the value of an option that is not given."""
     return () if option.repeated else False if option.metavar is None else None
 
 
-def read_value(option: Option, text: str) -> Any:
+def parse_option_value(option: Option, text: str) -> Any:
     try:
-        return option.read(text)
+        return option.parse(text)
     except BadValue as error:
         raise BadValue(f"{option.name}: {error}") from None

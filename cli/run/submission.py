@@ -1,4 +1,4 @@
-"""What `jobtop submit` does: a job into the queue, and an agent to start it. Without click: see options.py."""
+"""`jobtop submit`: queues a job and makes sure that an agent starts it. Does not use click: see options.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import time
 
 from jobtop.cli.app import App
-from jobtop.cli.failure import guarded
-from jobtop.cli.run.launch import asked, check, monitor_sets, say
-from jobtop.cli.run.options import RUN, Option, nothing_said, read_words
+from jobtop.cli.failure import run_reporting_errors
+from jobtop.cli.run.launch import check_options, make_request, monitor_settings, print_job_id
+from jobtop.cli.run.options import RUN, Option, parse_arguments, unset_value
 from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.model import Status
 from jobtop.core.run import outcome
@@ -24,46 +24,46 @@ if TYPE_CHECKING:
     from jobtop.core.model import Job
     from jobtop.lifecycle.queue import Queue
 
-NO_ATTENDANT = ("--no-ui", "--detach", "--pty", "--report", "--quiet", "--record", "--verbose")
+FOREGROUND_ONLY = ("--no-ui", "--detach", "--pty", "--report", "--quiet", "--record", "--verbose")
 
 
-def moment(text: str) -> float:
-    """When a job may begin."""
+def parse_start_time(text: str) -> float:
+    """Parse the time before which a job must not start."""
     from jobtop.core.query.moments import parse_moment
 
     return parse_moment(text, time.time())
 
 
 SUBMIT = (
-    *(option for option in RUN if option.name not in NO_ATTENDANT),
-    Option("--after", "Only once this job has succeeded; may be repeated.", "ID", repeated=True),
-    Option("--priority", "The higher the sooner; 0 by default, may be below.", "N", whole_number),
-    Option("--group", "Which group it is of: jobtop group gives one slots.", "G", group_name),
-    Option("--at", "Not before then: 14:30, or ISO 8601.", "TIME", moment),
-    Option("--retries", "Try that often again if it fails, after 1s, 2s, 4s … 5m.", "N", count),
-    Option("--force", "Queue it even if this host will never have what it asks for."),
-    Option("--wait", "Wait until its last attempt has ended; exit as run would."),
+    *(option for option in RUN if option.name not in FOREGROUND_ONLY),
+    Option("--after", "Start only after this job has succeeded; may be repeated.", "ID", repeated=True),
+    Option("--priority", "Higher starts sooner; 0 by default, may be negative.", "N", whole_number),
+    Option("--group", "The job's group: jobtop group limits how many of a group run at once.", "G", group_name),
+    Option("--at", "Do not start before this time: 14:30, or ISO 8601.", "TIME", parse_start_time),
+    Option("--retries", "Retry up to N times if it fails, after 1s, 2s, 4s … 5m.", "N", count),
+    Option("--force", "Queue it even if it asks for more than this host has."),
+    Option("--wait", "Wait until its last attempt has ended; exit code as of run."),
 )
 
 
-def quick_submit(words: Sequence[str]) -> int | None:
-    """The exit code of `submit` with these words; None if click has to explain something."""
+def fast_submit(arguments: Sequence[str]) -> int | None:
+    """Return the exit code of `submit`; None if click has to parse these arguments."""
     gc.disable()
-    return guarded(lambda: submit_words(words))
+    return run_reporting_errors(lambda: submit_from_arguments(arguments))
 
 
-def submit_words(words: Sequence[str]) -> int | None:
-    read = read_words(SUBMIT, words)
-    return None if read is None else submit(App((), False, "auto", os.environ), read[1], read[0])
+def submit_from_arguments(arguments: Sequence[str]) -> int | None:
+    parsed = parse_arguments(SUBMIT, arguments)
+    return None if parsed is None else submit(App((), False, "auto", os.environ), parsed[1], parsed[0])
 
 
 def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
-    """Queue the command and say its id; with --wait, its exit code."""
+    """Queue the command and print its id; with --wait, return the job's exit code."""
     if not command:
-        raise BadValue("what is to be run? jobtop submit [OPTIONS] -- COMMAND [ARGUMENT…]")
-    options = {option.key: nothing_said(option) for option in RUN} | options
-    check(command, options)
-    app.sets = (*app.sets, *monitor_sets(options))
+        raise BadValue("no command given: jobtop submit [OPTIONS] -- COMMAND [ARGUMENT…]")
+    options = {option.key: unset_value(option) for option in RUN} | options
+    check_options(command, options)
+    app.sets = (*app.sets, *monitor_settings(options))
     wish = QueueOptions(
         after=options["after"],
         priority=options["priority"] or 0,
@@ -72,16 +72,17 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         retries=options["retries"] or 0,
         is_forced=options["force"],
     )
-    queue = opened(app)
-    job = submit_to(queue, app.config, asked(app, command, options), wish)
+    queue = open_queue(app)
+    job = submit_to(queue, app.config, make_request(app, command, options), wish)
     try:
-        say(job.id)
-    finally:  # it waits, whoever reads that
+        print_job_id(job.id)
+    finally:  # the job is queued even if its id cannot be printed
         call_agent(app, queue)
-    return wait_for(app, queue, job) if options["wait"] else ExitCode.OK
+    return wait_for_end(app, queue, job) if options["wait"] else ExitCode.OK
 
 
-def opened(app: App) -> Queue:
+def open_queue(app: App) -> Queue:
+    """Open the queue of this host's store for writing."""
     from jobtop.lifecycle.queue import Queue
     from jobtop.store.jobs import Jobs
 
@@ -89,15 +90,15 @@ def opened(app: App) -> Queue:
 
 
 def call_agent(app: App, queue: Queue) -> None:
-    """See to it that somebody starts what waits."""
+    """Make sure that an agent starts queued jobs; warn if none can be started."""
     from jobtop.lifecycle.queue import NO_AGENT
 
     if not queue.call_agent(app.environ):
         app.warn(NO_AGENT)
 
 
-def wait_for(app: App, queue: Queue, job: Job) -> int:
-    """Until the last attempt at a job has ended; the exit code `run` would have."""
+def wait_for_end(app: App, queue: Queue, job: Job) -> int:
+    """Wait until the last attempt at a job has ended; return the exit code that `run` would have."""
     from jobtop.lifecycle.wait import await_ends
 
     gc.enable()

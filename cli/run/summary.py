@@ -1,4 +1,4 @@
-"""The few lines that follow a job."""
+"""The summary that `run` prints after a job."""
 
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_bytes, format_duration, format_percent, printable
@@ -23,22 +23,22 @@ def colored(text: str, status: Status, color: bool) -> str:
 
 
 def summary(job: Job, color: bool) -> str:
-    """What happened, what it cost, where to read on."""
+    """Return how the job ended, what it used, and which verb shows more."""
     usage = job.usage
     state = colored(f"{GLYPHS[job.status]} {job.status}", job.status, color)
     head = f"jobtop: {printable(job.name)}  {state} after {format_duration(job.duration_seconds)}"
     lines = [head + (f" ({printable(job.reason)})" if job.reason else "")]
-    lines.append(f"  cpu     {cpu_words(job)}")
-    lines.append(f"  memory  {memory_words(job)}")
+    lines.append(f"  cpu     {cpu_text(job)}")
+    lines.append(f"  memory  {memory_text(job)}")
     lines.append(f"  storage {format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written")
-    lines += [f"  missing {why}" for why in missing_words(job)]
+    lines += [f"  missing {why}" for why in incomplete_lines(job)]
     if job.seq is not None:
         lines.append(f"  more    jobtop show {job.id[:8]}")
     return "\n".join(lines)
 
 
-def missing_words(job: Job) -> list[str]:
-    """What is incomplete, a line for each reason."""
+def incomplete_lines(job: Job) -> list[str]:
+    """Return which totals are incomplete, a line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for entry in job.incomplete:
         what, _, why = entry.partition(": ")
@@ -46,7 +46,7 @@ def missing_words(job: Job) -> list[str]:
     return [printable(f"{', '.join(what)}: {why}") for why, what in by_reason.items()]
 
 
-def cpu_words(job: Job) -> str:
+def cpu_text(job: Job) -> str:
     usage = job.usage
     if usage.cpu_total_seconds is None:
         return "–"
@@ -58,28 +58,30 @@ def cpu_words(job: Job) -> str:
 
 
 def memory_peak(job: Job) -> str:
-    """The peak, or what it was below where the job was too short and too small to be seen."""
+    """Return the memory peak; marked `≤` where only an upper bound is known, as of very short jobs."""
     bound = "≤ " if job.sources.get("memory_peak") == "rusage_floor" else ""
     return bound + format_bytes(job.usage.memory_peak_bytes)
 
 
-def is_of_all(job: Job) -> bool:
-    """Whether the peak is that of all processes together: there was but one, or it was looked for."""
+def covers_all_processes(job: Job) -> bool:
+    """Return whether the peak is of all processes together: there was only one, or the job was sampled."""
     return (job.usage.processes_peak or 0) <= 1 or (job.usage.samples or 0) > 2
 
 
-def memory_words(job: Job) -> str:
-    peak, asked = job.usage.memory_peak_bytes, job.limits.memory_bytes
-    words = f"{memory_peak(job)} peak{'' if is_of_all(job) else ' in one process'}" if peak is not None else "–"
-    if peak is not None and asked:
-        words += f", {format_percent(peak / asked)} of {format_bytes(asked)} declared"
-        words += f", over its limit by {format_bytes(peak - asked)}" if went_over(job) else ""
-    return words
+def memory_text(job: Job) -> str:
+    peak, declared = job.usage.memory_peak_bytes, job.limits.memory_bytes
+    text = (
+        f"{memory_peak(job)} peak{'' if covers_all_processes(job) else ' in one process'}" if peak is not None else "–"
+    )
+    if peak is not None and declared:
+        text += f", {format_percent(peak / declared)} of {format_bytes(declared)} declared"
+        text += f", over its limit by {format_bytes(peak - declared)}" if exceeded_declared_memory(job) else ""
+    return text
 
 
-def went_over(job: Job) -> bool:
-    """Whether it is known to have held more than was declared; what a cgroup has held it did not."""
-    peak, asked = job.usage.memory_peak_bytes, job.limits.memory_bytes
+def exceeded_declared_memory(job: Job) -> bool:
+    """Return whether the job certainly used more memory than it declared; an enforcing cgroup rules that out."""
+    peak, declared = job.usage.memory_peak_bytes, job.limits.memory_bytes
     is_exact = job.sources.get("memory_peak") != "rusage_floor"
-    is_held = job.sources.get("limits", "").startswith("cgroup")
-    return bool(asked and peak and peak > asked and is_exact and not is_held)
+    is_enforced = job.sources.get("limits", "").startswith("cgroup")
+    return bool(declared and peak and peak > declared and is_exact and not is_enforced)

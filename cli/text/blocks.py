@@ -1,13 +1,13 @@
-"""One sample of a job as a block of lines, by sections, every line with its unit; what is not known is left out."""
+"""One sample of a job as a block of lines, in sections, every value with its unit; unknown values are left out."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
 from jobtop.core.metrics import Kind, Metric, Scope, metrics_of
 from jobtop.core.model import Job
-from jobtop.core.series.readings import Reading
+from jobtop.core.series.readings import SampleReading
 from jobtop.core.text.metric_text import Number, format_rate, format_value
-from jobtop.core.units import format_bytes, format_duration, format_percent
+from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent
 
 SECTIONS = {
     "cpu": "CPU",
@@ -18,7 +18,7 @@ SECTIONS = {
     "gpu": "GPU",
     "energy": "Energy",
 }
-# The short words of the field; anything else is called by its title.
+# Short labels for the most common metrics; the others use their title from the catalogue.
 LABELS = {
     "cpu.percent": "Usage",
     "cpu.user": "User Time",
@@ -33,13 +33,13 @@ LABELS = {
     "proc.threads": "Threads",
     "proc.fds": "Open FDs",
 }
-# What a gauge is compared with, where the job has such a limit.
+# Gauges that are shown as a share of a limit, if the job has that limit.
 LIMITS = {"cpu.percent": "limit.cpus", "mem.used": "limit.memory", "proc.count": "limit.pids"}
 
 
-def block(job: Job, reading: Reading) -> str:
-    """The block of one sample, an empty line behind it."""
-    lines = [f"═══ Metrics Sample at {clock(job, reading)} ═══", f"Job ID: {job.id}"]
+def block(job: Job, reading: SampleReading) -> str:
+    """Return the block of one sample, followed by an empty line."""
+    lines = [f"═══ Metrics Sample at {clock_time(job, reading)} ═══", f"Job ID: {job.id}"]
     lines.append(f"Elapsed: {format_duration(reading.elapsed)}")
     if reading.seconds_since is not None:
         lines.append(f"Sample Interval: {format_duration(reading.seconds_since)}")
@@ -50,34 +50,36 @@ def block(job: Job, reading: Reading) -> str:
     return "\n".join([*lines, ""])
 
 
-def clock(job: Job, reading: Reading) -> str:
-    at = (job.start_time or 0.0) + reading.elapsed
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
+def clock_time(job: Job, reading: SampleReading) -> str:
+    """Return the local time of a sample, without its date."""
+    if job.start_time is None:
+        return ABSENT
+    return datetime.fromtimestamp(job.start_time + reading.elapsed).astimezone().strftime("%H:%M:%S")
 
 
-def section_lines(prefix: str, reading: Reading) -> Iterator[str]:
+def section_lines(prefix: str, reading: SampleReading) -> Iterator[str]:
     for metric in metrics_of(Scope.JOB):
         if not metric.key.startswith(f"{prefix}."):
             continue
         value = reading.values[metric.key]
         if value is not None:
             label = LABELS.get(metric.key, metric.title[:1].upper() + metric.title[1:])
-            yield f"  {label}: {value_words(metric, value, reading)}"
+            yield f"  {label}: {value_text(metric, value, reading)}"
         if metric.key == "mem.used" and reading.memory_peak is not None:
             yield f"  Peak: {format_bytes(reading.memory_peak)}"
 
 
-def value_words(metric: Metric, value: Number, reading: Reading) -> str:
-    """A gauge, beside its limit if there is one; a counter by its rate and what it stands at."""
-    words = format_value(metric, value)
+def value_text(metric: Metric, value: Number, reading: SampleReading) -> str:
+    """Return a gauge with its limit, if there is one; a counter as its rate and its total."""
+    text = format_value(metric, value)
     if metric.kind is Kind.COUNTER:
         rate = reading.rates[metric.key]
-        return f"{words} in total" if rate is None else f"{format_rate(metric, rate)}, {words} in total"
+        return f"{text} in total" if rate is None else f"{format_rate(metric, rate)}, {text} in total"
     limit = reading.values.get(LIMITS.get(metric.key, ""))
     if not limit:
-        return words
+        return text
     if metric.key == "cpu.percent":
-        return f"{words} ({format_percent(value / limit / 100)} of {limit:g} CPUs)"
+        return f"{text} ({format_percent(value / limit / 100)} of {limit:g} CPUs)"
     if metric.key == "mem.used":
-        return f"{words} ({format_percent(value / limit)} of {format_bytes(limit)})"
-    return f"{words} (max: {limit:g})"
+        return f"{text} ({format_percent(value / limit)} of {format_bytes(limit)})"
+    return f"{text} (max: {limit:g})"

@@ -1,4 +1,4 @@
-"""The samples of a job in words: what they add to `jobtop show`, and what there is to say where some are missing."""
+"""Text made from the samples of a job: lines for `jobtop show`, and warnings about missing samples."""
 
 import time
 
@@ -6,13 +6,13 @@ from jobtop.cli.app import App
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.series.drawing import make_curve, sparkline
-from jobtop.core.text.job_text import ENDS, is_thinned, was_let_go
+from jobtop.core.text.job_text import ENDPOINT_SAMPLES, are_samples_deleted, is_thinned
 from jobtop.core.text.metric_text import Number, format_value
 from jobtop.core.units import format_bytes, format_duration
 from jobtop.store.samples.curves import Curves
 
-# What is said of now: a metric, and what it is called for one and for more.
-NOW = {
+# The metrics in the line of current values, each with its noun in singular and plural.
+CURRENT_METRICS = {
     "cpu.percent": ("CPU", "CPU"),
     "mem.used": ("", ""),
     "proc.count": ("process", "processes"),
@@ -20,15 +20,15 @@ NOW = {
 }
 CPU_TIMES = ("cpu.user", "cpu.system")
 CURVE_WIDTH = 40
-FEWEST_SAMPLES = 3  # of which a curve says more than its ends
-LATE_SECONDS = 15.0  # a job in its old age is looked at every ten
+MIN_CURVE_SAMPLES = 3  # fewer samples are only the start and the end
+STALE_SECONDS = 15.0  # old jobs are sampled every ten seconds
 
 
-class Seen:
-    """The samples of one job; words for a job that was never sampled stay as they are."""
+class SampleText:
+    """Text from the samples of one job; text about a job without samples is returned unchanged."""
 
     def __init__(self, app: App, curves: Curves, job: Job) -> None:
-        series = curves.series(job, (*NOW, *CPU_TIMES))
+        series = curves.series(job, (*CURRENT_METRICS, *CPU_TIMES))
         warn_of_damage(app, job, series.damaged)
         self.job, self.times, self.values = job, series.times, series.values
         self.draws = app.environ.get("TERM") != "dumb"
@@ -37,65 +37,65 @@ class Seen:
             self.newest = {key: values[-1] for key, values in self.values.items() if values[-1] is not None}
 
     def now(self) -> str | None:
-        """What a job that runs uses now, or used when it was last seen."""
-        words = [
+        """Return what a running job uses now, or used at its last sample; None if it has ended or has no samples."""
+        text = [
             f"{format_value(find_metric(key), self.newest[key])} {one if self.newest[key] == 1 else more}".rstrip()
-            for key, (one, more) in NOW.items()
+            for key, (one, more) in CURRENT_METRICS.items()
             if key in self.newest
         ]
-        if not words or self.job.start_time is None:
+        if not text or self.job.start_time is None:
             return None
         age = time.time() - self.job.start_time - self.times[-1]
-        return ", ".join(words) + (f" ({format_duration(age)} ago)" if age > LATE_SECONDS else "")
+        return ", ".join(text) + (f" ({format_duration(age)} ago)" if age > STALE_SECONDS else "")
 
-    def cpu(self, words: str) -> str:
+    def cpu(self, text: str) -> str:
         if self.newest.keys() >= set(CPU_TIMES):
-            words = f"{format_duration(sum(self.newest[key] for key in CPU_TIMES))} so far"
-        return self._with_curve("cpu.percent", words)
+            text = f"{format_duration(sum(self.newest[key] for key in CPU_TIMES))} so far"
+        return self._with_curve("cpu.percent", text)
 
-    def memory(self, words: str) -> str:
+    def memory(self, text: str) -> str:
         known = [value for value in self.values["mem.used"] if value is not None]
         if self.newest and known:
-            words = f"{format_bytes(max(known))} peak so far"
-        return self._with_curve("mem.used", words)
+            text = f"{format_bytes(max(known))} peak so far"
+        return self._with_curve("mem.used", text)
 
-    def _with_curve(self, key: str, words: str) -> str:
-        """The words, and below them the curve as a line of bars, its least and its peak behind it."""
+    def _with_curve(self, key: str, text: str) -> str:
+        """Return the text with the curve as a line of bars below it, followed by its minimum and its peak."""
         curve = make_curve(find_metric(key), self.times, self.values[key])
         known = curve.known()
-        if len(known) < FEWEST_SAMPLES or not self.draws:
-            return words
+        if len(known) < MIN_CURVE_SAMPLES or not self.draws:
+            return text
         least, peak = (format_value(curve.metric, value) for value in (min(known), max(known)))
-        return f"{words}\n{sparkline(curve, CURVE_WIDTH)}  {least} to {peak}"
+        return f"{text}\n{sparkline(curve, CURVE_WIDTH)}  {least} to {peak}"
 
 
 def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:
-    """Say why there is no curve, and how to have one."""
+    """Warn if a job has no samples: why, and how to get some."""
     if job.seq is not None and curves.store.count(job.seq):
         return
     if job.start_time is None and job.queue is not None:
-        never = "was not run" if job.status.ended else "waits for its turn (jobtop queue says why)"
+        never = "was not run" if job.status.ended else "is queued (jobtop queue says why)"
         app.warn(f"job {job.id[:8]} {never}, so there are no samples")
     elif job.status.ended:
-        app.warn(f"job {job.id[:8]} {why_no_curve(job)}")
+        app.warn(f"job {job.id[:8]} {no_samples_reason(job)}")
     else:
         app.warn(f"no samples of job {job.id[:8]} yet (one run with --no-monitor gets none)")
 
 
 def warn_if_thinned(app: App, job: Job) -> None:
     if is_thinned(job):
-        app.warn(f"job {job.id[:8]} is old: a row is a minute, not a sample (jobtop pin keeps jobs whole)")
+        app.warn(f"job {job.id[:8]} is old: a row is a minute, not a sample (jobtop pin keeps all samples)")
 
 
-def why_no_curve(job: Job) -> str:
+def no_samples_reason(job: Job) -> str:
     samples = job.usage.samples
-    if was_let_go(job):
-        return "is old: its samples were let go, its totals are in jobtop show (jobtop pin keeps jobs whole)"
+    if are_samples_deleted(job):
+        return "is old: its samples were deleted, its totals are in jobtop show (jobtop pin keeps all data)"
     if samples is None:
         return "was never sampled, so only its totals are known (jobtop run samples unless --no-monitor is given)"
-    if samples > ENDS:
+    if samples > ENDPOINT_SAMPLES:
         return "was sampled without keeping the curve; least, mean and peak are in jobtop show --json"
-    return "was over before it could be sampled, so only its totals are known"
+    return "ended before it could be sampled, so only its totals are known"
 
 
 def warn_of_damage(app: App, job: Job, damaged: int) -> None:

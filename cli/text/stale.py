@@ -1,4 +1,4 @@
-"""Jobs of other hosts, or of copies of stores, that were not heard of lately: said to be stale, not to run."""
+"""Live jobs without a recent heartbeat, on other hosts or in copies of stores: shown as stale, not as running."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from jobtop.store.jobs import Jobs
 
 
-def status_words(app: App, store: Jobs, job: Job) -> str:
-    """How a job stands, and since when nobody knows whether it still does."""
+def status_text(app: App, store: Jobs, job: Job) -> str:
+    """Return the status of a job; of a stale one also when its last heartbeat was."""
     now = time.time()
     match is_stale(app, store, job, now):
         case True if job.last_heard is not None:
@@ -25,14 +25,14 @@ def status_words(app: App, store: Jobs, job: Job) -> str:
 
 
 def is_stale(app: App, store: Jobs, job: Job, now: float) -> bool | None:
-    """Whether a job was not heard of for long; in this host's own store its jobs were just looked at."""
-    return job.is_stale(now, app.paths.host if is_own(app, store) else "")
+    """Return whether a job has been silent for long, None if unknown; this host's own jobs are reconciled."""
+    return job.is_stale(now, app.paths.host if is_own_store(app, store) else "")
 
 
-def is_own(app: App, store: Jobs) -> bool:
+def is_own_store(app: App, store: Jobs) -> bool:
     return store.database.path == app.paths.store
 
 
-def shape(app: App, store: Jobs, job: Job) -> dict[str, Any]:
-    """A record as JSON has it, as it is known here and now."""
+def job_json(app: App, store: Jobs, job: Job) -> dict[str, Any]:
+    """Return the record of a job as JSON, with its current staleness."""
     return job.to_json(is_stale(app, store, job, time.time()))

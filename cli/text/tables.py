@@ -1,4 +1,4 @@
-"""Data on standard output: a table for people, JSON, JSON Lines and CSV for programs."""
+"""Prints data to standard output: as a table for people, as JSON, JSON Lines or CSV for programs."""
 
 import json
 import sys
@@ -14,32 +14,34 @@ FORMATS = ("table", "json", "jsonl", "csv")
 
 
 def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb `--format` and its short form `--json`, as the one argument `style`."""
+    """Add `--format` and its short form `--json` to a verb, as the argument `style`."""
 
-    def chosen(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    def choose_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
             ctx.params["style"] = "json"
 
     command = click.option(
-        "--json", is_flag=True, expose_value=False, callback=chosen, help="Short for --format json."
+        "--json", is_flag=True, expose_value=False, callback=choose_json, help="Short for --format json."
     )(command)
-    return click.option("--format", "style", type=click.Choice(FORMATS), default="table", help="How to print it.")(
+    return click.option("--format", "style", type=click.Choice(FORMATS), default="table", help="The output format.")(
         command
     )
 
 
 @record
-class Column:
-    """One column of a table; text of the job's own is made harmless here."""
+class TableColumn:
+    """One column of a table."""
 
     title: str
     right: bool = False
     widest: int = 40
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
-    """Aligned text, a row a line, whatever the cells hold."""
-    cells = [[cut(printable(cell), column.widest) for column, cell in zip(columns, row, strict=True)] for row in rows]
+def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[str]]) -> str:
+    """Return an aligned table, one line per row; control characters in cells are escaped."""
+    cells = [
+        [truncate(printable(cell), column.widest) for column, cell in zip(columns, row, strict=True)] for row in rows
+    ]
     widths = [
         max([cell_width(column.title), *(cell_width(row[index]) for row in cells)])
         for index, column in enumerate(columns)
@@ -54,7 +56,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def cut(text: str, widest: int) -> str:
+def truncate(text: str, widest: int) -> str:
     if len(text) <= widest and cell_width(text) <= widest:
         return text
     kept: list[str] = []
@@ -69,36 +71,36 @@ def cut(text: str, widest: int) -> str:
     return text
 
 
-def print_shapes(
-    style: str, shapes: Sequence[Mapping[str, Any]], single: bool = False, empty: Mapping[str, Any] | None = None
+def print_records(
+    style: str, records: Sequence[Mapping[str, Any]], single: bool = False, empty: Mapping[str, Any] | None = None
 ) -> None:
-    """JSON, JSON Lines or CSV of whole records."""
+    """Print records as JSON, JSON Lines or CSV; `empty` gives the CSV columns if there are no records."""
     if style == "json":
-        print(json.dumps(shapes[0] if single else list(shapes), indent=2))
+        print(json.dumps(records[0] if single else list(records), indent=2))
     elif style == "jsonl":
-        for shape in shapes:
-            print(json.dumps(shape))
+        for row in records:
+            print(json.dumps(row))
     else:
-        print_csv(shapes, empty or {})
+        print_csv(records, empty or {})
 
 
-def print_csv(shapes: Sequence[Mapping[str, Any]], empty: Mapping[str, Any]) -> None:
-    """One line a record; nested keys joined by dots, lists and free mappings as JSON; `empty` heads none."""
+def print_csv(records: Sequence[Mapping[str, Any]], empty: Mapping[str, Any]) -> None:
+    """Print a line per record; nested keys are joined by dots, lists and free mappings are JSON."""
     import csv
 
-    flat = [dict(flattened(shape)) for shape in shapes]
+    flat = [dict(flattened(row)) for row in records]
     writer = csv.DictWriter(sys.stdout, list(flat[0] if flat else dict(flattened(empty))), lineterminator="\n")
     if writer.fieldnames:
         writer.writeheader()
         writer.writerows(flat)
 
 
-FREE = ("params", "tags", "sources")
+JSON_COLUMNS = ("params", "tags", "sources")
 
 
-def flattened(shape: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in shape.items():
-        if isinstance(value, Mapping) and key not in FREE:
+def flattened(row: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, Mapping) and key not in JSON_COLUMNS:
             yield from flattened(value, f"{prefix}{key}.")
         elif isinstance(value, list | tuple | Mapping):
             yield prefix + key, json.dumps(value)

@@ -1,4 +1,4 @@
-"""`jobtop config`: every setting, its value and where it came from; and `config trust`."""
+"""`jobtop config`: prints every setting with its value and origin; and `config trust`."""
 
 import json
 import os
@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.text.tables import Column, format_options, print_shapes, table
+from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.core.config import Config
 from jobtop.core.config_files import trust_project
 from jobtop.core.errors import BadValue
 from jobtop.core.paths import PROJECT_CONFIG
-from jobtop.core.retention import policy_of, skipped_minutes
+from jobtop.core.retention import policy_warning, read_policy
 from jobtop.core.units import printable
 
 
@@ -24,26 +24,31 @@ from jobtop.core.units import printable
 def config(ctx: click.Context, style: str) -> int:
     """Print every setting, its value and where it came from.
 
-    Behind them stand the rules of [[retention]] and [[alert]], and what of ./jobtop.toml is ignored until it is
+    The rules of [[retention]] and [[alert]] follow, and the parts of ./jobtop.toml that are ignored because it is not
     trusted.
     """
     if ctx.invoked_subcommand is not None:
         return 0
     settings: Config = ctx.obj.config
     rows = [*settings.rows(), *rule_rows(settings)]
-    if warning := skipped_minutes(policy_of(settings)):
+    if warning := policy_warning(read_policy(settings)):
         ctx.obj.warn(warning)
     if style == "table":
-        print(table((Column("KEY"), Column("VALUE", widest=60), Column("FROM", widest=80)), map(words, rows)))
+        print(
+            table(
+                (TableColumn("KEY"), TableColumn("VALUE", widest=60), TableColumn("FROM", widest=80)),
+                map(table_row, rows),
+            )
+        )
     else:
-        print_shapes(style, [{"key": key, "value": value, "origin": origin} for key, value, origin in rows])
+        print_records(style, [{"key": key, "value": value, "origin": origin} for key, value, origin in rows])
     return 0
 
 
 def rule_rows(settings: Config) -> Iterator[tuple[str, str, str]]:
-    """Key, value and origin of every rule, and of what does not count because its file is not trusted."""
+    """Yield key, value and origin of every rule, and of every entry ignored because its file is not trusted."""
     for rule in settings.retention:
-        yield f"retention.{printable(rule.tag)}", printable(rule.written), rule.origin
+        yield f"retention.{printable(rule.tag)}", printable(rule.text), rule.origin
     for alert in settings.alerts:
         fields = {name: value for name, value in alert.fields.items() if name != "name"}
         value = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
@@ -52,7 +57,7 @@ def rule_rows(settings: Config) -> Iterator[tuple[str, str, str]]:
         yield f"ignored.{key}", value, origin
 
 
-def words(row: tuple[str, Any, str]) -> tuple[str, str, str]:
+def table_row(row: tuple[str, Any, str]) -> tuple[str, str, str]:
     key, value, origin = row
     return key, value if isinstance(value, str) else json.dumps(value), origin
 
@@ -61,14 +66,14 @@ def words(row: tuple[str, Any, str]) -> tuple[str, str, str]:
 @click.argument("path", required=False)
 @click.pass_obj
 def trust_file(app: App, path: str | None) -> int:
-    """Let everything in ./jobtop.toml count, as it is now: read it first.
+    """Trust ./jobtop.toml as it is now, so that all its settings apply: read it first.
 
-    Until then only run.ui, cost.* and alerts without their actions count, so that no directory you happen to be in
+    Before that, only run.ui, cost.* and alerts without their actions apply, so that no directory you happen to be in
     can delete your history or run a command.
     """
     file = Path(path or PROJECT_CONFIG).absolute()
     if not os.path.lexists(file):
         raise BadValue(f"{file}: there is no such file to trust")
     trust_project(file, app.environ)
-    print(f"{file} is trusted as it is now; change it and it is not")
+    print(f"{file} is trusted until it changes")
     return 0

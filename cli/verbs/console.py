@@ -1,4 +1,4 @@
-"""`jobtop` without a verb: the console, where there is a terminal to show it in."""
+"""`jobtop` without a verb: opens the console on a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobtop.cli.app import App
-from jobtop.cli.text.screen import is_screen
+from jobtop.cli.text.screen import can_paint
 from jobtop.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 SHORTEST_REFRESH_SECONDS = 0.2
 
 
-def can_be_opened() -> bool:
-    """Whether somebody sits at a terminal that can be painted on."""
-    return os.isatty(0) and is_screen()
+def can_open_console() -> bool:
+    """Return whether input and output are a terminal that can show the console."""
+    return os.isatty(0) and can_paint()
 
 
 def open_console(
@@ -29,7 +29,7 @@ def open_console(
     ascii: bool,  # noqa: A002
     demo: bool,
 ) -> int:
-    """Show it until the user leaves; the exit code."""
+    """Show the console until the user leaves; return the exit code."""
     if refresh < SHORTEST_REFRESH_SECONDS:
         raise UsageError(f"--refresh has to be at least {SHORTEST_REFRESH_SECONDS:g}s")
     options = console_options(app, app.stores, refresh_seconds=refresh, is_ascii=ascii, is_readonly=readonly)
@@ -45,10 +45,10 @@ def open_console(
         return run_console(console)
 
 
-def console_options(app: App, stores: Sequence[Path] = (), **how: Any) -> Options:
-    """What the console needs to know; without stores it shows this host's."""
+def console_options(app: App, stores: Sequence[Path] = (), **settings: Any) -> Options:
+    """Return the console's options; without stores it shows this host's."""
     stores, config = stores or [app.paths.store], app.config
-    if app.colored(1):  # Textual looks only whether the name is there
+    if app.uses_color(1):  # Textual only checks whether the variable exists
         os.environ.pop("NO_COLOR", None)
     else:
         os.environ["NO_COLOR"] = "1"
@@ -64,5 +64,5 @@ def console_options(app: App, stores: Sequence[Path] = (), **how: Any) -> Option
         config=config,
         preferences=app.paths.root / NAME,
         notices=(*config.notices, *map(str, clashes(keys))),
-        **how,
+        **settings,
     )

@@ -1,4 +1,4 @@
-"""stop, kill, pause, resume, wait, rm: verbs that act on jobs named by id."""
+"""`jobtop stop`, `kill`, `pause`, `resume`, `wait` and `rm`: verbs that act on jobs named by id."""
 
 import time
 from collections.abc import Iterable
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import job_ids
-from jobtop.cli.text.stale import is_own, is_stale, status_words
+from jobtop.cli.completion import complete_job_id
+from jobtop.cli.text.stale import is_own_store, is_stale, status_text
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job
@@ -21,33 +21,37 @@ from jobtop.lifecycle.reconcile import forget, with_shim
 from jobtop.lifecycle.wait import await_ends
 from jobtop.store.jobs import Jobs
 
-references = click.argument("references", metavar="ID…", nargs=-1, required=True, shell_complete=job_ids)
+references_argument = click.argument(
+    "references", metavar="ID…", nargs=-1, required=True, shell_complete=complete_job_id
+)
 
 
 @click.command()
-@references
+@references_argument
 @click.pass_obj
 def stop(app: App, references: tuple[str, ...]) -> int:
-    """Stop jobs: TERM to all their processes, their grace, then KILL. Waits until they are gone.
+    """Stop jobs: send SIGTERM to all their processes, after the grace period SIGKILL, and wait until they are gone.
 
-    A job that waits for its turn is cancelled; one that was to be tried again is not.
+    A queued job is cancelled; a failed job that would be retried is not retried.
     """
-    return end(app, references, by_force=False)
+    return end_jobs(app, references, by_force=False)
 
 
 @click.command()
-@references
+@references_argument
 @click.pass_obj
 def kill(app: App, references: tuple[str, ...]) -> int:
-    """Kill jobs: KILL to all their processes, until none is left."""
-    return end(app, references, by_force=True)
+    """Kill jobs: send SIGKILL to all their processes until none is left."""
+    return end_jobs(app, references, by_force=True)
 
 
-def end(app: App, references: tuple[str, ...], by_force: bool) -> int:
-    """Ask every job, then wait for every one; 1 if one is still there."""
-    control, targets = controlled(app, references)
+def end_jobs(app: App, references: tuple[str, ...], by_force: bool) -> int:
+    """Signal every job, then wait for all of them; return exit code 1 if processes of one are left."""
+    control, targets = find_to_control(app, references)
     orphaned = [job for job in targets if end_survivors(control, job)]
-    targets = [job for job in targets if job not in orphaned and not give_up(control, job) and is_here(control, job)]
+    targets = [
+        job for job in targets if job not in orphaned and not cancel_retry(control, job) and can_act_on(control, job)
+    ]
     for job in targets:
         if by_force:
             control.kill(job, "jobtop kill")
@@ -64,8 +68,8 @@ def end(app: App, references: tuple[str, ...], by_force: bool) -> int:
     return 1 if left else 0
 
 
-def give_up(control: Control, job: Job) -> bool:
-    """Let a job that ended be tried no more; False if it was not to be."""
+def cancel_retry(control: Control, job: Job) -> bool:
+    """Cancel the retry of an ended job; return False if none was due."""
     if not will_be_retried(job.status, job.queue):
         return False
     control.queue.give_up(job.id, "stopped by jobtop stop")
@@ -73,61 +77,61 @@ def give_up(control: Control, job: Job) -> bool:
 
 
 def end_survivors(control: Control, job: Job) -> bool:
-    """End what outlived the shim of a lost job; False if the job is not of that kind."""
+    """End processes that outlived the shim of a lost job; return False if there are none."""
     if not control.has_survivors(job):
         return False
     control.end_survivors(job)
     control.warn(
-        f"what was left of job {job.id[:8]} has ended; how it ended is not known, since its supervisor was killed"
+        f"processes left of job {job.id[:8]} have ended; the exit status is not known: its supervisor was killed"
     )
     return True
 
 
 @click.command()
-@references
+@references_argument
 @click.pass_obj
 def pause(app: App, references: tuple[str, ...]) -> int:
-    """Make jobs stand still: STOP to all their processes. One that waits for its turn is passed over."""
+    """Pause jobs: send SIGSTOP to all their processes. A paused queued job is not started."""
     return set_paused(app, references, True)
 
 
 @click.command()
-@references
+@references_argument
 @click.pass_obj
 def resume(app: App, references: tuple[str, ...]) -> int:
-    """Let paused jobs go on: CONT to all their processes. One that waited for its turn does so again."""
+    """Continue paused jobs: send SIGCONT to all their processes. A queued job can be started again."""
     return set_paused(app, references, False)
 
 
 def set_paused(app: App, references: tuple[str, ...], paused: bool) -> int:
-    control, targets = controlled(app, references)
+    control, targets = find_to_control(app, references)
     for job in targets:
-        if is_here(control, job):
+        if can_act_on(control, job):
             (control.pause if paused else control.resume)(job)
     return 0
 
 
 @click.command()
-@references
+@references_argument
 @click.pass_obj
 def wait(app: App, references: tuple[str, ...]) -> int:
-    """Wait until jobs have ended, the last attempts at them; exit code 1 if one of them did not succeed."""
-    found = looked_up(app, references)
+    """Wait until the last attempt at each job has ended; exit code 1 if one did not succeed."""
+    found = find_latest(app, references)
     if any(job.id == app.environ.get("JOBTOP_JOB_ID") for _, job in found):
         raise UsageError("a job cannot wait for itself")
     ended = []
     for jobs in dict.fromkeys(jobs for jobs, _ in found):
         targets = [job for store, job in found if store is jobs]
         for job in targets:
-            words = status_words(app, jobs, job)
-            if job.host == app.paths.host and not job.status.ended and not is_own(app, jobs):
+            status = status_text(app, jobs, job)
+            if job.host == app.paths.host and not job.status.ended and not is_own_store(app, jobs):
                 where = f"{jobs.database.path}, which is not this host's store"
-                app.warn(f"job {job.id[:8]} is {words} in {where}: if that is a copy, it will never end there")
+                app.warn(f"job {job.id[:8]} is {status} in {where}: if that is a copy, it will never end there")
             elif is_stale(app, jobs, job, time.time()) is not False:
-                app.warn(f"job {job.id[:8]} on {job.host} is {words}: it may never end")
-            elif is_copy(app, jobs, job):
+                app.warn(f"job {job.id[:8]} on {job.host} is {status}: it may never end")
+            elif is_merged_copy(app, jobs, job):
                 changes = f"its record here changes only when the store of {job.host} is merged again"
-                app.warn(f"job {job.id[:8]} is {words} on {job.host}: {changes}")
+                app.warn(f"job {job.id[:8]} is {status} on {job.host}: {changes}")
         ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"), app.warn)
     for job in ended:
         if not kind_of(job).knows_exit_status:
@@ -136,17 +140,17 @@ def wait(app: App, references: tuple[str, ...]) -> int:
 
 
 @click.command()
-@references
+@references_argument
 @click.pass_obj
 def rm(app: App, references: tuple[str, ...]) -> int:
-    """Forget jobs that ended or wait: their records, output, and what would be needed to run them again.
+    """Delete ended or queued jobs: their records, samples, output, and what is needed to run them again.
 
-    Of a job of another host that ran when its store was merged, the record can be removed once the job is stale.
+    The merged record of a job that ran on another host can be deleted once the job is stale.
     """
-    jobs, targets = resolved(app, references, last=False)
+    jobs, targets = find_to_change(app, references, last=False)
     queue = Queue(jobs, app.paths)
     needed = Lineup(queue).needed()
-    copies = {job.id for job in targets if is_copy(app, jobs, job) and not queue.waits(job)}
+    copies = {job.id for job in targets if is_merged_copy(app, jobs, job) and not queue.waits(job)}
     for job in targets:
         short = job.id[:8]
         if job.id in copies and was_heard_lately(app, jobs, job):
@@ -160,7 +164,7 @@ def rm(app: App, references: tuple[str, ...]) -> int:
             raise UsageError(f"job {short} has to stay: job {min(waiting)[:8]} waits for it")
     for job in targets:
         if job.id in copies:
-            jobs.delete(job)  # its files are where it runs, which may be this directory on a shared file system
+            jobs.delete(job)  # not its files: on a shared file system they may be those of the running job
             continue
         if not job.status.ended and queue.cancel(job.id, "removed before it began", "jobtop rm") is None:
             raise UsageError(f"job {job.id[:8]} has just begun: jobtop stop {job.id[:8]} first")
@@ -169,29 +173,29 @@ def rm(app: App, references: tuple[str, ...]) -> int:
     return 0
 
 
-def is_copy(app: App, jobs: Jobs, job: Job) -> bool:
-    """Whether a job runs on another host by a record that was merged into this host's store."""
-    return not job.status.ended and job.host != app.paths.host and is_own(app, jobs)
+def is_merged_copy(app: App, jobs: Jobs, job: Job) -> bool:
+    """Return whether this record, merged into this host's store, says that a job runs on another host."""
+    return not job.status.ended and job.host != app.paths.host and is_own_store(app, jobs)
 
 
 def was_heard_lately(app: App, jobs: Jobs, job: Job) -> bool:
-    """Whether a job of another host gave a sign of life; one in the future proves nothing."""
+    """Return whether a job of another host has a recent heartbeat; one in the future does not count."""
     now = time.time()
     return is_stale(app, jobs, job, now) is False and job.last_heard is not None and job.last_heard <= now
 
 
-def resolved(app: App, references: tuple[str, ...], last: bool = True) -> tuple[Jobs, list[Job]]:
-    """Every job that was named, or an error before anything is done to any; one that just starts is waited for.
+def find_to_change(app: App, references: tuple[str, ...], last: bool = True) -> tuple[Jobs, list[Job]]:
+    """Find the named jobs in this host's store, waiting for those that are just starting; raise before any is changed.
 
-    `last`: what is meant is the last attempt at each.
+    With `last`, return the last attempt at each job.
     """
-    jobs, named = app.to_act_on(references)
+    jobs, named = app.jobs_to_change(references)
     latest = map(Queue(jobs, app.paths).last_attempt, named) if last else named
     return jobs, with_shims(app, {job.id: job for job in latest}.values())
 
 
-def looked_up(app: App, references: Iterable[str]) -> list[tuple[Jobs, Job]]:
-    """The last attempts at jobs that were named, and the stores they are in; one that just starts is waited for."""
+def find_latest(app: App, references: Iterable[str]) -> list[tuple[Jobs, Job]]:
+    """Return the last attempt at each named job with its store, waiting for those that are just starting."""
     named = [app.find(reference) for reference in references]
     latest = ((jobs, Queue(jobs, app.paths).last_attempt(job)) for jobs, job in named)
     stores = {job.id: (jobs, job) for jobs, job in latest}
@@ -199,7 +203,7 @@ def looked_up(app: App, references: Iterable[str]) -> list[tuple[Jobs, Job]]:
 
 
 def with_shims(app: App, found: Iterable[Job]) -> list[Job]:
-    """Jobs with their shims, as soon as those that just start have some."""
+    """Return the jobs with their shims; waits while a live recorder is still starting one."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         found = [with_shim(app.paths, job) for job in found]
@@ -209,14 +213,14 @@ def with_shims(app: App, found: Iterable[Job]) -> list[Job]:
         time.sleep(POLL_SECONDS)
 
 
-def controlled(app: App, references: tuple[str, ...]) -> tuple[Control, list[Job]]:
-    """The jobs that were named, and what acts on them."""
-    jobs, targets = resolved(app, references)
+def find_to_control(app: App, references: tuple[str, ...]) -> tuple[Control, list[Job]]:
+    """Return the control that acts on jobs, and the named jobs."""
+    jobs, targets = find_to_change(app, references)
     return Control(jobs, app.paths, app.warn), targets
 
 
-def is_here(control: Control, job: Job) -> bool:
-    """Whether there is something to act on; why not is said."""
+def can_act_on(control: Control, job: Job) -> bool:
+    """Return whether a job can be acted on; warn with the reason if not, UsageError if that is forbidden."""
     if (why := control.forbids(job)) is not None:
         raise UsageError(why)
     if (why := control.refusal(job)) is not None:

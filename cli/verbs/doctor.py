@@ -1,4 +1,4 @@
-"""`jobtop doctor`: what works here, what does not, what that means, and the remedy."""
+"""`jobtop doctor`: reports what works on this machine, what does not, what that means, and the remedy."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.text.tables import format_options, print_shapes
+from jobtop.cli.text.tables import format_options, print_records
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import SCHEMA_VERSION
@@ -18,29 +18,29 @@ from jobtop.lifecycle.doctor import Topics, examine, verdict
 
 GLYPHS = {State.WORKS: "✓", State.FAILS: "✗", State.ABSENT: "–"}
 COLORS = {State.WORKS: "32", State.FAILS: "31", State.ABSENT: "2"}
-NARROWEST, WIDEST = 60, 100
+MIN_COLUMNS, MAX_COLUMNS = 60, 100
 
 
 @click.command()
 @format_options
 @click.pass_obj
 def doctor(app: App, style: str) -> int:
-    """Say what works here, what does not, what that means, and the remedy.
+    """Report what works on this machine, what does not, what that means, and the remedy.
 
-    Exit code 1 if something is wrong that no job can be run or recorded without.
+    Exit code 1 if something fails that jobtop needs to run or record any job.
     """
     topics = examine(app.paths, app.config.switch("store.network"), sys.stdout.encoding)
     findings = [finding for group in topics.values() for finding in group]
     if style == "table":
-        print("\n".join(page(topics, app.colored(1), page_width())))
+        print("\n".join(page(topics, app.uses_color(1), page_width())))
     else:
-        print_shapes(style, [shape(topic, finding) for topic, group in topics.items() for finding in group])
+        print_records(style, [finding_json(topic, finding) for topic, group in topics.items() for finding in group])
     broken = any(finding.essential and finding.state is State.FAILS for finding in findings)
     return ExitCode.BAD_ANSWER if broken else ExitCode.OK
 
 
 def page(topics: Topics, color: bool, width: int) -> Iterator[str]:
-    """Headings and findings; the remedy of one stands below it."""
+    """Yield headings and findings, each remedy below its finding."""
     findings = [finding for group in topics.values() for finding in group]
     indent = 5 + max(len(finding.name) for finding in findings)
     for topic, group in topics.items():
@@ -64,10 +64,10 @@ def wrapped(text: str, width: int, breaking: bool) -> list[str]:
 
 def page_width() -> int:
     columns = shutil.get_terminal_size((80, 24)).columns if os.isatty(1) else 80
-    return max(NARROWEST, min(WIDEST, columns))
+    return max(MIN_COLUMNS, min(MAX_COLUMNS, columns))
 
 
-def shape(topic: str, finding: Finding) -> dict[str, object]:
+def finding_json(topic: str, finding: Finding) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "topic": topic,

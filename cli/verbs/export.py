@@ -1,4 +1,4 @@
-"""`jobtop export`: the samples of jobs, or a line a job, in formats that other programs read."""
+"""`jobtop export`: writes samples, or a line per job, in formats that other programs read."""
 
 import csv
 import json
@@ -10,78 +10,89 @@ from typing import TextIO
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import job_ids
+from jobtop.cli.completion import complete_job_id
 from jobtop.cli.files import new_file, new_path
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
-from jobtop.core.series.readings import KEYS, Reader, Reading, row, to_json
-from jobtop.core.series.trace_formats import NEXTFLOW, SNAKEMAKE, MemoryPeaks, nextflow_row, snakemake_row
-from jobtop.core.text.job_text import is_thinned, was_let_go
+from jobtop.core.series.readings import KEYS, SampleReader, SampleReading, csv_row, sample_json
+from jobtop.core.series.trace_formats import (
+    NEXTFLOW_COLUMNS,
+    SNAKEMAKE_COLUMNS,
+    MemoryPeaks,
+    nextflow_row,
+    snakemake_row,
+)
+from jobtop.core.text.job_text import are_samples_deleted, is_thinned
+from jobtop.core.units import number_of
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.samples.curves import Curves
 
 FORMATS = ("csv", "jsonl", "sqlite", "snakemake", "nextflow")
-SHOWN_FROM = 20  # so many jobs may take longer than a second
+PROGRESS_FROM_JOBS = 20  # exporting this many may take longer than a second
 
 
 @click.command()
-@click.argument("references", metavar="[ID…]", nargs=-1, shell_complete=job_ids)
-@click.option("--format", "style", type=click.Choice(FORMATS), default="csv", help="What to write; csv by default.")
+@click.argument("references", metavar="[ID…]", nargs=-1, shell_complete=complete_job_id)
+@click.option("--format", "style", type=click.Choice(FORMATS), default="csv", help="The format; csv by default.")
 @click.option(
-    "--output", type=click.Path(path_type=Path), default="-", metavar="PATH", help="Where to; by default printed."
+    "--output",
+    type=click.Path(path_type=Path),
+    default="-",
+    metavar="PATH",
+    help="The file to write; by default standard output.",
 )
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.pass_obj
 def export(app: App, references: tuple[str, ...], style: str, output: Path, force: bool) -> int:
-    """Write jobs in a format that other programs read: those given, or all.
+    """Write jobs in a format that other programs read: the given jobs, or all.
 
     \b
     csv, jsonl   every sample of each job, as jobtop metrics prints them
     sqlite       the tables job_resource_samples and job_metadata, as Torc keeps them
-    snakemake    a line a job, as in a benchmark file
-    nextflow     a line a job, as in a trace file
+    snakemake    a line per job, as in a benchmark file
+    nextflow     a line per job, as in a trace file
     """
     if style == "sqlite" and str(output) == "-":
         raise UsageError("--format sqlite writes a file: give --output PATH")
     chosen = [app.find(reference) for reference in dict.fromkeys(references)]
     if not references:
         chosen = app.fleet.select(Query(reverse=True, limit=None))
-    source = Source(app, list({job.id: (jobs, job) for jobs, job in chosen}.values()))
+    exported = ExportedJobs(app, list({job.id: (jobs, job) for jobs, job in chosen}.values()))
     if style == "sqlite":
         from jobtop.store.transfer.exports import write_resource_metrics
 
         with new_path("--output", output, force) as path:
-            write_resource_metrics(path, source.samples())
+            write_resource_metrics(path, exported.samples())
     else:
         with new_file("--output", output, force) as file:
-            WRITERS[style](file, source, len(references) == 1)
-    source.warn_of_damage()
-    source.warn_of_age(style)
+            WRITERS[style](file, exported, len(references) == 1)
+    exported.warn_of_damage()
+    exported.warn_of_age(style)
     return 0
 
 
-class Source:
-    """The jobs to export, read one after the other."""
+class ExportedJobs:
+    """The jobs to export, read one after the other; counts damaged samples."""
 
     def __init__(self, app: App, chosen: list[tuple[Jobs, Job]]) -> None:
         self.app, self.chosen, self.damaged = app, chosen, 0
 
-    def each(self) -> Iterator[tuple[Curves, Job]]:
-        """Every job, with a bar where that takes long and somebody looks."""
-        hidden = len(self.chosen) < SHOWN_FROM or not sys.stderr.isatty()
+    def with_curves(self) -> Iterator[tuple[Curves, Job]]:
+        """Yield every job with its curves; shows a progress bar on a terminal if there are many."""
+        hidden = len(self.chosen) < PROGRESS_FROM_JOBS or not sys.stderr.isatty()
         with click.progressbar(self.chosen, label="jobs", file=sys.stderr, hidden=hidden) as bar:
             for jobs, job in bar:
                 yield Curves(jobs.database), job
 
-    def samples(self) -> Iterator[tuple[Job, Iterator[Reading]]]:
-        for curves, job in self.each():
+    def samples(self) -> Iterator[tuple[Job, Iterator[SampleReading]]]:
+        for curves, job in self.with_curves():
             news = curves.follow(job, None)
             self.damaged += news.damaged
-            yield job, Reader().read(news.samples)
+            yield job, SampleReader().read(news.samples)
 
     def peaks(self) -> Iterator[tuple[Job, MemoryPeaks]]:
         keys = ("mem.rss", "mem.vms", "mem.pss")
-        for curves, job in self.each():
+        for curves, job in self.with_curves():
             series = curves.series(job, keys)
             self.damaged += series.damaged
             known = ([value for value in series.values[key] if value is not None] for key in keys)
@@ -92,46 +103,46 @@ class Source:
             self.app.warn(f"{self.damaged} samples are damaged and left out")
 
     def warn_of_age(self, style: str) -> None:
-        """Say how many of the jobs are no longer whole; peaks, which is all that tables need, survive thinning."""
-        let_go = sum(was_let_go(job) for _, job in self.chosen)
+        """Warn how many jobs have lost samples; thinning matters only to formats with a row per sample."""
+        deleted = sum(are_samples_deleted(job) for _, job in self.chosen)
         thinned = sum(is_thinned(job) for _, job in self.chosen) if style in ("csv", "jsonl", "sqlite") else 0
-        if let_go:
-            self.app.warn(f"{jobs_are(let_go)} old: the samples were let go, and what is written is from the totals")
+        if deleted:
+            self.app.warn(f"{jobs_are(deleted)} old: their samples were deleted, so only totals are written")
         if thinned:
             self.app.warn(f"{jobs_are(thinned)} old: a row is a minute, not a sample")
 
 
 def jobs_are(count: int) -> str:
-    return "1 job is" if count == 1 else f"{count:,} jobs are"
+    return number_of(count, "job is", "jobs are")
 
 
-def write_csv(file: TextIO, source: Source, single: bool) -> None:
-    """Of one job as `metrics` prints it; of several in long form, the job first."""
+def write_csv(file: TextIO, exported: ExportedJobs, single: bool) -> None:
+    """Write the samples of one job as `metrics` prints them; of several jobs with the job id as first column."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*([] if single else ["job_id"]), "timestamp", "elapsed", *KEYS])
-    for job, readings in source.samples():
+    for job, readings in exported.samples():
         own = [] if single else [job.id]
-        writer.writerows([*own, *row(job, reading, KEYS)] for reading in readings)
+        writer.writerows([*own, *csv_row(job, reading, KEYS)] for reading in readings)
 
 
-def write_jsonl(file: TextIO, source: Source, single: bool) -> None:
-    for job, readings in source.samples():
-        file.writelines(json.dumps(to_json(job, reading)) + "\n" for reading in readings)
+def write_jsonl(file: TextIO, exported: ExportedJobs, single: bool) -> None:
+    for job, readings in exported.samples():
+        file.writelines(json.dumps(sample_json(job, reading)) + "\n" for reading in readings)
 
 
 def write_tsv(
     names: list[str], line: Callable[[Job, MemoryPeaks], list[str]]
-) -> Callable[[TextIO, Source, bool], None]:
-    def write(file: TextIO, source: Source, single: bool) -> None:
+) -> Callable[[TextIO, ExportedJobs, bool], None]:
+    def write(file: TextIO, exported: ExportedJobs, single: bool) -> None:
         file.write("\t".join(names) + "\n")
-        file.writelines("\t".join(line(job, peaks)) + "\n" for job, peaks in source.peaks())
+        file.writelines("\t".join(line(job, peaks)) + "\n" for job, peaks in exported.peaks())
 
     return write
 
 
-WRITERS: dict[str, Callable[[TextIO, Source, bool], None]] = {
+WRITERS: dict[str, Callable[[TextIO, ExportedJobs, bool], None]] = {
     "csv": write_csv,
     "jsonl": write_jsonl,
-    "snakemake": write_tsv(SNAKEMAKE, snakemake_row),
-    "nextflow": write_tsv(NEXTFLOW, nextflow_row),
+    "snakemake": write_tsv(SNAKEMAKE_COLUMNS, snakemake_row),
+    "nextflow": write_tsv(NEXTFLOW_COLUMNS, nextflow_row),
 }

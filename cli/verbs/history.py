@@ -1,4 +1,4 @@
-"""`jobtop history`: the jobs of the store as a table or as data."""
+"""`jobtop history`: lists jobs as a table or as data."""
 
 import re
 import time
@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import Completing
+from jobtop.cli.completion import CompletionApp
 from jobtop.cli.run.summary import GLYPHS, memory_peak
-from jobtop.cli.text.stale import shape, status_words
-from jobtop.cli.text.tables import Column, format_options, print_shapes, table
+from jobtop.cli.text.stale import job_json, status_text
+from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.cli.values import Duration
 from jobtop.core.clock import local
 from jobtop.core.errors import JobtopError
@@ -26,65 +26,67 @@ from jobtop.store.ordering import SORT_KEYS, sort_key
 NO_JOB = Job(NO_ID, "", (), "", "", "", Status.UNKNOWN)
 STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
-    Column("ID"),
-    Column("NAME", widest=32),
-    Column("STATUS", widest=60),
-    Column("STARTED"),
-    Column("TIME", right=True),
-    Column("CPU", right=True),
-    Column("MEMORY", right=True),
-    Column("EXIT", right=True),
+    TableColumn("ID"),
+    TableColumn("NAME", widest=32),
+    TableColumn("STATUS", widest=60),
+    TableColumn("STARTED"),
+    TableColumn("TIME", right=True),
+    TableColumn("CPU", right=True),
+    TableColumn("MEMORY", right=True),
+    TableColumn("EXIT", right=True),
 )
-HOST = Column("HOST", widest=24)
-FEW = 10
+HOST = TableColumn("HOST", widest=24)
+DEFAULT_LIMIT = 10
 
 
-def filter_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """What a shell can complete a word of the filter to without quotes; nothing rather than an error."""
+def complete_filter(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return completions of a filter word that need no quotes; an empty list instead of an error."""
     from jobtop.store.listing import merge_vocabularies, vocabulary
 
     before, typed = [*(ctx.params.get("words") or ())], incomplete
     if typed == ":":
         before, typed = [*before, typed], ""
-    # To bash a colon is a word.
-    begin = "".join(before[-2:]) if before[-1:] == [":"] else ""
+    # bash splits words at a colon.
+    key_part = "".join(before[-2:]) if before[-1:] == [":"] else ""
     try:
-        with closing(Completing(ctx)) as app:
+        with closing(CompletionApp(ctx)) as app:
             known = merge_vocabularies(words for _, words in app.fleet.each(lambda jobs: vocabulary(jobs.database)))
     except JobtopError:
         known = {}
-    candidates = complete(begin + typed, len(begin + typed), known)
-    return [word.removeprefix(begin) for word in candidates if not re.search(r"[^\w:=.,@%+/-]", word)]
+    candidates = complete(key_part + typed, len(key_part + typed), known)
+    return [word.removeprefix(key_part) for word in candidates if not re.search(r"[^\w:=.,@%+/-]", word)]
 
 
-def sort_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     return [key for key in SORT_KEYS if key.startswith(incomplete)]
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=filter_words)
-@click.option("--limit", type=click.IntRange(1, 10**9), metavar="N", help=f"How many; {FEW} by default.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=complete_filter)
+@click.option(
+    "--limit", type=click.IntRange(1, 10**9), metavar="N", help=f"List at most N jobs; {DEFAULT_LIMIT} by default."
+)
+@click.option("--all", "everything", is_flag=True, help="List all jobs.")
 @click.option("--tool", metavar="T", help="Only jobs of this tool.")
-@click.option("--status", "statuses", multiple=True, type=STATUSES, help="Only these; may be repeated.")
-@click.option("--name", metavar="GLOB", help="Only jobs whose name fits, such as 'train*'.")
+@click.option("--status", "statuses", multiple=True, type=STATUSES, help="Only jobs with this status; may be repeated.")
+@click.option("--name", metavar="GLOB", help="Only jobs with a matching name, such as 'train*'.")
 @click.option("--tag", metavar="K[=V]", help="Only jobs with this tag.")
-@click.option("--since", type=Duration(), help="Only jobs begun within this time, such as 7d.")
+@click.option("--since", type=Duration(), help="Only jobs started within this time, such as 7d.")
 @click.option(
     "--sort",
     default="begun",
     metavar="KEY",
-    shell_complete=sort_keys,
+    shell_complete=complete_sort_key,
     help="begun seq start end duration cpu efficiency memory read write name …",
 )
-@click.option("--reverse", is_flag=True, help="The other way round.")
-@click.option("--page-after", metavar="ID", help="Only jobs that come after this one, in the same order.")
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
+@click.option("--page-after", metavar="ID", help="Only jobs that follow this one in the same order.")
 @format_options
 @click.pass_obj
 def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], **options: Any) -> int:
-    """List past and present jobs, the newest first.
+    """List past and present jobs, newest first.
 
-    Only those that fit every WORD, such as: name:train* status:failed,timeout tag:nightly since:7d 'mem>4G' solver
+    Only those that match every WORD, such as: name:train* status:failed,timeout tag:nightly since:7d 'mem>4G' solver
     """
     since, limit = options["since"], options["limit"]
     line = line_of(words)
@@ -97,40 +99,50 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
         filter=parse(line, time.time()) if line else None,
         sort=sort_key(options["sort"]),
         reverse=options["reverse"],
-        limit=None if everything else limit or FEW,
+        limit=None if everything else limit or DEFAULT_LIMIT,
     )
-    last = options["page_after"]
-    found = app.fleet.select(query, last) if app.has_history() or last is not None else []
+    page_after = options["page_after"]
+    found = app.fleet.select(query, page_after) if app.has_history() or page_after is not None else []
     if style != "table":
-        print_shapes(style, [shape(app, store, job) for store, job in found], empty=NO_JOB.to_json())
+        print_records(style, [job_json(app, store, job) for store, job in found], empty=NO_JOB.to_json())
     elif not found:
-        print(nothing(app, query, last is not None))
+        print(empty_message(app, query, page_after is not None))
     elif app.fleet.has_several:
-        print(table((*COLUMNS[:2], HOST, *COLUMNS[2:]), (with_host(job, row(app, store, job)) for store, job in found)))
+        print(
+            table(
+                (*COLUMNS[:2], HOST, *COLUMNS[2:]),
+                (with_host(job, history_row(app, store, job)) for store, job in found),
+            )
+        )
     else:
-        print(table(COLUMNS, (row(app, store, job) for store, job in found)))
-    if limit is None and last is None and len(found) == query.limit and (total := app.fleet.count(query)) > len(found):
-        app.warn(f"{len(found)} of {total} jobs; --all lists all, --limit N so many")
+        print(table(COLUMNS, (history_row(app, store, job) for store, job in found)))
+    if (
+        limit is None
+        and page_after is None
+        and len(found) == query.limit
+        and (total := app.fleet.count(query)) > len(found)
+    ):
+        app.warn(f"{len(found)} of {total} jobs; --all lists all, --limit N lists N")
     return 0
 
 
-def nothing(app: App, query: Query, is_last_page: bool = False) -> str:
-    """Why there is nothing to list."""
+def empty_message(app: App, query: Query, is_last_page: bool = False) -> str:
+    """Return the message for an empty list."""
     several = f"the {len(app.stores)} stores that were named"
     place = several if len(app.stores) > 1 else str([*app.stores, app.paths.store][0])
     if is_last_page:
-        return f"No job in {place} that fits comes after that one."
+        return f"No more matching jobs in {place}."
     if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
         return f"No jobs in {place}. To record one: jobtop run -- COMMAND"
-    return f"No job in {place} fits; jobtop history --all lists all."
+    return f"No matching jobs in {place}; jobtop history --all lists all."
 
 
 def with_host(job: Job, cells: tuple[str, ...]) -> tuple[str, ...]:
-    """The row of a job among those of several hosts."""
+    """Insert the job's host into its row, for lists of several hosts."""
     return *cells[:2], job.host, *cells[2:]
 
 
-def row(app: App, store: Jobs, job: Job) -> tuple[str, ...]:
+def history_row(app: App, store: Jobs, job: Job) -> tuple[str, ...]:
     ended = "" if job.exit_code is None and job.signal is None else str(job.exit_code)
     if job.signal is not None:
         from jobtop.core.run.outcome import signal_name
@@ -140,7 +152,7 @@ def row(app: App, store: Jobs, job: Job) -> tuple[str, ...]:
     return (
         job.id[:8],
         job.name,
-        f"{GLYPHS[job.status]} {status_words(app, store, job)}"
+        f"{GLYPHS[job.status]} {status_text(app, store, job)}"
         + ("" if job.settled or "left_running" not in job.flags else " …"),
         local(job.start_time),
         format_duration(job.duration_seconds if running is None else running),

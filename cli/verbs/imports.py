@@ -1,4 +1,4 @@
-"""`jobtop import`: jobs that other programs kept, moved into this host's history."""
+"""`jobtop import`: copies jobs that other programs recorded into this host's history."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.text.tables import format_options, print_shapes
+from jobtop.cli.text.tables import format_options, print_records
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.run.request import pair
-from jobtop.core.units import printable
+from jobtop.core.units import number_of, printable
 
 if TYPE_CHECKING:
     from jobtop.store.transfer.imports import FoundSources, ImportCounts, Source
     from jobtop.store.transfer.values import ImportContext
 
-SHOWN_AFTER_SECONDS = 1.0
-NAMED_PLACES = 10
+PROGRESS_AFTER_SECONDS = 1.0
+MOST_NAMED_PLACES = 10
 
 
 @click.command("import")
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Say what would be imported, and keep nothing.")
-@click.option("--tag", "tags", multiple=True, metavar="K=V", help="A tag for what is imported; may be repeated.")
-@click.option("--host", metavar="NAME", help="Where the jobs ran, if their file does not say.")
+@click.option("--dry-run", is_flag=True, help="Print what would be imported, and import nothing.")
+@click.option("--tag", "tags", multiple=True, metavar="K=V", help="A tag for the imported jobs; may be repeated.")
+@click.option("--host", metavar="NAME", help="The host that the jobs ran on, if their file does not say.")
 @format_options
 @click.pass_obj
 def import_(
@@ -46,7 +46,7 @@ def import_(
     Snakemake   benchmark files
     Nextflow    trace files
 
-    What was imported before is known, and left as it is. Jobs whose outcome is not written down are unknown.
+    Jobs imported before are left unchanged. Jobs whose outcome is not recorded get the status unknown.
 
     Exit code 1 if a file could not be read and no job came from it.
     """
@@ -58,25 +58,25 @@ def import_(
     total = ImportCounts()
     by_kind: dict[str, ImportCounts] = {}
     has_failed = False
-    with keeping(app, dry_run) as put, progress(found, intake) as told:
+    with open_importer(app, dry_run) as keep_batch, progress(found, intake) as update:
         for source in found.sources:
             bad_before, jobs_before = intake.count_unreadable(), total.jobs + total.known
             for batch in batches(source.jobs(intake)):
-                kept = put(batch)
+                kept = keep_batch(batch)
                 total, by_kind[source.kind] = total + kept, by_kind.get(source.kind, ImportCounts()) + kept
-                told(None)
+                update(None)
             has_failed |= intake.count_unreadable() > bad_before and total.jobs + total.known == jobs_before
-            told(source)
+            update(source)
     if style == "table":
-        print(words(total, by_kind, found, intake, dry_run))
+        print(import_text(total, by_kind, found, intake, dry_run))
     else:
-        print_shapes(style, [shape(total, by_kind, found, intake, dry_run)], single=True)
+        print_records(style, [import_json(total, by_kind, found, intake, dry_run)], single=True)
     return int(has_failed)
 
 
 @contextmanager
-def keeping(app: App, dry_run: bool) -> Iterator[Callable[[Any], ImportCounts]]:
-    """What takes the batches: the store of this host, or, to look only, nobody."""
+def open_importer(app: App, dry_run: bool) -> Iterator[Callable[[Any], ImportCounts]]:
+    """Yield the function that imports a batch into this host's store; with dry_run it only counts."""
     from jobtop.store.database import open_to_read, open_to_write
     from jobtop.store.transfer.imports import enlarge_cache, insert_batch, preview_batch
 
@@ -93,62 +93,62 @@ def keeping(app: App, dry_run: bool) -> Iterator[Callable[[Any], ImportCounts]]:
 
 @contextmanager
 def progress(found: FoundSources, intake: ImportContext) -> Iterator[Callable[[Source | None], None]]:
-    """What to tell how far it is, with the source that is done; a bar, once that takes long and somebody looks."""
-    begun, done = time.monotonic(), 0
+    """Yield a function to call with each finished source; it shows a progress bar on a terminal after a second."""
+    begin, done = time.monotonic(), 0
     bar = click.progressbar(length=sum(source.size() for source in found.sources), label="importing", file=sys.stderr)
     is_shown = False
 
-    def tell(source: Source | None) -> None:
+    def update(source: Source | None) -> None:
         nonlocal done, is_shown
         done += 0 if source is None else source.size()
-        if not is_shown and (not sys.stderr.isatty() or time.monotonic() - begun < SHOWN_AFTER_SECONDS):
+        if not is_shown and (not sys.stderr.isatty() or time.monotonic() - begin < PROGRESS_AFTER_SECONDS):
             return
         is_shown = True
         bar.update(max(0, (done if source else done + intake.position()) - bar.pos))
 
     try:
-        yield tell
+        yield update
     finally:
         if is_shown:
             bar.render_finish()
 
 
-def words(
+def import_text(
     total: ImportCounts, by_kind: dict[str, ImportCounts], found: FoundSources, intake: ImportContext, dry_run: bool
 ) -> str:
-    """What was taken, and what was not."""
-    whose = ", ".join(f"{kind} {kept.jobs}" for kind, kept in by_kind.items()) if len(by_kind) > 1 else "".join(by_kind)
-    lines = [f"{'would import ' if dry_run else ''}{counted(total.jobs, 'job')}, {counted(total.samples, 'sample')}"]
-    lines[0] += f" ({whose})" if by_kind else ""
+    """Return what was imported and what was not."""
+    kinds = ", ".join(f"{kind} {kept.jobs}" for kind, kept in by_kind.items()) if len(by_kind) > 1 else "".join(by_kind)
+    lines = [
+        f"{'would import ' if dry_run else ''}{number_of(total.jobs, 'job')}, {number_of(total.samples, 'sample')}"
+    ]
+    lines[0] += f" ({kinds})" if by_kind else ""
     if total.known:
-        lines.append(f"{counted(total.known, 'job')} there already")
-    lines += unreadable_words(intake)
+        lines.append(f"{number_of(total.known, 'job')} imported before")
+    lines += unreadable_lines(intake)
     for kind, names in intake.left_out.items():
         if names:
-            lines.append(f"no place for this of {kind}: {printable(', '.join(sorted(names)))}")
+            lines.append(
+                f"not imported from {kind}, since jobtop has no field for it: {printable(', '.join(sorted(names)))}"
+            )
     if found.passed_over:
-        lines.append(f"{counted(found.passed_over, 'other file')} passed over")
+        lines.append(f"{number_of(found.passed_over, 'other file')} skipped")
     return "\n".join(lines)
 
 
-def unreadable_words(intake: ImportContext) -> list[str]:
+def unreadable_lines(intake: ImportContext) -> list[str]:
     lines = []
     for what in ("line", "file"):
         places = [str(place) for place in intake.unreadable if (place.line is None) == (what == "file")]
         if places:
-            more = f", and {len(places) - NAMED_PLACES} more" if len(places) > NAMED_PLACES else ""
-            named = printable(", ".join(places[:NAMED_PLACES]))
-            lines.append(f"{counted(len(places), what)} could not be read: {named}{more}")
+            more = f", and {len(places) - MOST_NAMED_PLACES} more" if len(places) > MOST_NAMED_PLACES else ""
+            named = printable(", ".join(places[:MOST_NAMED_PLACES]))
+            lines.append(f"{number_of(len(places), what)} could not be read: {named}{more}")
     if intake.unnamed:
-        lines.append(f"{counted(intake.unnamed, 'other place')} could not be read either")
+        lines.append(f"{number_of(intake.unnamed, 'other place')} could not be read either")
     return lines
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def shape(
+def import_json(
     total: ImportCounts, by_kind: dict[str, ImportCounts], found: FoundSources, intake: ImportContext, dry_run: bool
 ) -> dict[str, Any]:
     return {

@@ -1,4 +1,4 @@
-"""`jobtop logs`: the output of a job, whole, its end, or as it comes."""
+"""`jobtop logs`: prints the output of a job, all of it or the last lines, and follows it."""
 
 import codecs
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import job_ids
+from jobtop.cli.completion import complete_job_id
 from jobtop.core.errors import StoreBusy, UnknownJob
 from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
@@ -24,28 +24,28 @@ from jobtop.store.jobs import Jobs
 from jobtop.store.output.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, open_log, tail_start
 
 POLL_SECONDS = 0.2
-SILENT_SECONDS = 3.0
-SILENT = (
-    "nothing written yet; a program may hold its output back while it is no terminal"
+NO_OUTPUT_SECONDS = 3.0
+NO_OUTPUT_HINT = (
+    "no output yet; many programs buffer their output unless it goes to a terminal"
     " (PYTHONUNBUFFERED=1, stdbuf -oL, jobtop run --pty)"
 )
 
 
 @click.command()
-@click.argument("reference", metavar="ID", shell_complete=job_ids)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--stdout", "stdout", is_flag=True, help="Only its standard output.")
-@click.option("--stderr", "stderr", is_flag=True, help="Only its standard error.")
+@click.argument("reference", metavar="ID", shell_complete=complete_job_id)
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the job has ended.")
+@click.option("--stdout", "stdout", is_flag=True, help="Only the job's standard output.")
+@click.option("--stderr", "stderr", is_flag=True, help="Only the job's standard error.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
-@click.option("--raw", is_flag=True, help="Control characters too, when printing to a terminal.")
+@click.option("--raw", is_flag=True, help="Do not escape control characters when printing to a terminal.")
 @click.pass_obj
 def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool, **chosen: bool) -> int:
-    """Print what a job wrote: its standard output to ours, its standard error to ours."""
+    """Print a job's output: its standard output to standard output, its standard error to standard error."""
     jobs, job = app.find(reference)
     directory = StatePaths(jobs.database.path.parent, job.host).job(job.id)
-    if has_not_begun(job, directory) and not await_start(app, jobs, job, directory, follow):
+    if has_not_begun(job, directory) and not wait_for_start(app, jobs, job, directory, follow):
         return 0
-    if (why := why_nothing(job, directory)) is not None:
+    if (why := no_output_reason(job, directory)) is not None:
         raise UnknownJob(why)
     readers = [
         LogReader(directory, number, raw)
@@ -64,56 +64,56 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     for reader in readers:
         reader.print(None)
     if follow:
-        print_on(app, jobs, job, directory, readers)
+        follow_output(app, jobs, job, directory, readers)
     return 0
 
 
-def print_on(app: App, jobs: Jobs, job: Job, directory: Path, readers: Sequence["LogReader"]) -> None:
-    """Print what comes until the job has ended; that nothing does is worth a word."""
+def follow_output(app: App, jobs: Jobs, job: Job, directory: Path, readers: Sequence["LogReader"]) -> None:
+    """Print new output until the job has ended; warn once if there is none after some seconds."""
     looks = Looks(jobs.database.path, app.config.switch("store.network"))
-    since, is_heard = time.monotonic(), False
+    since, has_checked = time.monotonic(), False
     while True:
-        over = looks.is_due() and has_ended(app, jobs, job)
+        has_job_ended = looks.is_due() and has_ended(app, jobs, job)
         for reader in readers:
             reader.print(None)
-        if over:
+        if has_job_ended:
             return
-        if not is_heard and time.monotonic() - since >= SILENT_SECONDS:
-            is_heard = True
+        if not has_checked and time.monotonic() - since >= NO_OUTPUT_SECONDS:
+            has_checked = True
             if not has_written(directory):
-                app.warn(SILENT)
+                app.warn(NO_OUTPUT_HINT)
         time.sleep(POLL_SECONDS)
 
 
-def why_nothing(job: Job, directory: Path) -> str | None:
-    """Why there is no output of a job here."""
+def no_output_reason(job: Job, directory: Path) -> str | None:
+    """Return why there is no output of a job here; None if there may be some."""
     if (why := kind_of(job).why_no_output) is not None:
         return f"job {job.id[:8]} has no output here: {why}"
     if directory.is_dir():
         return None
     if job.kept is Kept.RECORD:
-        return f"the output of job {job.id[:8]} was let go: it is old (jobtop pin keeps jobs whole)"
+        return f"the output of job {job.id[:8]} was deleted: it is old (jobtop pin keeps all data)"
     return f"the output of job {job.id[:8]} is not beside its store (it ran on {job.host})"
 
 
 def has_not_begun(job: Job, directory: Path) -> bool:
-    """Whether a job was queued and nobody has started it."""
+    """Return whether a queued job has not been started yet."""
     return job.queue is not None and job.start_time is None and not directory.is_dir()
 
 
-def await_start(app: App, jobs: Jobs, job: Job, directory: Path, follow: bool) -> bool:
-    """Say how things stand with a job that has not begun and, following, wait; False if there is nothing to print."""
-    short, queue, is_told = job.id[:8], Queue(jobs, app.paths), False
+def wait_for_start(app: App, jobs: Jobs, job: Job, directory: Path, follow: bool) -> bool:
+    """Warn that a job has not started; if following, wait for it. Return False if there is nothing to print."""
+    short, queue, has_warned = job.id[:8], Queue(jobs, app.paths), False
     if not job.status.ended:
-        what = "its output follows when it has begun" if follow else "it has written nothing yet"
-        app.warn(f"job {short} waits for its turn: {what} (jobtop queue says why)")
+        what = "its output follows when it has started" if follow else "it has no output yet"
+        app.warn(f"job {short} is queued: {what} (jobtop queue says why)")
     looks = Looks(jobs.database.path, app.config.switch("store.network"))
     while follow and has_not_begun(job, directory) and not job.status.ended:
-        if not is_told and (why := unattended(queue, [job])) is not None:
-            is_told = True
+        if not has_warned and (why := unattended(queue, [job])) is not None:
+            has_warned = True
             app.warn(why)
         looks.wait(POLL_SECONDS)
-        with suppress(StoreBusy):  # by and by it is not
+        with suppress(StoreBusy):  # try again later
             job = current(jobs, app.paths, job)
     if job.status.ended and has_not_begun(job, directory):
         app.warn(f"job {short} was not run, so there is no output: {job.reason}")
@@ -121,22 +121,22 @@ def await_start(app: App, jobs: Jobs, job: Job, directory: Path, follow: bool) -
 
 
 def has_written(directory: Path) -> bool:
-    """Whether there is any output of a job."""
+    """Return whether a job has written any output."""
     paths = [log_path(directory, number) for number in range(len(STREAMS))]
     return any(path.stat().st_size for path in paths if path.exists())
 
 
 def has_ended(app: App, jobs: Jobs, job: Job) -> bool:
-    """Whether nothing more will come."""
+    """Return whether a job will write no more output."""
     try:
         found = current(jobs, app.paths, job)
-    except StoreBusy:  # by and by it is not
+    except StoreBusy:  # try again later
         return False
     return found.settled or (found.status.ended and "left_running" not in found.flags)
 
 
 class LogReader:
-    """One log file, read onwards; the middle of a log that was too long is a hole, and said to be one."""
+    """Prints one log file from an offset on, and how much is missing where the middle of a long log was dropped."""
 
     def __init__(self, directory: Path, stream: int, raw: bool) -> None:
         self.directory, self.stream = directory, stream
@@ -145,7 +145,7 @@ class LogReader:
         self.offset = 0
 
     def print(self, until: int | None) -> None:
-        """Everything from where we are to `until`, or to the end."""
+        """Print from the current offset to `until`, or to the end."""
         try:
             fd = open_log(self.directory, self.stream)
         except OSError:
@@ -153,11 +153,11 @@ class LogReader:
         try:
             end = os.fstat(fd).st_size if until is None else min(until, os.fstat(fd).st_size)
             while self.offset < end:
-                self._step(fd, end)
+                self._print_extent(fd, end)
         finally:
             os.close(fd)
 
-    def _step(self, fd: int, end: int) -> None:
+    def _print_extent(self, fd: int, end: int) -> None:
         extent = extent_at(fd, self.offset, end)
         if extent.is_hole:
             left_out = format_bytes(extent.stop - extent.start)

@@ -1,7 +1,7 @@
-"""`jobtop metrics`: the samples of a job from its start, then as they come, until it ends."""
+"""`jobtop metrics`: prints the samples of a job from its start, and new ones until it ends."""
 
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +9,15 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import job_ids
-from jobtop.cli.text.printers import PRINTERS, Blocks, Printer
+from jobtop.cli.completion import complete_job_id
+from jobtop.cli.text.printers import PRINTERS, BlockPrinter, Printer
 from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_if_thinned, warn_of_damage
 from jobtop.cli.text.tables import format_options
 from jobtop.cli.values import Duration
 from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample
-from jobtop.core.series.downsample import kept_positions
-from jobtop.core.series.readings import KEYS, Reader, Reading, job_metrics
+from jobtop.core.series.downsample import select_positions
+from jobtop.core.series.readings import KEYS, SampleReader, SampleReading, job_metrics
 from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.wait import Looks
 from jobtop.store.jobs import Jobs
@@ -25,33 +25,40 @@ from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.series import News
 
 POLL_SECONDS = 0.25
-THINNED_BY = ("cpu.percent", "mem.used")  # whose peaks stay, unless others are asked for
+PEAK_METRICS = ("cpu.percent", "mem.used")  # thinning keeps their peaks, unless --metric names others
 
 
-def metric_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_metric(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     return [key for key in KEYS if key.startswith(incomplete)]
 
 
+def metric_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option --metric, as the argument `keys`, with this help text."""
+    return click.option("--metric", "keys", multiple=True, metavar="KEY", shell_complete=complete_metric, help=text)
+
+
 @click.command()
-@click.argument("reference", metavar="ID", shell_complete=job_ids)
+@click.argument("reference", metavar="ID", shell_complete=complete_job_id)
+@metric_option("Only this metric, such as mem.used; may be repeated.")
+@click.option("--since", type=Duration(), help="Only the last part, such as 5m: up to now, or to the job's end.")
 @click.option(
-    "--metric",
-    "keys",
-    multiple=True,
-    metavar="KEY",
-    shell_complete=metric_keys,
-    help="Only this, such as mem.used; may be repeated.",
+    "--max-points", type=click.IntRange(2), metavar="N", help="Thin past samples to at most N; peaks are kept."
 )
-@click.option("--since", type=Duration(), help="Only the last so long, such as 5m: until now, or until it ended.")
-@click.option("--max-points", type=click.IntRange(2), metavar="N", help="Thin the past to so many; peaks stay.")
-@click.option("-f", "--follow/--no-follow", default=None, help="Go on until the job has ended; by default if it runs.")
-@click.option("--blocks", is_flag=True, help="A block of lines a sample, with everything known, instead of a table.")
+@click.option(
+    "-f",
+    "--follow/--no-follow",
+    default=None,
+    help="Print new samples until the job has ended; the default for a running job.",
+)
+@click.option(
+    "--blocks", is_flag=True, help="Print a block of lines per sample, with all known values, instead of a table."
+)
 @format_options
 @click.pass_obj
 def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, blocks: bool, **options: Any) -> int:
-    """Print the samples of a job from its start and go on while it runs.
+    """Print the samples of a job from its start, and new ones while it runs.
 
-    A table has a line a sample: rates are since the sample before. JSON Lines and CSV have counters as they stood.
+    A table has a line per sample, with rates since the previous one. JSON Lines and CSV have the counters themselves.
     """
     chosen = job_metrics(keys)
     if blocks and (keys or style != "table"):
@@ -62,23 +69,23 @@ def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, bloc
         follow = style != "json" and not job.status.ended
     elif follow and style == "json":
         raise UsageError("--format json is one list and has to end: --follow goes with --format jsonl")
-    printer = Blocks(job) if blocks else PRINTERS[style](job, chosen)
-    window = Window(options["since"], options["max_points"], keys or THINNED_BY)
+    printer = BlockPrinter(job) if blocks else PRINTERS[style](job, chosen)
+    window = Window(options["since"], options["max_points"], keys or PEAK_METRICS)
     stream(app, jobs, job, follow, window, printer)
     return 0
 
 
 def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", printer: Printer) -> None:
-    """Print what there is and, following, what comes."""
-    curves, reader = Curves(jobs.database), Reader()
+    """Print the samples so far; if following, print new ones until the job has ended."""
+    curves, reader = Curves(jobs.database), SampleReader()
     looks = Looks(jobs.database.path, app.config.switch("store.network"))
     warn_if_never_sampled(app, curves, job)
     warn_if_thinned(app, job)
-    printer.job = job = current(jobs, app.paths, job)  # it may have begun meanwhile
+    printer.job = job = current(jobs, app.paths, job)  # it may have started meanwhile
     news, cursor = curves.follow(job, None), None
     while True:
         warn_of_damage(app, job, news.damaged)
-        readings = window.past(job, reader, news.samples) if cursor is None else reader.read(news.samples)
+        readings = window.past_readings(job, reader, news.samples) if cursor is None else reader.read(news.samples)
         printer.print(readings)
         cursor = news.cursor
         if news.over or not follow:
@@ -86,44 +93,44 @@ def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", print
             return
         looks.wait(POLL_SECONDS)
         news = News([], cursor)
-        with suppress(StoreBusy):  # by and by it is not
-            # Before the samples are read: those of a job that has ended by now are all there.
+        with suppress(StoreBusy):  # try again later
+            # Read the job before its samples: if it has ended, all its samples are in the store.
             printer.job = job = current(jobs, app.paths, job)
             news = curves.follow(job, cursor)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What to print of the samples that were there when we came: the last so many seconds, at most so many of them."""
+    """Which of the past samples to print: those of the last `since` seconds, at most `max_points` of them."""
 
     since: float | None
     max_points: int | None
     keys: Sequence[str]
 
-    def past(self, job: Job, reader: Reader, samples: Sequence[Sample]) -> Iterator[Reading]:
-        """The readings to print; the reader has seen all of the samples then."""
-        start = 0.0 if self.since is None else age(job) - self.since
-        kept = self._kept(start, samples)
+    def past_readings(self, job: Job, reader: SampleReader, samples: Sequence[Sample]) -> Iterator[SampleReading]:
+        """Return the readings to print; the reader reads all samples, so that later rates are right."""
+        start = 0.0 if self.since is None else run_seconds(job) - self.since
+        positions = self._positions_to_print(start, samples)
         recent = (reading for reading in reader.read(samples) if reading.elapsed >= start)
-        return (reading for position, reading in enumerate(recent) if position in kept)
+        return (reading for position, reading in enumerate(recent) if position in positions)
 
-    def _kept(self, start: float, samples: Sequence[Sample]) -> Container[int]:
-        """Which of the readings since a moment; a first look keeps only what thinning needs of them."""
+    def _positions_to_print(self, start: float, samples: Sequence[Sample]) -> Container[int]:
+        """Return which readings since `start` to print; a first pass reads only what thinning needs."""
         if self.max_points is None:
             return range(len(samples))
         rows = [
             (reading.elapsed, *(reading.rates[key] for key in self.keys))
-            for reading in Reader().read(samples)
+            for reading in SampleReader().read(samples)
             if reading.elapsed >= start
         ]
         if len(rows) <= self.max_points:
             return range(len(rows))
         times, *columns = map(list, zip(*rows, strict=True))
-        return set(kept_positions(times, columns, self.max_points))
+        return set(select_positions(times, columns, self.max_points))
 
 
-def age(job: Job) -> float:
-    """How long a job has run, or ran; of one that was lost nothing is known but its samples."""
+def run_seconds(job: Job) -> float:
+    """Return how long a job has run so far, or ran; 0 if that is not known, as of a lost job."""
     if job.duration_seconds is not None or job.status.ended:
         return job.duration_seconds or 0.0
     return 0.0 if job.start_time is None else time.time() - job.start_time

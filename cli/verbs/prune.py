@@ -1,4 +1,4 @@
-"""`jobtop prune`: lets old jobs go as the settings say, tells what that was, and gives the space back."""
+"""`jobtop prune`: deletes old samples as the settings say, reports what was deleted, and shrinks the file."""
 
 import os
 import time
@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.text.tables import Column, format_options, print_shapes, table
-from jobtop.cli.verbs.store import Progress, bar, chosen_file
+from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
+from jobtop.cli.verbs.store import Progress, existing_store, progress_bar
 from jobtop.core.clock import iso, local
 from jobtop.core.errors import StoreBusy, StoreUnavailable
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import SCHEMA_VERSION, Kept
-from jobtop.core.retention import LONG, MACHINE, Policy, Report, policy_of, skipped_minutes
+from jobtop.core.retention import LONG, MACHINE, Policy, Report, policy_warning, read_policy
 from jobtop.core.units import ABSENT, format_bytes
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.store.database import Database, open_to_write
@@ -33,51 +33,60 @@ from jobtop.store.upkeep.inspection import file_bytes
 from jobtop.store.upkeep.retention import Retention
 
 PAUSE_SECONDS = 0.002
-TIERS = {
+TIER_NAMES = {
     Kept.WHOLE: "every sample",
-    Kept.MINUTES: "one a minute",
+    Kept.MINUTES: "one per minute",
     Kept.RECORD: "the record",
     LONG: "long jobs, old samples",
     MACHINE: "the machine",
 }
-MOVED = (Column("KEPT", widest=60), *(Column(title, right=True) for title in ("JOBS", "SAMPLES", "OUTPUT", "GAINS")))
-LARGEST = (Column("LARGEST"), Column("NAME"), Column("STARTED"), Column("KEPT", widest=60), Column("GAINS", right=True))
+CHANGE_COLUMNS = (
+    TableColumn("KEPT", widest=60),
+    *(TableColumn(title, right=True) for title in ("JOBS", "SAMPLES", "OUTPUT", "GAINS")),
+)
+LARGEST_COLUMNS = (
+    TableColumn("LARGEST"),
+    TableColumn("NAME"),
+    TableColumn("STARTED"),
+    TableColumn("KEPT", widest=60),
+    TableColumn("GAINS", right=True),
+)
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Say what would go, and let nothing go.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
 @format_options
 @click.pass_obj
 def prune(app: App, dry_run: bool, style: str) -> int:
-    """Let old jobs go as the settings say, and give the space back to the file system.
+    """Delete old samples and output as the settings say, and shrink the history file.
 
-    Samples older than store.raw_days become one a minute; of jobs older than store.rollup_days the record alone stays,
-    and so of the oldest while all takes more than store.max_size. Pinned jobs and those that [[retention]] keeps stay
-    as they are. Engines do the same by themselves, a little at a time.
+    Samples older than store.raw_days are reduced to one per minute. Of jobs older than store.rollup_days only the
+    record is kept, and so of the oldest jobs while the history is larger than store.max_size. Pinned jobs, and those
+    that [[retention]] protects, are not changed. Running jobs do the same in the background, a little at a time.
     """
-    chosen_file(app, None)
-    policy = policy_of(app.config)
-    if warning := skipped_minutes(policy):
+    existing_store(app, None)
+    policy = read_policy(app.config)
+    if warning := policy_warning(policy):
         app.warn(warning)
-    with opened(app, dry_run) as database:
+    with open_store(app, dry_run) as database:
         before = file_bytes(database.path)
-        report = passed(Retention(database, app.paths, policy, is_dry=True), None, "looking")
+        report = run_pass(Retention(database, app.paths, policy, is_dry=True), None, "checking")
         after = before
         if not dry_run:
-            report = carried_out(app, database, policy, report)
-            after = given_back(app, database)
+            report = apply_retention(app, database, policy, report)
+            after = shrink_file(app, database)
     if style == "table":
-        print(words(report, policy, dry_run, before, after))
+        print(report_text(report, policy, dry_run, before, after))
     else:
-        print_shapes(style, [shape(report, policy, dry_run, before, after)], single=True)
+        print_records(style, [report_json(report, policy, dry_run, before, after)], single=True)
     if report.over_bytes:
         app.warn(shortage_text(report))
     return 0
 
 
 @contextmanager
-def opened(app: App, dry_run: bool) -> Iterator[Database]:
-    """The store of this host, brought up to date."""
+def open_store(app: App, dry_run: bool) -> Iterator[Database]:
+    """Yield this host's store, reconciled; for a dry run it may be read-only."""
     if dry_run:
         with closing(app.jobs().database) as database:
             if database.check() < TIERS_SINCE_VERSION:
@@ -88,16 +97,16 @@ def opened(app: App, dry_run: bool) -> Iterator[Database]:
         if database.notice:
             app.warn(database.notice)
         reconcile(Jobs(database), app.paths)
-        database.keep_journal_small()  # where the disk is full there is little room for a journal
+        database.keep_journal_small()  # a full disk has little room for a journal
         yield database
 
 
-def carried_out(app: App, database: Database, policy: Policy, plan: Report) -> Report:
-    """What is due, done; engines that are at it leave it to us."""
+def apply_retention(app: App, database: Database, policy: Policy, plan: Report) -> Report:
+    """Delete what is due and return the report; takes the task over from any engine that is doing it."""
     me = identify(os.getpid())
     take_lease(database, me, by_force=True)
     try:
-        report = passed(Retention(database, app.paths, policy), plan.samples + plan.jobs, "letting go")
+        report = run_pass(Retention(database, app.paths, policy), plan.samples + plan.jobs, "deleting")
     except BaseException:
         release_lease(database, me)
         raise
@@ -105,45 +114,45 @@ def carried_out(app: App, database: Database, policy: Policy, plan: Report) -> R
     return report
 
 
-def passed(retention: Retention, total: int | None, label: str) -> Report:
-    """One pass, told as it goes: by samples and jobs if it is known how many, else by the jobs looked at."""
-    with bar(label) as tell:
+def run_pass(retention: Retention, total: int | None, label: str) -> Report:
+    """Run one pass of retention with a progress bar; `total` is the number of samples and jobs to delete, if known."""
+    with progress_bar(label) as update:
         while retention.step():
-            told(tell, retention, total)
+            show_progress(update, retention, total)
             time.sleep(PAUSE_SECONDS)
     return retention.report
 
 
-def told(tell: Progress, retention: Retention, total: int | None) -> None:
+def show_progress(update: Progress, retention: Retention, total: int | None) -> None:
     if total is None:
-        tell(min(retention.examined_jobs, retention.jobs_to_examine), retention.jobs_to_examine)
+        update(min(retention.examined_jobs, retention.jobs_to_examine), retention.jobs_to_examine)
     else:
-        tell(min(retention.processed_samples + retention.report.jobs, total), total)
+        update(min(retention.processed_samples + retention.report.jobs, total), total)
 
 
-def given_back(app: App, database: Database) -> int:
-    """What the file takes then."""
+def shrink_file(app: App, database: Database) -> int:
+    """Give free space back to the file system; return the size of the file afterwards."""
     try:
-        with bar("giving back") as tell:
-            done = vacuum(database, progress=tell)
+        with progress_bar("shrinking") as update:
+            done = vacuum(database, progress=update)
     except StoreBusy as error:
-        app.warn(f"free space could not be given back (jobtop store vacuum does that later): {error}")
+        app.warn(f"the file could not be shrunk (try jobtop store vacuum later): {error}")
         return file_bytes(database.path)
     if done.readers:
-        app.warn(f"{', '.join(done.readers)} reads it: the file shrinks when that has ended")
+        app.warn(f"{', '.join(done.readers)} reads the file: it shrinks when that process has ended")
     return done.after_bytes
 
 
-def words(report: Report, policy: Policy, dry_run: bool, before: int, after: int) -> str:
-    """What went or would go, the jobs that gain most, and what all takes."""
-    tables = [table(MOVED, moved_rows(report))] if report.went else []
-    tables += [table(LARGEST, largest_rows(report))] if report.largest else []
+def report_text(report: Report, policy: Policy, dry_run: bool, before: int, after: int) -> str:
+    """Return what was or would be deleted, the jobs with the largest gain, and the size of the history."""
+    tables = [table(CHANGE_COLUMNS, change_rows(report))] if report.removed else []
+    tables += [table(LARGEST_COLUMNS, largest_rows(report))] if report.largest else []
     may = "" if policy.max_bytes is None else f" of {format_bytes(policy.max_bytes)} (store.max_size)"
     total, left = format_bytes(report.total_bytes), format_bytes(report.left_bytes)
-    if not report.went:
-        lines = [f"Nothing {'can' if report.over_bytes else 'has to'} go: the history takes {left}{may}."]
+    if not report.removed:
+        lines = [f"Nothing {'can' if report.over_bytes else 'has to'} be deleted: the history takes {left}{may}."]
     elif dry_run:
-        lines = [f"About {format_bytes(report.freed_bytes)} would be gained; the history takes {total}{may} now."]
+        lines = [f"About {format_bytes(report.freed_bytes)} would be freed; the history takes {total}{may} now."]
     else:
         lines = [f"The history takes {left}{may}, {total} before."]
     if not dry_run:
@@ -151,34 +160,34 @@ def words(report: Report, policy: Policy, dry_run: bool, before: int, after: int
     return "\n\n".join([*tables, "\n".join(lines)])
 
 
-def moved_rows(report: Report) -> Iterator[tuple[str, ...]]:
-    for (start, end), went in report.went.items():
+def change_rows(report: Report) -> Iterator[tuple[str, ...]]:
+    for (start, end), removed in report.removed.items():
         yield (
-            moved_words(start, end),
-            f"{went.jobs:,}" if went.jobs else ABSENT,
-            f"{went.samples:,}",
-            format_bytes(went.file_bytes),
-            format_bytes(went.freed_bytes),
+            change_text(start, end),
+            f"{removed.jobs:,}" if removed.jobs else ABSENT,
+            f"{removed.samples:,}",
+            format_bytes(removed.file_bytes),
+            format_bytes(removed.freed_bytes),
         )
 
 
-def moved_words(start: str, end: str) -> str:
-    then = "nothing" if start == MACHINE and end == Kept.RECORD else TIERS[end]
-    return f"{TIERS[start]} → {then}"
+def change_text(start: str, end: str) -> str:
+    then = "nothing" if start == MACHINE and end == Kept.RECORD else TIER_NAMES[end]
+    return f"{TIER_NAMES[start]} → {then}"
 
 
 def largest_rows(report: Report) -> Iterator[tuple[str, ...]]:
     for move in report.largest:
-        of, gains = move.job, format_bytes(move.freed_bytes)
-        yield of.id[:8], of.name, local(of.begun), moved_words(move.before, move.then), gains
+        holding, gains = move.job, format_bytes(move.freed_bytes)
+        yield holding.id[:8], holding.name, local(holding.begun), change_text(move.before, move.then), gains
 
 
-def shape(report: Report, policy: Policy, dry_run: bool, before: int, after: int) -> dict[str, Any]:
+def report_json(report: Report, policy: Policy, dry_run: bool, before: int, after: int) -> dict[str, Any]:
     moves = [
         {"from": start, "to": str(end)}
-        | {name: getattr(went, name) for name in ("jobs", "samples")}
-        | {"output_bytes": went.file_bytes, "freed_bytes": went.freed_bytes}
-        for (start, end), went in report.went.items()
+        | {name: getattr(removed, name) for name in ("jobs", "samples")}
+        | {"output_bytes": removed.file_bytes, "freed_bytes": removed.freed_bytes}
+        for (start, end), removed in report.removed.items()
     ]
     largest = [
         {

@@ -1,4 +1,4 @@
-"""`jobtop selftest`: loads of known cost under jobtop, what was measured of them, and whether that is right."""
+"""`jobtop selftest`: runs loads of known cost, and checks what jobtop measures of them."""
 
 import os
 import signal
@@ -11,58 +11,58 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.text.tables import Column, format_options, print_shapes, table
+from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.core.errors import BadValue, ExitCode, did_you_mean
 from jobtop.core.model import SCHEMA_VERSION, Job, Sample
 from jobtop.core.paths import StatePaths
 from jobtop.core.selftest.cases import CASES, Case
-from jobtop.core.selftest.judge import Finding, Verdict
-from jobtop.core.selftest.suite import Result, Suite, temporary_home
+from jobtop.core.selftest.judge import CheckResult, Verdict
+from jobtop.core.selftest.suite import CaseResult, Suite, temporary_home
 from jobtop.core.units import ABSENT, format_bytes, format_duration
 from jobtop.store.database import open_to_read
 from jobtop.store.samples.curves import Curves
 
 COLUMNS = (
-    Column("LOAD", widest=60),
-    Column("WHAT"),
-    Column("EXPECTED", right=True),
-    Column("MEASURED", right=True),
-    Column("ERROR", right=True),
-    Column("SOURCE"),
-    Column("VERDICT", widest=100),
+    TableColumn("LOAD", widest=60),
+    TableColumn("WHAT"),
+    TableColumn("EXPECTED", right=True),
+    TableColumn("MEASURED", right=True),
+    TableColumn("ERROR", right=True),
+    TableColumn("SOURCE"),
+    TableColumn("VERDICT", widest=100),
 )
 
 
 @click.command()
-@click.option("--only", "names", multiple=True, metavar="NAME", help="Only this case; may be repeated.")
-@click.option("--list", "listing", is_flag=True, help="Print the names of the cases, and run none.")
+@click.option("--only", "names", multiple=True, metavar="NAME", help="Run only this case; may be repeated.")
+@click.option("--list", "listing", is_flag=True, help="List the cases, and run none.")
 @format_options
 @click.pass_obj
 def selftest(app: App, names: tuple[str, ...], listing: bool, style: str) -> int:
-    """Run loads whose cost is known, and compare it with what jobtop measures.
+    """Run loads of known cost, and compare that cost with what jobtop measures.
 
-    Takes about half a minute and nothing of your history. The exit code is 1 if a number is wrong.
+    Takes about half a minute and does not touch your history. The exit code is 1 if a number is wrong.
     """
-    cases = chosen(names)
+    cases = select_cases(names)
     if listing:
         print_cases(cases, style)
         return ExitCode.OK
-    begun = time.monotonic()
-    results = run(cases, app.sets)
-    seconds = time.monotonic() - begun
+    begin = time.monotonic()
+    results = run_cases(cases, app.sets)
+    seconds = time.monotonic() - begin
     if style == "table":
-        listed = [result for result in results if is_worth_a_row(result)]
-        print(table(COLUMNS, map(row, listed)))
-        print(f"\n{count_words(results, len(results) - len(listed))}, in {format_duration(seconds)}")
+        listed = [result for result in results if is_listed(result)]
+        print(table(COLUMNS, map(result_row, listed)))
+        print(f"\n{counts_text(results, len(results) - len(listed))}, in {format_duration(seconds)}")
     elif style == "json":
-        print_shapes(style, [whole(results, seconds)], single=True)
+        print_records(style, [suite_json(results, seconds)], single=True)
     else:
-        print_shapes(style, [result.to_json() for result in results])
-    return ExitCode.BAD_ANSWER if counted(results, Verdict.FAIL) else ExitCode.OK
+        print_records(style, [result.to_json() for result in results])
+    return ExitCode.BAD_ANSWER if count_verdict(results, Verdict.FAIL) else ExitCode.OK
 
 
-def chosen(names: Sequence[str]) -> list[Case]:
-    """The cases of these names, all of them without any."""
+def select_cases(names: Sequence[str]) -> list[Case]:
+    """Return the cases with these names; all cases if none is named."""
     known = [case.name for case in CASES]
     for name in names:
         if name not in known:
@@ -72,26 +72,26 @@ def chosen(names: Sequence[str]) -> list[Case]:
 
 def print_cases(cases: Sequence[Case], style: str) -> None:
     if style == "table":
-        print(table((Column("NAME"), Column("LOAD", widest=60)), ((case.name, case.title) for case in cases)))
+        print(table((TableColumn("NAME"), TableColumn("LOAD", widest=60)), ((case.name, case.title) for case in cases)))
     else:
-        print_shapes(style, [{"name": case.name, "load": case.title} for case in cases])
+        print_records(style, [{"name": case.name, "load": case.title} for case in cases])
 
 
-def run(cases: Sequence[Case], sets: Sequence[str]) -> list[Result]:
-    """The results; whatever ends us, the jobs are ended and the temporary home is removed."""
+def run_cases(cases: Sequence[Case], sets: Sequence[str]) -> list[CaseResult]:
+    """Run the cases and return their results; on any exit the jobs are ended and the temporary home is removed."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     progress = progress_line() if os.isatty(2) else None
     try:
         with temporary_home() as home:
-            return Suite(home, sets, progress or (lambda *_: None), samples_of).run(cases)
+            return Suite(home, sets, progress or (lambda *_: None), read_samples).run(cases)
     finally:
         if progress is not None:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         signal.signal(signal.SIGTERM, before)
 
 
-def samples_of(state: Path, job: Job) -> Sequence[Sample]:
-    """The samples of a job as the verbs show them, both ends included."""
+def read_samples(state: Path, job: Job) -> Sequence[Sample]:
+    """Return the samples of a job as the verbs show them, including its start and its end."""
     database = open_to_read(StatePaths(state, job.host).store)
     try:
         return Curves(database).follow(job, None).samples
@@ -100,7 +100,7 @@ def samples_of(state: Path, job: Job) -> Sequence[Sample]:
 
 
 def progress_line() -> Callable[[int, int, str], None]:
-    """Writes one line over the one before."""
+    """Return a function that overwrites a progress line on standard error."""
 
     def write(done: int, total: int, title: str) -> None:
         filled = round(20 * done / total)
@@ -110,58 +110,58 @@ def progress_line() -> Callable[[int, int, str], None]:
     return write
 
 
-def whole(results: Sequence[Result], seconds: float) -> dict[str, Any]:
+def suite_json(results: Sequence[CaseResult], seconds: float) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
-        "passed": counted(results, Verdict.PASS),
-        "failed": counted(results, Verdict.FAIL),
-        "skipped": counted(results, Verdict.SKIPPED),
+        "passed": count_verdict(results, Verdict.PASS),
+        "failed": count_verdict(results, Verdict.FAIL),
+        "skipped": count_verdict(results, Verdict.SKIPPED),
         "duration_seconds": round(seconds, 3),
         "results": [result.to_json() for result in results],
     }
 
 
-def counted(results: Sequence[Result], verdict: Verdict) -> int:
-    return sum(result.finding.verdict is verdict for result in results)
+def count_verdict(results: Sequence[CaseResult], verdict: Verdict) -> int:
+    return sum(result.check.verdict is verdict for result in results)
 
 
-def count_words(results: Sequence[Result], unlisted: int) -> str:
-    passed, failed, skipped = (counted(results, verdict) for verdict in Verdict)
-    words = f"{passed} of {passed + failed} right"
-    words += f", {unlisted} of them exit codes that are not listed" if unlisted else ""
-    return words + (f", {skipped} skipped" if skipped else "")
+def counts_text(results: Sequence[CaseResult], unlisted: int) -> str:
+    passed, failed, skipped = (count_verdict(results, verdict) for verdict in Verdict)
+    text = f"{passed} of {passed + failed} right"
+    text += f", {unlisted} of them exit codes that are not listed" if unlisted else ""
+    return text + (f", {skipped} skipped" if skipped else "")
 
 
-def is_worth_a_row(result: Result) -> bool:
-    """How a load ended that is about something else is only worth a row if it is wrong."""
-    return result.finding.what != "outcome" or result.finding.verdict is Verdict.FAIL or not result.case.checks
+def is_listed(result: CaseResult) -> bool:
+    """Return whether a result is listed; a correct exit status is not, unless it is the only check of the case."""
+    return result.check.what != "outcome" or result.check.verdict is Verdict.FAIL or not result.case.checks
 
 
-def row(result: Result) -> tuple[str, ...]:
-    finding = result.finding
-    verdict = str(finding.verdict)
-    if finding.verdict is not Verdict.PASS and finding.reason:
-        verdict += f": {finding.reason}"
-    relation = "" if finding.relation == "=" else f"{finding.relation} "
+def result_row(result: CaseResult) -> tuple[str, ...]:
+    check = result.check
+    verdict = str(check.verdict)
+    if check.verdict is not Verdict.PASS and check.reason:
+        verdict += f": {check.reason}"
+    relation = "" if check.relation == "=" else f"{check.relation} "
     return (
         result.case.title + (", no cgroup" if result.without_cgroup else ""),
-        finding.what,
-        relation + shown(finding.expected, finding),
-        shown(finding.measured, finding),
-        ABSENT if finding.error_ratio is None else f"{100 * finding.error_ratio:+.2f} %",
-        finding.source or ABSENT,
+        check.what,
+        relation + format_quantity(check.expected, check),
+        format_quantity(check.measured, check),
+        ABSENT if check.error_ratio is None else f"{100 * check.error_ratio:+.2f} %",
+        check.source or ABSENT,
         verdict,
     )
 
 
-def shown(value: float | str | None, finding: Finding) -> str:
-    """Seconds with more digits than elsewhere: the difference is what matters here."""
+def format_quantity(value: float | str | None, check: CheckResult) -> str:
+    """Format a value by its unit; seconds have more digits than elsewhere, because small differences matter here."""
     if value is None:
         return ABSENT
     if isinstance(value, str):
         return value
-    if finding.unit == "seconds":
+    if check.unit == "seconds":
         return f"{value:.3f} s"
-    if finding.unit == "percent":
+    if check.unit == "percent":
         return f"{value:.2f} %"
-    return format_bytes(value) if finding.unit == "bytes" else f"{value:g}"
+    return format_bytes(value) if check.unit == "bytes" else f"{value:g}"

@@ -1,4 +1,4 @@
-"""`jobtop show`: everything known about one job."""
+"""`jobtop show`: prints everything known about one job."""
 
 import json
 import shlex
@@ -8,46 +8,46 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import job_ids
-from jobtop.cli.run.summary import GLYPHS, colored, cpu_words, memory_words, missing_words
-from jobtop.cli.text.sample_text import Seen
-from jobtop.cli.text.stale import shape, status_words
-from jobtop.cli.text.tables import format_options, print_shapes
+from jobtop.cli.completion import complete_job_id
+from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, incomplete_lines, memory_text
+from jobtop.cli.text.sample_text import SampleText
+from jobtop.cli.text.stale import job_json, status_text
+from jobtop.cli.text.tables import format_options, print_records
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
-from jobtop.core.text.event_text import event_words
-from jobtop.core.text.job_text import kept_words, queued_words
+from jobtop.core.text.event_text import event_text
+from jobtop.core.text.job_text import queue_parts, samples_kept_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.samples.curves import Curves
 
 
 @click.command()
-@click.argument("reference", metavar="ID", shell_complete=job_ids)
+@click.argument("reference", metavar="ID", shell_complete=complete_job_id)
 @format_options
 @click.pass_obj
 def show(app: App, reference: str, style: str) -> int:
     """Show one job: how it went, why it ended, what it used, and where each number came from."""
     jobs, job = app.find(reference)
     if style != "table":
-        print_shapes(style, [shape(app, jobs, job)], single=True)
+        print_records(style, [job_json(app, jobs, job)], single=True)
         return 0
-    color = app.colored(1)
-    status = colored(f"{GLYPHS[job.status]} {status_words(app, jobs, job)}", job.status, color)
+    color = app.uses_color(1)
+    status = colored(f"{GLYPHS[job.status]} {status_text(app, jobs, job)}", job.status, color)
     print(f"{printable(job.name)}  {status}  {job.id}")
-    for title, value in facts(job, Seen(app, Curves(jobs.database), job), rule_words(app, job)):
+    for title, value in facts(job, SampleText(app, Curves(jobs.database), job), retention_rule_text(app, job)):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")
         for line in rest:
             print(f"  {'':<11}{line}")
-    begun = min((moment for moment in (job.submitted_at, job.start_time) if moment), default=0.0)
-    for number, happened in enumerate(sorted(jobs.events(job), key=lambda happened: happened.at)):
-        after = f"+{format_duration(max(0.0, happened.at - begun))}"
-        print(f"  {'timeline' if number == 0 else '':<11}{after:>9}  {event_words(happened.kind, happened.detail)}")
+    begin = min((moment for moment in (job.submitted_at, job.start_time) if moment), default=0.0)
+    for position, event in enumerate(sorted(jobs.events(job), key=lambda event: event.at)):
+        after = f"+{format_duration(max(0.0, event.at - begin))}"
+        print(f"  {'timeline' if position == 0 else '':<11}{after:>9}  {event_text(event.kind, event.detail)}")
     return 0
 
 
-def rule_words(app: App, job: Job) -> str | None:
-    """How long a rule of [[retention]] keeps a job whole."""
+def retention_rule_text(app: App, job: Job) -> str | None:
+    """Return how long a rule of [[retention]] keeps all data of a job; None if no rule applies."""
     if not app.config.retention or job.kept is not Kept.WHOLE:
         return None
     from jobtop.core.retention import longest_rule
@@ -55,12 +55,12 @@ def rule_words(app: App, job: Job) -> str | None:
     rule = longest_rule(app.config.retention, job.tags)
     if rule is None:
         return None
-    lasting = "for ever" if rule.seconds == float("inf") else f"for {printable(rule.written)} after its end"
-    return f'whole {lasting}, by [[retention]] tag = "{printable(rule.tag)}"'
+    duration = "for ever" if rule.seconds == float("inf") else f"for {printable(rule.text)} after its end"
+    return f'all data {duration}, by [[retention]] tag = "{printable(rule.tag)}"'
 
 
-def facts(job: Job, seen: Seen, rule: str | None) -> list[tuple[str, str]]:
-    """The lines of the page that have something to say."""
+def facts(job: Job, samples: SampleText, rule: str | None) -> list[tuple[str, str]]:
+    """Return the titles and values of the page; lines without a value are left out."""
     usage, monitor = job.usage, job.monitor
     elapsed = job.duration_seconds
     if elapsed is None and job.start_time and not job.status.ended:
@@ -69,30 +69,33 @@ def facts(job: Job, seen: Seen, rule: str | None) -> list[tuple[str, str]]:
         ("reason", printable(job.reason) if job.reason else None),
         ("command", printable(shlex.join(job.command))),
         ("in", printable(job.cwd)),
-        ("where", where_words(job)),
-        ("when", when_words(job, elapsed)),
-        ("queue", queue_words(job)),
-        ("exit", exit_words(job)),
-        ("now", seen.now()),
-        ("cpu", seen.cpu(cpu_words(job))),
-        ("memory", seen.memory(memory_words(job))),
-        ("cgroup", cgroup_words(job)),
+        ("where", place_text(job)),
+        ("when", time_text(job, elapsed)),
+        ("queue", queue_text(job)),
+        ("exit", exit_text(job)),
+        ("now", samples.now()),
+        ("cpu", samples.cpu(cpu_text(job))),
+        ("memory", samples.memory(memory_text(job))),
+        ("cgroup", cgroup_text(job)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
         ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
-        ("faults", f"{number(usage.faults_major)} major, {number(usage.faults_minor)} minor"),
-        ("switches", f"{number(usage.switches_voluntary)} voluntary, {number(usage.switches_involuntary)} forced"),
-        ("processes", f"{number(usage.processes_seen)} seen, {number(usage.processes_peak)} at once"),
-        ("samples", kept_words(job)),
-        ("pinned", "it stays whole (jobtop unpin)" if job.pinned else None),
+        ("faults", f"{count_text(usage.faults_major)} major, {count_text(usage.faults_minor)} minor"),
+        (
+            "switches",
+            f"{count_text(usage.switches_voluntary)} voluntary, {count_text(usage.switches_involuntary)} forced",
+        ),
+        ("processes", f"{count_text(usage.processes_seen)} seen, {count_text(usage.processes_peak)} at once"),
+        ("samples", samples_kept_text(job)),
+        ("pinned", "all data is kept (jobtop unpin)" if job.pinned else None),
         ("kept", rule),
-        ("declared", limit_words(job)),
+        ("declared", limits_text(job)),
         ("flags", ", ".join(job.flags)),
         ("sources", ", ".join(f"{key} from {value}" for key, value in job.sources.items())),
-        ("incomplete", "\n".join(missing_words(job))),
+        ("incomplete", "\n".join(incomplete_lines(job))),
         ("tool", printable(job.tool) if job.tool else None),
-        ("tags", pairs(job.tags)),
-        ("params", pairs(job.params)),
-        ("env", pairs(job.environment)),
+        ("tags", pairs_text(job.tags)),
+        ("params", pairs_text(job.params)),
+        ("env", pairs_text(job.environment)),
         ("note", printable(job.note) if job.note else None),
         ("external", printable(job.external_id) if job.external_id else None),
         ("parent", job.parent_id),
@@ -101,19 +104,19 @@ def facts(job: Job, seen: Seen, rule: str | None) -> list[tuple[str, str]]:
     return [(title, value) for title, value in rows if value and not value.startswith("– ")]
 
 
-def where_words(job: Job) -> str:
-    """By whom, on which host, as which process; of an imported job not all of it is known."""
+def place_text(job: Job) -> str:
+    """Return user, host and pid, as far as known; imported jobs may lack some."""
     place = " on ".join(filter(None, (printable(job.user), printable(job.host))))
     return ", ".join(filter(None, (place, f"pid {job.pid}" if job.pid else "")))
 
 
-def queue_words(job: Job) -> str | None:
-    """How it waits, or waited; what it waits for is in `jobtop queue`."""
-    waits = ["waits for its turn: jobtop queue says why"] if job.status is Status.QUEUED else []
-    return ", ".join([*waits, *queued_words(job)]) if job.queue is not None else None
+def queue_text(job: Job) -> str | None:
+    """Return the queue options of a job; `jobtop queue` shows what it waits for."""
+    waits = ["queued: jobtop queue says why"] if job.status is Status.QUEUED else []
+    return ", ".join([*waits, *queue_parts(job)]) if job.queue is not None else None
 
 
-def when_words(job: Job, elapsed: float | None) -> str:
+def time_text(job: Job, elapsed: float | None) -> str:
     if job.start_time is None and job.submitted_at is not None:
         until = "" if job.status.ended else f", {format_duration(max(0.0, time.time() - job.submitted_at))} ago"
         return f"submitted {local(job.submitted_at)}{until}"
@@ -121,7 +124,7 @@ def when_words(job: Job, elapsed: float | None) -> str:
     return f"{local(job.start_time)} {until}, {format_duration(elapsed)}"
 
 
-def exit_words(job: Job) -> str | None:
+def exit_text(job: Job) -> str | None:
     if job.signal is not None:
         from jobtop.core.run.outcome import signal_name
 
@@ -129,14 +132,14 @@ def exit_words(job: Job) -> str | None:
     return None if job.exit_code is None else str(job.exit_code)
 
 
-def cgroup_words(job: Job) -> str | None:
+def cgroup_text(job: Job) -> str | None:
     peak = job.usage.memory_cgroup_peak_bytes
     return None if peak is None else f"{format_bytes(peak)} peak charged to the job, page cache included"
 
 
-def limit_words(job: Job) -> str:
+def limits_text(job: Job) -> str:
     limits = job.limits
-    words = [
+    parts = [
         f"{limits.cpus:g} CPUs" if limits.cpus is not None else "",
         f"{format_bytes(limits.memory_bytes)} memory" if limits.memory_bytes is not None else "",
         f"{format_duration(limits.runtime_seconds)} runtime" if limits.runtime_seconds is not None else "",
@@ -145,13 +148,13 @@ def limit_words(job: Job) -> str:
     ]
     held = job.sources.get("limits", "").replace("+", " and ")
     enforced = f"; enforced{f' by {held}' if held else ''}" if limits.enforced else ""
-    return ", ".join(filter(None, words)) + enforced
+    return ", ".join(filter(None, parts)) + enforced
 
 
-def pairs(mapping: dict[str, Any]) -> str:
-    words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in mapping.items()}
-    return ", ".join(f"{printable(key)}={printable(word)}" for key, word in words.items())
+def pairs_text(mapping: dict[str, Any]) -> str:
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in mapping.items()}
+    return ", ".join(f"{printable(key)}={printable(text)}" for key, text in texts.items())
 
 
-def number(value: int | None) -> str:
+def count_text(value: int | None) -> str:
     return "–" if value is None else f"{value:,}".replace(",", " ")

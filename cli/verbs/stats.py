@@ -1,4 +1,4 @@
-"""`jobtop stats`: what the jobs of the store add up to, overall and by group."""
+"""`jobtop stats`: totals and percentiles of jobs, overall and by group."""
 
 import time
 from collections.abc import Iterator
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.text.tables import Column, cut, format_options, print_shapes, table
+from jobtop.cli.text.tables import TableColumn, format_options, print_records, table, truncate
 from jobtop.cli.values import Duration
-from jobtop.cli.verbs.history import nothing
-from jobtop.core.analysis.statistics import Spread, Statistics, Summary, group_shape, statistics
+from jobtop.cli.verbs.history import empty_message
+from jobtop.core.analysis.statistics import Distribution, Statistics, Summary, group_json, statistics
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
 from jobtop.store.figures import TAG_PREFIX, grouping
 from jobtop.store.jobs import Query
 
 WIDEST_LABEL = 24
-NUMBERS = (
+NUMBER_TITLES = (
     "JOBS",
     "OK",
     "FAILED",
@@ -33,67 +33,67 @@ NUMBERS = (
 
 
 @click.command()
-@click.option("--since", "within", type=Duration(), help="Only jobs begun within this time, such as 7d.")
-@click.option("--by", default="tool", metavar="tool|name|host|tag:K", help="What makes a group; tool by default.")
+@click.option("--since", "age_limit", type=Duration(), help="Only jobs started within this time, such as 7d.")
+@click.option("--by", default="tool", metavar="tool|name|host|tag:K", help="What to group by; tool by default.")
 @format_options
 @click.pass_obj
-def stats(app: App, style: str, within: float | None, by: str) -> int:
-    """Add jobs up: how many, how they ended, and the CPU time, duration and memory they used, overall and by group."""
+def stats(app: App, style: str, age_limit: float | None, by: str) -> int:
+    """Summarise jobs: how many, how they ended, and their CPU time, duration and memory, overall and by group."""
     by = grouping(by)
-    since = None if within is None else time.time() - within
-    found = statistics(app.fleet.figures(since, by) if app.has_history() else [])
+    since = None if age_limit is None else time.time() - age_limit
+    result = statistics(app.fleet.figures(since, by) if app.has_history() else [])
     if style == "csv":
-        print_shapes(
+        print_records(
             style,
-            [{"schema_version": SCHEMA_VERSION, by: name} | group_shape(group) for name, group in found.groups.items()],
+            [{"schema_version": SCHEMA_VERSION, by: name} | group_json(group) for name, group in result.groups.items()],
         )
     elif style != "table":
-        print_shapes(style, [found.to_json(by, since)], single=True)
-    elif found.overall.jobs:
-        print("\n".join(headline(found.overall)))
+        print_records(style, [result.to_json(by, since)], single=True)
+    elif result.overall.jobs:
+        print("\n".join(headline(result.overall)))
         print()
-        print(groups_table(found, by))
+        print(groups_table(result, by))
     else:
-        print(nothing(app, Query(since=since)))
+        print(empty_message(app, Query(since=since)))
     return 0
 
 
 def headline(overall: Summary) -> Iterator[str]:
-    """How all of them ended and what they used, a line each."""
+    """Yield the summary of all jobs, a line per number."""
     ends = [
         f"{count} {word}"
         for word in ("successful", "failed", "cancelled", "unknown", "running")
         if (count := getattr(overall, word))
     ]
-    time_words = f"{total(overall.duration)}, {format_duration(overall.duration.mean)} on average"
+    time_words = f"{total_text(overall.duration)}, {format_duration(overall.duration.mean)} on average"
     memory, ended = overall.memory, overall.ended
     yield f"jobs     {overall.jobs}: {', '.join(ends)}"
     yield f"success  {format_percent(overall.success_rate)}"
-    yield f"time     {time_words}, {percentiles(overall.duration)}{coverage(overall.duration, ended)}"
-    yield f"cpu      {total(overall.cpu)}, {percentiles(overall.cpu)}{coverage(overall.cpu, ended)}"
-    yield f"memory   p50 {format_bytes(memory.p50)}, p95 {format_bytes(memory.p95)}{coverage(memory, ended)}"
+    yield f"time     {time_words}, {percentiles_text(overall.duration)}{coverage_text(overall.duration, ended)}"
+    yield f"cpu      {total_text(overall.cpu)}, {percentiles_text(overall.cpu)}{coverage_text(overall.cpu, ended)}"
+    yield f"memory   p50 {format_bytes(memory.p50)}, p95 {format_bytes(memory.p95)}{coverage_text(memory, ended)}"
 
 
-def total(seconds: Spread) -> str:
+def total_text(seconds: Distribution) -> str:
     return f"{format_duration(seconds.total)} in total"
 
 
-def percentiles(seconds: Spread) -> str:
+def percentiles_text(seconds: Distribution) -> str:
     return f"p50 {format_duration(seconds.p50)}, p95 {format_duration(seconds.p95)}"
 
 
-def coverage(values: Spread, ended: int) -> str:
-    """Of how many jobs the number is known, where not of all."""
+def coverage_text(values: Distribution, ended: int) -> str:
+    """Return for how many jobs the number is known; empty if for all."""
     return "" if values.known == ended else f" (known of {values.known} of {ended} ended jobs)"
 
 
-def groups_table(found: Statistics, by: str) -> str:
-    title = cut(printable(by), WIDEST_LABEL) if by.startswith(TAG_PREFIX) else by.upper()
-    columns = [Column(title, widest=WIDEST_LABEL), *(Column(number, right=True) for number in NUMBERS)]
-    return table(columns, (row(label, group) for label, group in found.groups.items()))
+def groups_table(result: Statistics, by: str) -> str:
+    title = truncate(printable(by), WIDEST_LABEL) if by.startswith(TAG_PREFIX) else by.upper()
+    columns = [TableColumn(title, widest=WIDEST_LABEL), *(TableColumn(number, right=True) for number in NUMBER_TITLES)]
+    return table(columns, (group_row(label, group) for label, group in result.groups.items()))
 
 
-def row(label: str | None, group: Summary) -> tuple[str, ...]:
+def group_row(label: str | None, group: Summary) -> tuple[str, ...]:
     return (
         ABSENT if label is None else label,
         str(group.jobs),

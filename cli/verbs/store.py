@@ -1,4 +1,4 @@
-"""`jobtop store`: the file the history is in: what it holds, whether it is sound, copies of it, others folded in."""
+"""`jobtop store`: describes, checks, shrinks, copies and merges history files."""
 
 import os
 import sys
@@ -11,13 +11,14 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.files import new_path
-from jobtop.cli.text.tables import Column, format_options, print_shapes, table
+from jobtop.cli.stores import SUFFIX, expanded_path
+from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.core.clock import iso, local
 from jobtop.core.errors import BadValue, UsageError
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import as_dict
-from jobtop.core.units import ABSENT, format_bytes, format_duration
+from jobtop.core.units import ABSENT, format_bytes, format_duration, number_of
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.upkeep import checking, compaction, copying
@@ -25,11 +26,10 @@ from jobtop.store.upkeep.checking import Problem
 from jobtop.store.upkeep.description import Description, Files, describe
 from jobtop.store.upkeep.merging import Merged, merge
 
-SUFFIX = ".db"
 KEPT_WORDS = {"whole": "whole", "minutes": "as minutes", "record": "as records"}
 MERGED_COLUMNS = (
-    Column("FILE", widest=80),
-    *(Column(title, right=True) for title in ("ADDED", "COMPLETED", "KNOWN", "WAITING")),
+    TableColumn("FILE", widest=80),
+    *(TableColumn(title, right=True) for title in ("ADDED", "COMPLETED", "KNOWN", "WAITING")),
 )
 Progress = Callable[[int, int], object]
 
@@ -37,7 +37,7 @@ Progress = Callable[[int, int], object]
 @click.group(invoke_without_command=True)
 @click.pass_context
 def store(ctx: click.Context) -> int:
-    """Look after the file that the history is in; alone, it says what is in it."""
+    """Describe, check, shrink, copy and merge history files; without a subcommand, describe this host's."""
     return 0 if ctx.invoked_subcommand is not None else int(ctx.invoke(info, path=None, style="table"))
 
 
@@ -46,17 +46,17 @@ def store(ctx: click.Context) -> int:
 @format_options
 @click.pass_obj
 def info(app: App, path: str | None, style: str) -> int:
-    """Say what is in the store, and what it takes."""
-    file = chosen_file(app, path)
+    """Print what is in the store, and how much space it takes."""
+    file = existing_store(app, path)
     found = describe(file)
     if found.notice:
         app.warn(found.notice)
     if found.problem:
         app.warn(found.problem)
     if style == "table":
-        print(table((Column("WHAT"), Column("VALUE", widest=100)), info_rows(file, found)))
+        print(table((TableColumn("WHAT"), TableColumn("VALUE", widest=100)), info_rows(file, found)))
     else:
-        print_shapes(style, [info_shape(file, found)], single=True)
+        print_records(style, [info_json(file, found)], single=True)
     return int(found.integrity == "damaged")
 
 
@@ -103,7 +103,7 @@ def info_rows(file: Path, found: Description) -> Iterator[tuple[str, str]]:
         yield "tiers", tiers
 
 
-def info_shape(file: Path, found: Description) -> dict[str, Any]:
+def info_json(file: Path, found: Description) -> dict[str, Any]:
     values = as_dict(found) | {"oldest": iso(found.oldest), "newest": iso(found.newest)}
     values |= {"logs": as_dict(found.logs), "specs": as_dict(found.specs)}
     return {"schema_version": SCHEMA_VERSION, "path": str(file)} | values
@@ -114,15 +114,15 @@ def info_shape(file: Path, found: Description) -> dict[str, Any]:
 @format_options
 @click.pass_obj
 def check(app: App, path: str | None, style: str) -> int:
-    """Look at every page, table, reference, value and block; exit code 1 if something is wrong."""
-    file = chosen_file(app, path)
-    with bar("checking") as progress:
+    """Check every page, table, reference, value and block; exit code 1 if something is wrong."""
+    file = existing_store(app, path)
+    with progress_bar("checking") as progress:
         problems = list(checking.check(file, progress))
     if style != "table":
-        print_shapes(style, [{"schema_version": SCHEMA_VERSION} | as_dict(problem) for problem in problems])
+        print_records(style, [{"schema_version": SCHEMA_VERSION} | as_dict(problem) for problem in problems])
     elif problems:
-        what = Column("WHAT", widest=200 if sys.stdout.isatty() else 10_000)
-        print(table((Column("WHERE"), what), map(problem_row, problems)))
+        what = TableColumn("WHAT", widest=200 if sys.stdout.isatty() else 10_000)
+        print(table((TableColumn("WHERE"), what), map(problem_row, problems)))
     else:
         print(f"{file} is sound.")
     return int(bool(problems))
@@ -139,35 +139,38 @@ def problem_row(problem: Problem) -> tuple[str, str]:
 
 
 @store.command()
-@click.option("--full", is_flag=True, help="Write the whole file anew; not while jobs run.")
+@click.option("--full", is_flag=True, help="Rewrite the whole file; not while jobs run.")
 @click.pass_obj
 def vacuum(app: App, full: bool) -> int:
-    """Give space that is not used any more back to the file system."""
-    chosen_file(app, None)
-    with closing(open_to_write(app.paths, app.config.switch("store.network"))) as database, bar("giving back") as tell:
-        done = compaction.vacuum(database, full, tell)
+    """Give unused space back to the file system."""
+    existing_store(app, None)
+    with (
+        closing(open_to_write(app.paths, app.config.switch("store.network"))) as database,
+        progress_bar("shrinking") as update,
+    ):
+        done = compaction.vacuum(database, full, update)
     freed = done.before_bytes - done.after_bytes
-    print(f"{app.paths.store}: {format_bytes(max(0, freed))} given back, {format_bytes(done.after_bytes)} left")
+    print(f"{app.paths.store}: {format_bytes(max(0, freed))} freed, {format_bytes(done.after_bytes)} left")
     if done.readers:
-        app.warn(f"{', '.join(done.readers)} reads it: the journal shrinks when that has ended")
+        app.warn(f"{', '.join(done.readers)} reads the file: the journal shrinks when that process has ended")
     return 0
 
 
 @store.command()
 @click.argument("path")
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.pass_obj
 def backup(app: App, path: str, force: bool) -> int:
-    """Copy the store as it is at this moment, while jobs run, and check the copy."""
-    source, target = chosen_file(app, None), given_path(path)
+    """Copy the store, also while jobs run, and check the copy."""
+    source, target = existing_store(app, None), expanded_path(path)
     if target.exists() and os.path.samefile(source, target):
         raise UsageError(f"{target}: it is the store itself; name another file")
     journal = Path(f"{target}-wal")
-    if journal.exists() and journal.stat().st_size > 0:  # it would be taken for that of the copy
+    if journal.exists() and journal.stat().st_size > 0:  # SQLite would take it for the copy's journal
         raise UsageError(f"{target}: it is a store in use; name another file")
     with closing(open_to_read(source)) as database, new_path("backup", target, force) as part:
         part.chmod(0o600)
-        with bar("copying") as progress:
+        with progress_bar("copying") as progress:
             copying.backup(database, part, progress)
     print(f"{target}: {format_bytes(target.stat().st_size)}, checked")
     return 0
@@ -175,22 +178,22 @@ def backup(app: App, path: str, force: bool) -> int:
 
 @store.command("merge")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--into", metavar="PATH", help="The file to fold them into, NAME.db; this host's store by default.")
+@click.option("--into", metavar="PATH", help="The file to merge into, NAME.db; this host's store by default.")
 @format_options
 @click.pass_obj
 def merge_files(app: App, paths: tuple[str, ...], into: str | None, style: str) -> int:
-    """Fold the jobs of other stores, or of all in a directory, into this host's.
+    """Merge the jobs of other stores, or of all stores in a directory, into this host's store.
 
-    Jobs that are there already stay, or are completed. A file or a row that cannot be read is left out and named,
-    and the exit code is 1.
+    Jobs that are already there are kept, or completed. A file or row that cannot be read is left out and named, and
+    the exit code is 1.
     """
     with closing(target_store(app, into)) as database:
-        files = dict.fromkeys(file for path in paths for file in files_to_merge(given_path(path), database.path))
+        files = dict.fromkeys(file for path in paths for file in files_to_merge(expanded_path(path), database.path))
         done = [merged_file(app, database, file, None if into else app.paths.host) for file in files]
     if style == "table":
         print(table(MERGED_COLUMNS, [(str(one.path), *map(str, merged_counts(one))) for one in done]))
     else:
-        print_shapes(
+        print_records(
             style, [{"schema_version": SCHEMA_VERSION} | as_dict(one) | {"path": str(one.path)} for one in done]
         )
     return int(any(one.problem is not None or one.refused or one.damaged_rows for one in done))
@@ -201,40 +204,39 @@ def merged_counts(one: Merged) -> tuple[int | str, ...]:
 
 
 def merged_file(app: App, database: Database, file: Path, own_host: str | None) -> Merged:
-    with bar(file.name) as progress:
+    with progress_bar(file.name) as progress:
         done = merge(database, file, own_host, progress)
     if done.problem is not None:
         app.warn(f"left out: {done.problem}")
     if done.refused:
-        jobs = "1 job" if done.refused == 1 else f"{done.refused} jobs"
-        app.warn(f"left out: {jobs} of {file} that cannot be read ({done.reason})")
+        app.warn(f"left out: {number_of(done.refused, 'job')} of {file} that cannot be read ({done.reason})")
     if done.damaged_rows:
-        rows = "1 damaged row" if done.damaged_rows == 1 else f"{done.damaged_rows} damaged rows"
+        rows = number_of(done.damaged_rows, "damaged row")
         app.warn(f"left out: {rows} of {file} ({done.damaged_tables}); jobtop store check {file} names them")
     return done
 
 
 def target_store(app: App, into: str | None) -> Database:
-    """The store to write, made if need be."""
+    """Open the store to merge into; create it if it does not exist."""
     network = app.config.switch("store.network")
     if into is None:
         return open_to_write(app.paths, network)
-    path = given_path(into)
+    path = expanded_path(into)
     if path.suffix != SUFFIX or path.is_dir():
         raise BadValue(f"--into: {path}: name a file, NAME{SUFFIX}")
-    if path.stem != app.paths.host and path.exists() and is_recorded_by(path, path.stem):
+    if path.stem != app.paths.host and path.exists() and is_store_of(path, path.stem):
         raise UsageError(f"--into: {path}: {path.stem} records into it; merge there, or into a file of another name")
     return open_to_write(StatePaths(path.parent, path.stem), network)
 
 
-def is_recorded_by(path: Path, host: str) -> bool:
-    """Whether a store is the one of a host."""
+def is_store_of(path: Path, host: str) -> bool:
+    """Return whether a store has jobs of this host."""
     with closing(open_to_read(path)) as database:
         return Jobs(database).has_host(host)
 
 
 def files_to_merge(path: Path, target: Path) -> list[Path]:
-    """A file, or all stores in a directory but the target."""
+    """Return the file itself, or all stores of a directory except the target."""
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.glob(f"*{SUFFIX}") if file.is_file() and not file.samefile(target))
@@ -243,26 +245,22 @@ def files_to_merge(path: Path, target: Path) -> list[Path]:
     return found
 
 
-def chosen_file(app: App, path: str | None) -> Path:
-    """The store that is meant, which has to be there."""
-    file = app.paths.store if path is None else given_path(path)
+def existing_store(app: App, path: str | None) -> Path:
+    """Return the store at this path, by default this host's; UsageError if it does not exist."""
+    file = app.paths.store if path is None else expanded_path(path)
     if not file.exists():
         hint = "" if path else " yet (jobtop run -- COMMAND begins it)"
         raise UsageError(f"{file}: there is no such store{hint}")
     return file
 
 
-def given_path(word: str) -> Path:
-    return Path(os.path.abspath(os.path.expanduser(word)))
-
-
 @contextmanager
-def bar(label: str) -> Iterator[Progress]:
-    """A progress bar where somebody looks, as a function of what is done and how much there is."""
-    with click.progressbar(length=1, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()) as shown:
+def progress_bar(label: str) -> Iterator[Progress]:
+    """Yield a function of done and total that updates a progress bar; the bar is hidden where there is no terminal."""
+    with click.progressbar(length=1, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
 
-        def tell(done: int, total: int) -> None:
-            shown.length = max(1, total)
-            shown.update(done - shown.pos)
+        def update(done: int, total: int) -> None:
+            bar.length = max(1, total)
+            bar.update(done - bar.pos)
 
-        yield tell
+        yield update

@@ -1,4 +1,4 @@
-"""`jobtop submit` as click knows it: for the help, the completion, and to say what is wrong."""
+"""`jobtop submit` as a click command: for its help, its completion and its error messages."""
 
 import signal
 from typing import Any
@@ -6,37 +6,30 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import job_ids
+from jobtop.cli.completion import complete_job_id
 from jobtop.cli.run.options import Option
 from jobtop.cli.run.submission import SUBMIT
 from jobtop.cli.run.submission import submit as enqueue
-from jobtop.cli.verbs.run import click_option, command_words
+from jobtop.cli.verbs.run import click_option, job_command
 
 
 @click.pass_obj
 def callback(app: App, /, command: tuple[str, ...], **options: Any) -> int:
-    """Queue COMMAND, print its id, and return; it starts when its turn has come.
+    """Queue COMMAND, print its id, and return; it starts when the host has room for it.
 
-    That is when what it declares (--cpus, --memory, --gpus) is free on this host; without a word it counts as one CPU.
-    Higher priority comes first, then age. It runs in this directory and environment, without input, and outlives the
-    terminal. See jobtop queue for what waits, and why.
+    That is when the CPUs, memory and GPUs that it declares are free (--cpus, --memory, --gpus); by default it counts as
+    one CPU. Jobs with higher priority start first, then older ones. It runs in this directory and environment, without
+    input, and outlives the terminal. jobtop queue lists what waits, and why.
     """
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # whoever stops reading, the job has to get its turn
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # the job is queued even if the reader of our output goes away
     return enqueue(app, command, options)
 
 
-def with_ids(option: Option) -> click.Option:
-    """An option for click; a shell completes the ids of --after."""
+def submit_option(option: Option) -> click.Option:
+    """Return the click option for a row of the table; --after completes job ids."""
     if option.name != "--after":
         return click_option(option)
-    return click.Option([option.name], multiple=True, metavar="ID", help=option.help, shell_complete=job_ids)
+    return click.Option([option.name], multiple=True, metavar="ID", help=option.help, shell_complete=complete_job_id)
 
 
-submit = click.Command(
-    "submit",
-    callback=callback,
-    help=callback.__doc__,
-    params=[*map(with_ids, SUBMIT), command_words],
-    options_metavar="[OPTIONS] [--]",
-    context_settings={"allow_interspersed_args": False},
-)
+submit = job_command("submit", callback, map(submit_option, SUBMIT))

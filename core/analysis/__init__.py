@@ -1,1 +1,1 @@
-"""What can be said about jobs from their records: pure functions, one file per question."""
+"""Answers questions about jobs from their records: pure functions, one file per question."""

@@ -1,4 +1,4 @@
-"""Jobs beside each other: what each used against the first, and what they were asked that is not the same. Pure."""
+"""Compares jobs with the first of them: what each used, and which of their parameters differ. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from jobtop.core.model import Job
 
-SAME_WITHIN = 0.01  # of the first: no two runs take the same time
-LEFT_OUT = "…"
+SAME_WITHIN = 0.01  # a smaller relative difference counts as none: no two runs take exactly the same time
+OMITTED = "…"
 
 
-class Kind(Enum):
-    """How a number is written."""
+class NumberFormat(Enum):
+    """How a number is formatted."""
 
     SECONDS = "seconds"
     BYTES = "bytes"
@@ -28,8 +28,8 @@ class Kind(Enum):
     COUNT = "count"
 
 
-class Verdict(Enum):
-    """What a difference means; UNJUDGED where more is neither good nor bad, or nothing is known."""
+class ChangeVerdict(Enum):
+    """What a difference means; UNJUDGED where more is neither good nor bad, or a value is unknown."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -39,93 +39,93 @@ class Verdict(Enum):
 
 @record
 class Measure:
-    """A number that a job ends with, and whether less of it is better; None if neither is."""
+    """A number of an ended job, and whether less of it is better; None if it is neither good nor bad."""
 
     label: str
-    kind: Kind
+    kind: NumberFormat
     is_less_better: bool | None
     read: Callable[[Job], float | None]
 
 
 @record
 class Change:
-    """How a number differs from that of the first job: by how much, by which share of it, and what that means."""
+    """The difference of a number from that of the first job: absolute, relative, and what it means."""
 
     difference: float | None
     share: float | None
-    verdict: Verdict
+    verdict: ChangeVerdict
 
 
 @record
 class Total:
-    """One measure of all jobs, in their order."""
+    """One measure of all jobs, in the order of the jobs."""
 
     measure: Measure
     values: tuple[float | None, ...]
 
     def change(self, position: int) -> Change:
-        """How a job differs from the first; by no share of nothing."""
+        """Return how a job differs from the first; the relative difference is None if the first value is 0."""
         first, value = self.values[0], self.values[position]
         if first is None or value is None:
-            return Change(None, None, Verdict.UNJUDGED)
+            return Change(None, None, ChangeVerdict.UNJUDGED)
         share = (value - first) / abs(first) if first else None
         return Change(value - first, share, _verdict(self.measure, value - first, share))
 
 
 @record
 class Difference:
-    """Something that was not the same for all jobs; None for those that were not asked it."""
+    """A parameter that is not the same for all jobs; None for jobs that do not have it."""
 
     label: str
     values: tuple[str | None, ...]
 
 
 def totals(jobs: Sequence[Job]) -> list[Total]:
-    """What the jobs used: every measure that is known of any of them."""
+    """Return what the jobs used: every measure that is known for at least one of them."""
     rows = [Total(measure, tuple(map(measure.read, jobs))) for measure in MEASURES]
     return [row for row in rows if any(value is not None for value in row.values)]
 
 
 def differences(jobs: Sequence[Job]) -> list[Difference]:
-    """What is not the same in name, command, parameters, tags, host and limits."""
+    """Return what differs in name, status, command, parameters, tags, host and limits."""
     found = [
         Difference("name", tuple(job.name for job in jobs)),
         Difference("status", tuple(str(job.status) for job in jobs)),
         Difference("command", differing_words([job.command for job in jobs])),
-        *_mapped("param", [job.params for job in jobs]),
-        *_mapped("tag", [job.tags for job in jobs]),
+        *_mapping_differences("param", [job.params for job in jobs]),
+        *_mapping_differences("tag", [job.tags for job in jobs]),
         *(Difference(label, tuple(getattr(job, label) for job in jobs)) for label in ("tool", "host", "user")),
         Difference("directory", tuple(job.cwd for job in jobs)),
-        *_mapped("limit", [_limits(job) for job in jobs]),
+        *_mapping_differences("limit", [_limit_texts(job) for job in jobs]),
         Difference("CPUs allowed", tuple(_number(job.usage.cpus_allowed) for job in jobs)),
     ]
     return [row for row in found if len(set(row.values)) > 1]
 
 
 def differing_words(commands: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The commands without the words that all of them begin or end with."""
+    """Return the commands without the words that all of them begin or end with."""
     shortest = min(map(len, commands), default=0)
     begin = next((at for at in range(shortest) if len({command[at] for command in commands}) > 1), shortest)
     rest = shortest - begin
     end = next((at for at in range(rest) if len({command[-1 - at] for command in commands}) > 1), rest)
-    # One word before says what it is that differs: `--lr 0.1`.
+    # The word before names what differs: `--lr 0.1`.
     begin = max(0, begin - 1)
     shown = (command[begin : len(command) - end] for command in commands)
     return tuple(
-        " ".join([*([LEFT_OUT] if begin else []), *words, *([LEFT_OUT] if end else [])]) if words else LEFT_OUT
+        " ".join([*([OMITTED] if begin else []), *words, *([OMITTED] if end else [])]) if words else OMITTED
         for words in shown
     )
 
 
-def _verdict(measure: Measure, difference: float, share: float | None) -> Verdict:
+def _verdict(measure: Measure, difference: float, share: float | None) -> ChangeVerdict:
     if difference == 0 or (share is not None and abs(share) < SAME_WITHIN):
-        return Verdict.SAME
+        return ChangeVerdict.SAME
     if measure.is_less_better is None:
-        return Verdict.UNJUDGED
-    return Verdict.BETTER if (difference < 0) == measure.is_less_better else Verdict.WORSE
+        return ChangeVerdict.UNJUDGED
+    return ChangeVerdict.BETTER if (difference < 0) == measure.is_less_better else ChangeVerdict.WORSE
 
 
-def _mapped(label: str, mappings: Sequence[dict[str, Any]]) -> list[Difference]:
+def _mapping_differences(label: str, mappings: Sequence[dict[str, Any]]) -> list[Difference]:
     keys = dict.fromkeys(key for mapping in mappings for key in mapping)
     return [
         Difference(f"{label} {key}", tuple(as_text(one[key]) if key in one else None for one in mappings))
@@ -133,16 +133,16 @@ def _mapped(label: str, mappings: Sequence[dict[str, Any]]) -> list[Difference]:
     ]
 
 
-def _limits(job: Job) -> dict[str, str]:
-    """The limits that were set, as people write them."""
+def _limit_texts(job: Job) -> dict[str, str]:
+    """Return the limits that are set, formatted."""
     limits = as_dict(job.limits)
-    shown = {}
+    texts = {}
     for key, value in limits.items():
         if value is not None and value is not False:
             label, _, unit = key.rpartition("_") if key.endswith(("_bytes", "_seconds")) else (key, "", "")
             write = {"bytes": format_bytes, "seconds": format_duration}.get(unit, _number)
-            shown[label] = str(write(value))
-    return shown
+            texts[label] = str(write(value))
+    return texts
 
 
 def _number(value: float | bool | None) -> str | None:
@@ -163,16 +163,16 @@ def _mean_load(job: Job) -> float | None:
 
 
 MEASURES = (
-    Measure("time", Kind.SECONDS, True, lambda job: job.duration_seconds),
-    Measure("CPU time", Kind.SECONDS, True, _usage("cpu_total_seconds")),
-    Measure("efficiency", Kind.SHARE, False, _usage("cpu_efficiency")),
-    Measure("CPU mean", Kind.SHARE, None, _mean_load),
-    Measure("memory peak", Kind.BYTES, True, _usage("memory_peak_bytes")),
-    Measure("memory mean", Kind.BYTES, True, _usage("memory_mean_bytes")),
-    Measure("read", Kind.BYTES, None, _usage("io_read_bytes")),
-    Measure("written", Kind.BYTES, None, _usage("io_write_bytes")),
-    Measure("processes", Kind.COUNT, None, _usage("processes_seen")),
-    Measure("threads", Kind.COUNT, None, _usage("threads_peak")),
-    Measure("hard faults", Kind.COUNT, True, _usage("faults_major")),
-    Measure("exit code", Kind.COUNT, None, lambda job: job.exit_code),
+    Measure("time", NumberFormat.SECONDS, True, lambda job: job.duration_seconds),
+    Measure("CPU time", NumberFormat.SECONDS, True, _usage("cpu_total_seconds")),
+    Measure("efficiency", NumberFormat.SHARE, False, _usage("cpu_efficiency")),
+    Measure("CPU mean", NumberFormat.SHARE, None, _mean_load),
+    Measure("memory peak", NumberFormat.BYTES, True, _usage("memory_peak_bytes")),
+    Measure("memory mean", NumberFormat.BYTES, True, _usage("memory_mean_bytes")),
+    Measure("read", NumberFormat.BYTES, None, _usage("io_read_bytes")),
+    Measure("written", NumberFormat.BYTES, None, _usage("io_write_bytes")),
+    Measure("processes", NumberFormat.COUNT, None, _usage("processes_seen")),
+    Measure("threads", NumberFormat.COUNT, None, _usage("threads_peak")),
+    Measure("hard faults", NumberFormat.COUNT, True, _usage("faults_major")),
+    Measure("exit code", NumberFormat.COUNT, None, lambda job: job.exit_code),
 )

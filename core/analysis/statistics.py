@@ -1,4 +1,4 @@
-"""What many jobs add up to: how many, how they ended, what they used, overall and by group. Pure."""
+"""Statistics of many jobs: how many, how they ended, what they used, overall and by group. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     Number = TypeVar("Number", int, float)
-    # The label of its group, its status, duration and CPU time in seconds, memory peak in bytes.
-    Figures = tuple[str | None, str, float | None, float | None, int | None]
+    # Of one job: group label, status, duration and CPU time in seconds, memory peak in bytes.
+    JobFigures = tuple[str | None, str, float | None, float | None, int | None]
 
 FAILED = frozenset({Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST})
 
 
 @record
-class Spread:
-    """How one number lies over those jobs of which it is known; nothing but the count if there are none."""
+class Distribution:
+    """How a number is distributed over the jobs for which it is known; only the count if there are none."""
 
     known: int
     total: float | None = None
@@ -37,7 +37,7 @@ class Spread:
 
 @record
 class Summary:
-    """What some jobs add up to; numbers are of the ended ones."""
+    """The statistics of some jobs; distributions cover only ended ones."""
 
     jobs: int
     successful: int
@@ -45,9 +45,9 @@ class Summary:
     cancelled: int
     unknown: int
     running: int
-    duration: Spread
-    cpu: Spread
-    memory: Spread
+    duration: Distribution
+    cpu: Distribution
+    memory: Distribution
 
     @property
     def ended(self) -> int:
@@ -55,12 +55,12 @@ class Summary:
 
     @property
     def success_rate(self) -> float | None:
-        """Of those that succeeded or failed: a job that somebody cancelled did neither."""
+        """The share of jobs that succeeded, among those that succeeded or failed; cancelled jobs did neither."""
         decided = self.successful + self.failed
         return self.successful / decided if decided else None
 
     def to_json(self, count_key: str, duration_key: str) -> dict[str, Any]:
-        """The contract: keys only get added. Overall and groups have two keys of different names."""
+        """Return the statistics as JSON. Keys only get added; two of them have other names in groups than overall."""
         return {
             count_key: self.jobs,
             "successful": self.successful,
@@ -86,42 +86,42 @@ class Summary:
 
 @record
 class Statistics:
-    """All jobs together, and by group: the one that used most CPU time first, those without a label as None."""
+    """Statistics of all jobs, and by group: the most CPU time first; jobs without a label are the group None."""
 
     overall: Summary
     groups: dict[str | None, Summary]
 
     def to_json(self, by: str, since: float | None) -> dict[str, Any]:
-        shapes = {label: group_shape(group) for label, group in self.groups.items()}
+        groups = {label: group_json(group) for label, group in self.groups.items()}
         return {
             "schema_version": SCHEMA_VERSION,
             "since": iso(since),
             **self.overall.to_json("total_jobs", "total_duration_seconds"),
-            f"by_{by}": {label: shape for label, shape in shapes.items() if label is not None},
-            "ungrouped": shapes.get(None),
+            f"by_{by}": {label: group for label, group in groups.items() if label is not None},
+            "ungrouped": groups.get(None),
         }
 
 
-def group_shape(group: Summary) -> dict[str, Any]:
-    """A group as JSON."""
+def group_json(group: Summary) -> dict[str, Any]:
+    """Return the statistics of a group as JSON."""
     return group.to_json("count", "total_duration")
 
 
-def statistics(jobs: Iterable[Figures]) -> Statistics:
-    """What the jobs add up to, together and by their labels."""
-    tallies: dict[str | None, Tally] = {}
+def statistics(jobs: Iterable[JobFigures]) -> Statistics:
+    """Return the statistics of the jobs, overall and by their labels."""
+    tallies: dict[str | None, GroupTally] = {}
     for label, status, duration, cpu_time, memory_peak in jobs:
         tally = tallies.get(label)
         if tally is None:
-            tally = tallies[label] = Tally()
+            tally = tallies[label] = GroupTally()
         tally.add(status, duration, cpu_time, memory_peak)
     groups = {label: tally.summary() for label, tally in tallies.items()}
-    ordered = sorted(groups.items(), key=lambda item: _by_cpu(*item))
-    return Statistics(combined(tallies.values()).summary(), dict(ordered))
+    ordered = sorted(groups.items(), key=lambda item: _group_order(*item))
+    return Statistics(combine_tallies(tallies.values()).summary(), dict(ordered))
 
 
-class Tally:
-    """Jobs being added up: their statuses, and the numbers that are known of the ended ones."""
+class GroupTally:
+    """Collects the statuses of jobs, and the known numbers of ended ones."""
 
     __slots__ = ("cpu_times", "durations", "memory_peaks", "statuses")
 
@@ -143,7 +143,7 @@ class Tally:
             self.memory_peaks.append(memory_peak)
 
     def summary(self) -> Summary:
-        """What was added so far; sorts the numbers in their place."""
+        """Return the statistics of the jobs added so far; sorts the lists in place."""
         counts = Counter(self.statuses)
         return Summary(
             jobs=len(self.statuses),
@@ -152,15 +152,15 @@ class Tally:
             cancelled=counts[Status.CANCELLED],
             unknown=counts[Status.UNKNOWN],
             running=sum(counts[status] for status in LIVE),
-            duration=spread(self.durations),
-            cpu=spread(self.cpu_times),
-            memory=spread(self.memory_peaks),
+            duration=distribution(self.durations),
+            cpu=distribution(self.cpu_times),
+            memory=distribution(self.memory_peaks),
         )
 
 
-def combined(tallies: Iterable[Tally]) -> Tally:
-    """All of them in one; what is sorted by group already is quick to sort as a whole."""
-    whole = Tally()
+def combine_tallies(tallies: Iterable[GroupTally]) -> GroupTally:
+    """Return one tally of all jobs; lists that are sorted by group are fast to sort again."""
+    whole = GroupTally()
     for tally in tallies:
         whole.statuses += tally.statuses
         whole.durations += tally.durations
@@ -169,19 +169,19 @@ def combined(tallies: Iterable[Tally]) -> Tally:
     return whole
 
 
-def spread(values: list[Number]) -> Spread:
-    """How the values lie; sorts them in their place."""
+def distribution(values: list[Number]) -> Distribution:
+    """Return the distribution of the values; sorts them in place."""
     if not values:
-        return Spread(0)
+        return Distribution(0)
     values.sort()
-    return Spread(len(values), math.fsum(values), percentile(values, 50), percentile(values, 95))
+    return Distribution(len(values), math.fsum(values), percentile(values, 50), percentile(values, 95))
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Nearest rank: the smallest of the values that so many percent of them do not exceed, never one in between."""
+    """Return the nearest-rank percentile: the smallest value that at least `percent` % of the values do not exceed."""
     rank = -(-percent * len(ordered) // 100)
     return ordered[max(rank, 1) - 1]
 
 
-def _by_cpu(label: str | None, group: Summary) -> tuple[bool, float, int, str]:
+def _group_order(label: str | None, group: Summary) -> tuple[bool, float, int, str]:
     return group.cpu.total is None, -(group.cpu.total or 0.0), -group.jobs, label or ""

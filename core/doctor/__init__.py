@@ -1,1 +1,1 @@
-"""What works on this machine and what does not: one finding per question."""
+"""Checks what works on this machine and what does not: one finding per check."""

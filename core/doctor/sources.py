@@ -1,25 +1,25 @@
-"""Where samples come from, a finding each: the files of a member, its cgroup, the machine around the jobs."""
+"""Checks the sources of samples, a finding each: files of a process, its cgroup, the machine."""
 
 import errno
 import os
 import re
 from collections.abc import Collection, Mapping
 
-from jobtop.core.doctor.checks import Finding, Machine, State, cgroup_kind, mounts
+from jobtop.core.doctor.checks import Finding, MachineFiles, State, cgroup_kind, mounts
 from jobtop.core.measure.collectors.host import HostCollector, open_host
 from jobtop.core.measure.collectors.host_files import NET_KEYS
 from jobtop.core.measure.collectors.pressure import RESOURCES
 from jobtop.core.record import record
-from jobtop.core.units import format_bytes
+from jobtop.core.units import format_bytes, number_of
 
-PSI_ON = "as root: boot with psi=1 on the kernel's command line"
-MOST_NAMES = 6
-FORBIDDEN = (errno.EACCES, errno.EPERM)
+PSI_REMEDY = "as root: boot with psi=1 on the kernel's command line"
+MAX_NAMES = 6
+PERMISSION_ERRORS = (errno.EACCES, errno.EPERM)
 
 
 @record
 class MemberFile:
-    """A file of each process: what it tells, what follows where it cannot be read, and what the kernel needs for it."""
+    """A file in /proc/PID: what it shows, what is missing without it, and the kernel option that provides it."""
 
     name: str
     tells: str
@@ -59,7 +59,7 @@ HOST_ROWS = (
 
 
 def read_problem(path: str) -> int | None:
-    """The number of the error that keeps a file from being read or a directory from being listed; None is none."""
+    """Try to read a file or list a directory; return the error number, None if it worked."""
     try:
         if os.path.isdir(path):
             os.listdir(path)
@@ -74,13 +74,13 @@ def read_problem(path: str) -> int | None:
 
 
 def member_problems(pid: int, proc: str = "/proc") -> dict[str, int]:
-    """What cannot be read of one process, and why."""
+    """Return the files of a process that cannot be read, each with its error number."""
     problems = {name: read_problem(f"{proc}/{pid}/{name}") for name in MEMBER_FILES}
     return {name: problem for name, problem in problems.items() if problem is not None}
 
 
-def members(problems: Mapping[str, int] | None, machine: Machine) -> list[Finding]:
-    """A finding for each file of a process, from what a member of a job showed; None: none could be looked at."""
+def member_findings(problems: Mapping[str, int] | None, machine: MachineFiles) -> list[Finding]:
+    """Return a finding for each file of a process; `problems` is None if no process could be inspected."""
     found = []
     for key, file in MEMBER_FILES.items():
         if problems is None:
@@ -89,33 +89,33 @@ def members(problems: Mapping[str, int] | None, machine: Machine) -> list[Findin
             found.append(Finding(file.name, State.WORKS, file.tells))
         else:
             meaning = f"{os.strerror(problem)}: {file.without}"
-            if problem in FORBIDDEN:
+            if problem in PERMISSION_ERRORS:
                 found.append(Finding(file.name, State.FAILS, meaning, permission_remedy(machine)))
             else:
                 found.append(Finding(file.name, State.ABSENT, meaning, f"use a kernel with {file.option}"))
     return found
 
 
-def permission_remedy(machine: Machine) -> str | None:
-    """Only a security module forbids to read a process of one's own."""
+def permission_remedy(machine: MachineFiles) -> str | None:
+    """Return how to permit reading own processes, which only a security module forbids; None if unknown."""
     if machine.has("sys/fs/selinux/enforce"):
         return "as root: setsebool -P deny_ptrace off"
     profile = machine.text("proc/self/attr/current").rpartition(" (")[0]
     return f"as root: add `ptrace (read),` to the AppArmor profile {profile}" if profile else None
 
 
-def clocks(has_clock: bool | None) -> Finding:
+def cpu_clocks(has_clock: bool | None) -> Finding:
     name = "CPU clocks"
     if has_clock:
-        return Finding(name, State.WORKS, "CPU time of living processes in nanoseconds, of any user's")
+        return Finding(name, State.WORKS, "CPU time of live processes of all users, in nanoseconds")
     if has_clock is None:
         return Finding(name, State.ABSENT, "not known, since no job could be run")
-    meaning = "not readable: living processes are not sampled; totals are exact at the end"
+    meaning = "not readable: live processes are not sampled; totals are exact at the end"
     return Finding(name, State.FAILS, meaning, "run outside of the sandbox (docker run --runtime=runc …)")
 
 
-def hidden_processes(machine: Machine) -> Finding:
-    """The hidepid option of /proc; its values have had names since Linux 5.8."""
+def hidden_processes(machine: MachineFiles) -> Finding:
+    """Check the hidepid option of /proc; its values also have names since Linux 5.8."""
     options = next((after for fstype, place, _, after in reversed(list(mounts(machine))) if is_proc(fstype, place)), "")
     given = dict(option.partition("=")[::2] for option in options.split(","))
     mode, group = given.get("hidepid", "0"), given.get("gid", "")
@@ -128,7 +128,7 @@ def hidden_processes(machine: Machine) -> Finding:
     remedy = "as root: mount -o remount,hidepid=0 /proc"
     if group.isdigit():
         remedy += f", or usermod -aG {group} {machine.user} and log in again"
-    meaning = f"hidepid={mode}: members of a job that change user (sudo) cannot be seen while they live"
+    meaning = f"hidepid={mode}: members of a job that change user (sudo) cannot be seen while they run"
     return Finding("hidepid", State.FAILS, meaning, remedy)
 
 
@@ -136,36 +136,36 @@ def is_proc(fstype: str, place: str) -> bool:
     return fstype == "proc" and place.endswith("/proc")
 
 
-def child_lists(machine: Machine) -> Finding:
-    name, tells = "children files", "the members of a job are found without a sweep over /proc"
+def child_lists(machine: MachineFiles) -> Finding:
+    name, tells = "children files", "the members of a job are found without scanning /proc"
     task = machine.path("proc/self/task")
     threads = sorted(os.listdir(task)) if os.path.isdir(task) else []
     if threads and machine.has("proc/self/task", threads[0], "children"):
         return Finding(name, State.WORKS, tells)
-    meaning = "not there: members are found by a sweep over /proc, slower and as exact"
+    meaning = "missing: members are found by scanning /proc, which is slower but as exact"
     return Finding(name, State.ABSENT, meaning, "use a kernel with CONFIG_PROC_CHILDREN")
 
 
-def own_cgroup(machine: Machine, counted: Collection[str]) -> list[Finding]:
-    """What the job's own cgroup counts, by the keys that were read of it; its memory has a finding already."""
+def own_cgroup(machine: MachineFiles, keys: Collection[str]) -> list[Finding]:
+    """Check what the job's own cgroup counts, by the keys read from it; memory has its own finding."""
     kind = cgroup_kind(machine)
-    if "cpu.user" in counted:
-        throttled = ", and time throttled" if "cpu.throttled" in counted else ""
-        cpu = Finding("cgroup CPU", State.WORKS, f"CPU time, also that nobody waited for{throttled}")
+    if "cpu.user" in keys:
+        throttled = ", and time throttled" if "cpu.throttled" in keys else ""
+        cpu = Finding("cgroup CPU", State.WORKS, f"CPU time, also of processes that were not reaped{throttled}")
     else:
         remedy = "as root: mount -t cgroup -o cpuacct cpuacct /sys/fs/cgroup/cpuacct" if kind == "v1" else None
         cpu = Finding("cgroup CPU", State.ABSENT, "not counted: CPU time comes from process accounting", remedy)
-    if known := [file for key, file in RESOURCES.items() if key in counted]:
-        words = f"time the job lost waiting for {', '.join(known)} (PSI)"
-        return [cpu, Finding("cgroup pressure", State.WORKS, words)]
+    if known := [file for key, file in RESOURCES.items() if key in keys]:
+        text = f"time the job lost waiting for {', '.join(known)} (PSI)"
+        return [cpu, Finding("cgroup pressure", State.WORKS, text)]
     meaning, remedy = "time that the job alone lost waiting is not counted", host_pressure(machine).remedy
     if kind == "v1":
         remedy = "as root: mkdir /sys/fs/cgroup/unified; mount -t cgroup2 none /sys/fs/cgroup/unified"
     return [cpu, Finding("cgroup pressure", State.ABSENT, meaning, remedy)]
 
 
-def host_pressure(machine: Machine) -> Finding:
-    """PSI of the machine. Booted without it there is no directory, or its files answer EOPNOTSUPP."""
+def host_pressure(machine: MachineFiles) -> Finding:
+    """Check the machine's PSI files; without PSI there is no directory, or reading fails with EOPNOTSUPP."""
     name = "host pressure"
     known = [file for file in RESOURCES.values() if "total=" in machine.text("proc/pressure", file)]
     if known:
@@ -174,20 +174,20 @@ def host_pressure(machine: Machine) -> Finding:
     if any(place.endswith("/proc/pressure") for _, place, _, _ in mounts(machine)):
         remedy = "as root: umount /proc/pressure; for a container: docker run --security-opt systempaths=unconfined …"
         return Finding(name, State.FAILS, f"something is mounted over /proc/pressure: {what}", remedy)
-    if read_problem(machine.path("proc/pressure/cpu")) in FORBIDDEN:
+    if read_problem(machine.path("proc/pressure/cpu")) in PERMISSION_ERRORS:
         return Finding(name, State.FAILS, f"not readable: {what}", "as root: chmod a+r /proc/pressure/*")
     if "psi=0" in machine.text("proc/cmdline").split():
         remedy = "as root: take psi=0 from the kernel's command line and boot"
         return Finding(name, State.FAILS, f"switched off: {what}", remedy)
     if machine.has("proc/pressure") or kernel_option(machine, "CONFIG_PSI") == "y":
-        return Finding(name, State.FAILS, f"switched off: {what}", PSI_ON)
+        return Finding(name, State.FAILS, f"switched off: {what}", PSI_REMEDY)
     if kernel_option(machine, "CONFIG_PSI") is None:
-        return Finding(name, State.ABSENT, f"not there: {what}", f"{PSI_ON} (it needs CONFIG_PSI)")
+        return Finding(name, State.ABSENT, f"not there: {what}", f"{PSI_REMEDY} (it needs CONFIG_PSI)")
     return Finding(name, State.ABSENT, f"not part of this kernel: {what}", "use a kernel with CONFIG_PSI")
 
 
-def host(machine: Machine, disk_path: str) -> list[Finding]:
-    """What can be sampled of the machine, by the collector that does it."""
+def host_findings(machine: MachineFiles, disk_path: str) -> list[Finding]:
+    """Check what can be sampled of the machine, with the collector that does it."""
     proc, sys = machine.path("proc"), machine.path("sys")
     linux = machine.platform == "linux"
     source = HostCollector(proc, sys, disk_path) if linux else open_host(disk_path, proc, sys)
@@ -195,31 +195,31 @@ def host(machine: Machine, disk_path: str) -> list[Finding]:
     source.close()
     values = sample.values
     swap, cores = values.get("swap.total"), len(sample.cores)
-    words = {
-        "host CPU": f"{cores} core{'' if cores == 1 else 's'}, each by itself",
+    texts = {
+        "host CPU": f"{number_of(cores, 'core')}, each measured separately",
         "host load": "the averages of 1, 5 and 15 minutes",
         "host memory": format_bytes(values.get("mem.total")),
         "host swap": "this machine has none" if swap == 0 else format_bytes(swap),
-        "host disks": listed(sample.disks),
+        "host disks": name_list(sample.disks),
         "disk space": f"{format_bytes(values.get('disk.total'))} where the state directory is",
-        "host network": listed(sample.interfaces),
+        "host network": name_list(sample.interfaces),
     }
-    found = [host_finding(name, keys, words[name], missing) for name, keys in HOST_ROWS]
+    found = [host_finding(name, keys, texts[name], missing) for name, keys in HOST_ROWS]
     return [*found, *([host_pressure(machine)] if linux else []), temperature(machine, values.get("temp"), missing)]
 
 
-def listed(names: Collection[str]) -> str:
-    """The first few by name."""
-    shown = sorted(names)[:MOST_NAMES]
+def name_list(names: Collection[str]) -> str:
+    """Return the first names in order, and how many more there are."""
+    shown = sorted(names)[:MAX_NAMES]
     left_out = len(names) - len(shown)
     return ", ".join(shown) + (f" and {left_out} more" if left_out else "")
 
 
-def host_finding(name: str, keys: Collection[str], words: str, missing: Mapping[str, str]) -> Finding:
-    """Works if something of it is known; what is not is said."""
+def host_finding(name: str, keys: Collection[str], text: str, missing: Mapping[str, str]) -> Finding:
+    """Return a finding for some host metrics; it names those that are missing."""
     lacking = [key for key in keys if key in missing]
     if not lacking:
-        return Finding(name, State.WORKS, words)
+        return Finding(name, State.WORKS, text)
     reason = missing[lacking[0]]
     path = reason.partition(":")[0]
     remedy = f"as root: chmod a+r {path}" if os.strerror(errno.EACCES) in reason else None
@@ -229,7 +229,7 @@ def host_finding(name: str, keys: Collection[str], words: str, missing: Mapping[
     return Finding(name, State.FAILS if remedy else State.ABSENT, reason + what, remedy)
 
 
-def temperature(machine: Machine, degrees: float | None, missing: Mapping[str, str]) -> Finding:
+def temperature(machine: MachineFiles, degrees: float | None, missing: Mapping[str, str]) -> Finding:
     if degrees is not None:
         return Finding("temperature", State.WORKS, f"{degrees:.0f} °C")
     about = machine.text("proc/cpuinfo")
@@ -240,8 +240,8 @@ def temperature(machine: Machine, degrees: float | None, missing: Mapping[str, s
     return Finding("temperature", State.ABSENT, missing["temp"], f"as root: modprobe {driver}" if driver else None)
 
 
-def kernel_option(machine: Machine, name: str) -> str | None:
-    """y, m, or n for not set, as the kernel was built; None where that is not told."""
+def kernel_option(machine: MachineFiles, name: str) -> str | None:
+    """Return the value of a kernel build option, n if not set; None if the configuration cannot be read."""
     import gzip
 
     release = machine.text("proc/sys/kernel/osrelease").strip()

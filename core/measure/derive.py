@@ -83,9 +83,9 @@ def percents_of_growth(walls: Sequence[int], per_second: int, counters: Sequence
     factor = counters[0].factor
     if min(walls, default=0) < SHORTEST_SECONDS * per_second or any(part.factor != factor for part in counters):
         return []
-    least, more = counters[0].least, counters[0].more
+    least, more = counters[0].least, counters[0].extra
     for part in counters[1:]:
-        least, more = least + part.least, list(map(add, more, part.more))
+        least, more = least + part.least, list(map(add, more, part.extra))
     scale = 100 * per_second / factor
     return [scale * (least + cpu) / wall for cpu, wall in zip(more, walls, strict=True)]
 

@@ -14,7 +14,7 @@ from jobtop.core.measure.sampler import Batch, Sampler
 from jobtop.core.measure.tally import Tally
 from jobtop.core.record import record
 from jobtop.core.run.start_problems import TOO_MANY
-from jobtop.core.series.endpoints import FIRST
+from jobtop.core.series.endpoints import FIRST_SAMPLE
 from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False
@@ -79,7 +79,7 @@ class Watched:
 
     def __init__(self, tally: Tally, report: Callable[[Frame], None] | None, report_seconds: float) -> None:
         self.tally, self.report, self.report_seconds = tally, report, report_seconds
-        self.reported: Sample = FIRST
+        self.reported: Sample = FIRST_SAMPLE
 
     def see(self, sample: Sample) -> None:
         self.tally.add(sample)

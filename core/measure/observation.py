@@ -16,7 +16,7 @@ from jobtop.core.run.outcome import (
     watched,
     with_note_on_sampled_cpu,
 )
-from jobtop.core.series.endpoints import last_after
+from jobtop.core.series.endpoints import end_sample_after
 from jobtop.core.units import format_bytes, format_duration
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ class Observation:
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""
         newest = self.tally.last if self.tally.samples > 1 else None
-        last = last_after(newest, job)
+        last = end_sample_after(newest, job)
         if last is not None:
             self.tally.add(last)
         if newest is not None:

@@ -8,7 +8,7 @@ from operator import add, mul, sub, truediv
 from jobtop.core.measure.derive import SHORTEST_SECONDS, is_too_short
 from jobtop.core.metrics import BY_KEY, DERIVED, JOB_COLUMNS, Kind, Scope
 from jobtop.core.record import record
-from jobtop.core.series.endpoints import FIRST
+from jobtop.core.series.endpoints import FIRST_SAMPLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ class Tally:
 
     def __init__(self) -> None:
         self.samples = 1  # the start
-        self.last = FIRST
+        self.last = FIRST_SAMPLE
         self.gap_seconds = 0.0  # the longest time between two samples, and these
-        self.gap = FIRST, FIRST
-        self._rows = [FIRST]
+        self.gap = FIRST_SAMPLE, FIRST_SAMPLE
+        self._rows = [FIRST_SAMPLE]
         self._first: dict[str, tuple[float, float]] = {}
         self._latest: dict[str, tuple[float, float]] = {}
         self._extremes: dict[str, Extremes] = {}

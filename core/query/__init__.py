@@ -1,1 +1,1 @@
-"""The filter language: `name:train* status:failed since:7d mem>4G`, from text to conditions. Pure."""
+"""The filter language, such as `name:train* status:failed since:7d mem>4G`: parsing, conditions, completion. Pure."""

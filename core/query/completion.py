@@ -1,4 +1,4 @@
-"""What a word of a filter can be completed to. Pure."""
+"""Completes the words of a filter. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LISTS = ("status", "flag", "kept")  # keys whose values are separated by commas
 
 
 def word_at(text: str, cursor: int) -> tuple[int, int]:
-    """Where the word at the cursor begins and ends: what a candidate replaces."""
+    """Return begin and end of the word at the cursor, which a candidate replaces."""
     touching = ((word.start, word.end) for word in split(text) if word.start <= cursor <= word.end)
     return next(touching, (cursor, cursor))
 
 
 def complete(text: str, cursor: int, values: Mapping[str, Iterable[str]]) -> list[str]:
-    """Candidates for the word at the cursor, by what of it stands before: keys, or the values known of its key."""
+    """Return candidates for the word that ends at the cursor: keys, or the known values of its key."""
     typed = split(text[:cursor])
     word = typed[-1] if typed and typed[-1].end == cursor else Word(cursor, cursor, "", 0, True)
     negated, key, operator, value = key_of(word)

@@ -1,6 +1,6 @@
-"""What can be asked of a job: tests of its fields, and filters made of them. Pure.
+"""Tests of a job's fields, and filters made of them. Pure.
 
-The fields are named as the columns of the store are, which asks them the same.
+Fields have the names of the store's columns, because the store evaluates the same tests in SQL.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     Test = Callable[[Any], bool]
     Parts = tuple[tuple[str, Test], ...]
 
-COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq}
+OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq}
 USAGE = frozenset(fields(Usage))
 
 
 @record
-class Compared:
-    """A number, by one of the COMPARISONS."""
+class NumberComparison:
+    """Compares a number by one of the OPERATORS."""
 
     by: str
     number: float
 
     def __call__(self, value: float) -> bool:
-        return bool(COMPARISONS[self.by](value, self.number))
+        return bool(OPERATORS[self.by](value, self.number))
 
 
 @record
-class OneOf:
-    """One of some words."""
+class IsOneOf:
+    """Whether a word is one of some words."""
 
     words: tuple[str, ...]
 
@@ -50,8 +50,8 @@ class OneOf:
 
 
 @record
-class Like:
-    """Text as a pattern says: `*` is anything, `?` any one character."""
+class MatchesPattern:
+    """Whether text matches a pattern: `*` is any text, `?` any one character."""
 
     pattern: str
 
@@ -60,19 +60,19 @@ class Like:
 
 
 @record
-class Containing:
-    """Text in which some other is, in capitals or not; as it is or as a pattern."""
+class ContainsText:
+    """Whether text contains some other text, ignoring case; `*` and `?` match as in a pattern."""
 
     lowered: str
 
     def __call__(self, value: str) -> bool:
         text = value.lower()
-        return self.lowered in text or (has_wildcards(self.lowered) and Like(f"*{self.lowered}*")(text))
+        return self.lowered in text or (has_wildcards(self.lowered) and MatchesPattern(f"*{self.lowered}*")(text))
 
 
 @record
-class Joined:
-    """The words of a command, as one text."""
+class JoinedWords:
+    """Tests the words of a command, joined by spaces."""
 
     test: Test
 
@@ -82,7 +82,7 @@ class Joined:
 
 @record
 class AnyWord:
-    """Words of which one passes a test."""
+    """Whether one of some words passes a test."""
 
     test: Test
 
@@ -92,7 +92,7 @@ class AnyWord:
 
 @record
 class AnyPair:
-    """Tags or parameters of which one passes a test by its key, its value or as `key=value`."""
+    """Whether a tag or parameter passes a test, by its key, its value or as `key=value`."""
 
     test: Test
 
@@ -104,15 +104,15 @@ class AnyPair:
 
 
 def as_text(value: Any) -> str:
-    """The value of a tag or parameter as it is shown."""
+    """Return the value of a tag or parameter as it is shown."""
     if isinstance(value, str):
         return value
     return repr(value) if type(value) in (int, float) else json.dumps(value)
 
 
 @record
-class Numbered:
-    """Parameters of which one has such a key and this number, however that is written."""
+class NumberParameter:
+    """Whether a parameter with a matching key has this number as its value, however it is written."""
 
     key: Test
     number: float
@@ -123,7 +123,7 @@ class Numbered:
 
 @record
 class Condition:
-    """Holds if a field passes its test, which one that is absent never does; negated, if none passes."""
+    """Holds if any field passes its test, or, if negated, none does; an absent field never passes."""
 
     parts: Parts
     negated: bool = False
@@ -131,7 +131,7 @@ class Condition:
 
 @record
 class Filter:
-    """Which jobs are wanted; `now` is when that was asked, `caretaker` the host that looks after its jobs there."""
+    """Selects jobs that meet all conditions, as of `now`; jobs of the host `caretaker` are never stale."""
 
     conditions: tuple[Condition, ...] = ()
     now: float = 0.0
@@ -162,7 +162,7 @@ def has_wildcards(text: str) -> bool:
 
 @lru_cache
 def _regex(pattern: str) -> re.Pattern[str]:
-    # Atomic: what a piece was found at first is as good as any later place, so that nothing is tried twice.
+    # Atomic groups: the first place where a piece matches is as good as any later one, so no backtracking is needed.
     pieces = ["".join("." if letter == "?" else re.escape(letter) for letter in part) for part in pattern.split("*")]
     middle = "".join(f"(?>.*?{piece})" for piece in pieces[1:-1])
     return re.compile(pieces[0] + middle + (f".*{pieces[-1]}" if len(pieces) > 1 else ""), re.DOTALL)

@@ -1,4 +1,4 @@
-"""The filter line, `name:train* status:failed since:7d mem>4G`: from text to conditions that all have to hold. Pure."""
+"""Parses a filter line, such as `name:train* status:failed since:7d mem>4G`, into conditions. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from jobtop.core.model import Kept, Status
 from jobtop.core.query.conditions import (
     AnyPair,
     AnyWord,
-    Compared,
     Condition,
-    Containing,
+    ContainsText,
     Filter,
-    Joined,
-    Like,
-    Numbered,
-    OneOf,
+    IsOneOf,
+    JoinedWords,
+    MatchesPattern,
+    NumberComparison,
+    NumberParameter,
     has_wildcards,
 )
 from jobtop.core.record import record
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from jobtop.core.query.conditions import Parts, Test
 
-    Reader = Callable[[str, str, float], Parts]  # of the value, the operator and the time
+    Reader = Callable[[str, str, float], Parts]  # takes the value, the operator and the current time
 
 SHOWN = 40
-# Possessive: a long text in quotes would otherwise take hundreds of bytes of memory a character.
+# Possessive: otherwise a long quoted text would take hundreds of bytes of memory per character.
 _PIECE = re.compile(
     r"""(?P<plain>[^ \t\r\n"'\\]+)|\\(?P<escaped>.?)"""
     r"""|(?P<quote>["'])(?P<quoted>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P<end>(?P=quote)?)""",
@@ -42,7 +42,7 @@ _KEY = re.compile(r"([A-Za-z_]+)(:|>=|<=|!=|=|>|<)")
 
 
 class FilterError(BadValue):
-    """A word of a filter makes no sense: `problem` says why, `start` and `end` where in the text it is."""
+    """A word of a filter is wrong: `problem` says why, `start` and `end` are its position in the text."""
 
     def __init__(self, text: str, start: int, end: int, problem: str) -> None:
         before = text[:start] if start <= SHOWN else "…" + text[start - SHOWN : start]
@@ -52,7 +52,7 @@ class FilterError(BadValue):
 
 @record
 class Word:
-    """A word of a filter without its quotes, of which the first `bare` characters stood outside of any."""
+    """A word of a filter without its quotes; its first `bare` characters were not quoted."""
 
     start: int
     end: int
@@ -63,19 +63,19 @@ class Word:
 
 @record
 class Key:
-    """What a word can begin with: how what follows is read, and the operator that usually does."""
+    """A key of the filter language: the reader of its value, and the operator that usually follows."""
 
     read: Reader
     operator: str = ":"
 
 
 def parse(text: str, now: float) -> Filter:
-    """The filter that a line describes; FilterError marks the word that is wrong."""
+    """Parse a filter line; FilterError marks the wrong word."""
     return Filter(tuple(_condition(text, word, now) for word in split(text)), now)
 
 
 def split(text: str) -> list[Word]:
-    """The words of a line: quotes hold together what is between them, a backslash takes the next character as it is."""
+    """Split a line into words; quotes keep spaces in a word, a backslash escapes the next character."""
     words: list[list[re.Match[str]]] = []
     for piece in _PIECE.finditer(text):
         if words and words[-1][-1].end() == piece.start():
@@ -86,19 +86,19 @@ def split(text: str) -> list[Word]:
 
 
 def line_of(arguments: Iterable[str]) -> str:
-    """The arguments of a command line as a filter line; one with blanks is one word, unless a key follows a blank."""
+    """Join arguments into a filter line; an argument with spaces is one word, unless a key follows a space."""
     return " ".join(map(_as_line, arguments))
 
 
 def quoted(text: str) -> str:
-    """Text as the value of a key; behind a colon its stars and question marks still fit anything."""
+    """Quote text as the value of a key; after a colon, `*` and `?` in it still match anything."""
     if text and not re.search(r"""[ \t\r\n"'\\]""", text):
         return text
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 def key_of(word: Word) -> tuple[bool, str, str, str]:
-    """Whether a word is negated, its key and operator, both empty if it has none, and its value."""
+    """Return whether a word is negated, its key and operator, both empty if it has none, and its value."""
     negated = word.bare > 0 and len(word.text) > 1 and word.text[0] in "-!"
     found = _KEY.match(word.text, negated, word.bare)
     if found is None:
@@ -138,8 +138,10 @@ def _condition(text: str, word: Word, now: float) -> Condition:
             raise BadValue("its quote is not closed")
         negated, name, by, value = key_of(word)
         if not name:
-            looked_for = Containing(value.lower())
-            return Condition((("name", looked_for), ("note", looked_for), ("command", Joined(looked_for))), negated)
+            looked_for = ContainsText(value.lower())
+            return Condition(
+                (("name", looked_for), ("note", looked_for), ("command", JoinedWords(looked_for))), negated
+            )
         if name not in KEYS:
             hint = did_you_mean(name, KEYS) or f"; there are {', '.join(KEYS)}"
             raise BadValue(f'"{shortened(name)}" is no key{hint}; in quotes the word is looked for as it is')
@@ -154,7 +156,7 @@ def _condition(text: str, word: Word, now: float) -> Condition:
 
 
 def _pattern(value: str, by: str) -> Test:
-    return Like(value) if by == ":" and has_wildcards(value) else OneOf((value,))
+    return MatchesPattern(value) if by == ":" and has_wildcards(value) else IsOneOf((value,))
 
 
 def _text(field: str) -> Key:
@@ -162,13 +164,13 @@ def _text(field: str) -> Key:
 
 
 def _id(value: str, by: str, _now: float) -> Parts:
-    """The beginning of an id, or an external id."""
-    own = Like(f"{value.lower()}*") if by == ":" else _pattern(value, by)
+    """Match the beginning of an id, or an external id."""
+    own = MatchesPattern(f"{value.lower()}*") if by == ":" else _pattern(value, by)
     return ("id", own), ("external_id", _pattern(value, by))
 
 
 def _command(value: str, by: str, _now: float) -> Parts:
-    return (("command", Joined(_pattern(value, by))),)
+    return (("command", JoinedWords(_pattern(value, by))),)
 
 
 def _tag(value: str, by: str, _now: float) -> Parts:
@@ -179,7 +181,7 @@ def _param(value: str, by: str, _now: float) -> Parts:
     key, _, number = value.partition("=")
     parts: Parts = (("params", AnyPair(_pattern(value, by))),)
     try:
-        return (*parts, ("params", Numbered(_pattern(key, by), float(number))))
+        return (*parts, ("params", NumberParameter(_pattern(key, by), float(number))))
     except ValueError:
         return parts
 
@@ -189,7 +191,7 @@ def _flag(value: str, by: str, _now: float) -> Parts:
 
 
 def _chosen(key: str, what: str, value: str) -> tuple[str, ...]:
-    """Words of those that a key knows."""
+    """Split a value at commas; BadValue if a word is not one of the key's choices."""
     words = tuple(value.split(","))
     for word in words:
         if word not in CHOICES[key]:
@@ -199,29 +201,29 @@ def _chosen(key: str, what: str, value: str) -> tuple[str, ...]:
 
 
 def _status(value: str, _by: str, _now: float) -> Parts:
-    return (("status", OneOf(_chosen("status", "status", value))),)
+    return (("status", IsOneOf(_chosen("status", "status", value))),)
 
 
 def _kept(value: str, _by: str, _now: float) -> Parts:
-    """What is left of a job: every sample, one a minute, or the record."""
-    return (("kept", OneOf(_chosen("kept", "part of a job", value))),)
+    """Match what is kept of a job: every sample, one per minute, or the record."""
+    return (("kept", IsOneOf(_chosen("kept", "part of a job", value))),)
 
 
 def _pinned(value: str, _by: str, _now: float) -> Parts:
-    return tuple(("pinned", Compared("=", word == "yes")) for word in _chosen("pinned", "answer", value))
+    return tuple(("pinned", NumberComparison("=", word == "yes")) for word in _chosen("pinned", "answer", value))
 
 
 def _stale(value: str, _by: str, _now: float) -> Parts:
-    """Whether a live job of another host was not heard of for long."""
-    return tuple(("stale", Compared("=", word == "yes")) for word in _chosen("stale", "answer", value))
+    """Match live jobs of other hosts by whether they have been silent for long."""
+    return tuple(("stale", NumberComparison("=", word == "yes")) for word in _chosen("stale", "answer", value))
 
 
 def _begun(by: str, value: str, _by: str, now: float) -> Parts:
-    return (("begun", Compared(by, _moment(value, now))),)
+    return (("begun", NumberComparison(by, _moment(value, now))),)
 
 
 def _moment(text: str, now: float) -> float:
-    """So long ago, or a date and time, local unless it says otherwise."""
+    """Parse a duration before now, or a date and time, local unless it names a zone."""
     from datetime import datetime
 
     try:
@@ -237,7 +239,7 @@ def _moment(text: str, now: float) -> float:
 
 
 def _number(field: str, read: Callable[[str], float], usually: str = ">") -> Key:
-    return Key(lambda value, by, _now: ((field, Compared("=" if by == ":" else by, read(value))),), usually)
+    return Key(lambda value, by, _now: ((field, NumberComparison("=" if by == ":" else by, read(value))),), usually)
 
 
 def _share(text: str) -> float:

@@ -1,4 +1,4 @@
-"""Moments as a person writes them."""
+"""Parses times that users write."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from datetime import datetime
 from jobtop.core.errors import BadValue
 from jobtop.core.units import printable
 
-PAST_SECONDS = 60.0  # a script may take a moment from its clock to us
+PAST_SECONDS = 60.0  # a script may read its clock some time before it calls jobtop
 
 
 def parse_moment(text: str, now: float) -> float:
-    """Seconds since the epoch of ISO 8601, local unless it says otherwise, or of the next time it is HH:MM."""
+    """Parse ISO 8601, local unless it names a zone, or HH:MM, the next time it is; return seconds since the epoch."""
     clock = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text.strip(), re.ASCII)
     if clock is not None:
         today, tomorrow = (_local(now, days, int(clock[1]), int(clock[2])) for days in (0, 1))
@@ -24,11 +24,11 @@ def parse_moment(text: str, now: float) -> float:
         shown = printable(text[:40])
         raise BadValue(f'"{shown}" is not a time (use 14:30, 2026-01-02T14:30 or 2026-01-02T14:30+02:00)') from None
     if moment < now - PAST_SECONDS:
-        raise BadValue(f'"{printable(text)}" is over')
+        raise BadValue(f'"{printable(text)}" is in the past')
     return moment
 
 
 def _local(now: float, days: int, hour: int, minute: int) -> float:
-    """A time of the day so many days after today; those that a change of the clocks leaves out come later."""
+    """Return a time of day, `days` after today; one that a clock change skips becomes a later time."""
     today = time.localtime(now)
     return time.mktime((today.tm_year, today.tm_mon, today.tm_mday + days, hour, minute, 0, 0, 0, -1))

@@ -1,1 +1,1 @@
-"""The truth suite: loads of known cost, and the judgement of what was measured of them."""
+"""The truth suite: loads of known cost, and checks of what was measured of them."""

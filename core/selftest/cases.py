@@ -1,4 +1,4 @@
-"""The cases of the truth suite: a load each, how it has to end, and what has to be known of it then."""
+"""The cases of the truth suite: each a load, its expected end, and the checks of what was measured."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -6,16 +6,23 @@ from enum import Enum
 from pathlib import Path
 from signal import SIGKILL, SIGSEGV
 
-from jobtop.core.selftest.curves import CurveCheck, adds_up, follows, mean, peak, within_cores
+from jobtop.core.selftest.curves import (
+    CurveCheck,
+    curve_matches,
+    mean_matches,
+    peak_matches,
+    stays_within_cores,
+    sum_matches,
+)
 from jobtop.core.selftest.judge import (
     Check,
-    Outcome,
+    JobOutcome,
     cpu,
     cpu_or_incomplete,
-    cpu_said_outside,
-    dies_by,
+    cpu_outside_reported,
     exits,
-    lasted,
+    killed_by,
+    lasts_at_least,
     mean_possible,
     memory,
     memory_below,
@@ -32,8 +39,8 @@ SUCCESS = exits(0)
 LOADS = str(Path(__file__).with_name("loads.py"))
 
 
-class Place(Enum):
-    """When a case runs: with one other, while no other does, or beside them all since it takes long and little."""
+class Schedule(Enum):
+    """When a case runs: together with one other, alone, or beside all others because it is long and light."""
 
     USUAL = "usual"
     ALONE = "alone"
@@ -42,7 +49,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A job of known cost. `load` names one of `loads.py` and its arguments, `command` anything else."""
+    """A job of known cost: a `load` of `loads.py` with its arguments, or any other `command`."""
 
     name: str
     title: str
@@ -50,10 +57,10 @@ class Case:
     command: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     curves: tuple[CurveCheck, ...] = ()
-    outcome: Outcome = SUCCESS
+    outcome: JobOutcome = SUCCESS
     options: tuple[str, ...] = ()
     engine_bytes: int = 0
-    place: Place = Place.USUAL
+    schedule: Schedule = Schedule.USUAL
     again_without_cgroup: bool = False
 
     def command_line(self, report: str) -> list[str]:
@@ -99,7 +106,7 @@ CASES = (
         "two threads on two cores",
         load=("two-threads", "1.0"),
         checks=(cpu(2.0),),
-        place=Place.ALONE,
+        schedule=Schedule.ALONE,
         again_without_cgroup=True,
     ),
     Case(
@@ -115,7 +122,7 @@ CASES = (
         "a parent killed -9, its children go on",
         load=("orphans", "2", "0.5"),
         checks=(cpu(2 * 0.5, processes=3),),
-        outcome=dies_by(SIGKILL),
+        outcome=killed_by(SIGKILL),
         options=("--after-exit", "wait"),
         again_without_cgroup=True,
     ),
@@ -150,7 +157,7 @@ CASES = (
         "300 MiB shared by 6 forks",
         load=("shared", str(300 * MIB), "6", "3.0"),
         checks=(memory_together(300 * MIB), memory_sampled(300 * MIB)),
-        place=Place.BESIDE,
+        schedule=Schedule.BESIDE,
         again_without_cgroup=True,
     ),
     Case(
@@ -159,7 +166,7 @@ CASES = (
         load=("beside-daemon", str(100 * MIB), str(200 * MIB), "2.5"),
         checks=(memory_together(300 * MIB), memory_sampled(300 * MIB)),
         options=("--after-exit", "wait"),
-        place=Place.BESIDE,
+        schedule=Schedule.BESIDE,
         again_without_cgroup=True,
     ),
     Case(
@@ -167,17 +174,17 @@ CASES = (
         "100 MiB shared by 2 forks, then written to by both",
         load=("copy-on-write", str(100 * MIB), "2", "2.5"),
         checks=(memory_together(300 * MIB), memory_sampled(300 * MIB)),
-        place=Place.BESIDE,
+        schedule=Schedule.BESIDE,
         again_without_cgroup=True,
     ),
     Case(
         "leaves-cgroup",
         "2 s and 200 MiB of a process that leaves the job's cgroup",
         load=("leaves-cgroup", str(200 * MIB), "2.0"),
-        checks=(cpu(2.0), cpu_said_outside, memory_together(200 * MIB), memory_sampled(200 * MIB)),
-        curves=(follows, within_cores),
+        checks=(cpu(2.0), cpu_outside_reported, memory_together(200 * MIB), memory_sampled(200 * MIB)),
+        curves=(curve_matches, stays_within_cores),
         options=("--interval", "0.5s"),
-        place=Place.BESIDE,
+        schedule=Schedule.BESIDE,
     ),
     Case(
         "background",
@@ -192,9 +199,9 @@ CASES = (
         "one core for 2 s, none for 2 s, twice",
         load=("wave", "2.0", "2"),
         checks=(cpu(2 * 2.0),),
-        curves=(follows, mean, peak, within_cores),
+        curves=(curve_matches, mean_matches, peak_matches, stays_within_cores),
         options=("--interval", "0.5s"),
-        place=Place.BESIDE,
+        schedule=Schedule.BESIDE,
         again_without_cgroup=True,
     ),
     Case(
@@ -202,18 +209,18 @@ CASES = (
         "300 processes a second for 10 s",
         load=("storm", "300", "10.0"),
         checks=(cpu(0.0),),
-        curves=(follows, adds_up, within_cores),
-        place=Place.BESIDE,
+        curves=(curve_matches, sum_matches, stays_within_cores),
+        schedule=Schedule.BESIDE,
         again_without_cgroup=True,
     ),
     Case(
         "short",
         "a command of 50 ms",
         command=("sleep", "0.05"),
-        checks=(nothing_absent, lasted(0.05)),
+        checks=(nothing_absent, lasts_at_least(0.05)),
     ),
     Case("exit-7", "exit 7", command=shell("exit 7"), outcome=exits(7)),
     Case("exit-137", "exit 137, which is no signal", command=shell("exit 137"), outcome=exits(137)),
-    Case("sigkill", "killed by SIGKILL", command=shell("kill -KILL $$"), outcome=dies_by(SIGKILL)),
-    Case("sigsegv", "killed by SIGSEGV", command=shell("ulimit -c 0; kill -SEGV $$"), outcome=dies_by(SIGSEGV)),
+    Case("sigkill", "killed by SIGKILL", command=shell("kill -KILL $$"), outcome=killed_by(SIGKILL)),
+    Case("sigsegv", "killed by SIGSEGV", command=shell("ulimit -c 0; kill -SEGV $$"), outcome=killed_by(SIGSEGV)),
 )

@@ -1,4 +1,4 @@
-"""What a load says it used against what its record says: findings, pure. Tolerances are the promise, not a wish."""
+"""Compares what a load reports that it used with its record. Pure. The tolerances are those that jobtop promises."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 from jobtop.core.model import Job
 
-CPU_RATIO, CPU_SECONDS = 0.01, 0.02  # whichever allows more
+CPU_RATIO, CPU_SECONDS = 0.01, 0.02  # the larger one applies
 MEMORY_RATIO = 0.03
 TOGETHER_RATIO = 0.05
 STORAGE_RATIO = 0.01
@@ -23,8 +23,8 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One number or outcome: what had to come out, what came out, and whether that will do."""
+class CheckResult:
+    """The result of one check: what was expected, what was measured, and the verdict."""
 
     what: str
     verdict: Verdict
@@ -44,10 +44,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What the processes of a load say of themselves, taken together; `skip` says why it could not be built here.
+    """What the processes of a load report, taken together; `skip` says why the load cannot run here.
 
-    `memory_bytes` is the most any one of them ever held, `together_bytes` what all of them held at one moment,
-    `curve` the CPU seconds used at moments since the epoch.
+    `memory_bytes` is the largest peak of any one of them, `together_bytes` what all of them held at one time,
+    `curve` pairs of seconds since the epoch and CPU seconds used.
     """
 
     processes: int = 0
@@ -61,8 +61,8 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a job ends, and what `run` returns then."""
+class JobOutcome:
+    """How a job ends, and what `run` returns."""
 
     status: str
     exit_code: int | None
@@ -79,19 +79,19 @@ class Outcome:
         return ", ".join((self.status, end, *returns, *self.flags))
 
 
-Check = Callable[[Job, Reference], Finding]
+Check = Callable[[Job, Reference], CheckResult]
 
 
-def exits(code: int) -> Outcome:
-    return Outcome("failed" if code else "success", code, None, code)
+def exits(code: int) -> JobOutcome:
+    return JobOutcome("failed" if code else "success", code, None, code)
 
 
-def dies_by(number: int) -> Outcome:
-    return Outcome("failed", None, number, 128 + number)
+def killed_by(number: int) -> JobOutcome:
+    return JobOutcome("failed", None, number, 128 + number)
 
 
 def read_reference(report: str) -> Reference:
-    """The lines of a load's report, added up; memory marks of several processes are not added."""
+    """Read a load's report: CPU and storage are summed over processes, of memory the maximum is taken."""
     lines = [json.loads(line) for line in report.splitlines()]
     return Reference(
         len(lines),
@@ -101,29 +101,31 @@ def read_reference(report: str) -> Reference:
         _sum(line["written_bytes"] for line in lines),
         next((line["skip"] for line in lines if line["skip"]), None),
         max((line.get("together_bytes") or 0 for line in lines), default=0),
-        tuple(point for line in lines if "curve" in line for point in told_curve(line)),
+        tuple(point for line in lines if "curve" in line for point in reported_curve(line)),
     )
 
 
-def told_curve(line: dict[str, Any]) -> Iterator[tuple[float, float]]:
-    """The points a process noted, and its last words."""
+def reported_curve(line: dict[str, Any]) -> Iterator[tuple[float, float]]:
+    """Yield the points that a process recorded, and its final value."""
     yield from ((moment, used) for moment, used in line["curve"])
     yield line["moment"], line["cpu_seconds"]
 
 
-def judge_outcome(expected: Outcome, job: Job, returned: int) -> Finding:
-    measured = Outcome(str(job.status), job.exit_code, job.signal, returned, job.flags)
-    return Finding("outcome", judged(measured == expected), str(expected), str(measured), reason=job.reason)
+def judge_outcome(expected: JobOutcome, job: Job, returned: int) -> CheckResult:
+    measured = JobOutcome(str(job.status), job.exit_code, job.signal, returned, job.flags)
+    return CheckResult("outcome", to_verdict(measured == expected), str(expected), str(measured), reason=job.reason)
 
 
 def cpu(built_seconds: float, processes: int = 1) -> Check:
-    """CPU time within 1 %, or 20 ms; `processes` is how many of the load have to report."""
+    """Return a check of CPU time within 1 % or 20 ms; `processes` is how many processes have to report."""
 
-    def check(job: Job, reference: Reference) -> Finding:
+    def check(job: Job, reference: Reference) -> CheckResult:
         if reference.processes != processes:
-            return not_built("cpu", f"{reference.processes} of {processes} of its processes told what they used")
+            return load_not_as_built(
+                "cpu", f"{reference.processes} of {processes} of its processes reported what they used"
+            )
         if reference.cpu_seconds < built_seconds:
-            return not_built("cpu", f"it used {reference.cpu_seconds:.3f} s of {built_seconds:.3f} s")
+            return load_not_as_built("cpu", f"it used {reference.cpu_seconds:.3f} s of {built_seconds:.3f} s")
         used, source = job.usage.cpu_total_seconds, job.sources.get("cpu")
         return compare("cpu", "seconds", reference.cpu_seconds, used, cpu_tolerance(reference), source)
 
@@ -131,33 +133,35 @@ def cpu(built_seconds: float, processes: int = 1) -> Check:
 
 
 def cpu_or_incomplete(built_seconds: float, processes: int) -> Check:
-    """CPU time that only a cgroup knows: exact from one, else said to be incomplete, and never more than was used."""
+    """Return a check of CPU time that only a cgroup counts fully: without one it has to be marked incomplete."""
     exact = cpu(built_seconds, processes)
 
-    def check(job: Job, reference: Reference) -> Finding:
+    def check(job: Job, reference: Reference) -> CheckResult:
         source, used = job.sources.get("cpu"), job.usage.cpu_total_seconds
         if source is not None and source.startswith("cgroup"):
             return exact(job, reference)
-        flagged = any(why.startswith("cpu:") for why in job.incomplete)
-        too_much = used is None or used > reference.cpu_seconds + cpu_tolerance(reference)
-        words = f"{'incomplete' if flagged else 'complete'}{', too much' if too_much else ''}"
-        return Finding("cpu", judged(flagged and not too_much), "incomplete", words, source=source)
+        is_flagged = any(why.startswith("cpu:") for why in job.incomplete)
+        is_too_much = used is None or used > reference.cpu_seconds + cpu_tolerance(reference)
+        measured = f"{'incomplete' if is_flagged else 'complete'}{', too much' if is_too_much else ''}"
+        return CheckResult("cpu", to_verdict(is_flagged and not is_too_much), "incomplete", measured, source=source)
 
     return check
 
 
-def cpu_said_outside(job: Job, _: Reference) -> Finding:
-    """CPU time that the job's cgroup did not count is said to be so, and by what it was counted."""
-    said = any(why.startswith("cpu:") and "left" in why for why in job.incomplete)
-    words = "a process left the cgroup" if said else "nothing"
-    return Finding("said", judged(said), "a process left the cgroup", words, source=job.sources.get("cpu"))
+def cpu_outside_reported(job: Job, _: Reference) -> CheckResult:
+    """Check that the record says that a process left the cgroup, so that the cgroup did not count all CPU time."""
+    is_reported = any(why.startswith("cpu:") and "left" in why for why in job.incomplete)
+    measured = "a process left the cgroup" if is_reported else "nothing"
+    return CheckResult(
+        "said", to_verdict(is_reported), "a process left the cgroup", measured, source=job.sources.get("cpu")
+    )
 
 
-def mean_possible(job: Job, _: Reference) -> Finding:
-    """A mean of no more than all cores, of a job that went on after its main process."""
+def mean_possible(job: Job, _: Reference) -> CheckResult:
+    """Check that the mean of a job that outlived its main process is not above all cores."""
     mean, cores = job.usage.cpu_percent_mean, os.cpu_count() or 1
     good = mean is not None and 0 < mean <= 100 * cores
-    return Finding("mean", judged(good), 100.0 * cores, mean, "percent", "≤", source=job.sources.get("cpu"))
+    return CheckResult("mean", to_verdict(good), 100.0 * cores, mean, "percent", "≤", source=job.sources.get("cpu"))
 
 
 def cpu_tolerance(reference: Reference) -> float:
@@ -165,11 +169,11 @@ def cpu_tolerance(reference: Reference) -> float:
 
 
 def memory(built_bytes: int) -> Check:
-    """The high-water mark of the largest process within 3 %."""
+    """Return a check of the largest process's memory peak within 3 %."""
 
-    def check(job: Job, reference: Reference) -> Finding:
+    def check(job: Job, reference: Reference) -> CheckResult:
         if reference.memory_bytes < built_bytes:
-            return not_built("memory", f"it held {reference.memory_bytes} of {built_bytes} bytes")
+            return load_not_as_built("memory", f"it held {reference.memory_bytes} of {built_bytes} bytes")
         tolerance = MEMORY_RATIO * reference.memory_bytes
         source = job.sources.get("memory_peak")
         return compare("memory", "bytes", reference.memory_bytes, job.usage.memory_peak_bytes, tolerance, source)
@@ -178,37 +182,39 @@ def memory(built_bytes: int) -> Check:
 
 
 def memory_together(built_bytes: int) -> Check:
-    """What all processes held at the same time within 5 %, shared pages counted once."""
-    return lambda job, reference: _together("memory", built_bytes, reference, job.usage.memory_peak_bytes, job)
+    """Return a check of the memory of all processes at one time within 5 %, shared pages counted once."""
+    return lambda job, reference: _compare_together("memory", built_bytes, reference, job.usage.memory_peak_bytes, job)
 
 
 def memory_sampled(built_bytes: int) -> Check:
-    """The same, as the samples alone have it."""
-    return lambda job, reference: _together(
+    """Return the same check for the peak of the samples."""
+    return lambda job, reference: _compare_together(
         "samples", built_bytes, reference, job.metrics.get("mem.used", {}).get("peak"), job
     )
 
 
 def memory_below(limit_bytes: int, engine_bytes: int) -> Check:
-    """A high-water mark that must not be that of the engine, which reports it."""
+    """Return a check that the memory peak is the job's, and not that of the large engine that started it."""
 
-    def check(job: Job, reference: Reference) -> Finding:
+    def check(job: Job, reference: Reference) -> CheckResult:
         if reference.memory_bytes < engine_bytes:
-            return not_built("memory", f"the engine held {reference.memory_bytes} of {engine_bytes} bytes")
+            return load_not_as_built("memory", f"the engine held {reference.memory_bytes} of {engine_bytes} bytes")
         measured = job.usage.memory_peak_bytes
-        verdict = judged(measured is not None and 0 < measured < limit_bytes)
+        verdict = to_verdict(measured is not None and 0 < measured < limit_bytes)
         source = job.sources.get("memory_peak")
-        return Finding("memory", verdict, limit_bytes, measured, "bytes", "<", source=source)
+        return CheckResult("memory", verdict, limit_bytes, measured, "bytes", "<", source=source)
 
     return check
 
 
 def storage_read(built_bytes: int) -> Check:
-    return lambda job, reference: _storage("read", built_bytes, reference.read_bytes, job.usage.io_read_bytes, job)
+    return lambda job, reference: _compare_storage(
+        "read", built_bytes, reference.read_bytes, job.usage.io_read_bytes, job
+    )
 
 
 def storage_written(built_bytes: int) -> Check:
-    return lambda job, reference: _storage(
+    return lambda job, reference: _compare_storage(
         "written", built_bytes, reference.written_bytes, job.usage.io_write_bytes, job
     )
 
@@ -217,12 +223,12 @@ def processes_at_once(least: int) -> Check:
     return lambda job, _: at_least("processes", None, least, job.usage.processes_peak, job.sources.get("processes"))
 
 
-def lasted(least_seconds: float) -> Check:
+def lasts_at_least(least_seconds: float) -> Check:
     return lambda job, _: at_least("duration", "seconds", least_seconds, job.duration_seconds, None)
 
 
-def nothing_absent(job: Job, _: Reference) -> Finding:
-    """Every total a short command has, too."""
+def nothing_absent(job: Job, _: Reference) -> CheckResult:
+    """Check that no total is absent, even for a very short command."""
     usage = job.usage
     totals = {
         "cpu_user_seconds": usage.cpu_user_seconds,
@@ -244,45 +250,47 @@ def nothing_absent(job: Job, _: Reference) -> Finding:
         "exit_code": job.exit_code,
     }
     absent = [key for key, value in totals.items() if value is None]
-    return Finding("absent", judged(not absent), "nothing", ", ".join(absent) or "nothing")
+    return CheckResult("absent", to_verdict(not absent), "nothing", ", ".join(absent) or "nothing")
 
 
 def compare(
     what: str, unit: str, expected: float, measured: float | None, tolerance: float, source: str | None
-) -> Finding:
-    """A number that has to be within the tolerance of what was expected; an absent one never is."""
+) -> CheckResult:
+    """Compare a measured number with the expected one; an absent number fails."""
     if measured is None:
-        return Finding(what, Verdict.FAIL, expected, None, unit, tolerance=tolerance, source=source)
+        return CheckResult(what, Verdict.FAIL, expected, None, unit, tolerance=tolerance, source=source)
     error = measured - expected
-    verdict = judged(abs(error) <= tolerance)
-    return Finding(what, verdict, expected, measured, unit, "=", error, error / expected, tolerance, source)
+    verdict = to_verdict(abs(error) <= tolerance)
+    return CheckResult(what, verdict, expected, measured, unit, "=", error, error / expected, tolerance, source)
 
 
-def at_least(what: str, unit: str | None, least: float, measured: float | None, source: str | None) -> Finding:
-    verdict = judged(measured is not None and measured >= least)
-    return Finding(what, verdict, least, measured, unit, "≥", source=source)
+def at_least(what: str, unit: str | None, least: float, measured: float | None, source: str | None) -> CheckResult:
+    verdict = to_verdict(measured is not None and measured >= least)
+    return CheckResult(what, verdict, least, measured, unit, "≥", source=source)
 
 
-def _storage(what: str, built_bytes: int, expected: int | None, measured: int | None, job: Job) -> Finding:
+def _compare_storage(what: str, built_bytes: int, expected: int | None, measured: int | None, job: Job) -> CheckResult:
     if expected is None or expected < built_bytes:
-        return not_built(what, f"it moved {expected} of {built_bytes} bytes")
+        return load_not_as_built(what, f"it moved {expected} of {built_bytes} bytes")
     return compare(what, "bytes", expected, measured, STORAGE_RATIO * expected, job.sources.get("io"))
 
 
-def _together(what: str, built_bytes: int, reference: Reference, measured: float | None, job: Job) -> Finding:
+def _compare_together(
+    what: str, built_bytes: int, reference: Reference, measured: float | None, job: Job
+) -> CheckResult:
     expected = reference.together_bytes
     if expected < built_bytes:
-        return not_built(what, f"its processes held {expected} of {built_bytes} bytes")
+        return load_not_as_built(what, f"its processes held {expected} of {built_bytes} bytes")
     return compare(what, "bytes", expected, measured, TOGETHER_RATIO * expected, job.sources.get("memory_peak"))
 
 
-def not_built(what: str, why: str) -> Finding:
-    return Finding(
+def load_not_as_built(what: str, why: str) -> CheckResult:
+    return CheckResult(
         what, Verdict.FAIL, "a load as built", None, reason=f"the load is not what it was built to be: {why}"
     )
 
 
-def judged(good: bool) -> Verdict:
+def to_verdict(good: bool) -> Verdict:
     return Verdict.PASS if good else Verdict.FAIL
 
 

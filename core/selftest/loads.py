@@ -1,8 +1,8 @@
-"""The loads: processes built to cost a known amount, which say by their own counters what it was.
+"""The loads: programs that use a known amount of resources, and report it by their own counters.
 
-Run as a script, `python -I -S loads.py REPORT NAME ARGUMENT…`, and independent of what they judge: nothing of jobtop
-is imported here. A process appends one line of JSON to REPORT as the last thing it does. Only cheap modules are
-imported at the start: what Python uses before a load notes its first point is on no curve.
+Run as a script, `python -I -S loads.py REPORT NAME ARGUMENT…`. Nothing of jobtop is imported here, so that loads are
+independent of what they check. Each process appends one line of JSON to REPORT just before it exits. Only cheap
+modules are imported at the start: what Python uses before the first point of a load is on no curve.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 JOB_CGROUP = "jobtop-"  # how the name of a job's own cgroup begins
 CROWD_CHILD_SECONDS = 0.005
 POINT_SECONDS = 0.001
-NO_SHARES = "this system does not tell what processes share (/proc/PID/smaps_rollup)"
+NO_PSS = "this system does not tell what processes share (/proc/PID/smaps_rollup)"
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def read_values(path: str) -> dict[str, int]:
-    """The `Key: number` lines of a file of /proc; nothing where there is no such file."""
+    """Read the `Key: number` lines of a file of /proc; empty if it cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             rows = [line.replace(":", " ").split() for line in file]
@@ -39,27 +39,27 @@ def read_values(path: str) -> dict[str, int]:
 
 
 def memory_high_water() -> int:
-    """The most memory this process ever had resident, in bytes."""
+    """Return the largest resident memory of this process so far, in bytes."""
     kibibytes = read_values("/proc/self/status").get("VmHWM")
     if kibibytes is not None:
         return kibibytes * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
 
 
-def held_together(pids: Sequence[int]) -> int | None:
-    """What these processes hold at this moment, shared pages counted once; None where the kernel does not tell."""
+def memory_together(pids: Sequence[int]) -> int | None:
+    """Return the current memory of these processes, shared pages counted once; None if the kernel does not show it."""
     shares = [read_values(f"/proc/{pid}/smaps_rollup").get("Pss") for pid in pids]
     return None if None in shares else sum(filter(None, shares)) * 1024
 
 
 def cpu_used() -> float:
-    """CPU seconds of this process and the children it waited for."""
+    """Return the CPU seconds of this process and its reaped children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def say(report: str, skip: str | None = None, **more: object) -> None:
-    """Append what this process and the children it waited for have used; the CPU time is read last."""
+def write_report(report: str, skip: str | None = None, **more: object) -> None:
+    """Append what this process and its reaped children have used; the CPU time is read last."""
     import json  # takes as long as the start of Python
 
     storage = read_values("/proc/self/io")
@@ -75,54 +75,54 @@ def say(report: str, skip: str | None = None, **more: object) -> None:
 
 
 def finish(report: str, skip: str | None = None, **more: object) -> NoReturn:
-    """Say what was used and end without the clean-up of Python, which nobody could account for."""
-    say(report, skip, **more)
+    """Report what was used and exit without Python's clean-up, whose cost would not be in the report."""
+    write_report(report, skip, **more)
     os._exit(0)
 
 
-class Curve:
-    """The CPU time of this process over time, as it reads it itself: moments since the epoch, and seconds used."""
+class CpuCurve:
+    """Records the CPU time of this process: pairs of seconds since the epoch and CPU seconds used."""
 
     def __init__(self) -> None:
-        self._epoch = time.time() - time.clock_gettime(BOOTTIME)  # once: the wall clock may be set while we run
+        self._epoch = time.time() - time.clock_gettime(BOOTTIME)  # computed once: the wall clock may be set meanwhile
         self.points: list[tuple[float, float]] = []
-        self.note()
+        self.add_point()
 
-    def note(self) -> None:
+    def add_point(self) -> None:
         self.points.append((round(self._epoch + time.clock_gettime(BOOTTIME), 6), round(cpu_used(), 6)))
 
     def spin(self, seconds: float) -> None:
-        """Compute for that much CPU time, so noted that a time of standing still shows."""
+        """Compute for that much CPU time, with points so close that pauses are visible."""
         end = time.process_time() + seconds
         while (now := time.process_time()) < end:
             while time.process_time() < now + POINT_SECONDS:
                 for _ in range(1000):
                     pass
-            self.note()
+            self.add_point()
 
     def touch(self, size: int) -> list[bytearray]:
-        """Memory in pieces of a MiB, a point noted after each: to get pages from the kernel takes CPU time."""
+        """Return written memory in pieces of a MiB, with a point after each: getting pages takes CPU time."""
         pieces = []
         for _ in range(size // CHUNK_BYTES):
-            pieces.append(touched(CHUNK_BYTES))
-            self.note()
+            pieces.append(written_memory(CHUNK_BYTES))
+            self.add_point()
         return pieces
 
 
 def spin(seconds: float) -> None:
-    """Compute until this process has used that much CPU time since its fork."""
+    """Compute until this process has used that much CPU time since it was forked."""
     while time.process_time() < seconds:
         for _ in range(1000):
             pass
 
 
-def touched(size: int) -> bytearray:
-    """Memory that is really there: every page is written."""
+def written_memory(size: int) -> bytearray:
+    """Return memory of which every page was written, so that it is resident."""
     return bytearray(b"\1") * size
 
 
 def spawn(work: Callable[[], object]) -> int:
-    """Fork a child that does the work and ends; its pid."""
+    """Fork a child that does the work and exits; return its pid."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -147,14 +147,14 @@ def one_process(report: str, seconds: float) -> None:
 
 
 def many_children(report: str, count: int, seconds: float) -> None:
-    """One child after the other, each gone before anybody could have sampled it."""
+    """Run one child after the other, each too short to be sampled."""
     for _ in range(count):
         os.waitpid(spawn(lambda: spin(seconds)), 0)
     finish(report)
 
 
 def nested_shells(report: str, seconds: float) -> None:
-    """Three shells in each other, each busy itself, and a process in the innermost."""
+    """Run three nested shells, each busy itself, and a process in the innermost."""
     from shlex import join, quote
 
     inner = join([sys.executable, "-I", "-S", __file__, os.devnull, "one-process", str(seconds)])
@@ -165,7 +165,7 @@ def nested_shells(report: str, seconds: float) -> None:
 
 
 def two_threads(report: str, seconds: float) -> None:
-    """Two threads that compute at the same time: checksums of large blocks are made without Python's lock."""
+    """Compute in two threads at the same time: checksums of large blocks release Python's lock."""
     import _thread
     import zlib
 
@@ -186,12 +186,12 @@ def two_threads(report: str, seconds: float) -> None:
 
 
 def daemon(report: str, size: int, seconds: float) -> None:
-    """Fork twice and leave the session: what works on is nobody's child any more."""
+    """Fork twice and leave the session, so that the working process has lost its parent."""
 
     def work() -> None:
-        memory = touched(size)
+        memory = written_memory(size)
         spin(seconds)
-        del memory  # at its exit, giving it back would cost time the process cannot read any more
+        del memory  # freeing it during exit would use CPU time after the report
         finish(report)
 
     def detach() -> None:
@@ -203,7 +203,7 @@ def daemon(report: str, size: int, seconds: float) -> None:
 
 
 def orphans(report: str, count: int, seconds: float) -> None:
-    """Children at work while their parent kills itself."""
+    """Leave children working while their parent kills itself."""
     reader, writer = os.pipe()
 
     def work() -> None:
@@ -216,12 +216,12 @@ def orphans(report: str, count: int, seconds: float) -> None:
         spawn(work)
     for _ in range(count):
         os.read(reader, 1)
-    say(report)
+    write_report(report)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def sigchld_ignored(report: str, count: int, seconds: float) -> None:
-    """Children whose times the kernel throws away, for their parent said it does not care."""
+    """Run children whose CPU time the kernel discards, because their parent ignores SIGCHLD."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
     def work() -> None:
@@ -235,15 +235,15 @@ def sigchld_ignored(report: str, count: int, seconds: float) -> None:
 
 
 def spike(report: str, size: int, seconds: float) -> None:
-    """Much memory for a moment."""
-    memory = touched(size)
+    """Use much memory for a short time."""
+    memory = written_memory(size)
     time.sleep(seconds)
     del memory
     finish(report)
 
 
 def storage(report: str, size: int) -> None:
-    """A file written to the disk and read back from it, not from the cache."""
+    """Write a file to the disk and read it back, not from the cache."""
     if not hasattr(os, "posix_fadvise") or not read_values("/proc/self/io"):
         finish(report, "this system cannot drop a file from its cache, or does not count what is read from a disk")
     block = os.urandom(CHUNK_BYTES)
@@ -255,14 +255,14 @@ def storage(report: str, size: int) -> None:
     for number in range(size // CHUNK_BYTES):
         os.pread(fd, CHUNK_BYTES, number * CHUNK_BYTES)
     os.unlink("storage")
-    counted = read_values("/proc/self/io")
-    if min(counted["read_bytes"], counted["write_bytes"]) < size:
-        finish(report, f"the file system of {os.getcwd()} is none that the kernel counts, or keeps its cache")
+    totals = read_values("/proc/self/io")
+    if min(totals["read_bytes"], totals["write_bytes"]) < size:
+        finish(report, f"the kernel does not count I/O to the file system of {os.getcwd()}, or keeps it cached")
     finish(report)
 
 
 def crowd(report: str, count: int, seconds: float) -> None:
-    """Many processes that are all there for a while, do a little, and go."""
+    """Run many processes at the same time that each do a little work."""
     reader, writer = os.pipe()
     skip = None
 
@@ -285,8 +285,8 @@ def crowd(report: str, count: int, seconds: float) -> None:
 
 
 def shared(report: str, size: int, count: int, seconds: float) -> None:
-    """Much memory in one process, and forks of it that only read what is theirs as well."""
-    memory = touched(size)
+    """Fork children that share much memory with their parent and never write to it."""
+    memory = written_memory(size)
     reader, writer = os.pipe()
 
     def stay() -> None:
@@ -295,67 +295,67 @@ def shared(report: str, size: int, count: int, seconds: float) -> None:
 
     pids = [spawn(stay) for _ in range(count)]
     time.sleep(seconds)
-    together = held_together([os.getpid(), *pids])
+    together = memory_together([os.getpid(), *pids])
     os.close(writer)
     wait_for_children()
     del memory
-    finish(report, NO_SHARES if together is None else None, together_bytes=together)
+    finish(report, NO_PSS if together is None else None, together_bytes=together)
 
 
 def copy_on_write(report: str, size: int, count: int, seconds: float) -> None:
-    """Forks that share much memory with their parent for a while and then write to all of it."""
-    memory = touched(size)
+    """Fork children that share much memory with their parent for a while, then write to all of it."""
+    memory = written_memory(size)
     reader, writer = os.pipe()
-    told, tell = os.pipe()
+    release_read, release_write = os.pipe()
 
     def write() -> None:
-        os.close(tell)
+        os.close(release_write)
         time.sleep(seconds / 2)
         memory[::PAGE_BYTES] = b"\2" * len(memory[::PAGE_BYTES])
         os.write(writer, b".")
-        os.read(told, 1)
+        os.read(release_read, 1)
 
     pids = [spawn(write) for _ in range(count)]
     for _ in range(count):
         os.read(reader, 1)
     time.sleep(seconds)
-    together = held_together([os.getpid(), *pids])
-    os.close(tell)
+    together = memory_together([os.getpid(), *pids])
+    os.close(release_write)
     wait_for_children()
     memory.clear()
-    finish(report, NO_SHARES if together is None else None, together_bytes=together)
+    finish(report, NO_PSS if together is None else None, together_bytes=together)
 
 
 def leaves_cgroup(report: str, size: int, seconds: float) -> None:
-    """Work and memory of a process that moves to a cgroup further up first, as container runtimes do."""
-    curve = Curve()
+    """Move to a parent cgroup first, as container runtimes do, then use CPU and memory."""
+    curve = CpuCurve()
     if not leave_cgroups():
         finish(report, "the job has no cgroup of its own that it may leave (that needs root, or one that is delegated)")
     memory = curve.touch(size)
     curve.spin(seconds)
     time.sleep(seconds)
-    curve.note()
-    together = held_together([os.getpid()])
-    curve.note()
+    curve.add_point()
+    together = memory_together([os.getpid()])
+    curve.add_point()
     del memory
-    finish(report, NO_SHARES if together is None else None, together_bytes=together, curve=curve.points)
+    finish(report, NO_PSS if together is None else None, together_bytes=together, curve=curve.points)
 
 
 def leave_cgroups() -> bool:
-    """Move to the nearest cgroup above the job's own in every hierarchy; whether there was one that could be left."""
+    """Move to the nearest possible parent of the job's own cgroup in every hierarchy; return whether that worked."""
     own = [(mount, path) for mount, path in own_cgroups() if os.path.basename(path).startswith(JOB_CGROUP)]
-    return bool(own) and all(any(may_enter(mount + place) for place in above(path)) for mount, path in own)
+    return bool(own) and all(any(enter_cgroup(mount + place) for place in parent_cgroups(path)) for mount, path in own)
 
 
-def above(path: str) -> Iterator[str]:
-    """The cgroups that one is in, from the nearest to the root."""
+def parent_cgroups(path: str) -> Iterator[str]:
+    """Yield the parents of a cgroup, from the nearest to the root."""
     while path:
         path = path.rpartition("/")[0]
         yield path
 
 
 def own_cgroups() -> list[tuple[str, str]]:
-    """Where each hierarchy of cgroups is mounted, and where this process is in it."""
+    """Return the mount point of each cgroup hierarchy, and the path of this process in it."""
     with open("/proc/self/cgroup") as file:
         places = {names: path for _, names, path in (line.rstrip("\n").split(":", 2) for line in file)}
     found = []
@@ -370,7 +370,8 @@ def own_cgroups() -> list[tuple[str, str]]:
     return found
 
 
-def may_enter(directory: str) -> bool:
+def enter_cgroup(directory: str) -> bool:
+    """Move this process to a cgroup; return whether that worked."""
     try:
         with open(f"{directory}/cgroup.procs", "w") as file:
             file.write("0")
@@ -380,7 +381,7 @@ def may_enter(directory: str) -> bool:
 
 
 def background(report: str, seconds: float) -> None:
-    """A process that ends at once, and a child that goes on to work."""
+    """Exit at once, and leave a child that works."""
 
     def work() -> None:
         spin(seconds)
@@ -391,15 +392,15 @@ def background(report: str, seconds: float) -> None:
 
 
 def beside_daemon(report: str, own_size: int, size: int, seconds: float) -> None:
-    """Memory of a process and of a daemon it left behind, both at the same time."""
+    """Use memory in a process and in its daemon at the same time."""
     reader, writer = os.pipe()
-    told, tell = os.pipe()
+    release_read, release_write = os.pipe()
 
     def stay() -> None:
-        os.close(tell)
-        memory = touched(size)
+        os.close(release_write)
+        memory = written_memory(size)
         os.write(writer, f"{os.getpid()}\n".encode())
-        os.read(told, 1)
+        os.read(release_read, 1)
         del memory
 
     def detach() -> None:
@@ -407,32 +408,32 @@ def beside_daemon(report: str, own_size: int, size: int, seconds: float) -> None
         spawn(stay)
 
     os.waitpid(spawn(detach), 0)
-    memory = touched(own_size)
+    memory = written_memory(own_size)
     daemon = int(os.read(reader, 64))
     time.sleep(seconds)
-    together = held_together([os.getpid(), daemon])
+    together = memory_together([os.getpid(), daemon])
     del memory
-    finish(report, NO_SHARES if together is None else None, together_bytes=together)
+    finish(report, NO_PSS if together is None else None, together_bytes=together)
 
 
 def wave(report: str, seconds: float, times: int) -> None:
-    """One core for a while, nothing for as long, again and again."""
-    curve = Curve()
+    """Use one core for a while, then nothing for as long, repeatedly."""
+    curve = CpuCurve()
     for _ in range(times):
         curve.spin(seconds)
         time.sleep(seconds)
-        curve.note()
+        curve.add_point()
     finish(report, curve=curve.points)
 
 
 def storm(report: str, rate: int, seconds: float) -> None:
-    """Processes that come and go, each for about a millisecond, so many a second."""
-    curve, begin = Curve(), time.monotonic()
+    """Start `rate` processes per second, each of about a millisecond."""
+    curve, begin = CpuCurve(), time.monotonic()
     for number in range(1, round(rate * seconds) + 1):
         os.waitpid(os.posix_spawnp("true", ["true"], os.environ), 0)
-        curve.note()
+        curve.add_point()
         time.sleep(max(0.0, begin + number / rate - time.monotonic()))
-    curve.note()
+    curve.add_point()
     finish(report, curve=curve.points)
 
 

@@ -1,4 +1,4 @@
-"""Runs cases of the truth suite, each under a `jobtop run` of its own, in a home that is gone afterwards."""
+"""Runs cases of the truth suite, each under its own `jobtop run`, in a temporary home."""
 
 import json
 import os
@@ -18,21 +18,21 @@ from typing import Any
 from jobtop.core.model import Job, Sample
 from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
-from jobtop.core.selftest.cases import LOADS, Case, Place
+from jobtop.core.selftest.cases import LOADS, Case, Schedule
 from jobtop.core.selftest.curves import judge_curve
-from jobtop.core.selftest.judge import Finding, Reference, Verdict, judge_outcome, read_reference
+from jobtop.core.selftest.judge import CheckResult, Reference, Verdict, judge_outcome, read_reference
 
 DEADLINE_SECONDS = 120.0
 POLL_SECONDS = 0.1
 WORKERS = 2
 WITHOUT_CGROUP = "monitor.without=cgroup"
-SAMPLED = ("monitor.enabled=true", "monitor.granularity=time_series")
-IN_MEMORY = ("tmpfs", "ramfs")
-# An engine that is large itself: it says so as a load does, and goes on as jobtop.
+SAMPLING_SETTINGS = ("monitor.enabled=true", "monitor.granularity=time_series")
+MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+# Allocates memory, reports it as a load does, and continues as jobtop: a large engine.
 LARGE_ENGINE = """\
 import runpy, sys
 held = bytearray(b"\\1") * int(sys.argv[1])
-runpy.run_path(sys.argv[2])["say"](sys.argv[3])
+runpy.run_path(sys.argv[2])["write_report"](sys.argv[3])
 sys.argv[1:] = sys.argv[4:]
 from jobtop.__main__ import main
 sys.exit(main())
@@ -40,33 +40,33 @@ sys.exit(main())
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A finding and the case it is about."""
+class CaseResult:
+    """The result of one check, and its case."""
 
     case: Case
     without_cgroup: bool
-    finding: Finding
+    check: CheckResult
 
     def to_json(self) -> dict[str, Any]:
         case = {"case": self.case.name, "load": self.case.title, "without_cgroup": self.without_cgroup}
-        return case | self.finding.to_json()
+        return case | self.check.to_json()
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came back of one `jobtop run`; no job if it left no record, `words` are what it said."""
+    """The result of one `jobtop run`: no job if it wrote no record; `output` is what it printed."""
 
     job: Job | None
     returned: int | None
     reference: Reference
-    words: str
+    output: str
     samples: Sequence[Sample] = ()
 
 
 class Suite:
-    """The cases, run at the same time where they do not disturb each other. `stop` ends what is running.
+    """Runs cases, in parallel where they do not disturb each other; `stop` ends running ones.
 
-    `samples_of` reads what was sampled of a job from the store of a state directory.
+    `samples_of` reads the samples of a job from the store of a state directory.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class Suite:
         self._stopped = False
         self._lock = threading.Lock()
 
-    def run(self, cases: Sequence[Case]) -> list[Result]:
-        """All findings, in the order of the cases; behind them those of cases that ran again without a cgroup."""
+    def run(self, cases: Sequence[Case]) -> list[CaseResult]:
+        """Return all results in the order of the cases, then those of cases that ran again without a cgroup."""
         self.total = len(cases)
-        by_place = {place: [case for case in cases if case.place is place] for place in Place}
+        by_schedule = {schedule: [case for case in cases if case.schedule is schedule] for schedule in Schedule}
         with ThreadPoolExecutor(len(cases) or 1) as beside, ThreadPoolExecutor(WORKERS) as pool:
             try:
-                found = {case.name: pool.submit(self._examine, case).result() for case in by_place[Place.ALONE]}
-                futures = {beside.submit(self._examine, case): case.name for case in by_place[Place.BESIDE]}
-                futures |= {pool.submit(self._examine, case): case.name for case in by_place[Place.USUAL]}
+                found = {case.name: pool.submit(self._examine, case).result() for case in by_schedule[Schedule.ALONE]}
+                futures = {beside.submit(self._examine, case): case.name for case in by_schedule[Schedule.BESIDE]}
+                futures |= {pool.submit(self._examine, case): case.name for case in by_schedule[Schedule.USUAL]}
                 found |= {futures[future]: future.result() for future in as_completed(futures)}
             except BaseException:
                 for executor in (beside, pool):
@@ -102,22 +102,22 @@ class Suite:
         return sorted(results, key=lambda result: result.without_cgroup)
 
     def stop(self) -> None:
-        """End the jobs that run now, and start no more."""
+        """End running jobs, and start no more."""
         with self._lock:
             self._stopped = True
             for process in self._running:
                 process.terminate()
 
-    def _examine(self, case: Case) -> list[Result]:
-        """What is found of a case, and where a cgroup had counted, what is found without one."""
+    def _examine(self, case: Case) -> list[CaseResult]:
+        """Run a case and check it; if a cgroup was used, run and check it again without one."""
         self._announce(case)
         first = self._measure(case, without_cgroup=False)
-        results = [Result(case, False, finding) for finding in judge(case, first)]
+        results = [CaseResult(case, False, check) for check in judge(case, first)]
         if case.again_without_cgroup and first.job is not None and had_cgroup(first.job):
             self.total += 1
             self._announce(case)
             again = self._measure(case, without_cgroup=True)
-            results += [Result(case, True, finding) for finding in judge(case, again)]
+            results += [CaseResult(case, True, check) for check in judge(case, again)]
         return results
 
     def _announce(self, case: Case) -> None:
@@ -126,43 +126,48 @@ class Suite:
     def _measure(self, case: Case, without_cgroup: bool) -> Measurement:
         place = Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=self.home))
         report, record = place / "report", place / "record.json"
-        returned, words = self._call(self._command_line(case, without_cgroup, place, report, record), place)
+        returned, output = self._run_command(self._command_line(case, without_cgroup, place, report, record), place)
         job = Job.from_json(json.loads(record.read_text())) if record.exists() else None
         if job is not None and "left_running" in job.flags:
-            job = self._completed(job, place)
+            job = self._await_descendants(job, place)
         reference = read_reference(report.read_text()) if report.exists() else Reference()
         samples = self.samples_of(self.state, job) if job is not None and case.curves else ()
         with self._lock:
             self.done += 1
-        return Measurement(job, returned, reference, words, samples)
+        return Measurement(job, returned, reference, output, samples)
 
-    def _completed(self, job: Job, place: Path) -> Job:
-        """The record when the last descendant has ended; a doubt that was there before stays visible."""
+    def _await_descendants(self, job: Job, place: Path) -> Job:
+        """Wait until the last descendant has ended; return the final record with the flags of both records."""
         deadline, command = time.monotonic() + DEADLINE_SECONDS, self._jobtop("show", job.id, "--json")
         while time.monotonic() < deadline:
-            returned, words = self._call(command, place)
+            returned, output = self._run_command(command, place)
             if returned != 0:
                 break
-            shown = Job.from_json(json.loads(words))
-            if not any(why.startswith("all:") for why in shown.incomplete):
-                return replace(shown, flags=tuple(sorted({*job.flags, *shown.flags})))
+            latest = Job.from_json(json.loads(output))
+            if not any(why.startswith("all:") for why in latest.incomplete):
+                return replace(latest, flags=tuple(sorted({*job.flags, *latest.flags})))
             time.sleep(POLL_SECONDS)
         return job
 
-    def _jobtop(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "jobtop", "--set", f"store.dir={self.state}", *words]
+    def _jobtop(self, *output: str) -> list[str]:
+        return [sys.executable, "-m", "jobtop", "--set", f"store.dir={self.state}", *output]
 
     def _command_line(self, case: Case, without_cgroup: bool, place: Path, report: Path, record: Path) -> list[str]:
         engine = ["-m", "jobtop"]
         if case.engine_bytes:
             engine = ["-c", LARGE_ENGINE, str(case.engine_bytes), LOADS, str(report)]
-        sets = [*self.sets, f"store.dir={self.state}", *SAMPLED, *((WITHOUT_CGROUP,) if without_cgroup else ())]
+        sets = [
+            *self.sets,
+            f"store.dir={self.state}",
+            *SAMPLING_SETTINGS,
+            *((WITHOUT_CGROUP,) if without_cgroup else ()),
+        ]
         options = ["--quiet", "--grace", "1s", "--cwd", str(place), "--record", str(record), *case.options]
         settings = [word for value in sets for word in ("--set", value)]
         return [sys.executable, *engine, *settings, "run", *options, "--", *case.command_line(str(report))]
 
-    def _call(self, command: list[str], place: Path) -> tuple[int | None, str]:
-        """Run it to its end; its exit code, none if it had to be stopped, and what it said."""
+    def _run_command(self, command: list[str], place: Path) -> tuple[int | None, str]:
+        """Run a command to its end; return its exit code, None if it had to be stopped, and its output."""
         with self._lock:
             if self._stopped:
                 return None, "stopped"
@@ -176,13 +181,13 @@ class Suite:
             )
             self._running.add(process)
         try:
-            # The end of its output is also the end of its shim, which still writes to the home.
-            words = process.communicate(timeout=DEADLINE_SECONDS)[0]
-            return process.returncode, words.decode(errors="replace")
+            # The output ends when the shim exits, too; until then the shim may write to the home.
+            output = process.communicate(timeout=DEADLINE_SECONDS)[0]
+            return process.returncode, output.decode(errors="replace")
         except subprocess.TimeoutExpired:
             process.terminate()
-            words = process.communicate()[0]
-            return None, f"not done within {DEADLINE_SECONDS:g} s; {words.decode(errors='replace')}"
+            output = process.communicate()[0]
+            return None, f"not done within {DEADLINE_SECONDS:g} s; {output.decode(errors='replace')}"
         finally:
             with self._lock:
                 self._running.discard(process)
@@ -192,14 +197,14 @@ def had_cgroup(job: Job) -> bool:
     return any(source.startswith("cgroup") for source in job.sources.values())
 
 
-def judge(case: Case, measurement: Measurement) -> list[Finding]:
-    """How the case ended and what each of its checks finds; nothing but why, if it could not be built or recorded."""
+def judge(case: Case, measurement: Measurement) -> list[CheckResult]:
+    """Return the results of all checks of a case; a single result if the load could not run or was not recorded."""
     job, returned, reference = measurement.job, measurement.returned, measurement.reference
     if job is None or returned is None:
-        why = measurement.words.strip() or f"no record was written; run returned {returned}"
-        return [Finding("outcome", Verdict.FAIL, str(case.outcome), None, reason=why)]
+        why = measurement.output.strip() or f"no record was written; run returned {returned}"
+        return [CheckResult("outcome", Verdict.FAIL, str(case.outcome), None, reason=why)]
     if reference.skip is not None:
-        return [Finding("load", Verdict.SKIPPED, "as built", None, reason=reference.skip)]
+        return [CheckResult("load", Verdict.SKIPPED, "as built", None, reason=reference.skip)]
     return [
         *(check(job, reference) for check in case.checks),
         *judge_curve(case.curves, job, reference, measurement.samples),
@@ -209,7 +214,7 @@ def judge(case: Case, measurement: Measurement) -> list[Finding]:
 
 @contextmanager
 def temporary_home() -> Iterator[Path]:
-    """A directory on a disk if there is one, since nothing is counted for files in memory; removed at the end."""
+    """Yield a temporary directory, on a disk if possible, because I/O to memory file systems is not counted."""
     home = Path(tempfile.mkdtemp(prefix="jobtop-selftest-", dir=scratch_directory()))
     try:
         yield home
@@ -218,7 +223,7 @@ def temporary_home() -> Iterator[Path]:
 
 
 def scratch_directory() -> str:
-    """The usual place for temporary files, or another one if that is in memory."""
+    """Return the default directory for temporary files, or another one if that is in memory."""
     in_memory = memory_devices(read_text("/proc/self/mountinfo"))
     usual = tempfile.gettempdir()
     for directory in (usual, "/var/tmp", os.getcwd()):
@@ -232,6 +237,6 @@ def scratch_directory() -> str:
 
 
 def memory_devices(mountinfo: str) -> set[str]:
-    """The devices, as major:minor, of mounted file systems that are in memory."""
+    """Return the devices, as major:minor, of mounted memory file systems."""
     rows = (line.partition(" - ") for line in mountinfo.splitlines())
-    return {before.split()[2] for before, _, after in rows if after.split()[0] in IN_MEMORY}
+    return {before.split()[2] for before, _, after in rows if after.split()[0] in MEMORY_FILE_SYSTEMS}

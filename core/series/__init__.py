@@ -1,1 +1,1 @@
-"""Samples over time: packed, rolled up, thinned, drawn and written for other programs. Pure."""
+"""Samples over time: packing, rolling up, thinning, drawing, and formats of other programs. Pure."""

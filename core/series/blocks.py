@@ -1,11 +1,11 @@
-"""Samples of one job as one compressed block of bytes, and back. Pure; where blocks are kept is not known here.
+"""Packs samples of one job into a compressed block of bytes, and unpacks it. Pure; the store decides where blocks go.
 
-A block is a version byte, a checksum (crc32), a table of columns, and their bytes. A column is the differences of whole
-numbers (values times the steps of their metric), less the smallest, divided by what they have in common, as planes:
-first the low bytes of all, then the next. Against zigzag varints that takes a quarter less room, and C does the loops.
-A column is named by 16 bits of its key's crc32 and carries its steps, so that a block stays readable while the
-catalogue grows. Version 1 is one zlib stream; in version 2, of long blocks, each column is a stream for itself, so that
-one can be read without the others.
+A block is a version byte, a checksum (crc32), a table of columns, and the bytes of the columns. The values of a column
+are multiplied by the steps of their metric to get whole numbers. Stored are their differences, minus the smallest
+difference, divided by their greatest common divisor, as byte planes: the low bytes of all numbers, then the next bytes,
+and so on. That takes a quarter less space than zigzag varints, and the loops run in C. A column is identified by 16
+bits of its key's crc32 and carries its steps, so that old blocks stay readable while the catalogue grows. Version 1 is
+one zlib stream. In version 2, for long blocks, each column is a stream of its own and can be read without the others.
 """
 
 import math
@@ -22,16 +22,17 @@ from jobtop.core.record import record
 
 Number = float | int
 Values = Sequence[Number | None]
-Steps = tuple[list[Number | None], int, bool]  # a column in steps, their decimal places; or, if not whole, its numbers
-Packed = tuple[int, bytes, int, int, int]  # kind, bytes, first, smallest difference, divisor
+# A column as whole steps, their decimal places, True; if it could not be in whole steps: its numbers, places, False.
+ColumnSteps = tuple[list[Number | None], int, bool]
+PackedColumn = tuple[int, bytes, int, int, int]  # kind, bytes, first, smallest difference, divisor
 
-WHOLE, APART = 1, 2
-SHORTEST_APART = 300
+ONE_STREAM, STREAM_PER_COLUMN = 1, 2
+MIN_SAMPLES_PER_COLUMN_STREAMS = 300
 LEVEL = 6
 ELAPSED, ID, SAMPLES = "elapsed", "id", "samples"
 EXACT = 0  # steps of a value that is not rounded: whole numbers, or doubles
 OWN_STEPS = {ELAPSED: 1000, ID: 1, SAMPLES: 1, VALUE: EXACT}
-OF_MINUTES = (":min", ":max", ":last")  # what a key has columns of, in a block of minutes
+MINUTE_SUFFIXES = (":min", ":max", ":last")  # of the additional columns of a key in a block of minutes
 HEAD = struct.Struct("<BI")
 TABLE_SIZE = struct.Struct("<I")
 RAW = -zlib.MAX_WBITS  # no header, and no checksum of its own
@@ -40,18 +41,18 @@ COLUMN = struct.Struct("<BBqqQ")  # kind, decimal places, first, smallest differ
 WIDTH = 0x0F
 PLAIN, FLOATS, GAPS, DEFLATED = 0x10, 0x20, 0x40, 0x80
 INT64 = 2**63
-# What is read has at most so much, which is more than is written: a checksum proves nothing of a file from elsewhere.
-MOST_SAMPLES, MOST_COLUMNS, MOST_PLACES = 2048, 1024, 18
-MOST_SECONDS = 1e10  # since the start of a job, or the boot of a machine
-MOST_TABLE_BYTES = 6 + MOST_COLUMNS * 32
-MOST_BYTES = 16 * 1024 * 1024  # of all columns
+# Limits for reading, above what is ever written: a crafted file can have a valid checksum.
+MAX_SAMPLES, MAX_COLUMNS, MAX_PLACES = 2048, 1024, 18
+MAX_SECONDS = 1e10  # since the start of a job, or the boot of a machine
+MAX_TABLE_BYTES = 6 + MAX_COLUMNS * 32
+MAX_BYTES = 16 * 1024 * 1024  # of all columns
 
 
 @record
 class Block:
-    """Moments of samples, their values by key, and their ids unless only some keys were wanted.
+    """The times of samples, their values by key, and their ids unless only some keys were requested.
 
-    A key that is not among the columns was absent throughout.
+    A key without a column was absent in all samples.
     """
 
     ids: list[int]
@@ -59,7 +60,7 @@ class Block:
     columns: dict[str, list[Number | None]]
 
     def samples(self, keys: Sequence[str]) -> list[Sample]:
-        """The samples, their values in the order of the keys."""
+        """Return the samples, with values in the order of the keys."""
         absent: list[Number | None] = [None] * len(self.elapsed)
         rows = zip(*(self.columns.get(key, absent) for key in keys), strict=True)
         minutes = self._minutes() if SAMPLES in self.columns else [None] * len(self.elapsed)
@@ -68,7 +69,7 @@ class Block:
     def _minutes(self) -> list[Minute | None]:
         by_suffix = [
             {key.removesuffix(suffix): values for key, values in self.columns.items() if key.endswith(suffix)}
-            for suffix in OF_MINUTES
+            for suffix in MINUTE_SUFFIXES
         ]
         return [
             Minute(int(count or 1), *({key: values[place] for key, values in part.items()} for part in by_suffix))
@@ -78,26 +79,26 @@ class Block:
 
 @record
 class Growth:
-    """A column that only grows, in steps of which `factor` make one: its first value, and by how much it grew.
+    """A column that never falls, in whole steps, `factor` of which are 1: its first value and its differences.
 
-    Each time by `least`, and as much more as `more` says.
+    Each difference is `least` plus the number in `extra`.
     """
 
     first: int
     least: int
-    more: Sequence[int]
+    extra: Sequence[int]
     factor: int
 
     def differences(self) -> list[int]:
-        return [number + self.least for number in self.more]
+        return [number + self.least for number in self.extra]
 
     def last(self) -> float:
-        return (self.first + self.least * len(self.more) + sum(self.more)) / self.factor
+        return (self.first + self.least * len(self.extra) + sum(self.extra)) / self.factor
 
 
 @record
-class Opened:
-    """A block whose table has been read: its columns by short name, and where their bytes are."""
+class OpenBlock:
+    """A block whose table has been read: the short ids of its columns, and where their bytes are."""
 
     count: int
     names: tuple[int, ...]
@@ -107,28 +108,28 @@ class Opened:
     body: bytes
     body_at: int
 
-    def decoded(self, wanted: Collection[str] | None = None) -> Block:
-        """The samples, of all columns or of those wanted."""
+    def decode(self, wanted: Collection[str] | None = None) -> Block:
+        """Return the samples, with all columns or only those wanted."""
         names = [KEYS[name] for name in self.names if name in KEYS] if wanted is None else (ELAPSED, *wanted)
         columns = {key: self.values(key) for key in names}
         moments, ids = columns.pop(ELAPSED, []), columns.pop(ID, [])
-        _check_own(self.count, moments, ids if wanted is None else None, columns.get(SAMPLES))
+        _check_times_and_ids(self.count, moments, ids if wanted is None else None, columns.get(SAMPLES))
         return Block(ids, moments, {key: values for key, values in columns.items() if values})  # type: ignore[arg-type]
 
     @property
     def is_rolled(self) -> bool:
-        """Whether its rows are minutes."""
+        """Whether the rows are minutes."""
         return self.has(SAMPLES)
 
     def has(self, key: str) -> bool:
         return SHORT_IDS.get(key) in self.names
 
     def values(self, key: str) -> list[Number | None]:
-        """The values of one column; none if it is not there."""
+        """Return the values of one column; empty if the block does not have it."""
         return _scaled(*self.column(SHORT_IDS[key])) if self.has(key) else []
 
     def growth(self, key: str) -> Growth | None:
-        """How a column grew; None if it fell once, has gaps, or is not there."""
+        """Return how a column grew; None if it fell, has gaps, or is not in the block."""
         name = SHORT_IDS[key]
         if name not in self.names:
             return None
@@ -141,15 +142,15 @@ class Opened:
         more = _from_planes(part, kind & WIDTH) if kind & WIDTH else bytes(self.count - 1)
         return Growth(first, low, more, 10**places)
 
-    def column(self, name: int) -> Steps:
+    def column(self, name: int) -> ColumnSteps:
         part, kind, places, first, low, divisor = self._part(name)
         return _unpacked(part, self.count, kind, first, low, divisor), places, not kind & FLOATS
 
     def _part(self, name: int) -> tuple[bytes, int, int, int, int, int]:
-        """The bytes of a column, and its row in the table."""
+        """Return the bytes of a column, and its row of the table."""
         place = self.names.index(name)
         kind, places, first, low, divisor = COLUMN.unpack_from(self.table, self.table_at + place * COLUMN.size)
-        if places > MOST_PLACES or not divisor or kind & WIDTH > 8:
+        if places > MAX_PLACES or not divisor or kind & WIDTH > 8:
             raise BlockDamaged(f"a column has width {kind & WIDTH}, {places} places and divisor {divisor}")
         start = self.body_at + sum(self.sizes[:place])
         part = self.body[start : start + self.sizes[place]]
@@ -159,9 +160,9 @@ class Opened:
 
 
 def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], rows: Sequence[Values]) -> bytes:
-    """The block of samples, given as their ids, moments and values in the order of the keys.
+    """Return the block of samples, given as ids, times and values in the order of the keys.
 
-    Not as `Sample`: a writer keeps thousands, and the garbage collector leaves alone what is only numbers.
+    Not given as `Sample`: a writer keeps thousands, and the garbage collector does not track tuples of numbers.
     """
     if rows and all(row is rows[0] for row in rows):
         return _encode_constant(keys, ids, moments, rows[0])
@@ -182,7 +183,7 @@ def _encode_constant(keys: Sequence[str], ids: Sequence[int], moments: Sequence[
 
 
 def encode_columns(ids: Sequence[int], moments: Sequence[float], columns: Mapping[str, tuple[Values, int]]) -> bytes:
-    """The block of columns by their names, each with how many steps of it make one."""
+    """Return the block of columns by name, each with its steps per unit."""
     own = {ELAPSED: (moments, OWN_STEPS[ELAPSED]), ID: (ids, OWN_STEPS[ID])}
     packed = {
         SHORT_IDS[name]: _packed_column(values, factor, len(str(factor)) - 1)
@@ -192,9 +193,9 @@ def encode_columns(ids: Sequence[int], moments: Sequence[float], columns: Mappin
     return _block(len(ids), packed)
 
 
-def merge(datas: Sequence[bytes]) -> bytes:
-    """One block of the samples of several, in this order; columns that this version does not know come along."""
-    opened = [open_block(data) for data in datas]
+def merge(block_data: Sequence[bytes]) -> bytes:
+    """Return one block with the samples of several, in order; columns unknown to this version are kept."""
+    opened = [open_block(data) for data in block_data]
     packed = {
         name: _merged([block.column(name) if name in block.names else block.count for block in opened])
         for name in dict.fromkeys(name for block in opened for name in block.names)
@@ -203,38 +204,38 @@ def merge(datas: Sequence[bytes]) -> bytes:
 
 
 def decode(data: bytes, wanted: Collection[str] | None = None) -> Block:
-    """The samples of a block, of all columns or of those wanted; BlockDamaged if a bit of it has changed."""
-    return open_block(data).decoded(wanted)
+    """Return the samples of a block, with all columns or only those wanted; BlockDamaged if it was changed."""
+    return open_block(data).decode(wanted)
 
 
-def open_block(data: bytes) -> Opened:
-    """A block with its table read; BlockDamaged if a bit of it has changed, or if it was never written by jobtop."""
+def open_block(data: bytes) -> OpenBlock:
+    """Read the table of a block; BlockDamaged if it was changed, or was not written by jobtop."""
     version = _checked_version(data)
     try:
-        if version == WHOLE:
-            table = body = _inflated(data[HEAD.size :], zlib.MAX_WBITS, MOST_BYTES)
+        if version == ONE_STREAM:
+            table = body = _inflated(data[HEAD.size :], zlib.MAX_WBITS, MAX_BYTES)
         else:
             body, begin = data, HEAD.size + TABLE_SIZE.size
             body_at = begin + TABLE_SIZE.unpack_from(data, HEAD.size)[0]
-            table = _inflated(data[begin:body_at], zlib.MAX_WBITS, MOST_TABLE_BYTES)
+            table = _inflated(data[begin:body_at], zlib.MAX_WBITS, MAX_TABLE_BYTES)
         count, number = COUNTS.unpack_from(table)
-        if not 0 < count <= MOST_SAMPLES or not 0 < number <= MOST_COLUMNS:
+        if not 0 < count <= MAX_SAMPLES or not 0 < number <= MAX_COLUMNS:
             raise BlockDamaged(f"a block of samples has {number} columns of {count} values")
         numbers = struct.unpack_from(f"<{number}H{number}I", table, COUNTS.size)
     except struct.error as error:
         raise BlockDamaged(f"a block of samples breaks off ({error})") from error
     table_at = COUNTS.size + 6 * number
     table_end = table_at + number * COLUMN.size
-    if version == WHOLE:
+    if version == ONE_STREAM:
         body_at = table_end
     names, sizes = numbers[:number], numbers[number:]
     if len(table) < table_end or body_at + sum(sizes) != len(body) or len(set(names)) < number:
         raise BlockDamaged("the columns of a block of samples are not where its table says")
-    return Opened(count, names, sizes, table, table_at, body, body_at)
+    return OpenBlock(count, names, sizes, table, table_at, body, body_at)
 
 
 def _inflated(data: bytes, window: int, most: int) -> bytes:
-    """Data unpacked, of at most so many bytes: a thousandth of them may be enough to make it."""
+    """Decompress at most `most` bytes: a small crafted input could expand a thousandfold."""
     unpacker = zlib.decompressobj(window)
     try:
         unpacked = unpacker.decompress(data, most + 1)
@@ -245,9 +246,9 @@ def _inflated(data: bytes, window: int, most: int) -> bytes:
     return unpacked
 
 
-def _check_own(count: int, moments: Values, ids: Values | None, counts: Values | None) -> None:
-    """Every sample has a moment and an id, and stands for at least one that was taken."""
-    if len(moments) != count or not are_within(moments, MOST_SECONDS):
+def _check_times_and_ids(count: int, moments: Values, ids: Values | None, counts: Values | None) -> None:
+    """Check that every sample has a time and an id, and that every minute has at least one sample."""
+    if len(moments) != count or not are_within(moments, MAX_SECONDS):
         raise BlockDamaged("a block of samples has wrong moments")
     if ids is not None and (len(ids) != count or set(map(type, ids)) != {int}):
         raise BlockDamaged("a block of samples has wrong ids")
@@ -256,7 +257,7 @@ def _check_own(count: int, moments: Values, ids: Values | None, counts: Values |
 
 
 def are_within(values: Values, most: float) -> bool:
-    """Whether all values are there, and none is beyond a bound, below or above 0."""
+    """Return whether all values are present and between -most and most."""
     try:
         return -most <= min(values) and max(values) <= most  # type: ignore[type-var, operator]
     except TypeError:  # one is absent
@@ -264,7 +265,7 @@ def are_within(values: Values, most: float) -> bool:
 
 
 def _check_size(part: bytes, count: int, kind: int) -> None:
-    """That a column has the bytes of so many numbers."""
+    """Check that a column has the bytes of `count` numbers."""
     width = 8 if kind & (PLAIN | FLOATS) else kind & WIDTH
     numbers = count if kind & (PLAIN | FLOATS) else count - 1
     if numbers < 0 or len(part) != width * numbers:
@@ -272,17 +273,19 @@ def _check_size(part: bytes, count: int, kind: int) -> None:
 
 
 def _block(count: int, packed: Mapping[int, tuple[bytes, bytes]]) -> bytes:
-    """The block of packed columns, by short name."""
+    """Return the block of packed columns, given by short id."""
     table, parts = [row for row, _ in packed.values()], [part for _, part in packed.values()]
-    if count < SHORTEST_APART:
-        return _sealed(WHOLE, zlib.compress(b"".join((_index(count, packed, parts), *table, *parts)), LEVEL))
+    if count < MIN_SAMPLES_PER_COLUMN_STREAMS:
+        return _with_checksum(
+            ONE_STREAM, zlib.compress(b"".join((_index(count, packed, parts), *table, *parts)), LEVEL)
+        )
     for place, part in enumerate(parts):
         deflated = _deflated(part)
         if len(deflated) < len(part):
             parts[place] = deflated
             table[place] = bytes((table[place][0] | DEFLATED,)) + table[place][1:]
     head = zlib.compress(b"".join((_index(count, packed, parts), *table)), LEVEL)
-    return _sealed(APART, b"".join((TABLE_SIZE.pack(len(head)), head, *parts)))
+    return _with_checksum(STREAM_PER_COLUMN, b"".join((TABLE_SIZE.pack(len(head)), head, *parts)))
 
 
 def _index(count: int, names: Collection[int], parts: Sequence[bytes]) -> bytes:
@@ -290,7 +293,7 @@ def _index(count: int, names: Collection[int], parts: Sequence[bytes]) -> bytes:
     return COUNTS.pack(count, number) + struct.pack(f"<{number}H{number}I", *names, *map(len, parts))
 
 
-def _sealed(version: int, body: bytes) -> bytes:
+def _with_checksum(version: int, body: bytes) -> bytes:
     return HEAD.pack(version, zlib.crc32(body, version)) + body
 
 
@@ -307,8 +310,10 @@ def _checked_version(data: bytes) -> int:
     version, checksum = HEAD.unpack_from(data)
     if zlib.crc32(memoryview(data)[HEAD.size :], version) != checksum:
         raise BlockDamaged("a block of samples does not match its checksum")
-    if version not in (WHOLE, APART):
-        raise BlockDamaged(f"a block of samples has version {version}, this jobtop knows {WHOLE} and {APART}")
+    if version not in (ONE_STREAM, STREAM_PER_COLUMN):
+        raise BlockDamaged(
+            f"a block of samples has version {version}, this jobtop knows {ONE_STREAM} and {STREAM_PER_COLUMN}"
+        )
     return int(version)
 
 
@@ -317,17 +322,17 @@ def _is_absent(values: Values) -> bool:
 
 
 def _packed_column(values: Values, factor: int, places: int) -> tuple[bytes, bytes]:
-    """The row in the table, and the bytes, of a column of which so many steps make one."""
+    """Return the table row and the bytes of a column with `factor` steps per unit."""
     try:
-        packed = _packed_numbers(values if factor == 1 else _whole(values, factor))
+        packed = _packed_numbers(values if factor == 1 else _whole_steps(values, factor))
     except (TypeError, ValueError, OverflowError, struct.error):
-        packed = _packed_odd(values, factor)
+        packed = _packed_irregular(values, factor)
     kind, part, first, low, divisor = packed
     return COLUMN.pack(kind, places, first, low, divisor), part
 
 
-def _merged(pieces: Sequence[Steps | int]) -> tuple[bytes, bytes]:
-    """One column of several, in whose place there may be only how long it would be."""
+def _merged(pieces: Sequence[ColumnSteps | int]) -> tuple[bytes, bytes]:
+    """Return one packed column from pieces; where a block lacks the column, the piece is the number of its samples."""
     there = [piece for piece in pieces if not isinstance(piece, int)]
     places = max(piece[1] for piece in there)
     if not all(is_whole for _, _, is_whole in there):
@@ -337,8 +342,8 @@ def _merged(pieces: Sequence[Steps | int]) -> tuple[bytes, bytes]:
     return _packed_column(values, 1, places) if as_they_are else _packed_column(values, 10**places, places)
 
 
-def _joined(pieces: Sequence[Steps | int], is_scaled: bool) -> list[Number | None]:
-    """The values of several columns, as their steps or as the numbers they are."""
+def _joined(pieces: Sequence[ColumnSteps | int], is_scaled: bool) -> list[Number | None]:
+    """Return the values of several columns, as steps or as the numbers they stand for."""
     values: list[Number | None] = []
     for piece in pieces:
         if isinstance(piece, int):
@@ -348,23 +353,23 @@ def _joined(pieces: Sequence[Steps | int], is_scaled: bool) -> list[Number | Non
     return values
 
 
-def _packed_odd(values: Values, factor: int) -> Packed:
-    """A column with gaps, with fractions where whole numbers are usual, or beyond 64 bits, which stays as doubles."""
+def _packed_irregular(values: Values, factor: int) -> PackedColumn:
+    """Pack a column with gaps or with values that are not whole steps of 64 bits; the latter stay doubles."""
     present = [value for value in values if value is not None]
     kind, gaps = (GAPS, _bitmap(values)) if len(present) < len(values) else (0, b"")
     try:
-        form, part, first, low, divisor = _packed_numbers(_whole(present, factor))
+        form, part, first, low, divisor = _packed_numbers(_whole_steps(present, factor))
     except (TypeError, ValueError, OverflowError, struct.error):
         form, part, first, low, divisor = FLOATS, struct.pack(f"<{len(present)}d", *present), 0, 0, 1
     return kind | form, gaps + part, first, low, divisor
 
 
-def _packed_numbers(numbers: Values) -> Packed:
-    """Whole numbers as their differences; TypeError if one is absent or not whole, others if one is too large."""
+def _packed_numbers(numbers: Values) -> PackedColumn:
+    """Pack whole numbers as differences; TypeError if one is absent or not whole, other errors if one is too large."""
     first = numbers[0]
     if type(first) is not int or not -INT64 <= first < INT64:
         raise TypeError
-    # Most columns do not change for long.
+    # Most columns are constant for long times.
     if first == numbers[-1] and numbers.count(first) == len(numbers):
         return 0, b"", first, 0, 1
     differences: list[int] = list(map(sub, numbers[1:], numbers))
@@ -385,7 +390,7 @@ def _packed_numbers(numbers: Values) -> Packed:
 
 
 def _unpacked(part: bytes, count: int, kind: int, first: int, low: int, divisor: int) -> list[Number | None]:
-    """A column again, as steps or, if it could not be, as numbers."""
+    """Unpack a column into whole steps, or into numbers if it was stored as doubles."""
     gaps = part[: (count + 7) // 8] if kind & GAPS else b""
     bits = int.from_bytes(gaps, "little")
     present = bits.bit_count() if kind & GAPS else count
@@ -401,7 +406,7 @@ def _unpacked(part: bytes, count: int, kind: int, first: int, low: int, divisor:
 
 
 def _scaled(steps: list[Number | None], places: int, is_whole: bool) -> list[Number | None]:
-    """Steps as the numbers they are."""
+    """Convert whole steps to the numbers they stand for."""
     if not places or not is_whole:
         return steps
     factor = 10**places
@@ -412,7 +417,7 @@ def _scaled(steps: list[Number | None], places: int, is_whole: bool) -> list[Num
 
 
 def _floats(part: bytes, count: int) -> Sequence[float | None]:
-    """Numbers as they are; what is infinite, or none, was never measured."""
+    """Read doubles; infinite and NaN become absent."""
     return [value if math.isfinite(value) else None for value in struct.unpack(f"<{count}d", part)]
 
 
@@ -434,10 +439,10 @@ def _differences(part: bytes, count: int, kind: int, low: int, divisor: int) -> 
 
 
 def _planes(numbers: Sequence[int], width: int) -> bytes:
-    """Whole numbers of so many bytes, as all low bytes, then all next ones …"""
+    """Pack whole numbers of `width` bytes as byte planes: all low bytes, then all next bytes, …"""
     if width == 1:
         return bytes(numbers)
-    size, code = _room(width)
+    size, code = _machine_number(width)
     packed = struct.pack(f"<{len(numbers)}{code}", *numbers)
     return b"".join([packed[place::size] for place in range(width)])
 
@@ -445,7 +450,7 @@ def _planes(numbers: Sequence[int], width: int) -> bytes:
 def _from_planes(part: bytes, width: int) -> Sequence[int]:
     if width == 1:
         return part
-    size, code = _room(width)
+    size, code = _machine_number(width)
     count = len(part) // width
     packed = bytearray(count * size)
     for place in range(width):
@@ -453,13 +458,13 @@ def _from_planes(part: bytes, width: int) -> Sequence[int]:
     return struct.unpack(f"<{count}{code}", packed)
 
 
-def _room(width: int) -> tuple[int, str]:
-    """The bytes and the letter of the smallest machine number of at least this width."""
+def _machine_number(width: int) -> tuple[int, str]:
+    """Return size and struct code of the smallest integer type with at least this many bytes."""
     return (2, "H") if width == 2 else (4, "I") if width <= 4 else (8, "Q")
 
 
-def _whole(values: Values, factor: int) -> list[int]:
-    """Values as whole steps; TypeError if one is absent, others if one is not finite, or has to be exact and is not."""
+def _whole_steps(values: Values, factor: int) -> list[int]:
+    """Convert values to whole steps; TypeError if one is absent, other errors if one cannot be converted."""
     if factor == EXACT:
         return [_without_fraction(value) for value in values]
     return [round(value * factor) for value in values]  # type: ignore[operator]
@@ -473,7 +478,7 @@ def _without_fraction(value: Number | None) -> int:
 
 
 def _bitmap(values: Values) -> bytes:
-    """A bit per value, the lowest first: whether it is there."""
+    """Return one bit per value, lowest first: whether it is present."""
     bits = "".join(["0" if value is None else "1" for value in reversed(values)])
     return int(bits, 2).to_bytes((len(values) + 7) // 8, "little")
 
@@ -485,12 +490,12 @@ def _with_gaps(values: Values, gaps: bytes, count: int) -> list[Number | None]:
 
 
 def _steps(key: str) -> tuple[int, int]:
-    """How many steps of a key make one, and how many decimal places those are."""
+    """Return the steps per unit of a key, and the decimal places they stand for."""
     factor = OWN_STEPS[key] if key in OWN_STEPS else steps(key)
     return factor, len(str(factor)) - 1
 
 
-_OF_KEYS = [f"{key}{suffix}" for key in (*BY_KEY, VALUE) for suffix in OF_MINUTES]
-# The lower half: a test proves that no two keys of the catalogue share it.
-SHORT_IDS = {key: zlib.crc32(key.encode()) & 0xFFFF for key in (*OWN_STEPS, *BY_KEY, *_OF_KEYS)}
+_MINUTE_KEYS = [f"{key}{suffix}" for key in (*BY_KEY, VALUE) for suffix in MINUTE_SUFFIXES]
+# 16 of the 32 bits: a test proves that no two keys of the catalogue share them.
+SHORT_IDS = {key: zlib.crc32(key.encode()) & 0xFFFF for key in (*OWN_STEPS, *BY_KEY, *_MINUTE_KEYS)}
 KEYS = {short: key for key, short in SHORT_IDS.items()}

@@ -1,4 +1,4 @@
-"""Curves of a job made ready to be drawn: where they break, the marks of their axes, a line of bars. Pure."""
+"""Prepares curves of a job for drawing: where they break, the marks of their axes, a line of bars. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -14,24 +14,24 @@ Points = list[tuple[float, Number]]
 BARS = "▁▂▃▄▅▆▇█"
 TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 DAY = 86400.0
-# Between marks that differ by less there is nothing to read: bytes and processes are whole, percents have a decimal.
-LEAST_STEPS = {
+# The smallest useful step between two marks: bytes and processes are whole numbers, percents have one decimal.
+MIN_STEPS = {
     (Unit.BYTES, Kind.GAUGE): 1.0,
     (Unit.BYTES, Kind.COUNTER): 1.0,
     (Unit.COUNT, Kind.GAUGE): 1.0,
     (Unit.PERCENT, Kind.GAUGE): 0.1,
     (Unit.SECONDS, Kind.COUNTER): 0.001,
 }
-HAIR = 0.01
-ROUND = (1, 2, 2.5, 3, 4, 5, 6, 8, 10)
-# A silence more than so many times as long as usual is a gap, not a slower rhythm.
-GAP = 3
-FEWEST_SPACINGS = 5  # of which one can be unusual
+MARK_TOLERANCE = 0.01  # a value may exceed the highest mark by this share
+ROUND_FACTORS = (1, 2, 2.5, 3, 4, 5, 6, 8, 10)
+# An interval this many times longer than usual is a gap in sampling, not a longer sampling interval.
+GAP_FACTOR = 3
+MIN_SPACINGS = 5  # among fewer intervals none can be called unusual
 
 
 @record
 class Curve:
-    """One metric over the life of a job as it is drawn: a gauge as it was, a counter by its rate."""
+    """One metric over the life of a job as it is drawn: a gauge as its value, a counter as its rate."""
 
     metric: Metric
     times: list[float]
@@ -39,7 +39,7 @@ class Curve:
 
     @property
     def is_rate(self) -> bool:
-        """Whether a value is the mean since the moment before."""
+        """Whether a value is the mean since the previous sample."""
         return self.metric.kind is Kind.COUNTER or self.metric.key in DERIVED[Scope.JOB]
 
     def known(self) -> list[Number]:
@@ -47,17 +47,17 @@ class Curve:
 
 
 def make_curve(metric: Metric, times: list[float], column: list[Number | None]) -> Curve:
-    """The curve of a stored column; a counter has no rate at its first moment."""
+    """Return the curve of a stored column; a counter has no rate at its first sample."""
     if metric.kind is Kind.GAUGE:
         return Curve(metric, times, column)
     rates: list[Number | None] = [None] if times else []
-    for (begun, before), (ended, after) in pairwise(zip(times, column, strict=True)):
-        rates.append(rate(before, after, 0.0 if is_too_short(begun, ended - begun) else ended - begun))
+    for (start, before), (end, after) in pairwise(zip(times, column, strict=True)):
+        rates.append(rate(before, after, 0.0 if is_too_short(start, end - start) else end - start))
     return Curve(metric, times, rates)
 
 
 def segments(curve: Curve) -> list[Points]:
-    """The parts of a curve that are drawn in one stroke: it breaks where nothing is known."""
+    """Return the unbroken parts of a curve; it breaks at absent values and at gaps."""
     parts: list[Points] = [[]]
     silences = set(gaps(curve.times))
     for position, (moment, value) in enumerate(zip(curve.times, curve.values, strict=True)):
@@ -72,44 +72,44 @@ def segments(curve: Curve) -> list[Points]:
 
 
 def gaps(times: Sequence[float]) -> Iterator[int]:
-    """Where nobody had looked for a while: the positions behind such silences.
+    """Yield the positions that follow a gap in sampling.
 
-    A job that grows old is looked at less often, so a silence has to be long beside its neighbours too.
+    The sampling interval grows with a job's age, so a gap has to be long compared with its neighbours too.
     """
     spacing = [after - before for before, after in pairwise(times)]
-    if len(spacing) < FEWEST_SPACINGS:
+    if len(spacing) < MIN_SPACINGS:
         return
     usual = sorted(spacing)[len(spacing) // 2]
     for position in range(1, len(spacing) - 1):
-        if spacing[position] > GAP * max(usual, spacing[position - 1], spacing[position + 1]):
+        if spacing[position] > GAP_FACTOR * max(usual, spacing[position - 1], spacing[position + 1]):
             yield position + 1
 
 
 def value_marks(metric: Metric, top: float, count: int = 5) -> list[float]:
-    """Round values from 0 to `top` or a little more, about `count` of them; a hair above a mark needs no other."""
-    top *= 1 - HAIR
+    """Return about `count` round values from 0 to `top` or a little more."""
+    top *= 1 - MARK_TOLERANCE
     size = 1.0
     if metric.unit is Unit.BYTES:
         while top / size >= 1024:
             size *= 1024
-    least = LEAST_STEPS.get((metric.unit, metric.kind), 0.0)
+    least = MIN_STEPS.get((metric.unit, metric.kind), 0.0)
     steps = (max(round_step(top / size / parts), least) * size for parts in (count - 1, count))
     step, number = min(((step, ceil(top / step * (1 - 1e-9))) for step in steps), key=prod)
     return [mark * step for mark in range(number + 1)]
 
 
 def round_step(least: float) -> float:
-    """The smallest round number that is no less; 1 for nothing."""
+    """Return the smallest round number that is at least `least`; 1 for 0."""
     if least <= 0:
         return 1.0
     power = 10.0 ** len(str(int(least))) if least >= 1 else 1.0
     while power > least:
         power /= 10
-    return next(power * factor for factor in ROUND if power * factor >= least * (1 - 1e-9))
+    return next(power * factor for factor in ROUND_FACTORS if power * factor >= least * (1 - 1e-9))
 
 
 def time_marks(end: float, count: int = 6) -> list[float]:
-    """Round moments from 0 to at most `end`, no more than `count` steps."""
+    """Return round times from 0 to at most `end`, in at most `count` steps."""
     if end <= 0:
         return [0.0]
     least = end / count
@@ -120,16 +120,16 @@ def time_marks(end: float, count: int = 6) -> list[float]:
 
 
 def sparkline(curve: Curve, width: int) -> str:
-    """The curve as bars from 0 to its peak, the highest of each part of the time; blank where nothing is known."""
-    highest = columns(curve, width)
+    """Return the curve as a line of bars from 0 to its peak, the maximum of each part of the time; blank in gaps."""
+    highest = bar_heights(curve, width)
     top = max((value for value in highest if value is not None), default=0)
     return "".join(
         " " if value is None else BARS[min(7, int(value / top * 8)) if top > 0 else 0] for value in highest
     ).rstrip()
 
 
-def columns(curve: Curve, width: int) -> list[Number | None]:
-    """The highest of each of at most `width` equal parts of the time; between two samples, the later."""
+def bar_heights(curve: Curve, width: int) -> list[Number | None]:
+    """Return the maximum of each of at most `width` equal parts of the time; between two samples the later applies."""
     if not curve.times:
         return []
     width = min(width, len(curve.times))

@@ -1,4 +1,4 @@
-"""The two samples of a job that need no looking: nothing used at its start, and at its end what its record says."""
+"""The two samples of a job that are not measured: zero usage at its start, and the record's totals at its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SAMPLED = "sampled"  # the source of totals that are those of the last sample
-# What a job has counted from nothing, and where its record keeps the total.
+# Counters that start at 0, and the field of the record that has the total.
 TOTALS = {
     "cpu.user": "cpu_user_seconds",
     "cpu.system": "cpu_system_seconds",
@@ -25,27 +25,27 @@ TOTALS = {
     "proc.switches_voluntary": "switches_voluntary",
     "proc.switches_involuntary": "switches_involuntary",
 }
-FIRST = Sample(0.0, tuple(0 if key in TOTALS else None for key in JOB_COLUMNS))
+FIRST_SAMPLE = Sample(0.0, tuple(0 if key in TOTALS else None for key in JOB_COLUMNS))
 
 
-def held(newest: Mapping[str, float | int | None], last: Sample) -> dict[str, float | int]:
-    """The values of the last sample; what was seen higher stays there, what the record does not have is absent."""
+def never_below(newest: Mapping[str, float | int | None], last: Sample) -> dict[str, float | int]:
+    """Return the values of the last sample, none below the newest measured value; absent totals stay absent."""
     before = {key: value for key, value in newest.items() if value is not None}
     after = {key: value for key, value in zip(JOB_COLUMNS, last.values, strict=True) if value is not None}
     return never_falling(before, after, TOTALS.keys() & after.keys())
 
 
-def last_after(newest: Sample | None, job: Job) -> Sample | None:
-    """The sample at the end of a job, not less and not before the newest that was taken; None if there is no end."""
-    last = last_sample(job)
+def end_sample_after(newest: Sample | None, job: Job) -> Sample | None:
+    """Return the sample at a job's end, never lower or earlier than the newest measured one; None if it has no end."""
+    last = end_sample(job)
     if last is None or newest is None:
         return last
-    values = held(dict(zip(JOB_COLUMNS, newest.values, strict=True)), last)
+    values = never_below(dict(zip(JOB_COLUMNS, newest.values, strict=True)), last)
     return Sample(max(last.elapsed, newest.elapsed), tuple(map(values.get, JOB_COLUMNS)))
 
 
-def last_sample(job: Job) -> Sample | None:
-    """The totals at the moment of the end; None while it runs, or where they are not those of that moment."""
+def end_sample(job: Job) -> Sample | None:
+    """Return the totals at a job's end; None while it runs, or if the totals include later usage."""
     if not job.status.ended or job.duration_seconds is None or "left_running" in job.flags:
         return None
     if job.sources.get("cpu") == SAMPLED:

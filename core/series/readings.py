@@ -1,4 +1,4 @@
-"""The samples of a job as they are printed and exported: what was counted, how fast it grew, and the peak so far."""
+"""Samples of a job as they are printed and exported: values, rates, and the memory peak so far."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 KEYS = tuple(metric.key for metric in metrics_of(Scope.JOB))
 DIGITS = {key: len(str(steps(key))) - 1 for key in KEYS}
 STORED_DIGITS = tuple(DIGITS[key] for key in JOB_COLUMNS)
-MEMORY = JOB_COLUMNS.index("mem.used")
+MEMORY_COLUMN = JOB_COLUMNS.index("mem.used")
 
 
 @record
-class Reading:
-    """One sample: `values` as they stood, `rates` as `derive` gives them; the peak is of `mem.used`, until then."""
+class SampleReading:
+    """One sample with its `values`, its `rates` as `derive` computes them, and the peak of `mem.used` up to it."""
 
     elapsed: float
     values: dict[str, Number | None]
@@ -34,22 +34,26 @@ class Reading:
     minute: Minute | None = None
 
 
-class Reader:
-    """Makes readings of samples that come bit by bit."""
+class SampleReader:
+    """Turns samples that arrive in batches into readings."""
 
     def __init__(self) -> None:
         self._before: Sample | None = None
         self._peak: Number | None = None
 
-    def read(self, samples: Iterable[Sample]) -> Iterator[Reading]:
-        """The next samples of the job, in their order; one by one, for a reading takes some 5 KB."""
+    def read(self, samples: Iterable[Sample]) -> Iterator[SampleReading]:
+        """Return an iterator over readings of the next samples; not a list, because a reading takes about 5 KB."""
         return map(self._read, samples)
 
-    def _read(self, sample: Sample) -> Reading:
-        sample = resolved(sample)
+    def _read(self, sample: Sample) -> SampleReading:
+        sample = rounded_sample(sample)
         before, self._before = self._before, sample
         minute = sample.minute
-        used = sample.values[MEMORY] if minute is None else minute.greatest.get("mem.used", sample.values[MEMORY])
+        used = (
+            sample.values[MEMORY_COLUMN]
+            if minute is None
+            else minute.greatest.get("mem.used", sample.values[MEMORY_COLUMN])
+        )
         if used is not None:
             self._peak = used if self._peak is None else max(self._peak, used)
         rates = derive(before, sample).values
@@ -58,11 +62,11 @@ class Reader:
             value = rates[key]
             values[key] = None if value is None else round(value, DIGITS[key])
         since = None if before is None else sample.elapsed - before.elapsed
-        return Reading(sample.elapsed, values, rates, since, self._peak, minute)
+        return SampleReading(sample.elapsed, values, rates, since, self._peak, minute)
 
 
 def job_metrics(keys: Sequence[str]) -> tuple[Metric, ...]:
-    """The rows of keys that a job has; BadValue names the nearest for another."""
+    """Return the catalogue rows of these keys; BadValue if a job has no such metric."""
     for key in keys:
         if key not in KEYS:
             raise BadValue(
@@ -71,36 +75,36 @@ def job_metrics(keys: Sequence[str]) -> tuple[Metric, ...]:
     return tuple(find_metric(key) for key in dict.fromkeys(keys))
 
 
-def row(job: Job, reading: Reading, keys: Sequence[str]) -> list[Any]:
-    """`timestamp`, `elapsed` and the values of the keys, as in a line of CSV."""
-    return [moment(job, reading), reading.elapsed, *(reading.values[key] for key in keys)]
+def csv_row(job: Job, reading: SampleReading, keys: Sequence[str]) -> list[Any]:
+    """Return `timestamp`, `elapsed` and the values of the keys, as a row of CSV."""
+    return [timestamp(job, reading), reading.elapsed, *(reading.values[key] for key in keys)]
 
 
-def to_json(job: Job, reading: Reading, keys: Sequence[str] = KEYS) -> dict[str, Any]:
-    """The contract: nested at the dots of the keys, which only get added; counters as they stood."""
-    timestamp, elapsed, *values = row(job, reading, keys)
-    shape: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "job_id": job.id}
-    shape |= {"elapsed": elapsed, "timestamp": timestamp}
+def sample_json(job: Job, reading: SampleReading, keys: Sequence[str] = KEYS) -> dict[str, Any]:
+    """Return a sample as JSON, nested at the dots of the keys; counters are totals. A contract: keys only get added."""
+    timestamp, elapsed, *values = csv_row(job, reading, keys)
+    result: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "job_id": job.id}
+    result |= {"elapsed": elapsed, "timestamp": timestamp}
     for key, value in zip(keys, values, strict=True):
         group, _, name = key.partition(".")
-        shape.setdefault(group, {})[name] = value
-    return shape if reading.minute is None else shape | {"minute": _minute(reading.minute, keys)}
+        result.setdefault(group, {})[name] = value
+    return result if reading.minute is None else result | {"minute": _minute_json(reading.minute, keys)}
 
 
-def _minute(minute: Minute, keys: Sequence[str]) -> dict[str, Any]:
-    """Gauges and rates of the samples that a line stands for; what was the same throughout is only in the line."""
+def _minute_json(minute: Minute, keys: Sequence[str]) -> dict[str, Any]:
+    """Return minimum, maximum and last values of the samples of a minute; constant values are left out."""
     parts = {"min": minute.least, "max": minute.greatest, "last": minute.last}
     return {"samples": minute.samples} | {
         name: {key: values[key] for key in keys if key in values} for name, values in parts.items()
     }
 
 
-def moment(job: Job, reading: Reading) -> str | None:
+def timestamp(job: Job, reading: SampleReading) -> str | None:
     return None if job.start_time is None else iso(job.start_time + reading.elapsed)
 
 
-def resolved(sample: Sample) -> Sample:
-    """A sample to what is kept of it in a block, so that it reads the same before and after it is sealed."""
+def rounded_sample(sample: Sample) -> Sample:
+    """Round a sample to the digits that a block keeps, so that it is the same before and after it is sealed."""
     values = (
         round(value, digits or None) if isinstance(value, float) else value
         for value, digits in zip(sample.values, STORED_DIGITS, strict=True)

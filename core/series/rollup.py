@@ -1,7 +1,7 @@
-"""Samples of some time ago as minutes: a block with one row for each, and back to points a chart can draw. Pure.
+"""Reduces old samples to a block with one row per minute, and expands it to points that a chart can draw. Pure.
 
-Of a gauge a minute has the mean, in the column of its key, and the least, the greatest and the last value; of a counter
-how far it had come, and the least and the greatest rate. What a column would only repeat is left out.
+Of a gauge, a minute has the mean, in the column of its key, and the minimum, maximum and last value. Of a counter, it
+has the total at its end, and the minimum and maximum rate. Columns that would repeat another are left out.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from itertools import accumulate, groupby, pairwise
 from jobtop.core.measure.derive import is_too_short, percent, rate
 from jobtop.core.metrics import STORED_METRICS, VALUE, Kind, Metric, Scope, Unit, derived_of, steps
 from jobtop.core.record import record
-from jobtop.core.series.blocks import EXACT, OF_MINUTES, SAMPLES, Block, Opened, encode_columns
+from jobtop.core.series.blocks import EXACT, MINUTE_SUFFIXES, SAMPLES, Block, OpenBlock, encode_columns
 
 Number = float | int
 Column = list[Number | None]
 
 MINUTE_SECONDS = 60
-LEAST, GREATEST, LAST = OF_MINUTES
-POINTS = 4
-FINE = 1000  # steps of means and rates, but for bytes
+LEAST, GREATEST, LAST = MINUTE_SUFFIXES
+MAX_POINTS_PER_MINUTE = 4
+FINE_STEPS = 1000  # the precision of means and rates, except for bytes
 
 
 @record
-class Before:
-    """The sample before some others: its moment, and how far counters had come."""
+class PreviousSample:
+    """The sample before some others: its time, and the totals of counters."""
 
     elapsed: float
     values: Mapping[str, Number | None]
 
 
-def roll(block: Block, scope: Scope | None, before: Before | None = None) -> bytes:
-    """The minutes of some samples; one that is cut off at an end is a row of its own."""
-    bounds = _bounds(block.elapsed)
+def roll_up(block: Block, scope: Scope | None, before: PreviousSample | None = None) -> bytes:
+    """Return a block of minutes of some samples; a minute that is cut at either end is a row of its own."""
+    bounds = _minute_bounds(block.elapsed)
     starts = [before.elapsed if before is not None else block.elapsed[0], *block.elapsed]
-    seconds = _walls(starts)
+    seconds = _intervals(starts)
     walls = [0.0 if is_too_short(was, wall) else wall for was, wall in zip(starts, seconds, strict=False)]
     rates: dict[str, Column] = {}
     columns: dict[str, tuple[Sequence[Number | None], int]] = {}
     for key, values in block.columns.items():
         metric = STORED_METRICS.get(key)
-        if metric is None:  # of a minute already, or of a later version
+        if metric is None:  # a column of minutes, or of a later version
             continue
         whole, fine = _steps(metric)
         lasts = [values[end - 1] for _, end in bounds]
@@ -59,24 +59,27 @@ def roll(block: Block, scope: Scope | None, before: Before | None = None) -> byt
     for key, parts in derived_of(scope).items():
         if rates.keys() >= set(parts):
             sums = [percent(list(row)) for row in zip(*(rates[part] for part in parts), strict=True)]
-            columns |= _extremes(key, sums, bounds, FINE, None)
+            columns |= _extremes(key, sums, bounds, FINE_STEPS, None)
     counts = [end - begin for begin, end in bounds]
     ends = [end - 1 for _, end in bounds]
     ids, moments = [block.ids[end] for end in ends], [block.elapsed[end] for end in ends]
     return encode_columns(ids, moments, columns | {SAMPLES: (counts, 1)})
 
 
-def stretched(
-    opened: Opened, keys: Iterable[str], scope: Scope | None, before: Before | None
+def expand_minutes(
+    opened: OpenBlock, keys: Iterable[str], scope: Scope | None, before: PreviousSample | None
 ) -> tuple[list[float], dict[str, Column]]:
-    """The minutes of a block as samples with the same extremes, ends, means and sums: at most four of each.
+    """Expand the minutes of a block to samples with the same extremes, ends, means and sums: at most four per minute.
 
-    The least comes first, then the greatest, then what is left for the others.
+    The minimum comes first, then the maximum, then the rest.
     """
-    block = opened.decoded((SAMPLES,))
+    block = opened.decode((SAMPLES,))
     moments, counts = block.elapsed, [int(count or 1) for count in block.columns[SAMPLES]]
     starts = [before.elapsed if before is not None else moments[0] // MINUTE_SECONDS * MINUTE_SECONDS, *moments]
-    sizes = [1 if wall <= 0 else min(count, POINTS) for count, wall in zip(counts, _walls(starts), strict=True)]
+    sizes = [
+        1 if wall <= 0 else min(count, MAX_POINTS_PER_MINUTE)
+        for count, wall in zip(counts, _intervals(starts), strict=True)
+    ]
     times: list[float] = []
     for start, end, count, size in zip(starts, moments, counts, sizes, strict=False):
         step = (end - start) / count
@@ -90,25 +93,25 @@ def stretched(
     extremes = {key: (_column(opened, f"{key}{LEAST}"), _column(opened, f"{key}{GREATEST}")) for key in wanted}
     for key, parts in derived_of(scope).items():
         if counters.keys() >= set(parts):
-            extremes |= _shared(opened, key, {part: counters[part] for part in parts})
+            extremes |= _part_extremes(opened, key, {part: counters[part] for part in parts})
     columns = {
-        key: _counter(counters[key], *extremes[key], [starts[0], *times], sizes)
+        key: _expanded_counter(counters[key], *extremes[key], [starts[0], *times], sizes)
         if key in counters
-        else _gauge(column, *extremes[key], counts, sizes)
+        else _expanded_gauge(column, *extremes[key], counts, sizes)
         for key, column in wanted.items()
     }
     return times, columns
 
 
 def _steps(metric: Metric) -> tuple[int, int]:
-    """How many steps of a value make one, and how many of a mean or a rate; a value that a job chose stays exact."""
+    """Return the steps per unit of a value, and of a mean or rate; a value that a job chose stays exact."""
     if metric.key == VALUE:
         return EXACT, EXACT
-    return steps(metric.key), 1 if metric.unit is Unit.BYTES else FINE
+    return steps(metric.key), 1 if metric.unit is Unit.BYTES else FINE_STEPS
 
 
-def _bounds(moments: Sequence[float]) -> list[tuple[int, int]]:
-    """Where each minute begins and ends among the samples."""
+def _minute_bounds(moments: Sequence[float]) -> list[tuple[int, int]]:
+    """Return begin and end of each minute among the samples."""
     sizes = [len(list(group)) for _, group in groupby(moments, lambda moment: int(moment // MINUTE_SECONDS))]
     return [(end - size, end) for end, size in zip(accumulate(sizes), sizes, strict=True)]
 
@@ -120,10 +123,10 @@ def _extremes(
     factor: int,
     same: Sequence[Number | None] | None,
 ) -> dict[str, tuple[Sequence[Number | None], int]]:
-    """The columns of the least and the greatest of each minute; none if they say no more than `same`, or nothing."""
+    """Return the columns of minimum and maximum of each minute; without those that equal `same` or have no values."""
     found: dict[str, tuple[Sequence[Number | None], int]] = {}
     for name, choose in ((LEAST, min), (GREATEST, max)):
-        column = [_chosen(values[begin:end], choose) for begin, end in bounds]
+        column = [_choose_present(values[begin:end], choose) for begin, end in bounds]
         if column != same and any(value is not None for value in column):
             found[f"{key}{name}"] = (column, factor)
     if same is None and not any(value for column, _ in found.values() for value in column):
@@ -131,13 +134,13 @@ def _extremes(
     return found
 
 
-def _chosen(values: Sequence[Number | None], choose: Callable[[list[Number]], Number]) -> Number | None:
+def _choose_present(values: Sequence[Number | None], choose: Callable[[list[Number]], Number]) -> Number | None:
     present = [value for value in values if value is not None]
     return choose(present) if present else None
 
 
 def _mean(values: Sequence[Number | None], seconds: Sequence[float]) -> Number | None:
-    """The mean over time: each value held since the one before."""
+    """Return the mean over time: each value applies to the interval before it."""
     known = [(value, wall) for value, wall in zip(values, seconds, strict=True) if value is not None]
     if not known:
         return None
@@ -150,16 +153,16 @@ def _mean(values: Sequence[Number | None], seconds: Sequence[float]) -> Number |
     return sum(value * wall for value, wall in known) / total
 
 
-def _walls(starts: Sequence[float]) -> list[float]:
+def _intervals(starts: Sequence[float]) -> list[float]:
     return [after - was for was, after in pairwise(starts)]
 
 
-def _column(opened: Opened, name: str) -> Column:
+def _column(opened: OpenBlock, name: str) -> Column:
     return opened.values(name) or [None] * opened.count
 
 
-def _shared(opened: Opened, key: str, counters: Mapping[str, Column]) -> dict[str, tuple[Column, Column]]:
-    """The least and the greatest rates of what a percentage is made of, so that their sums are its extremes."""
+def _part_extremes(opened: OpenBlock, key: str, counters: Mapping[str, Column]) -> dict[str, tuple[Column, Column]]:
+    """Return minimum and maximum rates of the counters of a percentage, such that they add up to its extremes."""
     grown = {part: [rate(was, end, 1.0) for was, end in pairwise(column)] for part, column in counters.items()}
     sums = [percent(list(row)) for row in zip(*grown.values(), strict=True)]
     extremes = [_column(opened, f"{key}{which}") for which in (LEAST, GREATEST)]
@@ -173,7 +176,9 @@ def _shared(opened: Opened, key: str, counters: Mapping[str, Column]) -> dict[st
     return {part: (share(part, extremes[0]), share(part, extremes[1])) for part in counters}
 
 
-def _gauge(means: Column, least: Column, greatest: Column, counts: Sequence[int], sizes: Sequence[int]) -> Column:
+def _expanded_gauge(
+    means: Column, least: Column, greatest: Column, counts: Sequence[int], sizes: Sequence[int]
+) -> Column:
     column: Column = []
     for mean, lowest, highest, count, size in zip(means, least, greatest, counts, sizes, strict=True):
         if size == 1 or mean is None:
@@ -185,18 +190,21 @@ def _gauge(means: Column, least: Column, greatest: Column, counts: Sequence[int]
     return column
 
 
-def _counter(ends: Column, least: Column, greatest: Column, moments: Sequence[float], sizes: Sequence[int]) -> Column:
-    """How far a counter had come: first at its lowest rate, then at its highest, then as far as it came in all."""
+def _expanded_counter(
+    ends: Column, least: Column, greatest: Column, moments: Sequence[float], sizes: Sequence[int]
+) -> Column:
+    """Return the totals of a counter that grows first at its lowest rate, then at its highest, then evenly."""
     column: Column = []
     for was, end, low, high, size in zip(ends, ends[1:], least, greatest, sizes, strict=False):
         times = moments[len(column) : len(column) + size + 1]
-        came = was
+        total = was
         for place in range(size - 1):
-            if came is not None and end is not None:
-                left = end - came
-                fastness = (low, high, None)[place]
-                even = left / (times[-1] - times[place])
-                came += min(left, (even if fastness is None else fastness) * (times[place + 1] - times[place]))
-            column.append(None if end is None else came)
+            if total is not None and end is not None:
+                left = end - total
+                wanted_rate = (low, high, None)[place]
+                even_rate = left / (times[-1] - times[place])
+                speed = even_rate if wanted_rate is None else wanted_rate
+                total += min(left, speed * (times[place + 1] - times[place]))
+            column.append(None if end is None else total)
         column.append(end)
     return column

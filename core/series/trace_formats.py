@@ -1,6 +1,6 @@
-"""Jobs as workflow systems write them down: the benchmark file of Snakemake, the trace file of Nextflow. Pure.
+"""Jobs in the formats of workflow systems: Snakemake's benchmark file, Nextflow's trace file. Pure.
 
-Both as those systems define them (Snakemake 9 `benchmark.py`; Nextflow `TraceRecord`): MB is 1024 × 1024 bytes there.
+As those systems define them (Snakemake 9 `benchmark.py`; Nextflow `TraceRecord`); there, MB is 1024 × 1024 bytes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from jobtop.core.record import record
 from jobtop.core.units import printable
 
 MIB = 1024 * 1024
-SNAKEMAKE = "s h:m:s max_rss max_vms max_uss max_pss io_in io_out mean_load cpu_time".split()
-NEXTFLOW = (
+SNAKEMAKE_COLUMNS = "s h:m:s max_rss max_vms max_uss max_pss io_in io_out mean_load cpu_time".split()
+NEXTFLOW_COLUMNS = (
     "task_id hash native_id name status exit submit duration realtime %cpu peak_rss peak_vmem rchar wchar".split()
 )
 STATUSES = {
@@ -31,7 +31,7 @@ STATUSES = {
 
 @record
 class MemoryPeaks:
-    """The highest that was seen of a job, its processes summed up; None is not known."""
+    """The largest sampled sums over a job's processes; None is not known."""
 
     rss: float | None = None
     vms: float | None = None
@@ -39,7 +39,7 @@ class MemoryPeaks:
 
 
 def snakemake_row(job: Job, peaks: MemoryPeaks) -> list[str]:
-    """A line of a benchmark file; what is not known is NA, as it writes itself. USS is never measured."""
+    """Return a row of a Snakemake benchmark file; unknown values are NA. USS is never measured."""
     usage, seconds = job.usage, job.duration_seconds
     resident = _largest(peaks.rss, usage.memory_peak_bytes)
     load = None if not seconds or usage.cpu_total_seconds is None else 100 * usage.cpu_total_seconds / seconds
@@ -54,18 +54,18 @@ def snakemake_row(job: Job, peaks: MemoryPeaks) -> list[str]:
 
 
 def nextflow_row(job: Job, peaks: MemoryPeaks) -> list[str]:
-    """A line of a trace file with its default fields; what is not known is `-`."""
+    """Return a row of a Nextflow trace file with its default fields; unknown values are `-`."""
     usage, seconds = job.usage, job.duration_seconds
     whole = None if job.submitted_at is None or job.end_time is None else job.end_time - job.submitted_at
     load = None if not seconds or usage.cpu_total_seconds is None else 100 * usage.cpu_total_seconds / seconds
     code = job.exit_code if job.signal is None else 128 + job.signal
     return [
-        _word(job.seq),
+        _integer(job.seq),
         f"{job.id[:2]}/{job.id[2:8]}",
-        _word(job.pid),
+        _integer(job.pid),
         printable(job.name) or "-",
         STATUSES.get(job.status, "-"),
-        _word(code),
+        _integer(code),
         "-" if job.submitted_at is None else _date(job.submitted_at),
         _duration(whole),
         _duration(seconds),
@@ -84,11 +84,11 @@ def _decimals(value: float | None) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """`0:05:30`, `1 day, 2:03:04`."""
+    """Format seconds as `0:05:30` or `1 day, 2:03:04`."""
     return str(timedelta(seconds=int(seconds)))
 
 
-def _word(value: int | None) -> str:
+def _integer(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
@@ -97,7 +97,7 @@ def _date(at: float) -> str:
 
 
 def _duration(seconds: float | None) -> str:
-    """`224ms`, `13.2s`, `6m 44s`, `1d 2h`."""
+    """Format seconds as `224ms`, `13.2s`, `6m 44s` or `1d 2h`."""
     if seconds is None or seconds < 0:
         return "-"
     if seconds < 1:
@@ -112,7 +112,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def _size(size: float | None) -> str:
-    """`3.1 MB`, `177 KB`, `540 B`, `0`."""
+    """Format bytes as `3.1 MB`, `177 KB`, `540 B` or `0`."""
     if size is None:
         return "-"
     if size <= 0:

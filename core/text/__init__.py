@@ -1,1 +1,1 @@
-"""Words about jobs, events and metrics that verbs and the console share. Pure."""
+"""Text about jobs, events and metrics that verbs and the console share. Pure."""

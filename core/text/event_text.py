@@ -1,4 +1,4 @@
-"""What happened to a job, as one would say it: the words of a timeline, and how grave each is. Pure."""
+"""The text and the severity of events in a job's timeline. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 BAD, WARNING, GOOD, PLAIN = "bad", "warning", "good", "plain"
-GRAVITY = {
+SEVERITIES = {
     "error": BAD,
     "lost": BAD,
     "oom_killed": BAD,
@@ -27,15 +27,15 @@ GRAVITY = {
 }
 
 
-def event_words(kind: str, detail: Mapping[str, Any]) -> str:
-    """One line; a kind that is not known is its own word."""
+def event_text(kind: str, detail: Mapping[str, Any]) -> str:
+    """Return one line about an event; of an unknown kind, the kind itself."""
     known = {key: printable(str(value)) for key, value in detail.items() if value is not None}
     because = f" ({known['reason']})" if "reason" in known else ""
     match kind:
         case "started":
             return f"started, pid {known['pid']}" if "pid" in known else "started"
         case "stop_requested":
-            return f"asked to end by {known.get('by', 'somebody')}"
+            return f"stop requested by {known.get('by', 'unknown')}"
         case "exited":
             return f"ended: {known.get('status', 'unknown')}{because}"
         case "alert" if "text" in known:
@@ -45,35 +45,35 @@ def event_words(kind: str, detail: Mapping[str, Any]) -> str:
         case "limit_reached" if "used_bytes" in known:
             return f"over its memory limit: {format_bytes(float(known['used_bytes']))} used"
         case "unsampled" if "until" in known:
-            return f"nobody sampled it for {_seconds(detail['until'] - detail.get('since', 0.0))}"
+            return f"not sampled for {_seconds(detail['until'] - detail.get('since', 0.0))}"
         case "retried" if "by" in known:
-            return f"tried again as {known['by'][:8]}"
+            return f"retried as {known['by'][:8]}"
         case "not_retried":
-            return f"not tried again{because}"
+            return f"not retried{because}"
         case "sampling_slowed":
             return f"sampled {_times(detail.get('factor'))} less often: sampling cost too much"
-    return WORDS.get(kind, printable(kind).replace("_", " ")) + because
+    return PLAIN_TEXTS.get(kind, printable(kind).replace("_", " ")) + because
 
 
-WORDS = {
+PLAIN_TEXTS = {
     "submitted": "submitted",
-    "attached": "watched from here on: it ran already",
-    "recorded_again": "written again: the store was deleted or replaced",
+    "attached": "monitored from here on: it was already running",
+    "recorded_again": "recorded again: the store was deleted or replaced",
     "left_running": "left descendants running",
     "descendants_ended": "the last of its descendants ended",
     "recorded_late": "recorded late: the store could not be written",
-    "sampling_restored": "sampled as often as asked again",
+    "sampling_restored": "sampled at the requested interval again",
     "error": "could not start",
 }
 
 
-def gravity(kind: str, detail: Mapping[str, Any]) -> str:
-    """How grave it is: how a job ended decides for its end."""
+def severity(kind: str, detail: Mapping[str, Any]) -> str:
+    """Return the severity of an event; of a job's end it depends on how the job ended."""
     if kind == "exited":
         return {"success": GOOD, "cancelled": WARNING, "unknown": PLAIN}.get(str(detail.get("status")), BAD)
     if kind == "alert":
         return {"critical": BAD, "info": PLAIN}.get(str(detail.get("severity")), WARNING)
-    return GRAVITY.get(kind, PLAIN)
+    return SEVERITIES.get(kind, PLAIN)
 
 
 def _times(value: Any) -> str:

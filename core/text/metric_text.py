@@ -1,4 +1,4 @@
-"""A number of the catalogue as a person reads it, by its unit: what it is, and how fast it grows."""
+"""Formats values and rates of metrics by their unit."""
 
 from jobtop.core.metrics import Kind, Metric, Unit
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent
@@ -7,7 +7,7 @@ Number = float | int
 
 
 def format_value(metric: Metric, value: Number | None) -> str:
-    """What a metric is at a moment: `214.2 MiB`, `98.7 %`, `1 204`."""
+    """Format a value of a metric: `214.2 MiB`, `98.7 %`, `1 204`."""
     if value is None:
         return ABSENT
     match metric.unit:
@@ -32,7 +32,7 @@ def format_value(metric: Metric, value: Number | None) -> str:
 
 
 def format_rate(metric: Metric, rate: Number | None) -> str:
-    """How fast a counter grows: bytes and counts a second, seconds a second as a share, joules a second as watts."""
+    """Format the rate of a counter: bytes and counts per second; seconds per second in percent, joules in watts."""
     if rate is None:
         return ABSENT
     match metric.unit:
@@ -47,19 +47,19 @@ def format_rate(metric: Metric, rate: Number | None) -> str:
 
 
 def format_shown(metric: Metric, value: Number | None) -> str:
-    """A gauge as it is, a counter by its rate: what a chart of a metric draws."""
+    """Format what a chart draws: a gauge as its value, a counter as its rate."""
     return format_rate(metric, value) if metric.kind is Kind.COUNTER else format_value(metric, value)
 
 
 def format_count(value: Number) -> str:
-    """`58 478`, `0.4`, `2.5`: thousands apart, a decimal only where it says something."""
+    """Format a count as `58 478`, `0.4` or `2.5`: thousands separated, decimals only for small fractions."""
     if abs(value) >= 99.95 or value == int(value):
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.1f}" if abs(value) >= 0.05 else f"{value:.1g}"
 
 
 def format_si(value: Number, unit: str) -> str:
-    """`45.2 W`, `1.4 GHz`, `12.0 kJ`: decimal units."""
+    """Format a value with a decimal prefix: `45.2 W`, `1.4 GHz`, `12.0 kJ`."""
     for prefix in ("", "k", "M"):
         if abs(value) < 999.95:
             return f"{value:.1f} {prefix}{unit}"

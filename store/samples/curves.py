@@ -8,13 +8,13 @@ from jobtop.core.measure.collectors.jobs import CPU_TIMES
 from jobtop.core.measure.derive import Frame, derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job
-from jobtop.core.series.endpoints import FIRST, held, last_after, last_sample
+from jobtop.core.series.endpoints import FIRST_SAMPLE, end_sample, end_sample_after, never_below
 from jobtop.store.database import Database
 from jobtop.store.samples.head import JOBS
 from jobtop.store.samples.joined import Joined, Series
 from jobtop.store.samples.series import News, SeriesStore
 
-NOTHING = dict(zip(JOB_COLUMNS, FIRST.values, strict=True))
+NOTHING = dict(zip(JOB_COLUMNS, FIRST_SAMPLE.values, strict=True))
 OVER = -1  # the cursor of a follower that has seen the end
 
 
@@ -39,23 +39,23 @@ class Curves:
         pair = CPU_TIMES if CPU_TIMES.intersection(keys) else ()  # which are held as one
         joined = Joined(JOBS, keys, also=sorted(pair))
         packed, rows = self.store.read(_number(job), joined.stored, start, end)
-        last = last_sample(job)
+        last = end_sample(job)
         if packed or rows or last:
-            joined.add([FIRST.elapsed], {key: [value] for key, value in NOTHING.items()})
+            joined.add([FIRST_SAMPLE.elapsed], {key: [value] for key, value in NOTHING.items()})
             joined.add_all(packed, rows)
         if last is not None:
-            values = held(joined.newest if len(joined.times) > 1 else {}, last)
+            values = never_below(joined.newest if len(joined.times) > 1 else {}, last)
             joined.add([max(last.elapsed, joined.times[-1])], {key: [value] for key, value in values.items()})
         return joined.series(start, end, max_points)
 
     def frame_at(self, job: Job, elapsed: float) -> Frame | None:
         """The last sample at or before a moment, its rates from the one before it; None if there is none."""
         stored = self.store.newest(_number(job), 2, elapsed)
-        if elapsed < FIRST.elapsed or (not stored and not self.count(job)):
+        if elapsed < FIRST_SAMPLE.elapsed or (not stored and not self.count(job)):
             return None
-        last = last_after(stored[-1] if stored else None, job)
+        last = end_sample_after(stored[-1] if stored else None, job)
         ends = [last] if last is not None and last.elapsed <= elapsed else []
-        before, after = [None, FIRST, *stored, *ends][-2:]
+        before, after = [None, FIRST_SAMPLE, *stored, *ends][-2:]
         assert after is not None
         return derive(before, after)
 
@@ -67,15 +67,15 @@ class Curves:
         samples = [*news.samples]
         if job.status.ended:
             newest = samples or self.store.newest(_number(job), 1)
-            last = last_after(newest[-1] if newest else None, job)
+            last = end_sample_after(newest[-1] if newest else None, job)
             samples += [last] if last is not None else []
         if cursor is None and (samples or news.cursor is not None):
-            samples.insert(0, FIRST)
+            samples.insert(0, FIRST_SAMPLE)
         return News(samples, OVER if job.status.ended else news.cursor, news.damaged, job.status.ended)
 
     def count(self, job: Job) -> int:
         """How many samples a job has, both ends included."""
-        stored, last = self.store.count(_number(job)), last_sample(job)
+        stored, last = self.store.count(_number(job)), end_sample(job)
         return stored + bool(stored or last) + bool(last)
 
 

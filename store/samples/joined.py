@@ -11,8 +11,8 @@ from jobtop.core.measure.derive import percents, percents_of_growth
 from jobtop.core.metrics import derived_of, find_metric
 from jobtop.core.model import Sample
 from jobtop.core.record import record
-from jobtop.core.series.blocks import ELAPSED, MOST_SECONDS, Opened, are_within, open_block
-from jobtop.core.series.downsample import kept_positions
+from jobtop.core.series.blocks import ELAPSED, MAX_SECONDS, OpenBlock, are_within, open_block
+from jobtop.core.series.downsample import select_positions
 from jobtop.store.samples.head import Layout
 
 Number = float | int
@@ -76,7 +76,7 @@ class Joined:
             if opened.is_rolled:
                 self._add_minutes(opened)
             elif not self._add_growth(opened):
-                block = opened.decoded(self.stored)
+                block = opened.decode(self.stored)
                 self.add(block.elapsed, block.columns)
         except BlockDamaged:  # nothing of it was added
             self.damaged += count
@@ -89,7 +89,7 @@ class Joined:
         series = Series(self.times[begin:stop], values, self.damaged)
         if max_points is None or len(series.times) <= max_points:
             return series
-        kept = kept_positions(series.times, list(values.values()), max_points)
+        kept = select_positions(series.times, list(values.values()), max_points)
         values = {key: [column[position] for position in kept] for key, column in values.items()}
         return Series([series.times[position] for position in kept], values, self.damaged)
 
@@ -101,14 +101,14 @@ class Joined:
         before = [[self.newest[part], *values] for part, values in zip(parts, counters, strict=True)]
         return percents([self.times[-1], *times], before)[1:]
 
-    def _add_minutes(self, opened: Opened) -> None:
+    def _add_minutes(self, opened: OpenBlock) -> None:
         """A block of minutes, as points with the same extremes."""
-        from jobtop.core.series.rollup import Before, stretched  # not of what is sampled now
+        from jobtop.core.series.rollup import PreviousSample, expand_minutes  # not of what is sampled now
 
-        before = Before(self.times[-1], self.newest) if self.times else None
-        self.add(*stretched(opened, self.stored, self.layout.scope, before))
+        before = PreviousSample(self.times[-1], self.newest) if self.times else None
+        self.add(*expand_minutes(opened, self.stored, self.layout.scope, before))
 
-    def _add_growth(self, opened: Opened) -> bool:
+    def _add_growth(self, opened: OpenBlock) -> bool:
         """A block in half the time, what is derived made of differences; False, and nothing added, if it cannot be."""
         seconds = opened.growth(ELAPSED) if self.derived else None
         growths = {part: opened.growth(part) for parts in self.derived.values() for part in parts}
@@ -123,7 +123,7 @@ class Joined:
         if any(len(values) < opened.count - 1 for values in rest.values()):
             return False
         times = [number / per_second for number in accumulate(walls, initial=seconds.first)]
-        if not are_within((times[0], times[-1]), MOST_SECONDS):
+        if not are_within((times[0], times[-1]), MAX_SECONDS):
             raise BlockDamaged("a block of samples has wrong moments")
         plain = {key: opened.values(key) or [None] * opened.count for key in self.plain}
         for key, parts in self.derived.items():

@@ -12,7 +12,7 @@ from jobtop.core.errors import BlockDamaged
 from jobtop.core.record import record
 from jobtop.core.series import blocks
 from jobtop.core.series.blocks import SAMPLES, Block, open_block
-from jobtop.core.series.rollup import Before, roll
+from jobtop.core.series.rollup import PreviousSample, roll_up
 from jobtop.store.database import Database
 from jobtop.store.samples.head import Layout
 
@@ -120,7 +120,7 @@ def _decoded(stored: list[_Stored]) -> list[Block]:
 
 def _packed(layout: Layout, raw: list[_Stored], sound: list[Block], last: _Stored | None) -> _Change:
     earlier = _decoded([last]) if last is not None else []
-    data = roll(_joined(sound), layout.scope, _before(earlier[0]) if earlier else None)
+    data = roll_up(_joined(sound), layout.scope, _before(earlier[0]) if earlier else None)
     end, count = raw[-1], open_block(data).count
     taken = [*raw]
     if last is not None and earlier and SAMPLES in earlier[0].columns and last.samples < LARGEST:
@@ -133,8 +133,8 @@ def _packed(layout: Layout, raw: list[_Stored], sound: list[Block], last: _Store
     )
 
 
-def _before(block: Block) -> Before:
-    return Before(block.elapsed[-1], {key: values[-1] for key, values in block.columns.items()})
+def _before(block: Block) -> PreviousSample:
+    return PreviousSample(block.elapsed[-1], {key: values[-1] for key, values in block.columns.items()})
 
 
 def _joined(parts: list[Block]) -> Block:

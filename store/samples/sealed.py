@@ -29,7 +29,7 @@ MOST_UNCHANGED = 60  # samples in a row; then one with its values is kept, for r
 MARSHALLED = 2  # floats in binary, and no search for what is there twice
 # How many samples some blocks have, as `samples_in` counts them: a row can hold any value, and a sum can overflow.
 SAMPLES_SUM = (
-    f"coalesce(sum(CASE WHEN typeof(samples) = 'integer' AND samples BETWEEN 1 AND {blocks.MOST_SAMPLES}"
+    f"coalesce(sum(CASE WHEN typeof(samples) = 'integer' AND samples BETWEEN 1 AND {blocks.MAX_SAMPLES}"
     " THEN samples ELSE 1 END), 0)"
 )
 
@@ -214,7 +214,7 @@ def between(
 
 def samples_in(count: object) -> int:
     """How many samples a block has by its row; what is no number counts as one."""
-    return count if type(count) is int and 0 < count <= blocks.MOST_SAMPLES else 1
+    return count if type(count) is int and 0 < count <= blocks.MAX_SAMPLES else 1
 
 
 def newest(connection: sqlite3.Connection, layout: Layout, owner: int, until: float) -> list[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobtop.core.model import Job
-from jobtop.core.series.readings import Reading
+from jobtop.core.series.readings import SampleReading
 from jobtop.store.database import errors_named
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ METADATA = {"job_id": int, "job_name": str}
 COLUMNS = {"cpu_percent": "cpu.percent", "memory_bytes": "mem.used", "num_processes": "proc.count"}
 
 
-def write_resource_metrics(path: Path, jobs: Iterable[tuple[Job, Iterable[Reading]]]) -> None:
+def write_resource_metrics(path: Path, jobs: Iterable[tuple[Job, Iterable[SampleReading]]]) -> None:
     """Write a new database; `job_id` is the number of a job, and samples without values are left out."""
     import sqlite_utils
 
@@ -41,7 +41,7 @@ def write_resource_metrics(path: Path, jobs: Iterable[tuple[Job, Iterable[Readin
             database.close()
 
 
-def sample_row(job: Job, reading: Reading) -> dict[str, Any] | None:
+def sample_row(job: Job, reading: SampleReading) -> dict[str, Any] | None:
     """The columns of one sample; None if it has no values."""
     values = {column: reading.values[key] for column, key in COLUMNS.items()}
     if all(value is None for value in values.values()):

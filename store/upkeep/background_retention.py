@@ -10,7 +10,7 @@ from jobtop.core import journal
 from jobtop.core.errors import StoreBusy, StoreError
 from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.model import Identity
-from jobtop.core.retention import PINNED, RULE, RUNNING, SETTLING, Report, policy_of
+from jobtop.core.retention import PINNED, RULE, RUNNING, SETTLING, Report, read_policy
 from jobtop.core.units import format_bytes
 from jobtop.store.samples.hosts import now_since_boot
 from jobtop.store.upkeep.compaction import count_free_pages, free_some_pages
@@ -75,7 +75,7 @@ class BackgroundRetention:
                 return RETRY_SECONDS
             self._lease_ends = now_since_boot() + LEASE_SECONDS
         if self._retention is None:
-            self._retention = Retention(self.database, self.paths, policy_of(self.config))
+            self._retention = Retention(self.database, self.paths, read_policy(self.config))
         start = time.monotonic()
         while self._retention.step() or self._free_pages():
             if time.monotonic() - start > TICK_SECONDS:

@@ -144,7 +144,7 @@ def _block_damage(data: bytes, samples: int) -> str | None:
     """Why a block cannot be decoded, or has another number of samples than its row says; None if it is intact."""
     try:
         block = open_block(data)
-        block.decoded()
+        block.decode()
     except BlockDamaged as error:
         return str(error)
     return None if block.count == samples else f"a block has {block.count} samples instead of {samples}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from jobtop.core.errors import RowDamaged
 from jobtop.core.job_id import JobId, is_job_id
-from jobtop.core.retention import SETTLING_SECONDS, JobSizes
+from jobtop.core.retention import SETTLE_SECONDS, JobSizes
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, placeholders
 from jobtop.store.queue_rows import TO_RETRY
 from jobtop.store.rows import is_number, parse_kept, tags_or_empty
@@ -92,7 +92,7 @@ def measure_job(
     beside = files.bytes_of(JobId(row["id"])) if row["host"] == files.host else (0, 0)
     sizes: dict[str, Any] = dict(zip((*STORE_FIELDS, *FILE_FIELDS), (*in_store, *beside), strict=True))
     ended = row["ended"] if imported_at is None else max(row["ended"], imported_at)
-    settles = bool(row["has_ended"]) and ended > now - SETTLING_SECONDS
+    settles = bool(row["has_ended"]) and ended > now - SETTLE_SECONDS
     return JobSizes(
         seq,
         JobId(row["id"]),

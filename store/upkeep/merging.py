@@ -17,7 +17,7 @@ from jobtop.core.model import LIVE, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record
-from jobtop.core.series.blocks import MOST_SECONDS
+from jobtop.core.series.blocks import MAX_SECONDS
 from jobtop.store.database import DAMAGED, Database, open_to_read, store_uri
 from jobtop.store.jobs import LIVE_STATUSES, NEXT_TOUCH, placeholders
 from jobtop.store.rows import job_from_row
@@ -249,7 +249,7 @@ class _Merge:
             last_id = sealed.sealed_until(connection, layout, seq) or 0
             count = head.count(connection, layout, seq, last_id)
             rows = sealed.samples_after(connection, layout, seq, last_id, layout.keys)
-        valid = [row for row in rows if abs(row[1].elapsed) <= MOST_SECONDS]
+        valid = [row for row in rows if abs(row[1].elapsed) <= MAX_SECONDS]
         self._count_damaged(layout.head, count - len(valid))
         return Unsealed(last_id, valid)
 

@@ -13,19 +13,19 @@ from functools import partial
 from jobtop.core.model import Kept
 from jobtop.core.retention import (
     MACHINE,
+    MINUTES_GAIN,
     RUNNING,
-    THINNED,
     Budget,
     JobSizes,
     Move,
     Policy,
+    Removed,
     Report,
-    Went,
-    after,
-    by_age,
-    may_go_for_size,
+    gain_by_minutes,
+    may_shrink,
+    move_by_age,
     protection,
-    thinnable,
+    sizes_after,
 )
 from jobtop.core.state_files import remove_directory, remove_file
 from jobtop.store.jobs import NEXT_TOUCH, placeholders
@@ -152,7 +152,7 @@ class Retention:
             if job is None:
                 yield
                 continue
-            move = by_age(self.policy, job, self.now)
+            move = move_by_age(self.policy, job, self.now)
             if move is None:
                 continue
             if job.all_bytes:
@@ -174,8 +174,8 @@ class Retention:
         for job in self._measured_after_age(seqs):
             if job is None:
                 yield
-            elif may_go_for_size(self.policy, job, self.now):
-                thinnable_bytes += thinnable(job)
+            elif may_shrink(self.policy, job, self.now):
+                thinnable_bytes += gain_by_minutes(job)
             else:
                 why = protection(self.policy, job, self.now) or RUNNING
                 protected_bytes[why] = protected_bytes.get(why, 0) + job.all_bytes + job.spec_bytes
@@ -183,7 +183,7 @@ class Retention:
         for job in self._measured_after_age(seqs):
             if job is None:
                 yield
-            elif may_go_for_size(self.policy, job, self.now):
+            elif may_shrink(self.policy, job, self.now):
                 move = budget.decide(job)
                 if move is not None:
                     yield from self._carry_out(move)
@@ -194,8 +194,8 @@ class Retention:
     def _measured_after_age(self, seqs: Sequence[int]) -> Iterator[JobSizes | None]:
         """The sizes of jobs after pruning by age; in a dry pass, which has not pruned, they are estimated."""
         for job in self._measured(seqs):
-            move = by_age(self.policy, job, self.now) if job is not None and self.is_dry else None
-            yield job if move is None else after(move)
+            move = move_by_age(self.policy, job, self.now) if job is not None and self.is_dry else None
+            yield job if move is None else sizes_after(move)
 
     def _carry_out(self, move: Move) -> Steps:
         self.report.add_move(move)
@@ -329,14 +329,14 @@ class Retention:
                 (seq, delete_until),
             ).fetchone()
             thinned = connection.execute(
-                f"SELECT coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) * {THINNED} FROM {layout.blocks}"
-                f" JOIN {layout.series} USING ({layout.owner})"
+                f"SELECT coalesce(sum(samples), 0), coalesce(sum(length(data)), 0) * {MINUTES_GAIN}"
+                f" FROM {layout.blocks} JOIN {layout.series} USING ({layout.owner})"
                 f" WHERE {layout.owner} = ? AND last_elapsed BETWEEN ? AND ? AND last_id > rolled_until",
                 (seq, delete_until, thin_until),
             ).fetchone()
         for then, (samples, size) in ((Kept.MINUTES, thinned), (Kept.RECORD, deleted)):
             if samples:
-                self.report.add(MACHINE, then, Went(0, samples, 0, round(size)))
+                self.report.add(MACHINE, then, Removed(0, samples, 0, round(size)))
 
     def _thin_rows(self, table: str, owner: str, seq: int, begin: float, until: float) -> Steps:
         """Delete all rows of a job or host between two moments but the last of every minute."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.errors import BlockDamaged
-from jobtop.core.series.blocks import MOST_SECONDS, decode
+from jobtop.core.series.blocks import MAX_SECONDS, decode
 from jobtop.store.rows import EARLIEST, LATEST
 from jobtop.store.samples.head import LAYOUTS
 from jobtop.store.samples.packed import unpack
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 STORED_AS = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'", "BLOB": "'blob'"}
 IS_OBJECT = "iif(json_valid(detail), json_type(detail), '') = 'object'"
 HAS_VALID_SPAN = " AND ".join(
-    f"{name} BETWEEN -{MOST_SECONDS} AND {MOST_SECONDS}" for name in ("first_elapsed", "last_elapsed")
+    f"{name} BETWEEN -{MAX_SECONDS} AND {MAX_SECONDS}" for name in ("first_elapsed", "last_elapsed")
 )
 # SQLite may evaluate conditions in any order: `iif` keeps values of another type from the functions.
 IS_BLOCK = "iif(typeof(data) = 'blob' AND typeof(samples) = 'integer', is_block(data, samples), 0)"
 VALID_ROW = {
     "events": (IS_OBJECT, f"at BETWEEN {EARLIEST} AND {LATEST}"),
-    "log_marks": (f"elapsed_seconds BETWEEN -{MOST_SECONDS} AND {MOST_SECONDS}",),
+    "log_marks": (f"elapsed_seconds BETWEEN -{MAX_SECONDS} AND {MAX_SECONDS}",),
     **{layout.blocks: (IS_BLOCK, HAS_VALID_SPAN) for layout in LAYOUTS},
     "snapshots": ("iif(typeof(members) = 'blob', is_packed(members), 0)",),
     "host_details": ("iif(typeof(detail) = 'blob', is_packed(detail), 0)",),

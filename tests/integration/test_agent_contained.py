@@ -15,7 +15,7 @@ from jobtop.core.model import Job
 from jobtop.core.record import replace
 from jobtop.lifecycle.kinds.process import SILENT_DIRECTORY, SILENT_SHIM
 from jobtop.lifecycle.queue_runner import SILENT_PROGRAM
-from records import call
+from records import assert_one_line, call
 from running import children, is_alive, nothing_is_left
 from support import Jobtop, require, wait_for
 
@@ -197,9 +197,7 @@ def test_an_agent_has_the_settings_it_was_started_with_and_so_has_its_successor(
     first = line.new_agent()
     assert "agent.idle=4m" in words(first.who.pid)
     late = call("--set", "agent.idle=1m", "agent", "start")
-    assert late.stderr == (
-        f"jobtop: agent {first.who.pid} is there already, with settings of its own: jobtop agent stop, then again\n"
-    )
+    assert_one_line(late.stderr, f"agent {first.who.pid} ", "settings", "jobtop agent stop")
     wait_for(lambda: line.paths.agent.read_text().strip() == str(first.who.pid), DEADLINE)
     kill(first)
     second = line.new_agent(first)

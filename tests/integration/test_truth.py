@@ -21,7 +21,7 @@ from jobtop.core.model import Job, Status, Usage
 from jobtop.core.record import fields, replace
 from jobtop.core.selftest import judge
 from jobtop.core.selftest.cases import CASES, LOADS, Case
-from jobtop.core.selftest.judge import Check, Outcome, Reference, Verdict, dies_by, exits
+from jobtop.core.selftest.judge import Check, JobOutcome, Reference, Verdict, exits, killed_by
 from jobtop.core.selftest.suite import Measurement, memory_devices
 from jobtop.core.selftest.suite import judge as judge_case
 from support import Jobtop, clean_environment, require, wait_for
@@ -148,7 +148,7 @@ REFERENCE = Reference(
 CPU, MEMORY, TOGETHER = judge.cpu(2.0), judge.memory(400 * MIB), judge.memory_together(500 * MIB)
 READ, WRITTEN = judge.storage_read(64 * MIB), judge.storage_written(64 * MIB)
 ENGINE = judge.memory_below(12 * MIB, 300 * MIB)
-CROWD, LASTED = judge.processes_at_once(300), judge.lasted(0.05)
+CROWD, LASTED = judge.processes_at_once(300), judge.lasts_at_least(0.05)
 
 
 @pytest.mark.parametrize(
@@ -217,15 +217,15 @@ def test_what_samples_saw_passes_only_within_its_tolerance(mebibytes: int, verdi
     ],
 )
 def test_a_load_that_cost_less_than_it_was_built_for_proves_nothing(check: Check, reference: Reference) -> None:
-    finding = check(JOB, reference)
-    assert finding.verdict is Verdict.FAIL
-    assert finding.reason is not None
+    result = check(JOB, reference)
+    assert result.verdict is Verdict.FAIL
+    assert result.reason is not None
 
 
 def test_a_process_that_left_the_cgroup_has_to_be_said() -> None:
-    assert judge.cpu_said_outside(JOB, REFERENCE).verdict is Verdict.FAIL
+    assert judge.cpu_outside_reported(JOB, REFERENCE).verdict is Verdict.FAIL
     said = replace(JOB, incomplete=("cpu: a process left the cgroup",))
-    assert judge.cpu_said_outside(said, REFERENCE).verdict is Verdict.PASS
+    assert judge.cpu_outside_reported(said, REFERENCE).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(("mean", "verdict"), [(50.0, "pass"), (None, "fail"), (0.0, "fail"), (1e6, "fail")])
@@ -236,14 +236,14 @@ def test_a_mean_has_to_be_there_and_possible(mean: float | None, verdict: str) -
 
 @pytest.mark.parametrize("what", ["duration_seconds", "exit_code"])
 def test_an_absent_fact_of_a_short_command_is_noticed(what: str) -> None:
-    finding = judge.nothing_absent(replace(JOB, **{what: None}), REFERENCE)
-    assert (finding.verdict, finding.measured) == (Verdict.FAIL, what)
+    result = judge.nothing_absent(replace(JOB, **{what: None}), REFERENCE)
+    assert (result.verdict, result.measured) == (Verdict.FAIL, what)
 
 
 @pytest.mark.parametrize("what", [key for key in fields(Usage) if getattr(JOB.usage, key) is not None])
 def test_an_absent_total_of_a_short_command_is_noticed(what: str) -> None:
-    finding = judge.nothing_absent(replace(JOB, usage=replace(JOB.usage, **{what: None})), REFERENCE)
-    assert (finding.verdict, finding.measured) == (Verdict.FAIL, what)
+    result = judge.nothing_absent(replace(JOB, usage=replace(JOB.usage, **{what: None})), REFERENCE)
+    assert (result.verdict, result.measured) == (Verdict.FAIL, what)
     assert judge.nothing_absent(JOB, REFERENCE).verdict is Verdict.PASS
 
 
@@ -277,15 +277,15 @@ def test_lost_cpu_time_is_counted_by_a_cgroup_or_said_to_be_lost(
     [
         (exits(7), exits(0), 0),
         (exits(7), exits(7), 0),
-        (exits(137), dies_by(signal.SIGKILL), 137),
-        (dies_by(signal.SIGKILL), exits(137), 137),
-        (dies_by(signal.SIGKILL), dies_by(signal.SIGSEGV), 139),
-        (dies_by(signal.SIGKILL), replace(dies_by(signal.SIGKILL), flags=("oom_killed",)), 137),
-        (dies_by(signal.SIGKILL), replace(dies_by(signal.SIGKILL), status="cancelled"), 137),
+        (exits(137), killed_by(signal.SIGKILL), 137),
+        (killed_by(signal.SIGKILL), exits(137), 137),
+        (killed_by(signal.SIGKILL), killed_by(signal.SIGSEGV), 139),
+        (killed_by(signal.SIGKILL), replace(killed_by(signal.SIGKILL), flags=("oom_killed",)), 137),
+        (killed_by(signal.SIGKILL), replace(killed_by(signal.SIGKILL), status="cancelled"), 137),
     ],
     ids=str,
 )
-def test_a_wrong_end_is_noticed(expected: Outcome, ended: Outcome, returned: int) -> None:
+def test_a_wrong_end_is_noticed(expected: JobOutcome, ended: JobOutcome, returned: int) -> None:
     job = replace(JOB, status=Status(ended.status), exit_code=ended.exit_code, signal=ended.signal, flags=ended.flags)
     wrong = judge.judge_outcome(expected, job, returned)
     assert wrong.verdict is Verdict.FAIL
@@ -294,16 +294,16 @@ def test_a_wrong_end_is_noticed(expected: Outcome, ended: Outcome, returned: int
 
 
 def test_a_run_without_a_record_fails_with_what_it_said() -> None:
-    (finding,) = judge_case(CASES[0], Measurement(None, 125, Reference(), "jobtop: no\n"))
-    assert (finding.verdict, finding.reason) == (Verdict.FAIL, "jobtop: no")
+    (result,) = judge_case(CASES[0], Measurement(None, 125, Reference(), "jobtop: no\n"))
+    assert (result.verdict, result.reason) == (Verdict.FAIL, "jobtop: no")
 
 
 def test_a_load_that_cannot_be_built_here_is_skipped_with_its_reason() -> None:
     reference = judge.read_reference(
         '{"skip": "no disk", "cpu_seconds": 1, "memory_bytes": 1, "read_bytes": null, "written_bytes": null}\n'
     )
-    (finding,) = judge_case(CASES[0], Measurement(JOB, 0, reference, ""))
-    assert (finding.verdict, finding.reason) == (Verdict.SKIPPED, "no disk")
+    (result,) = judge_case(CASES[0], Measurement(JOB, 0, reference, ""))
+    assert (result.verdict, result.reason) == (Verdict.SKIPPED, "no disk")
 
 
 def test_the_report_of_several_processes_is_added_up_but_not_their_memory() -> None:

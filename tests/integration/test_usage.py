@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from records import HERE, Answer, call, kept_jobs, made_job
+from records import HERE, Answer, assert_one_line, call, kept_jobs, made_job
 from running import nothing_is_left
 from support import Jobtop
 
@@ -16,14 +16,10 @@ __all__ = ["nothing_is_left"]
 def refused(done: Answer | subprocess.CompletedProcess[str], *words: str) -> None:
     """Exactly one line on standard error, for a person, with these words in it, and exit code 2."""
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert done.stderr.startswith("jobtop: ")
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith("\n")
+    assert_one_line(done.stderr, *words)
     assert len(done.stderr) < 600
     assert "Traceback" not in done.stderr
     assert "mistake in jobtop" not in done.stderr
-    for word in words:
-        assert word in done.stderr
 
 
 @pytest.fixture
@@ -41,14 +37,13 @@ RAN = ("--", "touch", "it-ran")
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), ["what is to be run?", "jobtop run"]),
-        (("--",), ["what is to be run?"]),
-        (("--name", "x", "--"), ["what is to be run?"]),
-        (("--bogus", *RAN), ["--bogus", "jobtop run --help"]),
-        (("--bogus", *RAN), ["no such option '--bogus' (see jobtop run"]),
-        (("--memroy", "8G", *RAN), ["--memroy", "(did you mean '--memory'?)"]),
-        (("--memory", "0", *RAN), ['"0" is nothing']),
-        (("--timeout", "0", *RAN), ['"0" is nothing']),
+        ((), ["no command", "jobtop run"]),
+        (("--",), ["no command"]),
+        (("--name", "x", "--"), ["no command"]),
+        (("--bogus", *RAN), ["no such option", "--bogus", "jobtop run --help"]),
+        (("--memroy", "8G", *RAN), ["--memroy", "did you mean '--memory'"]),
+        (("--memory", "0", *RAN), ["--memory", '"0"']),
+        (("--timeout", "0", *RAN), ["--timeout", '"0"']),
         (("--name",), ["--name"]),
         (("--quiet=yes", *RAN), ["--quiet"]),
         (("--memory", "8X", *RAN), ["--memory", "8X", "512M"]),
@@ -96,7 +91,7 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_run_or_written(
         (("history", "--since", "yesterday"), ["--since", "yesterday"]),
         (("history", "--sort", "memroy"), ["--sort", '"memroy"', '"memory"']),
         (("history", "--format", "xml"), ["--format", "xml", "jsonl"]),
-        (("attach", "abc"), ["PID", "'abc' is not a whole number"]),
+        (("attach", "abc"), ["PID", "'abc'", "whole number"]),
         (("show",), ["ID"]),
         (("show", "abcd", "efgh"), ["efgh"]),
         (("logs", "abcd", "--tail", "-1"), ["--tail"]),
@@ -123,7 +118,7 @@ def test_a_verb_that_makes_no_sense_is_refused(home: Path, args: tuple[str, ...]
         ("abcd", ["abcd", "abcd1111", "abcd2222", "first", "sec\\x1bond"]),
         ("ffff", ['"ffff"', "jobtop history"]),
         ("ff", ['"ff"', "4"]),
-        ("first", ['no job "first"', "an id is wanted (for a name: jobtop history name:first)"]),
+        ("first", ['no job "first"', "jobtop history name:first"]),
         ("", ['""']),
         ("\x1b[2J\n!", ['"\\x1b[2J\\n!"']),
         ("\udcff\udcfe\udcfd\udcfc", ["\\udcff"]),
@@ -221,8 +216,7 @@ def test_a_command_that_cannot_be_started_is_recorded_as_an_error(
     (jobtop.home / "plain").write_text("text")
     done = jobtop("run", *(("--detach",) if code == 126 else ()), "--", *command)
     assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith(f"jobtop: {words}")
-    assert done.stderr.count("\n") == 1
+    assert_one_line(done.stderr, words)
     listed = jobtop("history", "--status", "error")
     assert "! error" in listed.stdout
     assert f" {code}\n" in listed.stdout

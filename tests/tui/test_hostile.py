@@ -18,9 +18,9 @@ from textual.strip import Strip
 from textual.widgets import Input, OptionList
 from textual.widgets._toast import Toast
 
-from benchmarks.display import Screen
+from benchmarks.display import TerminalScreen
 from hostile import COUNT, MARK, clean_texts, hostile_texts, marked
-from jobtop.core.analysis.ending import ending
+from jobtop.core.analysis.ending import explain_end
 from jobtop.core.config import Alert, load
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.measure.snapshot import ProcessRow
@@ -362,7 +362,7 @@ async def reasons(console: Watched, texts: list[str]) -> None:
     why, job = screen.query_one(Why), screen.job_view.job
     for first in range(0, len(texts), 6):
         words = texts[first : first + 6]
-        why.explanation = ending(replace(job, reason=words[0]), (), words)
+        why.explanation = explain_end(replace(job, reason=words[0]), (), words)
         why.fit(why.drawn_size.width, 1000)
         console.read_over(why)
     screen.show_job_view(replace(screen.job_view, last_lines=tuple(texts[:20])))
@@ -544,7 +544,7 @@ def sequences(written: bytes) -> set[str]:
     return {re.sub(r"[\d;]+", "", found) for found in re.findall(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)|[\x00-\x1a]", text)}
 
 
-def has_changed(before: str, after: str) -> Callable[[Screen], bool]:
+def has_changed(before: str, after: str) -> Callable[[TerminalScreen], bool]:
     """Whether a screen shows a text and, if a dialog was closed, no longer the one before."""
     return lambda screen: after in screen.text() and (after != "^p" or before not in screen.text())
 

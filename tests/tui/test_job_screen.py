@@ -323,7 +323,7 @@ def test_a_queued_job_shows_first_what_it_waits_for_and_how(tmp_path: Path, size
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
         shown = await visitor.shows("Why it waits", "its turn", "priority 5 · group gpu", "waits for 01:0")
-        assert "2 tries left" in shown
+        assert "2 retries left" in shown
         assert "not on this machine" not in shown
         begun = running_job(id=made.job.id, seq=made.job.seq, start_time=time.time() - 20)
         made.jobs.change(made.job.id, lambda _: (begun, ()))
@@ -355,7 +355,7 @@ def test_an_old_job_says_what_was_deleted_and_a_pinned_one_that_it_is_pinned(tmp
         connection.execute("UPDATE jobs SET kept = ?, pinned = 1", (Kept.RECORD,))
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
-        shown = await visitor.shows("pinned", "samples let go", "jobtop pin")
+        shown = await visitor.shows("pinned", "samples deleted", "jobtop pin")
         assert shown.count(LET_GO) == 3
         assert "never" not in shown
 

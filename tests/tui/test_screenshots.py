@@ -9,7 +9,7 @@ from rich.style import Style
 
 from support import ROOT
 from tools import screenshots
-from tools.picture import CELL, LINE, drawing
+from tools.picture import CELL, LINE, draw_svg
 from tools.scenes import SCENES
 
 
@@ -38,26 +38,26 @@ def path_of(picture: str, color: str, kind: str) -> str:
 
 
 def test_words_are_text_in_their_colour_as_wide_as_their_cells() -> None:
-    picture = drawing([[Segment("a <b>   c", Style(color="#ff0000", bold=True))]], 9, "t")
+    picture = draw_svg([[Segment("a <b>   c", Style(color="#ff0000", bold=True))]], 9, "t")
     assert f'<text class="b" x="0" y="14.5" textLength="{5 * CELL}"' in picture
     assert "a &lt;b&gt;</text>" in picture
     assert f'x="{8 * CELL}"' in picture
 
 
 def test_a_ground_is_painted_below_the_words() -> None:
-    picture = drawing([[Segment("  "), Segment("xy", Style(color="#ff0000", bgcolor="#00ff00"))]], 4, "t")
+    picture = draw_svg([[Segment("  "), Segment("xy", Style(color="#ff0000", bgcolor="#00ff00"))]], 4, "t")
     assert path_of(picture, "#00ff00", "fill") == f"M{2 * CELL} 0h{2 * CELL}v{LINE}h-{2 * CELL}z"
     assert picture.index("#00ff00") < picture.index("xy")
 
 
 def test_reversed_words_change_their_colours() -> None:
-    picture = drawing([[Segment("xy", Style(color="#ff0000", bgcolor="#00ff00", reverse=True))]], 2, "t")
+    picture = draw_svg([[Segment("xy", Style(color="#ff0000", bgcolor="#00ff00", reverse=True))]], 2, "t")
     assert 'fill="#00ff00">xy<' in picture
     assert path_of(picture, "#ff0000", "fill")
 
 
 def test_a_line_is_one_stroke_and_corners_reach_their_neighbours() -> None:
-    picture = drawing([[Segment("╭──", Style(color="#ff0000"))], [Segment("│  ", Style(color="#ff0000"))]], 3, "t")
+    picture = draw_svg([[Segment("╭──", Style(color="#ff0000"))], [Segment("│  ", Style(color="#ff0000"))]], 3, "t")
     strokes = path_of(picture, "#ff0000", "stroke")
     half, middle = CELL / 2, LINE / 2
     assert f"M{CELL} {middle:g}h{2 * CELL}" in strokes
@@ -66,7 +66,7 @@ def test_a_line_is_one_stroke_and_corners_reach_their_neighbours() -> None:
 
 
 def test_blocks_stand_on_the_floor_of_their_line() -> None:
-    picture = drawing([[Segment("▂▂█", Style(color="#ff0000"))]], 3, "t")
+    picture = draw_svg([[Segment("▂▂█", Style(color="#ff0000"))]], 3, "t")
     quarter = LINE / 4
     assert path_of(picture, "#ff0000", "fill") == (
         f"M0 {LINE - quarter:g}h{2 * CELL}v{quarter:g}h-{2 * CELL}zM{2 * CELL} 0h{CELL}v{LINE}h-{CELL}z"
@@ -74,6 +74,6 @@ def test_blocks_stand_on_the_floor_of_their_line() -> None:
 
 
 def test_every_dot_of_a_braille_cell_is_where_it_belongs() -> None:
-    picture = drawing([[Segment("⠀⢁", Style(color="#ff0000"))]], 2, "t")  # the first and the last dot
+    picture = draw_svg([[Segment("⠀⢁", Style(color="#ff0000"))]], 2, "t")  # the first and the last dot
     left, right = CELL * 1.25, CELL * 1.75
     assert path_of(picture, "#ff0000", "stroke") == f"M{left:g} 2.5h0.01M{right:g} 17.5h0.01"

@@ -40,7 +40,7 @@ from jobtop.tui.widgets.filter_line import Field
 from records import made_job, running_job
 from sampled import steady
 from tools.scenes import CONFIG_FILE, SCENES, Scene, compared, config, job, keys
-from tools.screenshots import MOMENT, painted, standing_still
+from tools.screenshots import MOMENT, fixed_time_and_place, screen_rows
 
 FOLDER = Path(__file__).parent / "snapshots"
 UPDATE = "JOBTOP_UPDATE_SNAPSHOTS"
@@ -168,7 +168,7 @@ DEMO: list[Demo] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def _demo() -> Iterator[None]:
-    with standing_still(), demo(MOMENT) as made:
+    with fixed_time_and_place(), demo(MOMENT) as made:
         DEMO[:] = [made]
         yield
 
@@ -185,7 +185,7 @@ STATES: dict[str, tuple[Furnish, tuple[int, int], tuple[Scene, ...]]] = {
 @pytest.mark.parametrize("state", STATES)
 def test_every_screen_shows_what_it_showed(state: str, tmp_path: Path) -> None:
     furnish, size, scenes = STATES[state]
-    with standing_still(), furnish(tmp_path) as options:
+    with fixed_time_and_place(), furnish(tmp_path) as options:
         shown = asyncio.run(performed(Console(options), size, scenes))
     if os.environ.get(UPDATE):
         write(state, shown)
@@ -222,7 +222,7 @@ async def performed(console: Console, size: tuple[int, int], scenes: tuple[Scene
             if scene.screen not in ELSEWHERE or not isinstance(console.screen, Page):
                 await console.action_go("dashboard")
                 await rested(console, pilot, "Dashboard", looks=0)
-            await scene.way(console, pilot)
+            await scene.navigate(console, pilot)
             shown[scene.name] = await rested(console, pilot, scene.screen)
             console.clear_notifications()
     return shown
@@ -242,7 +242,7 @@ async def rested(console: Console, pilot: Pilot[int], screen: str, looks: int = 
             return ""
         for editor in (*console.screen.query(Input), *console.screen.query(TextArea)):
             editor.cursor_blink = False
-        text = "".join(f"{strip.text.rstrip()}\n" for strip in painted(console))
+        text = "".join(f"{strip.text.rstrip()}\n" for strip in screen_rows(console))
         same = same + 1 if text and text == before else 0
         before = text
         if same >= looks:

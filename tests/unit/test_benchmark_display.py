@@ -5,16 +5,16 @@ import sys
 
 import pytest
 
-from benchmarks.display import Screen, display
+from benchmarks.display import TerminalScreen, display
 from benchmarks.report import MeasurementError
 
 
-def lines(screen: Screen) -> list[str]:
+def lines(screen: TerminalScreen) -> list[str]:
     return [line.rstrip() for line in screen.text().split("\n")]
 
 
 def test_what_is_printed_is_where_the_cursor_was() -> None:
-    screen = Screen(8, 3)
+    screen = TerminalScreen(8, 3)
     screen.feed(b"ab\r\n\x1b[1mcd\x1b[0m\x1b[3;7Hxyz\x1b[Hq")
     assert lines(screen) == ["qb", "cd", "      xy"]
 
@@ -22,7 +22,7 @@ def test_what_is_printed_is_where_the_cursor_was() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_pieces_of_sequences_and_characters_make_a_whole(size: int) -> None:
     written = "\x1b[?2026h\x1b[38;2;1;2;3m\x1b]2;title\x07▌é\x1bP+q\x1b\\\x1b[2;1Hend".encode()
-    screen = Screen(8, 2)
+    screen = TerminalScreen(8, 2)
     for start in range(0, len(written), size):
         screen.feed(written[start : start + size])
     assert lines(screen) == ["▌é", "end"]

@@ -11,30 +11,30 @@ from benchmarks import __main__ as program
 from benchmarks import breakdown
 from benchmarks.farm import farm
 from benchmarks.installation import Installation
-from benchmarks.report import MeasurementError, Result, document, table, verdict
-from benchmarks.stopwatch import in_turns
-from benchmarks.watching import MOST_PROCESSES, as_recorded, refuse_a_crowd
+from benchmarks.report import BenchmarkResult, MeasurementError, results_json, table, verdict
+from benchmarks.stopwatch import measure_in_turns
+from benchmarks.watching import MAX_PROCESSES, compare_recorded, refuse_busy_machine
 from jobtop.core.procfs import pid_clock, stat_fields
 from support import wait_for
 
 MIB = 2**20
-FAST = Result("a fast start", "seconds", [0.1, 0.9, 0.1], [0.2, 0.3, 0.2], "another", bound=0.75)
-SLOW = Result("a slow start", "seconds", [0.3], [0.2], "another", bound=0.75)
-SMALL = Result("a small process", "bytes", [3 * MIB], bound=4 * MIB)
-LARGE = Result("a large process", "bytes", [5 * MIB], bound=4 * MIB)
-PLAIN = Result("for information", "bytes", [MIB])
-UNKNOWN = Result("a thing", "seconds", bound=0.75, rival="another", problem="there is none here")
+FAST = BenchmarkResult("a fast start", "seconds", [0.1, 0.9, 0.1], [0.2, 0.3, 0.2], "another", bound=0.75)
+SLOW = BenchmarkResult("a slow start", "seconds", [0.3], [0.2], "another", bound=0.75)
+SMALL = BenchmarkResult("a small process", "bytes", [3 * MIB], bound=4 * MIB)
+LARGE = BenchmarkResult("a large process", "bytes", [5 * MIB], bound=4 * MIB)
+PLAIN = BenchmarkResult("for information", "bytes", [MIB])
+UNKNOWN = BenchmarkResult("a thing", "seconds", bound=0.75, rival="another", problem="there is none here")
 
 
 @pytest.fixture
-def canned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[Result]]:
+def canned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[BenchmarkResult]]:
     """What the program finds when it measures: nothing is installed, nothing is run."""
-    results: dict[str, list[Result]] = {"run": [FAST], "memory": [SMALL]}
+    results: dict[str, list[BenchmarkResult]] = {"run": [FAST], "memory": [SMALL]}
 
-    def measure_run(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+    def measure_run(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
         yield from results["run"]
 
-    def measure_memory(tools: Installation, work: Path, rounds: int) -> Iterator[Result]:
+    def measure_memory(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
         yield from results["memory"]
         if len(results["memory"]) == 0:
             raise MeasurementError("no /proc here")
@@ -51,7 +51,7 @@ def run_program(tmp_path: Path) -> int:
 
 
 def test_the_ratio_is_the_median_over_the_pairs() -> None:
-    paired = Result("a start", "seconds", [1.0, 4.0, 9.0], [2.0, 8.0, 3.0], "another")
+    paired = BenchmarkResult("a start", "seconds", [1.0, 4.0, 9.0], [2.0, 8.0, 3.0], "another")
     assert paired.ratio == pytest.approx(0.5)
 
 
@@ -59,7 +59,7 @@ def test_the_ratio_is_the_median_over_the_pairs() -> None:
     ("result", "said"), [(FAST, "ok"), (SLOW, "MISSED"), (SMALL, "ok"), (LARGE, "MISSED"), (PLAIN, "")]
 )
 def test_a_bound_holds_the_ratio_where_there_is_a_rival_and_the_value_where_there_is_none(
-    result: Result, said: str
+    result: BenchmarkResult, said: str
 ) -> None:
     assert verdict(result) == said
 
@@ -81,7 +81,7 @@ def test_the_table_has_a_line_for_each_result_with_its_columns_below_each_other(
 
 
 def test_the_document_keeps_every_sample_and_survives_json() -> None:
-    whole = json.loads(json.dumps(document([FAST], {"cpus": 2}, {"time_line": [("python is up", 0.01)]})))
+    whole = json.loads(json.dumps(results_json([FAST], {"cpus": 2}, {"time_line": [("python is up", 0.01)]})))
     (kept,) = whole["results"]
     assert kept["samples"] == {"ours": [0.1, 0.9, 0.1], "theirs": [0.2, 0.3, 0.2]}
     assert (kept["ours"], kept["theirs"], kept["ratio"], kept["bound_kept"]) == (0.1, 0.2, 0.5, True)
@@ -89,7 +89,7 @@ def test_the_document_keeps_every_sample_and_survives_json() -> None:
 
 
 def test_the_program_prints_the_table_and_writes_the_file(
-    canned: dict[str, list[Result]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    canned: dict[str, list[BenchmarkResult]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_program(tmp_path) == 0
     assert capsys.readouterr().out.startswith(table([FAST, SMALL]) + "\n\nevery bound kept")
@@ -101,7 +101,7 @@ def test_the_program_prints_the_table_and_writes_the_file(
 
 
 def test_a_missed_bound_is_marked_and_does_not_fail(
-    canned: dict[str, list[Result]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    canned: dict[str, list[BenchmarkResult]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     canned["memory"] = [SMALL, LARGE]
     assert run_program(tmp_path) == 0
@@ -109,7 +109,7 @@ def test_a_missed_bound_is_marked_and_does_not_fail(
 
 
 def test_what_cannot_be_measured_fails_without_taking_the_rest_along(
-    canned: dict[str, list[Result]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    canned: dict[str, list[BenchmarkResult]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     canned["memory"] = []
     assert run_program(tmp_path) == 1
@@ -126,13 +126,13 @@ def test_samples_are_taken_in_turns_after_a_round_that_does_not_count() -> None:
         taken.append(name)
         return float(len(taken))
 
-    samples = in_turns({"a": lambda: taker("a"), "b": lambda: taker("b")}, rounds=2)
+    samples = measure_in_turns({"a": lambda: taker("a"), "b": lambda: taker("b")}, rounds=2)
     assert taken == ["a", "b", "a", "b", "a", "b"]
     assert samples == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
 
 
 def test_the_time_line_shows_when_each_thing_happens_and_how_long_that_took() -> None:
-    shown = breakdown.words([("python is up", 0.015), ("the job starts", 0.07)], [("click", 0.04, 0.001)])
+    shown = breakdown.breakdown_text([("python is up", 0.015), ("the job starts", 0.07)], [("click", 0.04, 0.001)])
     assert [line.split() for line in shown.splitlines()[1:3]] == [
         ["python", "is", "up", "15.0", "15.0"],
         ["the", "job", "starts", "70.0", "55.0"],
@@ -152,12 +152,12 @@ def test_a_farm_has_as_many_processes_and_jobs_as_asked_lets_run_whom_it_says_an
 
 
 def test_a_cost_that_the_record_has_wrong_is_a_problem() -> None:
-    assert as_recorded([0.18, 0.2], [0.2, 0.2]).problem is None
-    assert as_recorded([0.18, 0.1], [0.2, 0.2]).problem == "the record says 0.1 s, it was 0.200 s"
-    assert as_recorded([None], [0.2]).problem == "the record says None s, it was 0.200 s"
+    assert compare_recorded([0.18, 0.2], [0.2, 0.2]).problem is None
+    assert compare_recorded([0.18, 0.1], [0.2, 0.2]).problem == "the record says 0.1 s, it was 0.200 s"
+    assert compare_recorded([None], [0.2]).problem == "the record says None s, it was 0.200 s"
 
 
 def test_a_rival_that_reads_the_whole_machine_is_not_measured_in_a_crowd() -> None:
-    refuse_a_crowd(MOST_PROCESSES)
+    refuse_busy_machine(MAX_PROCESSES)
     with pytest.raises(MeasurementError, match=r"^1260 processes"):
-        refuse_a_crowd(1260)
+        refuse_busy_machine(1260)

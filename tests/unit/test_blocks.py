@@ -13,7 +13,7 @@ from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, VALUE, Scope, columns, steps
 from jobtop.core.model import Sample
 from jobtop.core.series import blocks
-from jobtop.core.series.blocks import HEAD, OF_MINUTES, OWN_STEPS, SHORT_IDS, Block, decode, merge
+from jobtop.core.series.blocks import HEAD, MINUTE_SUFFIXES, OWN_STEPS, SHORT_IDS, Block, decode, merge
 
 Number = float | int
 HUGE = (2**63 - 1, -(2**63), 0, 2**62, -(2**62), 1)
@@ -212,7 +212,7 @@ def test_a_resolution_that_changes_later_does_not_change_what_was_kept(monkeypat
 
 
 def test_every_key_has_a_short_name_of_its_own() -> None:
-    minutes = len(OF_MINUTES) * (len(BY_KEY) + 1)  # of every key, and of a chosen value
+    minutes = len(MINUTE_SUFFIXES) * (len(BY_KEY) + 1)  # of every key, and of a chosen value
     assert len(set(SHORT_IDS.values())) == len(SHORT_IDS) == len(BY_KEY) + len(OWN_STEPS) + minutes
     assert all(steps(key) == 10 ** (len(str(steps(key))) - 1) for key in BY_KEY)
 

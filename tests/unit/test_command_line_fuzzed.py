@@ -9,7 +9,7 @@ import pytest
 
 from fuzzing import ODD_NUMBERS, ODD_WORDS, fuzz, fuzzed, mutated_text
 from jobtop.cli.main import VERBS, jobtop
-from jobtop.cli.run.options import RUN, read_words
+from jobtop.cli.run.options import RUN, parse_arguments
 from jobtop.cli.run.submission import SUBMIT
 from jobtop.core.errors import JobtopError
 from records import HOSTILE_TEXTS, call, kept_jobs, made_job
@@ -101,7 +101,7 @@ def test_the_words_of_every_verb_are_read_or_refused(home: Path, count: int) -> 
             return
         for rows in (RUN, SUBMIT):
             with suppress(JobtopError):
-                read_words(rows, words[1:])
+                parse_arguments(rows, words[1:])
         with suppress(click.ClickException, click.exceptions.Exit):
             command_of(words).make_context(words[0], words[1:], resilient_parsing=False)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobtop.core.analysis.comparison import Change, Total, Verdict, differences, differing_words, totals
+from jobtop.core.analysis.comparison import Change, ChangeVerdict, Total, differences, differing_words, totals
 from jobtop.core.model import Job, Limits, Status, Usage
 from records import made_job
 
@@ -13,28 +13,28 @@ def total(label: str, *jobs: Job) -> Total:
 
 def test_less_time_is_better_and_more_is_worse() -> None:
     row = total("time", *(made_job(duration_seconds=seconds) for seconds in (100.0, 75.0, 150.0)))
-    assert row.change(1) == Change(-25.0, -0.25, Verdict.BETTER)
-    assert row.change(2) == Change(50.0, 0.5, Verdict.WORSE)
+    assert row.change(1) == Change(-25.0, -0.25, ChangeVerdict.BETTER)
+    assert row.change(2) == Change(50.0, 0.5, ChangeVerdict.WORSE)
 
 
 def test_more_efficiency_is_better() -> None:
     row = total("efficiency", *(made_job(usage=Usage(cpu_efficiency=share)) for share in (0.25, 0.5)))
-    assert row.change(1) == Change(0.25, 1.0, Verdict.BETTER)
+    assert row.change(1) == Change(0.25, 1.0, ChangeVerdict.BETTER)
 
 
 def test_less_than_a_percent_is_the_same() -> None:
     row = total("time", made_job(duration_seconds=1000.0), made_job(duration_seconds=1009.0))
-    assert row.change(1).verdict is Verdict.SAME
+    assert row.change(1).verdict is ChangeVerdict.SAME
 
 
 def test_what_was_read_is_not_judged() -> None:
     row = total("read", *(made_job(usage=Usage(io_read_bytes=size)) for size in (10, 30)))
-    assert row.change(1) == Change(20, 2.0, Verdict.UNJUDGED)
+    assert row.change(1) == Change(20, 2.0, ChangeVerdict.UNJUDGED)
 
 
 def test_of_nothing_there_is_no_share_but_a_difference() -> None:
     row = total("hard faults", *(made_job(usage=Usage(faults_major=count)) for count in (0, 7)))
-    assert row.change(1) == Change(7, None, Verdict.WORSE)
+    assert row.change(1) == Change(7, None, ChangeVerdict.WORSE)
 
 
 @pytest.mark.parametrize("known", [0, 1])
@@ -42,7 +42,7 @@ def test_an_unknown_number_has_no_difference(known: int) -> None:
     usages = [Usage(), Usage()]
     usages[known] = Usage(memory_peak_bytes=5)
     row = total("memory peak", *(made_job(usage=usage) for usage in usages))
-    assert row.change(1) == Change(None, None, Verdict.UNJUDGED)
+    assert row.change(1) == Change(None, None, ChangeVerdict.UNJUDGED)
 
 
 def test_a_measure_that_nobody_knows_is_left_out() -> None:

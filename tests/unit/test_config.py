@@ -15,11 +15,6 @@ from jobtop.core.errors import ConfigError
 from support import Jobtop
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -176,74 +171,77 @@ def test_a_store_of_the_users_file_is_below_that_file(machine: Machine) -> None:
     assert machine.load().text("store.dir") == str(machine.user_file.parent / "hist")
 
 
+def says(text: str, message: str) -> bool:
+    """Whether a text begins with a message, in which `…` stands for any words."""
+    return re.match(".*".join(map(re.escape, message.split("…"))), text) is not None
+
+
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("run.grac=1", 'run.grac: unknown key (did you mean "run.grace"?)'),
+        ("run.grac=1", 'run.grac: unknown key…"run.grace"'),
         ("zzz=1", "zzz: unknown key"),
         ("\x1b[2J=1", "\\x1b[2J: unknown key"),
-        ("run.grace", '"run.grace" has no value (use KEY=VALUE)'),
-        ("run.grace=x", 'run.grace: "x" is not a duration (use 90, 90s, 10m, 1h30m, 1.5h or 2d)'),
-        ("run.log_max=x", 'run.log_max: "x" is not a size (use 512M, 8G, 8GiB or plain bytes)'),
-        ("monitor.enabled=maybe", 'monitor.enabled: "maybe" is not true or false'),
-        ("store.network=maybe", 'store.network: "maybe" is not auto, true or false'),
-        ("monitor.interval=50ms", 'monitor.interval: "50ms" is too short (the shortest interval is 0.1s)'),
-        ("monitor.budget=0", 'monitor.budget: "0" is not a share (more than 0, at most 1)'),
-        ("monitor.budget=200%", 'monitor.budget: "200%" is not a share (more than 0, at most 1)'),
-        ("run.after_exit=kil", 'run.after_exit: "kil" is not one of leave, wait, kill (did you mean "kill"?)'),
-        ("cost.kwh=-1", 'cost.kwh: "-1" is below 0'),
-        ("cost.kwh=nan", 'cost.kwh: "nan" is not a number'),
-        ("cost.kwh=1e999", 'cost.kwh: "1e999" is not a number'),
-        ("cost.kwh=x", 'cost.kwh: "x" is not a number'),
-        ("store.dir=", 'store.dir: "" is not a text'),
-        ("store.dir=a\0b", 'store.dir: "a\\x00b" is not a text'),
+        ("run.grace", '"run.grace" …KEY=VALUE'),
+        ("run.grace=x", 'run.grace: "x" …duration…1h30m'),
+        ("run.log_max=x", 'run.log_max: "x" …size…8GiB'),
+        ("monitor.enabled=maybe", 'monitor.enabled: "maybe" …true or false'),
+        ("store.network=maybe", 'store.network: "maybe" …auto'),
+        ("monitor.interval=50ms", 'monitor.interval: "50ms" …0.1s'),
+        ("monitor.budget=0", 'monitor.budget: "0" …share'),
+        ("monitor.budget=200%", 'monitor.budget: "200%" …share'),
+        ("run.after_exit=kil", 'run.after_exit: "kil" …leave, wait, kill…"kill"'),
+        ("cost.kwh=-1", 'cost.kwh: "-1" …below 0'),
+        ("cost.kwh=nan", 'cost.kwh: "nan" …number'),
+        ("cost.kwh=1e999", 'cost.kwh: "1e999" …number'),
+        ("cost.kwh=x", 'cost.kwh: "x" …number'),
+        ("store.dir=", 'store.dir: "" …text'),
+        ("store.dir=a\0b", 'store.dir: "a\\x00b" …text'),
     ],
 )
 def test_a_wrong_option_is_named_with_its_remedy(machine: Machine, assignment: str, message: str) -> None:
-    assert machine.problem(assignment) == f"--set: {message}"
+    assert says(machine.problem(assignment), f"--set: {message}")
 
 
 def test_a_wrong_name_in_a_list_and_a_wrong_pattern_are_named(machine: Machine) -> None:
-    assert re.fullmatch(
-        r'--set: .*"ps" is not one of .* \(did you mean "pss"\?\)', machine.problem("monitor.without=ps")
-    )
-    assert machine.problem("run.redact=(").startswith('--set: run.redact: "(" is not a regular expression: missing )')
+    assert says(machine.problem("monitor.without=ps"), '--set: monitor.without: "ps" …"pss"')
+    assert says(machine.problem("run.redact=("), '--set: run.redact: "(" …regular expression…missing )')
 
 
 def test_a_wrong_variable_is_named(machine: Machine) -> None:
     machine.environ["JOBTOP_RUN_GRACE"] = "soon"
-    assert machine.problem().startswith('JOBTOP_RUN_GRACE: run.grace: "soon" is not a duration')
+    assert says(machine.problem(), 'JOBTOP_RUN_GRACE: run.grace: "soon" …duration')
 
 
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ('[run]\ngrac = "1s"', 'run.grac: unknown key (did you mean "run.grace"?)'),
-        ("[run.grace]\nx = 1", "run.grace: a table is not a duration"),
+        ('[run]\ngrac = "1s"', 'run.grac: unknown key…"run.grace"'),
+        ("[run.grace]\nx = 1", "run.grace: a table …duration"),
         ('[run."\\u001b[2J"]', "run.\\x1b[2J: unknown key"),
-        ("[rum]\ngrace = 1", 'rum: unknown section (did you mean "run"?)'),
-        ("grace = 1", 'grace: unknown section (did you mean "run.grace"?)'),
-        ("run = 1", "run: 1 is not a table (use [run])"),
-        ("[run]\ngrace = true", "run.grace: true is not a duration"),
-        ("[run]\ngrace = [1]", "run.grace: a list is not a duration"),
-        ("[run]\ngrace = nan", 'run.grace: "nan" is not a duration (use 90, 90s, 10m, 1h30m, 1.5h or 2d)'),
-        ("[run]\nlog_max = 1979-05-27", "run.log_max: 1979-05-27 is not a size"),
-        ("[run]\nafter_exit = 3", "run.after_exit: 3 is not one of leave, wait, kill"),
-        ("[run]\nkeep_env = 3", "run.keep_env: 3 is not a list"),
-        ("[run]\nkeep_env = [3]", "run.keep_env: 3 is not a text"),
-        ("[run]\nredact = [3]", "run.redact: 3 is not a text"),
-        (f"[store]\nnetwork = 0x{'f' * 9000}", "store.network: a huge number is not auto, true or false"),
-        ("[monitor]\nbudget = true", "monitor.budget: true is not a number"),
-        ("keys = 1", "keys: 1 is not a table (use [keys])"),
-        ("[keys]\nquit = 1", "keys.quit: 1 is not a list"),
-        ("[keys]\nquit = ['']", 'keys.quit: "" is not a text'),
+        ("[rum]\ngrace = 1", 'rum: unknown section…"run"'),
+        ("grace = 1", 'grace: unknown section…"run.grace"'),
+        ("run = 1", "run: 1 …[run]"),
+        ("[run]\ngrace = true", "run.grace: true …duration"),
+        ("[run]\ngrace = [1]", "run.grace: a list …duration"),
+        ("[run]\ngrace = nan", 'run.grace: "nan" …duration…1h30m'),
+        ("[run]\nlog_max = 1979-05-27", "run.log_max: 1979-05-27 …size"),
+        ("[run]\nafter_exit = 3", "run.after_exit: 3 …leave, wait, kill"),
+        ("[run]\nkeep_env = 3", "run.keep_env: 3 …list"),
+        ("[run]\nkeep_env = [3]", "run.keep_env: 3 …text"),
+        ("[run]\nredact = [3]", "run.redact: 3 …text"),
+        (f"[store]\nnetwork = 0x{'f' * 9000}", "store.network: a huge number …auto"),
+        ("[monitor]\nbudget = true", "monitor.budget: true …number"),
+        ("keys = 1", "keys: 1 …[keys]"),
+        ("[keys]\nquit = 1", "keys.quit: 1 …list"),
+        ("[keys]\nquit = ['']", 'keys.quit: "" …text'),
     ],
 )
 @pytest.mark.parametrize("layer", ["user_file", "system_file"])
 def test_what_is_wrong_in_a_file_is_named_with_the_file(machine: Machine, layer: str, toml: str, message: str) -> None:
     path: Path = getattr(machine, layer)
     machine.write(path, toml)
-    assert machine.problem() == f"{path}: {message}"
+    assert says(machine.problem(), f"{path}: {message}")
 
 
 @pytest.mark.parametrize(
@@ -379,30 +377,30 @@ def test_alerts_are_kept_with_their_kinds_and_the_stronger_layer_wins(machine: M
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("alert = 1", "alert: 1 is not a list of tables (use [[alert]])"),
-        ("alert = [1]", "alert: a list is not a list of tables (use [[alert]])"),
-        ("[alert]\nname = 'x'", "alert: a table is not a list of tables (use [[alert]])"),
-        (HOOK + "sope = 1", 'alert.busy.sope: unknown field (did you mean "scope"?)'),
+        ("alert = 1", "alert: 1 …[[alert]]"),
+        ("alert = [1]", "alert: a list …[[alert]]"),
+        ("[alert]\nname = 'x'", "alert: a table …[[alert]]"),
+        (HOOK + "sope = 1", 'alert.busy.sope: unknown field…"scope"'),
         (
             HOOK + "scope = 'jab'",
-            'alert.busy.scope: "jab" is not one of job, gpu, host, container (did you mean "job"?)',
+            'alert.busy.scope: "jab" …job, gpu, host, container…"job"',
         ),
-        (HOOK + "for = 'x'", 'alert.busy.for: "x" is not a duration (use 90, 90s, 10m, 1h30m, 1.5h or 2d)'),
-        (HOOK + "clear = 'x'", 'alert.busy.clear: "x" is not a number'),
-        (HOOK + "[[alert]]\nmetric = 'cpu.percent'\nabove = 1", "alert[2].name: is missing"),
-        ("[[alert]]\nname = 'x'\nabove = 1", "alert.x.metric: is missing"),
-        ("[[alert]]\nname = 'x'\nmetric = 'temp'", "alert.x: needs above or below"),
+        (HOOK + "for = 'x'", 'alert.busy.for: "x" …duration'),
+        (HOOK + "clear = 'x'", 'alert.busy.clear: "x" …number'),
+        (HOOK + "[[alert]]\nmetric = 'cpu.percent'\nabove = 1", "alert[2].name: …missing"),
+        ("[[alert]]\nname = 'x'\nabove = 1", "alert.x.metric: …missing"),
+        ("[[alert]]\nname = 'x'\nmetric = 'temp'", "alert.x: …above or below"),
         (
             "[[alert]]\nname = 'x'\nmetric = 'gpu.utl'",
-            'alert.x.metric: unknown metric "gpu.utl" (did you mean "gpu.util"?)',
+            'alert.x.metric: …"gpu.utl"…"gpu.util"',
         ),
-        ("[[alert]]\nname = 'x'\nmetric = 'load.1'\nabove = 1", 'alert.x.metric: "load.1" is of host, not of job'),
-        ("[[alert]]\nname = 1\nmetric = 'temp'", "alert[1].name: 1 is not a text"),
+        ("[[alert]]\nname = 'x'\nmetric = 'load.1'\nabove = 1", 'alert.x.metric: "load.1" …host…job'),
+        ("[[alert]]\nname = 1\nmetric = 'temp'", "alert[1].name: 1 …text"),
     ],
 )
 def test_a_wrong_alert_is_named(machine: Machine, toml: str, message: str) -> None:
     machine.write(machine.user_file, toml)
-    assert machine.problem() == f"{machine.user_file}: {message}"
+    assert says(machine.problem(), f"{machine.user_file}: {message}")
 
 
 def test_rules_of_what_is_kept_come_from_all_files(machine: Machine) -> None:
@@ -419,32 +417,32 @@ def test_rules_of_what_is_kept_come_from_all_files(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("retention = 1", "retention: 1 is not a list of tables (use [[retention]])"),
-        ("[[retention]]\ntg = 'x'", 'retention[1].tg: unknown field (did you mean "tag"?)'),
-        ("[[retention]]\ntag = 'x'", "retention[1].keep: is missing"),
-        ("[[retention]]\nkeep = '1d'", "retention[1].tag: is missing"),
+        ("retention = 1", "retention: 1 …[[retention]]"),
+        ("[[retention]]\ntg = 'x'", 'retention[1].tg: unknown field…"tag"'),
+        ("[[retention]]\ntag = 'x'", "retention[1].keep: …missing"),
+        ("[[retention]]\nkeep = '1d'", "retention[1].tag: …missing"),
         (
             "[[retention]]\ntag = 'x'\nkeep = 'for ever'",
-            'retention[1].keep: "for ever" is neither forever nor a duration such as 90d (did you mean "forever"?)',
+            'retention[1].keep: "for ever" …duration…"forever"',
         ),
         (
             "[[retention]]\ntag = 'x'\nkeep = 180",
-            'retention[1].keep: 180 has no unit (for days: "180d")',
+            'retention[1].keep: 180 …unit…"180d"',
         ),
         (
             "[[retention]]\ntag = 'x'\nkeep = '1.5'",
-            'retention[1].keep: "1.5" has no unit (for days: "1.5d")',
+            'retention[1].keep: "1.5" …unit…"1.5d"',
         ),
         (
             "[[retention]]\ntag = 'x'\nkeep = true",
-            "retention[1].keep: true is neither forever nor a duration such as 90d",
+            "retention[1].keep: true …duration",
         ),
-        ("[[retension]]\ntag = 'x'", 'retension: unknown section (did you mean "retention"?)'),
+        ("[[retension]]\ntag = 'x'", 'retension: unknown section…"retention"'),
     ],
 )
 def test_a_wrong_rule_of_what_is_kept_is_named(machine: Machine, toml: str, message: str) -> None:
     machine.write(machine.user_file, toml)
-    assert machine.problem() == f"{machine.user_file}: {message}"
+    assert says(machine.problem(), f"{machine.user_file}: {message}")
 
 
 def test_without_files_nothing_heavy_is_imported(tmp_path: Path) -> None:

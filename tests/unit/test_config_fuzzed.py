@@ -8,7 +8,7 @@ from machines import HOOK, Machine
 
 from fuzzing import ODD_NUMBERS, ODD_WORDS, fuzz, fuzzed, mutated
 from jobtop.core.config import ALERT_FIELDS, RETENTION_FIELDS, SETTINGS
-from jobtop.core.config_files import MOST_BYTES, UNTRUSTED_KEYS
+from jobtop.core.config_files import MAX_FILE_BYTES, UNTRUSTED_KEYS
 from jobtop.core.errors import JobtopError
 
 WHOLE = f"""# everything a file can set
@@ -81,7 +81,7 @@ def written(dice: random.Random) -> bytes:
     unit = dice.choice(
         ["a.", "[", "{a=", "[a.b]\n", "[[alert]]\n", "x=1\n", '"a".', "\n", "=", "'''", "9", "a=1\na=2\n"]
     )
-    return (unit * dice.randint(1, MOST_BYTES // len(unit)) + "=1").encode()
+    return (unit * dice.randint(1, MAX_FILE_BYTES // len(unit)) + "=1").encode()
 
 
 @fuzzed("configuration", inputs=600)

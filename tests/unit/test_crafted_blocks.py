@@ -11,9 +11,9 @@ from fuzzing import fuzz, fuzzed, mutated
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import JOB_COLUMNS, Scope
 from jobtop.core.series import blocks
-from jobtop.core.series.blocks import HEAD, TABLE_SIZE, WHOLE, decode, merge
-from jobtop.core.series.readings import Reader, to_json
-from jobtop.core.series.rollup import roll
+from jobtop.core.series.blocks import HEAD, ONE_STREAM, TABLE_SIZE, decode, merge
+from jobtop.core.series.readings import SampleReader, sample_json
+from jobtop.core.series.rollup import roll_up
 from jobtop.store.samples.head import JOBS
 from jobtop.store.samples.joined import Joined
 from jobtop.store.samples.packed import pack, unpack
@@ -32,7 +32,7 @@ def real(length: int, seed: int = 0) -> bytes:
 
 
 GOOD = {length: real(length) for length in (1, 2, 40, 130, 400)}
-MINUTES = [roll(decode(GOOD[length]), Scope.JOB) for length in (40, 400)]
+MINUTES = [roll_up(decode(GOOD[length]), Scope.JOB) for length in (40, 400)]
 
 
 @pytest.mark.parametrize("data", CRAFTED.values(), ids=CRAFTED)
@@ -67,8 +67,8 @@ def a_block(dice: random.Random) -> bytes:
         return mutated(dice, data)
     if way == 1:
         return sealed(dice.choice((version, version, 1, 2)), mutated(dice, body))
-    if version == WHOLE:
-        return sealed(WHOLE, zlib.compress(some_bytes_changed(dice, zlib.decompress(body)), 1))
+    if version == ONE_STREAM:
+        return sealed(ONE_STREAM, zlib.compress(some_bytes_changed(dice, zlib.decompress(body)), 1))
     size = TABLE_SIZE.unpack_from(body)[0]
     table, parts = body[TABLE_SIZE.size : TABLE_SIZE.size + size], body[TABLE_SIZE.size + size :]
     if way == 2:
@@ -99,11 +99,11 @@ def read_every_way(data: bytes) -> None:
     assert {len(values) for values in series.values.values()} == {len(series.times)}
     block = decode(data)
     kept = block.samples(JOB_COLUMNS)
-    for reading in Reader().read(kept[:5]):
-        to_json(JOB, reading)
+    for reading in SampleReader().read(kept[:5]):
+        sample_json(JOB, reading)
     decode(data, ("cpu.user", "mem.used"))
     decode(merge([GOOD[2], data]))
-    decode(roll(block, Scope.JOB))
+    decode(roll_up(block, Scope.JOB))
 
 
 @fuzzed("blocks", inputs=1000)

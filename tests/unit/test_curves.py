@@ -10,7 +10,7 @@ from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample, Status, Usage
 from jobtop.core.record import replace
-from jobtop.core.series.endpoints import FIRST, TOTALS, last_sample
+from jobtop.core.series.endpoints import FIRST_SAMPLE, TOTALS, end_sample
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
@@ -64,7 +64,7 @@ def test_a_job_that_was_never_sampled_has_its_two_ends_once_it_has_ended(curves:
     assert frame.elapsed == 0.05
     assert frame.values["cpu.percent"] == pytest.approx(80)
     news = curves.follow(brief, None)
-    assert news.samples == [FIRST, last_sample(brief)]
+    assert news.samples == [FIRST_SAMPLE, end_sample(brief)]
     assert (news.over, curves.count(brief)) == (True, 2)
 
 
@@ -212,5 +212,5 @@ def test_a_follower_has_no_gap_and_nothing_twice_across_writers_and_seals(
 
 
 def test_the_first_sample_knows_exactly_what_a_job_counts_from_nothing() -> None:
-    assert {key for key, value in by_key(FIRST).items() if value == 0} == set(TOTALS)
+    assert {key for key, value in by_key(FIRST_SAMPLE).items() if value == 0} == set(TOTALS)
     assert set(CPU) <= set(TOTALS)

@@ -14,6 +14,7 @@ import pytest
 from jobtop.cli.main import VERBS
 from jobtop.cli.main import jobtop as face
 from jobtop.core.analysis.statistics import statistics
+from jobtop.core.config import MEASUREMENTS, SETTINGS
 from jobtop.core.errors import ExitCode
 from jobtop.core.job_id import NO_ID
 from jobtop.core.metrics import CATALOGUE, Scope, metrics_of
@@ -187,6 +188,17 @@ def test_every_key_of_a_job_is_explained_and_no_other() -> None:
 
 def test_every_key_of_the_statistics_is_explained_and_no_other() -> None:
     assert first_cells(ROOT / "docs/stats.md") == set(statistics([]).to_json("tool", None))
+
+
+def test_every_setting_is_read_by_the_code_or_marked_as_without_effect() -> None:
+    sources = "\n".join(
+        text_of(path) for room in ROOMS for path in (ROOT / room).rglob("*.py") if path != ROOT / "core/config.py"
+    )
+    for setting in SETTINGS:
+        assert setting.is_used == (f'"{setting.key}"' in sources), setting.key
+    lines = [line for line in sources.splitlines() if "without" in line]
+    names = {name for line in lines for name in re.findall(r'"(\w+)" (?:not )?in ', line)}
+    assert names == {name for name, what in MEASUREMENTS.items() if what is not None}
 
 
 def test_every_metric_is_listed_and_every_kind_and_fold_explained() -> None:

@@ -6,27 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from machines import put
 
 from jobtop.core.doctor import sources
-from jobtop.core.doctor.checks import Finding, Machine, State
-from jobtop.core.doctor.sources import MEMBER_FILES, PSI_ON
+from jobtop.core.doctor.checks import Finding, MachineFiles, State
+from jobtop.core.doctor.sources import MEMBER_FILES, PSI_REMEDY
 from jobtop.core.measure.collectors.host import SAMPLED_KEYS
 from jobtop.core.measure.collectors.pressure import RESOURCES
 from trees import DATA, capture
 
 STALLED = "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """A machine whose files are below a directory, and a user without privileges on it."""
-    return Machine(str(tmp_path / "machine"), 1000, "ada", "linux", (1000, 27))
-
-
-def put(machine: Machine, path: str, text: str = "") -> None:
-    file = Path(machine.path(path))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 def named(findings: list[Finding], name: str) -> Finding:
@@ -35,21 +24,21 @@ def named(findings: list[Finding], name: str) -> Finding:
 
 
 def test_every_file_of_a_member_works_here() -> None:
-    found = sources.members(sources.member_problems(os.getpid()), Machine())
+    found = sources.member_findings(sources.member_problems(os.getpid()), MachineFiles())
     assert [finding.name for finding in found] == [file.name for file in MEMBER_FILES.values()]
     assert named(found, "/proc/PID/io").state is State.WORKS
 
 
-def test_files_that_are_missing_need_another_kernel(machine: Machine, tmp_path: Path) -> None:
+def test_files_that_are_missing_need_another_kernel(machine_files: MachineFiles, tmp_path: Path) -> None:
     directory = tmp_path / "7"
     (directory / "fd").mkdir(parents=True)
     (directory / "status").write_text("Name: x\n")
     (directory / "io").write_text("")
     problems = sources.member_problems(7, str(tmp_path))
     assert problems == {"io": errno.ENODATA, "smaps_rollup": errno.ENOENT, "schedstat": errno.ENOENT}
-    found = sources.members(problems, machine)
+    found = sources.member_findings(problems, machine_files)
     assert [str(finding.state) for finding in found] == ["absent", "works", "works", "absent", "absent"]
-    assert named(found, "smaps_rollup").remedy == "use a kernel with CONFIG_PROC_PAGE_MONITOR (Linux 4.14)"
+    assert "CONFIG_PROC_PAGE_MONITOR" in str(named(found, "smaps_rollup").remedy)
 
 
 @pytest.mark.parametrize(
@@ -65,24 +54,23 @@ def test_files_that_are_missing_need_another_kernel(machine: Machine, tmp_path: 
     ],
 )
 def test_what_is_forbidden_is_so_by_a_security_module(
-    machine: Machine, file: str, text: str, remedy: str | None
+    machine_files: MachineFiles, file: str, text: str, remedy: str | None
 ) -> None:
-    put(machine, file, text)
-    found = named(sources.members({"smaps_rollup": errno.EACCES}, machine), "smaps_rollup")
+    put(machine_files, file, text)
+    found = named(sources.member_findings({"smaps_rollup": errno.EACCES}, machine_files), "smaps_rollup")
     assert (found.state, found.remedy) == (State.FAILS, remedy)
     assert found.meaning.startswith("Permission denied: ")
 
 
-def test_where_no_job_could_be_run_nothing_is_known_of_members(machine: Machine) -> None:
-    found = [sources.clocks(None), *sources.members(None, machine)]
-    assert {(finding.state, finding.meaning) for finding in found} == {
-        (State.ABSENT, "not known, since no job could be run")
-    }
+def test_where_no_job_could_be_run_nothing_is_known_of_members(machine_files: MachineFiles) -> None:
+    found = [sources.cpu_clocks(None), *sources.member_findings(None, machine_files)]
+    assert {finding.state for finding in found} == {State.ABSENT}
+    assert all("no job could be run" in finding.meaning for finding in found)
 
 
 def test_clocks_that_cannot_be_read_are_a_limit() -> None:
-    assert sources.clocks(True).state is State.WORKS
-    assert (sources.clocks(False).state, bool(sources.clocks(False).remedy)) == (State.FAILS, True)
+    assert sources.cpu_clocks(True).state is State.WORKS
+    assert (sources.cpu_clocks(False).state, bool(sources.cpu_clocks(False).remedy)) == (State.FAILS, True)
 
 
 @pytest.mark.parametrize(
@@ -97,102 +85,107 @@ def test_clocks_that_cannot_be_read_are_a_limit() -> None:
         ("rw,gid=27,hidepid=ptraceable", "fails", "hidepid=0 /proc"),
     ],
 )
-def test_hidden_processes_are_a_limit_with_a_remedy(machine: Machine, options: str, state: str, words: str) -> None:
-    put(machine, "proc/self/mountinfo", f"22 27 0:20 / /proc rw,relatime shared:12 - proc proc {options}\n")
-    found = sources.hidden_processes(machine)
+def test_hidden_processes_are_a_limit_with_a_remedy(
+    machine_files: MachineFiles, options: str, state: str, words: str
+) -> None:
+    put(machine_files, "proc/self/mountinfo", f"22 27 0:20 / /proc rw,relatime shared:12 - proc proc {options}\n")
+    found = sources.hidden_processes(machine_files)
     assert found.state == state
     assert words in f"{found.meaning} {found.remedy}"
-    root = Machine(machine.root, 0, "root", "linux")
+    root = MachineFiles(machine_files.root, 0, "root", "linux")
     assert sources.hidden_processes(root).state is State.WORKS
 
 
-def test_the_proc_that_is_mounted_last_counts(machine: Machine) -> None:
+def test_the_proc_that_is_mounted_last_counts(machine_files: MachineFiles) -> None:
     rows = ["22 27 0:20 / /proc rw - proc proc rw,hidepid=2", "99 22 0:44 / /proc rw - proc proc rw"]
     put(
-        machine, "proc/self/mountinfo", "\n".join([*rows, "7 22 0:45 / /jail/procs rw - proc proc rw,hidepid=2"]) + "\n"
+        machine_files,
+        "proc/self/mountinfo",
+        "\n".join([*rows, "7 22 0:45 / /jail/procs rw - proc proc rw,hidepid=2"]) + "\n",
     )
-    assert sources.hidden_processes(machine).state is State.WORKS
+    assert sources.hidden_processes(machine_files).state is State.WORKS
 
 
-def test_lists_of_children_are_there_or_not(machine: Machine) -> None:
-    assert sources.child_lists(machine).remedy == "use a kernel with CONFIG_PROC_CHILDREN"
-    put(machine, "proc/self/task/77/children")
-    assert sources.child_lists(machine).state is State.WORKS
+def test_lists_of_children_are_there_or_not(machine_files: MachineFiles) -> None:
+    assert "CONFIG_PROC_CHILDREN" in str(sources.child_lists(machine_files).remedy)
+    put(machine_files, "proc/self/task/77/children")
+    assert sources.child_lists(machine_files).state is State.WORKS
 
 
-def test_what_a_cgroup_of_its_own_counts_is_what_was_read_of_it(machine: Machine) -> None:
-    capture("v2", Path(machine.root))
-    good = sources.own_cgroup(machine, {"cpu.user", "cpu.throttled", *RESOURCES})
+def test_what_a_cgroup_of_its_own_counts_is_what_was_read_of_it(machine_files: MachineFiles) -> None:
+    capture("v2", Path(machine_files.root))
+    good = sources.own_cgroup(machine_files, {"cpu.user", "cpu.throttled", *RESOURCES})
     assert [str(finding.state) for finding in good] == ["works", "works"]
     assert "throttled" in good[0].meaning
     assert "cpu, memory, io" in good[1].meaning
-    bad = sources.own_cgroup(machine, {"mem.used"})
+    bad = sources.own_cgroup(machine_files, {"mem.used"})
     assert [str(finding.state) for finding in bad] == ["absent", "absent"]
-    assert bad[1].remedy == sources.host_pressure(machine).remedy
+    assert bad[1].remedy == sources.host_pressure(machine_files).remedy
 
 
-def test_in_version_1_a_tree_of_version_2_beside_it_counts_pressure(machine: Machine) -> None:
-    capture("v1", Path(machine.root))
-    found = sources.own_cgroup(machine, {"mem.used"})
+def test_in_version_1_a_tree_of_version_2_beside_it_counts_pressure(machine_files: MachineFiles) -> None:
+    capture("v1", Path(machine_files.root))
+    found = sources.own_cgroup(machine_files, {"mem.used"})
     assert "mount -t cgroup -o cpuacct" in str(found[0].remedy)
     assert "mount -t cgroup2" in str(found[1].remedy)
 
 
-def test_pressure_works_where_it_is_told(machine: Machine) -> None:
-    put(machine, "proc/pressure/cpu", STALLED)
-    put(machine, "proc/pressure/io", STALLED)
-    found = sources.host_pressure(machine)
-    assert (found.state, found.meaning) == (State.WORKS, "time lost waiting for cpu, io (PSI)")
+def test_pressure_works_where_it_is_told(machine_files: MachineFiles) -> None:
+    put(machine_files, "proc/pressure/cpu", STALLED)
+    put(machine_files, "proc/pressure/io", STALLED)
+    found = sources.host_pressure(machine_files)
+    assert (found.state, "cpu, io" in found.meaning, "memory" in found.meaning) == (State.WORKS, True, False)
 
 
 @pytest.mark.parametrize(
     ("files", "state", "remedy"),
     [
-        ({"proc/pressure/cpu": ""}, "fails", PSI_ON),
-        ({"boot/config-6.1-x": "CONFIG_PSI=y\nCONFIG_PSI_DEFAULT_DISABLED=y\n"}, "fails", PSI_ON),
-        ({"boot/config-6.1-x": "# CONFIG_PSI is not set\n"}, "absent", "use a kernel with CONFIG_PSI"),
-        ({}, "absent", f"{PSI_ON} (it needs CONFIG_PSI)"),
-        ({"proc/cmdline": "quiet psi=0\n"}, "fails", "as root: take psi=0 from the kernel's command line and boot"),
+        ({"proc/pressure/cpu": ""}, "fails", PSI_REMEDY),
+        ({"boot/config-6.1-x": "CONFIG_PSI=y\nCONFIG_PSI_DEFAULT_DISABLED=y\n"}, "fails", PSI_REMEDY),
+        ({"boot/config-6.1-x": "# CONFIG_PSI is not set\n"}, "absent", "kernel with CONFIG_PSI"),
+        ({}, "absent", PSI_REMEDY),
+        ({"proc/cmdline": "quiet psi=0\n"}, "fails", "psi=0"),
         (
             {"proc/self/mountinfo": "9 2 0:5 / /proc/pressure ro - tmpfs tmpfs ro\n"},
             "fails",
-            "as root: umount /proc/pressure; for a container: docker run --security-opt systempaths=unconfined …",
+            "as root: umount /proc/pressure",
         ),
     ],
 )
 def test_pressure_that_is_not_told_can_be_had(
-    machine: Machine, files: dict[str, str], state: str, remedy: str | None
+    machine_files: MachineFiles, files: dict[str, str], state: str, remedy: str
 ) -> None:
-    put(machine, "proc/sys/kernel/osrelease", "6.1-x\n")
+    put(machine_files, "proc/sys/kernel/osrelease", "6.1-x\n")
     for path, text in files.items():
-        put(machine, path, text)
-    found = sources.host_pressure(machine)
-    assert (found.state, found.remedy) == (state, remedy)
+        put(machine_files, path, text)
+    found = sources.host_pressure(machine_files)
+    assert found.state == state
+    assert remedy in str(found.remedy)
 
 
-def test_the_kernel_s_own_copy_of_its_configuration_is_read(machine: Machine) -> None:
-    Path(machine.path("proc")).mkdir(parents=True)
-    with gzip.open(machine.path("proc/config.gz"), "wt") as file:
+def test_the_kernel_s_own_copy_of_its_configuration_is_read(machine_files: MachineFiles) -> None:
+    Path(machine_files.path("proc")).mkdir(parents=True)
+    with gzip.open(machine_files.path("proc/config.gz"), "wt") as file:
         file.write("CONFIG_SMP=y\nCONFIG_PSI=y\n")
-    assert sources.kernel_option(machine, "CONFIG_PSI") == "y"
-    assert sources.kernel_option(machine, "CONFIG_NUMA") == "n"
+    assert sources.kernel_option(machine_files, "CONFIG_PSI") == "y"
+    assert sources.kernel_option(machine_files, "CONFIG_NUMA") == "n"
 
 
-def captured(name: str) -> Machine:
-    return Machine(str(DATA / "host" / name), 1000, "ada", "linux")
+def captured(name: str) -> MachineFiles:
+    return MachineFiles(str(DATA / "host" / name), 1000, "ada", "linux")
 
 
 def test_a_captured_machine_is_told_source_by_source(tmp_path: Path) -> None:
-    found = sources.host(captured("manycore"), str(tmp_path))
+    found = sources.host_findings(captured("manycore"), str(tmp_path))
     assert named(found, "host CPU").state is State.WORKS
     assert named(found, "host memory").state is State.WORKS
 
 
-def test_every_key_of_the_host_has_a_finding(machine: Machine) -> None:
-    found = sources.host(machine, "/no/such/place")
+def test_every_key_of_the_host_has_a_finding(machine_files: MachineFiles) -> None:
+    found = sources.host_findings(machine_files, "/no/such/place")
     assert [finding.name for finding in found if finding.state is State.WORKS] == []
-    assert named(found, "host CPU").remedy == "as root: mount -t proc proc /proc"
-    assert named(found, "disk space").meaning == "/no/such/place: No such file or directory"
+    assert "mount -t proc proc /proc" in str(named(found, "host CPU").remedy)
+    assert "/no/such/place: No such file or directory" in named(found, "disk space").meaning
     covered = {key for _, keys in sources.HOST_ROWS for key in keys} | {*RESOURCES, "temp", "cpu.percent"}
     assert covered == {*SAMPLED_KEYS, "cpu.percent"}
 
@@ -202,28 +195,30 @@ def test_something_of_a_source_may_be_missing() -> None:
         "host CPU", ("cpu.percent", "cpu.steal"), "", {"cpu.steal": "/proc/stat: does not tell"}
     )
     assert (found.state, found.remedy) == (State.ABSENT, None)
-    assert found.meaning == "/proc/stat: does not tell (cpu.steal not known)"
+    assert "/proc/stat: does not tell" in found.meaning
+    assert "cpu.steal" in found.meaning
     refused = sources.host_finding("host load", ("load.1",), "", {"load.1": "/proc/loadavg: Permission denied"})
-    assert (refused.state, refused.remedy) == (State.FAILS, "as root: chmod a+r /proc/loadavg")
+    assert refused.state is State.FAILS
+    assert "chmod a+r /proc/loadavg" in str(refused.remedy)
 
 
 @pytest.mark.parametrize(
     ("cpuinfo", "words"),
     [
-        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor sse\n", "a virtual machine has no sensors"),
-        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu sse\n", "as root: modprobe coretemp"),
-        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu sse\n", "as root: modprobe k10temp"),
+        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor sse\n", "virtual machine"),
+        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu sse\n", "modprobe coretemp"),
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu sse\n", "modprobe k10temp"),
         ("CPU implementer\t: 0x41\n", "no sensor"),
     ],
 )
-def test_a_machine_without_a_sensor_may_lack_a_driver(machine: Machine, cpuinfo: str, words: str) -> None:
-    put(machine, "proc/cpuinfo", cpuinfo)
-    found = sources.temperature(machine, None, {"temp": "no sensor"})
+def test_a_machine_without_a_sensor_may_lack_a_driver(machine_files: MachineFiles, cpuinfo: str, words: str) -> None:
+    put(machine_files, "proc/cpuinfo", cpuinfo)
+    found = sources.temperature(machine_files, None, {"temp": "no sensor"})
     assert found.state is State.ABSENT
-    assert words in (found.meaning, found.remedy)
-    assert sources.temperature(machine, 41.6, {}).meaning == "42 °C"
+    assert words in f"{found.meaning} {found.remedy}"
+    assert sources.temperature(machine_files, 41.6, {}).meaning == "42 °C"
 
 
 def test_of_many_names_a_few_are_told() -> None:
-    assert sources.listed(["b", "a"]) == "a, b"
-    assert sources.listed([f"veth{number}" for number in range(9)]).endswith("veth5 and 3 more")
+    assert sources.name_list(["b", "a"]) == "a, b"
+    assert sources.name_list([f"veth{number}" for number in range(9)]).endswith("veth5 and 3 more")

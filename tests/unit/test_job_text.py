@@ -3,7 +3,7 @@
 import pytest
 
 from jobtop.core.model import Job, Kept, Queued, Status, Usage
-from jobtop.core.text.job_text import kept_words, memory_is_bound, not_begun_words, queued_words
+from jobtop.core.text.job_text import is_peak_upper_bound, not_started_text, queue_parts, samples_kept_text
 from records import made_job
 
 
@@ -11,14 +11,14 @@ from records import made_job
     ("kept", "samples", "words"),
     [
         (Kept.WHOLE, 100, None),
-        (Kept.MINUTES, 100, "one a minute"),
+        (Kept.MINUTES, 100, "one per minute"),
         (Kept.MINUTES, 2, None),
-        (Kept.RECORD, 100, "let go, like its output"),
+        (Kept.RECORD, 100, "deleted"),
         (Kept.RECORD, None, None),
     ],
 )
 def test_what_became_of_samples_is_told_where_any_were(kept: Kept, samples: int | None, words: str | None) -> None:
-    told = kept_words(made_job(kept=kept, usage=Usage(samples=samples)))
+    told = samples_kept_text(made_job(kept=kept, usage=Usage(samples=samples)))
     assert (told or "").startswith(words or "")
     assert (told is None) == (words is None)
 
@@ -26,14 +26,16 @@ def test_what_became_of_samples_is_told_where_any_were(kept: Kept, samples: int 
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (made_job(status=Status.QUEUED, start_time=None), "it waits for its turn"),
-        (made_job(status=Status.CANCELLED, start_time=None, queue=Queued()), "it was never run"),
+        (made_job(status=Status.QUEUED, start_time=None), "queued"),
+        (made_job(status=Status.CANCELLED, start_time=None, queue=Queued()), "never run"),
         (made_job(queue=Queued()), None),
         (made_job(status=Status.UNKNOWN, start_time=None), None),  # imported, without its start
     ],
 )
 def test_of_a_job_that_has_not_begun_that_is_said(job: Job, words: str | None) -> None:
-    assert not_begun_words(job) == words
+    text = not_started_text(job)
+    assert (text is None) == (words is None)
+    assert (words or "") in (text or "")
 
 
 @pytest.mark.parametrize(
@@ -43,17 +45,17 @@ def test_of_a_job_that_has_not_begun_that_is_said(job: Job, words: str | None) -
         (Queued(), []),
         (Queued(priority=5, group="gpu\n"), ["priority 5", "group gpu\\n"]),
         (Queued(after=("a" * 32, "b" * 32)), ["after aaaaaaaa, bbbbbbbb"]),
-        (Queued(retries=1, attempt=2, retry_of="c" * 32), ["attempt 2", "1 try left", "once more after cccccccc"]),
+        (Queued(retries=1, attempt=2, retry_of="c" * 32), ["attempt 2", "1 retry left", "retry of cccccccc"]),
     ],
 )
 def test_how_a_job_waits_is_told_as_far_as_somebody_wished_it(queue: Queued | None, words: list[str]) -> None:
-    assert queued_words(made_job(status=Status.FAILED, queue=queue)) == words
+    assert queue_parts(made_job(status=Status.FAILED, queue=queue)) == words
 
 
 def test_tries_that_nobody_needs_are_not_told() -> None:
-    assert queued_words(made_job(status=Status.SUCCESS, queue=Queued(retries=2))) == []
+    assert queue_parts(made_job(status=Status.SUCCESS, queue=Queued(retries=2))) == []
 
 
 def test_the_largest_process_alone_bounds_the_peak() -> None:
     jobs: list[Job] = [made_job(sources={"memory_peak": source}) for source in ("rusage_floor", "pss")]
-    assert [memory_is_bound(job) for job in jobs] == [True, False]
+    assert [is_peak_upper_bound(job) for job in jobs] == [True, False]

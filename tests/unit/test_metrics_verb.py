@@ -17,8 +17,8 @@ from jobtop.cli.text.printers import PRINTERS
 from jobtop.cli.verbs.metrics import Window, stream
 from jobtop.core.model import Queued, Status, Usage
 from jobtop.core.record import replace
-from jobtop.core.series.readings import KEYS, Reader, to_json
-from records import call, made_job, running_job, this_process
+from jobtop.core.series.readings import KEYS, SampleReader, sample_json
+from records import assert_one_line, call, made_job, running_job, this_process
 from sampled import damage_samples, kept_sampled, sample, steady
 
 USAGE = Usage(cpu_user_seconds=2.2, cpu_system_seconds=0.55, io_read_bytes=7500, io_write_bytes=0)
@@ -170,7 +170,7 @@ def test_damaged_samples_are_left_out_and_counted(home: Path) -> None:
     job = kept_sampled(home, made_job(duration_seconds=5.5, usage=USAGE), steady(5), sealed=True).id
     damage_samples(home)
     answer = call("metrics", job, "--format", "jsonl")
-    assert answer.stderr == f"jobtop: 5 samples of job {job[:8]} are damaged and left out\n"
+    assert_one_line(answer.stderr, "5 samples", job[:8], "damaged")
     assert [json.loads(line)["elapsed"] for line in answer.stdout.splitlines()] == [0.0, 5.5]
 
 
@@ -185,10 +185,10 @@ def test_a_sample_reads_the_same_before_and_after_it_is_sealed(home: Path, seale
 
 
 def test_readings_do_not_depend_on_how_samples_come() -> None:
-    job, reader = made_job(), Reader()
+    job, reader = made_job(), SampleReader()
     bit_by_bit = [reading for one in steady(20) for reading in reader.read([one])]
-    assert [to_json(job, reading) for reading in bit_by_bit] == [
-        to_json(job, reading) for reading in Reader().read(steady(20))
+    assert [sample_json(job, reading) for reading in bit_by_bit] == [
+        sample_json(job, reading) for reading in SampleReader().read(steady(20))
     ]
     assert [reading.memory_peak for reading in bit_by_bit] == [number << 20 for number in range(1, 21)]
 

@@ -58,5 +58,5 @@ def test_what_is_no_time_is_refused_with_what_is(text: str) -> None:
 
 def test_a_moment_that_is_over_is_refused_but_for_a_slow_script() -> None:
     assert parse_moment("2026-03-27T11:59:30Z", NOON) == NOON - 30
-    with pytest.raises(BadValue, match='"2025-03-28" is over'):
+    with pytest.raises(BadValue, match=r'"2025-03-28" .*past'):
         parse_moment("2025-03-28", NOON)

@@ -100,7 +100,7 @@ def test_a_page_stays_what_it_was_while_jobs_are_added(home: Path) -> None:
 
 def test_behind_the_last_job_there_is_none_and_behind_an_unknown_one_an_error(home: Path) -> None:
     (job,) = kept_jobs(home, running_job(status=Status.CANCELLED))
-    assert "comes after that one" in call("history", "--page-after", job.id).stdout
+    assert "No more matching jobs" in call("history", "--page-after", job.id).stdout
     unknown = call("history", "--page-after", "ffffffff")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert 'no job "ffffffff"' in unknown.stderr

@@ -3,13 +3,12 @@
 import random
 import re
 import time
-from pathlib import Path
 
 import pytest
 from machines import Machine
 
 from jobtop.core.errors import BadValue, ConfigError
-from jobtop.core.patterns import compiled, replace_matches
+from jobtop.core.patterns import compile_pattern, replace_matches
 from jobtop.core.redact import redact_command, redact_mapping
 
 SLOW = (
@@ -32,11 +31,6 @@ ATOMS = (
 REPEATS = ("*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{0,3}?", "{2,}", "{,2}")
 TEXT = "abcA \n"
 SECONDS = 1.5
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
 
 
 @pytest.mark.parametrize("pattern", SLOW)
@@ -82,7 +76,7 @@ def test_what_is_found_is_what_re_finds(seed: int) -> None:
         pattern = written(chosen, 3)
         text = "".join(chosen.choice(TEXT) for _ in range(chosen.randrange(9)))
         try:
-            spans = [*compiled(pattern).spans(text)]
+            spans = [*compile_pattern(pattern).spans(text)]
         except BadValue:
             continue
         found = [any(begin <= place < end for begin, end in spans) for place in range(len(text))]
@@ -128,7 +122,7 @@ def test_what_cannot_be_matched_in_bounded_time_is_refused_with_its_place(
     machine: Machine, pattern: str, word: str
 ) -> None:
     with pytest.raises(BadValue, match=word):
-        compiled(pattern)
+        compile_pattern(pattern)
     machine.write(machine.user_file, f"[run]\nredact = ['{pattern}']")
     assert machine.problem().startswith(f"{machine.user_file}: run.redact: ")
     machine.write(machine.project_file, f"[run]\nredact = ['{pattern}']")

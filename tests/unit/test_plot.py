@@ -12,7 +12,7 @@ from jobtop.core.model import Sample, Usage
 from jobtop.core.series.drawing import Curve
 from jobtop.core.series.svg import COLORS, svg
 from jobtop.core.units import cell_width
-from records import HOSTILE_TEXTS, call, holds_controls, made_job
+from records import HOSTILE_TEXTS, assert_one_line, call, holds_controls, made_job
 from sampled import damage_samples, kept_sampled, sample, steady
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,8 +33,8 @@ def words_of(text: str) -> list[str]:
 def test_cpu_and_memory_are_drawn_with_units_over_elapsed_time(home: Path) -> None:
     lines = call("plot", kept(home), "--width", "70", "--height", "12").stdout.splitlines()
     assert re.fullmatch(r"train  ✓ success after 30\.5 s, from 20\d\d-.*", lines[0])
-    assert lines[1] == "cpu.percent: CPU, peak 50.0 %"
-    assert lines[14] == "mem.used: memory in use, without page cache, peak 30.0 MiB"
+    assert (lines[1].split(":")[0], "peak 50.0 %" in lines[1]) == ("cpu.percent", True)
+    assert (lines[14].split(":")[0], "peak 30.0 MiB" in lines[14]) == ("mem.used", True)
     assert " 0.0 %┤" in lines[10]
     assert lines[12].split() == ["0", "10.0", "s", "20.0", "s", "30.0", "s"]
     assert lines[23].startswith("     0 B┤")
@@ -50,7 +50,9 @@ def test_a_counter_is_drawn_by_its_rate(home: Path) -> None:
 
 def test_what_nobody_measured_is_said_and_not_drawn(home: Path) -> None:
     shown = call("plot", kept(home), "--metric", "gpu.util").stdout
-    assert shown.splitlines()[1:] == ["gpu.util: GPU utilisation, not known of this job"]
+    (line,) = shown.splitlines()[1:]
+    assert line.startswith("gpu.util: ")
+    assert "not known" in line
 
 
 def test_a_gap_stays_empty(home: Path) -> None:
@@ -122,7 +124,7 @@ def test_an_svg_is_not_written_over_another_file_unasked(home: Path, tmp_path: P
     path.write_text("mine")
     answer = call("plot", kept(home), "--svg", str(path))
     assert (answer.returncode, path.read_text()) == (2, "mine")
-    assert answer.stderr == f"jobtop: --svg: {path}: it exists (--force overwrites it)\n"
+    assert_one_line(answer.stderr, f"--svg: {path}", "--force")
     assert call("plot", kept(home), "--svg", str(path), "--force").returncode == 0
     assert path.read_text().startswith("<svg")
     assert list(tmp_path.glob("*.part")) == list(tmp_path.glob(".*.part")) == []

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from jobtop.cli.app import App
-from jobtop.cli.run.submission import wait_for
+from jobtop.cli.run.submission import wait_for_end
 from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Queued, Status
 from jobtop.core.record import replace
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.wait import await_ends
 from jobtop.store.agents import register
-from records import HOSTILE_TEXTS, call, holds_controls, made_job, running_job, this_process
+from records import HOSTILE_TEXTS, assert_one_line, call, holds_controls, made_job, running_job, this_process
 
 
 def submitted(queue: Queue, queued: Queued | None = None, **values: Any) -> Job:
@@ -39,33 +39,34 @@ def is_agent_there(queue: Queue) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("arguments", "words"),
     [
-        (["--cpus", "999", "--", "true"], f"asks for 999 CPUs: this host has {cpus_allowed():g}, "),
-        (["--memory", "9999T", "--", "true"], "of memory: this host has "),
-        (["--after", "3f8a21b2", "--", "true"], 'no job "3f8a21b2"'),
-        (["--after", "3f", "--", "true"], "give at least 4 characters"),
-        (["--at", "25:00", "--", "true"], '--at: "25:00" is not a time'),
-        (["--at", "2001-01-01", "--", "true"], '--at: "2001-01-01" is over'),
-        (["--priority", "high", "--", "true"], '--priority: "high" is not a whole number'),
-        (["--priority", "9" * 5000, "--", "true"], f'--priority: "{"9" * 40}" is too large: at most 1000000'),
-        (["--priority", "-1000001", "--", "true"], '--priority: "-1000001" is too small'),
-        (["--retries", "-1", "--", "true"], '--retries: "-1" is not a number of times'),
-        (["--retries", "1.5", "--", "true"], '--retries: "1.5" is not a number of times, such as 3'),
-        (["--timeout", "0s", "--", "true"], '--timeout: "0s" is nothing: leave it out for no limit'),
-        (["--memory", "0", "--", "true"], '--memory: "0" is nothing: leave it out for no limit'),
-        (["--group", " ", "--", "true"], '--group: " " is no name for a group'),
-        (["--group", "a\x1b[2J", "--", "true"], "is no name for a group"),
-        (["--pty", "--", "true"], "no such option"),
-        (["--"], "what is to be run? jobtop submit"),
-        (["--cwd", "/nowhere", "--", "true"], "there is no such directory"),
+        (["--cpus", "999", "--", "true"], ["999 CPUs", f"this host has {cpus_allowed():g}"]),
+        (["--memory", "9999T", "--", "true"], ["memory", "this host has "]),
+        (["--after", "3f8a21b2", "--", "true"], ['no job "3f8a21b2"']),
+        (["--after", "3f", "--", "true"], ['"3f"', "at least 4 characters"]),
+        (["--at", "25:00", "--", "true"], ['--at: "25:00" ', "not a time"]),
+        (["--at", "2001-01-01", "--", "true"], ['--at: "2001-01-01" ', "past"]),
+        (["--priority", "high", "--", "true"], ['--priority: "high" ', "whole number"]),
+        (["--priority", "9" * 5000, "--", "true"], [f'--priority: "{"9" * 40}" ', "too large", " 1000000"]),
+        (["--priority", "-1000001", "--", "true"], ['--priority: "-1000001" ', "too small"]),
+        (["--retries", "-1", "--", "true"], ['--retries: "-1" ', "number of times"]),
+        (["--retries", "1.5", "--", "true"], ['--retries: "1.5" ', "such as 3"]),
+        (["--timeout", "0s", "--", "true"], ['--timeout: "0s" ', "no limit"]),
+        (["--memory", "0", "--", "true"], ['--memory: "0" ', "no limit"]),
+        (["--group", " ", "--", "true"], ['--group: " " ', "name"]),
+        (["--group", "a\x1b[2J", "--", "true"], ["--group: ", "name"]),
+        (["--pty", "--", "true"], ["no such option", "--pty"]),
+        (["--"], ["no command", "jobtop submit"]),
+        (["--cwd", "/nowhere", "--", "true"], ["/nowhere", "no such directory"]),
     ],
 )
-def test_a_wrong_request_is_refused_before_anything_is_kept(queue: Queue, words: list[str], complaint: str) -> None:
-    code, out, err = call("submit", *words)
+def test_a_wrong_request_is_refused_before_anything_is_kept(
+    queue: Queue, arguments: list[str], words: list[str]
+) -> None:
+    code, out, err = call("submit", *arguments)
     assert (code, out) == (2, "")
-    assert complaint in err
-    assert err.count("\n") == 1
+    assert_one_line(err, *words)
     assert not holds_controls(err)
     assert call("queue").stdout.startswith("No job waits.")
     assert not is_agent_there(queue)
@@ -79,7 +80,7 @@ def test_what_has_failed_cannot_be_waited_for(queue: Queue, status: Status, word
     job = queue.jobs.insert(made_job(status=status))
     code, out, err = call("submit", "--after", job.id[:8], "--", "true")
     assert (code, out) == (2, "")
-    assert err == f"jobtop: --after {job.id[:8]}: that job {words}; what comes after would never run\n"
+    assert_one_line(err, f"--after {job.id[:8]}", words)
 
 
 def test_an_ambiguous_dependency_names_the_candidates(queue: Queue) -> None:
@@ -110,18 +111,17 @@ def test_the_queue_is_listed_in_order_with_reasons(queue: Queue) -> None:
         ["2", first.id[:8], "huge", "0"],
         ["3", third.id[:8], "late", "0"],
     ]
-    assert rows[0].endswith("group g: it has no slots")
+    assert rows[0].endswith(" slots")
+    assert "group g" in rows[0]
     assert "0 CPUs, " in rows[1]
-    assert rows[2].endswith(f"job {first.id[:8]} has to succeed first")
+    assert f"job {first.id[:8]} " in rows[2]
 
 
 def test_that_there_is_no_agent_is_said_whatever_each_job_waits_for(queue: Queue) -> None:
     first = submitted(queue, limits=Limits(cpus=0.0, memory_bytes=1 << 62))
     submitted(queue, Queued(after=(first.id,)))
     for words in ((), ("--json",)):
-        assert call("queue", *words).stderr == (
-            "jobtop: there is no agent: nothing that waits here starts until there is one (jobtop agent start)\n"
-        )
+        assert_one_line(call("queue", *words).stderr, "no agent", "jobtop agent start")
     register(queue.jobs.database, this_process())
     assert call("queue").stderr == ""
 
@@ -130,7 +130,7 @@ def test_an_agent_that_was_called_a_moment_ago_is_not_missed(queue: Queue) -> No
     submitted(queue, submitted_at=time.time())
     code, out, err = call("queue")
     assert (code, err) == (0, "")
-    assert out.rstrip().endswith("its turn has come: the agent is starting")
+    assert "the agent is starting" in out
 
 
 def test_who_waits_for_a_job_that_nobody_starts_is_told_so_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,9 @@ def test_who_waits_for_a_job_that_nobody_starts_is_told_so_once(queue: Queue, mo
 
     (ended,) = await_ends(queue, [job], warn=heard)
     assert ended.status is Status.CANCELLED
-    assert said == [f"job {job.id[:8]} waits for its turn, and there is no agent to start it: jobtop agent start"]
+    (warning,) = said
+    assert f"job {job.id[:8]} " in warning
+    assert "jobtop agent start" in warning
 
 
 @pytest.mark.parametrize(
@@ -160,29 +162,33 @@ def test_who_submits_and_waits_hears_what_the_exit_code_does_not_say(
     queue: Queue, capsys: pytest.CaptureFixture[str], values: dict[str, Any], code: int, said: str | None
 ) -> None:
     job = queue.jobs.insert(made_job(**{"status": Status.FAILED} | values))
-    assert wait_for(App((), False, "auto", {}), queue, job) == code
-    assert capsys.readouterr().err == ("" if said is None else f"jobtop: job {job.id[:8]}{said}\n")
+    assert wait_for_end(App((), False, "auto", {}), queue, job) == code
+    message = capsys.readouterr().err
+    if said is None:
+        assert message == ""
+    else:
+        assert_one_line(message, f"job {job.id[:8]} ", said)
 
 
 @pytest.mark.parametrize(
     ("verb", "printed", "said"),
     [
-        ("plot", "◌ queued, ", "waits for its turn (jobtop queue says why), so there are no samples\n"),
-        ("top", "it waits for its turn, and has no processes yet (jobtop queue)\n", ""),
+        ("plot", "◌ queued, ", "no samples"),
+        ("top", "no processes yet (jobtop queue)\n", ""),
     ],
 )
 def test_a_job_that_waits_is_not_said_to_have_run(queue: Queue, verb: str, printed: str, said: str) -> None:
     job = submitted(queue)
     code, out, err = call(verb, job.id)
-    assert (code, err.endswith(said)) == (0, True)
-    assert printed in out
+    assert (code, said in err) == (0, True)
+    assert (printed in out, bool(err)) == (True, bool(said))
 
 
 def test_the_queue_as_data_is_jobs_with_their_place_and_reason(queue: Queue) -> None:
     job = submitted(queue)
     (shape,) = json.loads(call("queue", "--json").stdout)
     assert (shape["id"], shape["position"], shape["schema_version"]) == (job.id, 1, 1)
-    assert shape["waits_for"] == "its turn has come, but there is no agent: jobtop agent start"
+    assert "jobtop agent start" in shape["waits_for"]
     (row,) = csv.DictReader(io.StringIO(call("queue", "--format", "csv").stdout))
     assert row["position"] == "1"
     queue.cancel(job.id, "no")
@@ -194,7 +200,7 @@ def test_a_cancelled_dependency_is_announced(queue: Queue) -> None:
     first = failed(queue, submitted(queue))
     submitted(queue, Queued(after=(first.id,)))
     (shape,) = json.loads(call("queue", "--json").stdout)
-    assert shape["waits_for"] == f"it will be cancelled: job {first.id[:8]}, after which it was to run, failed"
+    assert all(word in shape["waits_for"] for word in ("will be cancelled", f"job {first.id[:8]}", "failed"))
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
@@ -208,7 +214,9 @@ def test_a_hostile_name_or_group_is_one_harmless_line(queue: Queue, text: str) -
 
 
 def test_without_a_store_nothing_waits(home: Path) -> None:
-    assert call("queue") == (0, "No job waits. To queue one: jobtop submit -- COMMAND\n", "")
+    empty = call("queue")
+    assert (empty.returncode, empty.stderr) == (0, "")
+    assert "jobtop submit" in empty.stdout
     assert call("group").returncode == 0
     assert json.loads(call("queue", "--json").stdout) == json.loads(call("group", "--json").stdout) == []
     assert not home.exists()
@@ -230,9 +238,9 @@ def test_groups_are_listed_with_what_they_have(queue: Queue) -> None:
     [
         (["--slots", "3"], "which group?"),
         (["g", "--slots", "-1"], "--slots"),
-        (["g", "--slots", "3", "--unlimited"], "one of them"),
+        (["g", "--slots", "3", "--unlimited"], "--slots and --unlimited"),
         (["g"], 'no group "g" has slots'),
-        ([" ", "--slots", "3"], "is no name for a group"),
+        ([" ", "--slots", "3"], "name"),
     ],
 )
 def test_a_wrong_group_is_refused(queue: Queue, words: list[str], complaint: str) -> None:
@@ -250,9 +258,9 @@ def test_a_waiting_job_is_cancelled_by_whom_is_kept(queue: Queue, verb: str) -> 
     job = submitted(queue)
     assert call(verb, job.id) == (0, "", "")
     kept = queue.jobs.find(job.id)
-    assert (kept.status, kept.reason) == (Status.CANCELLED, f"cancelled before it began by jobtop {verb}")
+    assert (kept.status, f"jobtop {verb}" in (kept.reason or "")) == (Status.CANCELLED, True)
     assert call("wait", job.id).returncode == 1
-    assert call(verb, job.id).stderr == f"jobtop: job {job.id[:8]} is not running (cancelled)\n"
+    assert_one_line(call(verb, job.id).stderr, f"job {job.id[:8]} ", "not running", "cancelled")
 
 
 def test_a_waiting_job_is_paused_in_the_store(queue: Queue) -> None:
@@ -281,7 +289,7 @@ def test_a_waiting_job_can_be_forgotten_but_not_one_that_is_waited_for(queue: Qu
     second = submitted(queue, Queued(after=(first.id,)))
     code, _, err = call("rm", first.id)
     assert code == 2
-    assert err == f"jobtop: job {first.id[:8]} has to stay: job {second.id[:8]} waits for it\n"
+    assert_one_line(err, f"job {first.id[:8]} ", f"job {second.id[:8]} waits for it")
     assert call("rm", first.id, second.id) == (0, "", "")
     assert not queue.paths.spec(second.id).exists()
     assert call("history").stdout.startswith("No jobs")
@@ -295,14 +303,14 @@ def test_what_cannot_be_retried_is_refused_before_anything_is_done(queue: Queue)
     gone = queue.jobs.insert(made_job())
     elsewhere = queue.jobs.insert(made_job(host="elsewhere"))
     for job, complaint in (
-        (waiting, "has not ended (queued)"),
-        (never, f"cannot be retried alone: job {good.id[:8]}, after which it was to run, failed; retry that too"),
+        (waiting, "queued"),
+        (never, f"job {good.id[:8]}, "),
         (elsewhere, "ran on elsewhere"),
-        (gone, "not kept any more (store.spec_days)"),
+        (gone, "store.spec_days"),
     ):
         others = () if job is never else (good.id,)
         code, out, err = call("retry", *others, job.id)
         assert (code, out) == (2, "")
-        assert complaint in err
+        assert_one_line(err, complaint)
     assert queue.jobs.find(good.id).queue == Queued()
     assert not is_agent_there(queue)

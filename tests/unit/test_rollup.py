@@ -11,7 +11,7 @@ from jobtop.core.measure.observation import seen_in
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Sample
 from jobtop.core.series.blocks import open_block
-from jobtop.core.series.readings import Reader, to_json
+from jobtop.core.series.readings import SampleReader, sample_json
 from jobtop.store.database import Database
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.head import JOBS
@@ -128,8 +128,8 @@ def test_a_line_of_json_says_what_was_least_greatest_and_last_in_its_minute(home
     samples = restless(600)
     job = rolled(home, database, samples)
     assert job.seq is not None
-    readings = list(Reader().read(SeriesStore(database).follow(job.seq).samples))
-    line = to_json(job, readings[1], ("mem.used", "mem.rss", "cpu.percent"))
+    readings = list(SampleReader().read(SeriesStore(database).follow(job.seq).samples))
+    line = sample_json(job, readings[1], ("mem.used", "mem.rss", "cpu.percent"))
     used = [value(one, "mem.used") for one in samples if 60 <= one.elapsed < 120]
     minute = line["minute"]
     assert minute["samples"] == len(used) == 60

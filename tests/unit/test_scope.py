@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.doctor import probes
-from jobtop.core.doctor.checks import Machine, State
-from jobtop.core.doctor.probes import Holding
+from jobtop.core.doctor.checks import MachineFiles, State
+from jobtop.core.doctor.probes import LimitSupport
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.cgroup import Hierarchy, JobCgroup
 from jobtop.core.model import JobSpec
@@ -256,23 +256,23 @@ def test_systemd_is_asked_for_what_is_lacking_only_and_its_no_leaves_all_as_it_w
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path) -> MachineFiles:
     (tmp_path / "run/systemd/system").mkdir(parents=True)
     capture("v2", tmp_path)
-    return Machine(str(tmp_path), 1000, "ada", "linux")
+    return MachineFiles(str(tmp_path), 1000, "ada", "linux")
 
 
-def test_the_doctor_says_who_holds_limits_and_what_would_make_the_kernel_do_it(machine: Machine) -> None:
-    assert probes.limits(Holding(), machine).state is State.ABSENT
+def test_the_doctor_says_who_holds_limits_and_what_would_make_the_kernel_do_it(machine: MachineFiles) -> None:
+    assert probes.limits(LimitSupport(), machine).state is State.ABSENT
     scoped = {"memory": BY_SYSTEMD, "cpus": BY_SYSTEMD}
-    found = probes.limits(Holding(scoped), machine)
+    found = probes.limits(LimitSupport(scoped), machine)
     assert (found.state, found.remedy, found.meaning.count("systemd scope")) == (State.WORKS, None, 2)
-    found = probes.limits(Holding(scoped, (), scope.ENDS_AT_LOGOUT), machine)
+    found = probes.limits(LimitSupport(scoped, (), scope.ENDS_AT_LOGOUT), machine)
     assert (found.state, found.remedy) == (State.WORKS, "loginctl enable-linger")
     without = {"memory": "sampling", "cpus": "affinity"}
     remedies = {scope.NOT_THERE: "as root: loginctl enable-linger ada", scope.NOT_GIVEN: "Delegate=yes", "no": None}
     for why, remedy in remedies.items():
-        found = probes.limits(Holding(without, (f"does not help: {why}",)), machine)
+        found = probes.limits(LimitSupport(without, (f"does not help: {why}",)), machine)
         assert (found.state, why in found.meaning) == (State.FAILS, True)
         assert (found.remedy is None) if remedy is None else (remedy in str(found.remedy))
 
@@ -280,7 +280,7 @@ def test_the_doctor_says_who_holds_limits_and_what_would_make_the_kernel_do_it(m
 def test_the_doctor_has_limits_held_for_real_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     job_id = supervisor.new_id()
     monkeypatch.setattr(supervisor, "new_id", lambda: job_id)
-    holding = probes.hold_and_stop()
+    holding = probes.probe_limits()
     assert holding.by is not None
     assert holding.by.keys() == {"memory", "cpus"}
     assert not any(map(os.path.exists, cgroup.possible_directories(job_id)))

@@ -10,7 +10,7 @@ from jobtop.core.model import Job, Monitor, Sample, Usage
 from jobtop.core.record import replace
 from jobtop.core.selftest import curves
 from jobtop.core.selftest.curves import CurveCheck, judge_curve, value_at
-from jobtop.core.selftest.judge import Finding, Reference, Verdict
+from jobtop.core.selftest.judge import CheckResult, Reference, Verdict
 from records import made_job
 
 START = 1_700_000_000.5
@@ -40,11 +40,14 @@ def taken(wrong: Callable[[float], float] = used) -> list[Sample]:
 
 
 def verdict(check: CurveCheck, job: Job = JOB, samples: Sequence[Sample] | None = None) -> Verdict:
-    (finding,) = judge_curve([check], job, TRUTH, taken() if samples is None else samples)
-    return finding.verdict
+    (result,) = judge_curve([check], job, TRUTH, taken() if samples is None else samples)
+    return result.verdict
 
 
-@pytest.mark.parametrize("check", [curves.follows, curves.adds_up, curves.within_cores, curves.mean, curves.peak])
+@pytest.mark.parametrize(
+    "check",
+    [curves.curve_matches, curves.sum_matches, curves.stays_within_cores, curves.mean_matches, curves.peak_matches],
+)
 def test_what_is_right_passes(check: CurveCheck) -> None:
     assert verdict(check) is Verdict.PASS
 
@@ -52,56 +55,56 @@ def test_what_is_right_passes(check: CurveCheck) -> None:
 @pytest.mark.parametrize(("error", "expected"), [(0.049, "pass"), (-0.049, "pass"), (0.051, "fail"), (-0.051, "fail")])
 def test_one_sample_that_is_one_percent_of_all_away_is_noticed(error: float, expected: str) -> None:
     samples = taken(lambda second: used(second) + (error if second == 3 else 0.0))
-    (finding,) = judge_curve([curves.follows], JOB, TRUTH, samples)
-    assert (finding.verdict, finding.expected) == (expected, 3.0)
-    assert finding.error == pytest.approx(error)
-    assert finding.error_ratio == pytest.approx(error / 5)
+    (result,) = judge_curve([curves.curve_matches], JOB, TRUTH, samples)
+    assert (result.verdict, result.expected) == (expected, 3.0)
+    assert result.error == pytest.approx(error)
+    assert result.error_ratio == pytest.approx(error / 5)
 
 
 def test_a_curve_that_is_late_is_noticed() -> None:
     late = [sample(second + 0.1, used(second)) for second in range(11)]
-    assert verdict(curves.follows, samples=late) is Verdict.FAIL
+    assert verdict(curves.curve_matches, samples=late) is Verdict.FAIL
 
 
 @pytest.mark.parametrize(("total", "expected"), [(5.049, "pass"), (4.951, "pass"), (5.051, "fail"), (4.949, "fail")])
 def test_rates_that_do_not_add_up_are_noticed(total: float, expected: str) -> None:
-    assert verdict(curves.adds_up, samples=taken(lambda second: used(second) * total / 5)) == expected
+    assert verdict(curves.sum_matches, samples=taken(lambda second: used(second) * total / 5)) == expected
 
 
 def test_more_than_the_cores_can_give_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curves, "CORES", 1)
     leap = taken(lambda second: used(second) + (0.01 if second == 4 else 0.0))
-    assert verdict(curves.within_cores) is Verdict.PASS
-    assert verdict(curves.within_cores, samples=leap) is Verdict.FAIL
+    assert verdict(curves.stays_within_cores) is Verdict.PASS
+    assert verdict(curves.stays_within_cores, samples=leap) is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
     ("measured", "expected"), [(50.9, "pass"), (49.1, "pass"), (51.1, "fail"), (48.9, "fail"), (None, "fail")]
 )
 def test_a_mean_that_is_two_percent_off_is_noticed(measured: float | None, expected: str) -> None:
-    assert verdict(curves.mean, replace(JOB, metrics={"cpu.percent": {"mean": measured}})) == expected
+    assert verdict(curves.mean_matches, replace(JOB, metrics={"cpu.percent": {"mean": measured}})) == expected
 
 
 @pytest.mark.parametrize(
     ("measured", "expected"), [(101.9, "pass"), (98.1, "pass"), (102.1, "fail"), (97.9, "fail"), (None, "fail")]
 )
 def test_a_peak_that_is_two_percent_off_is_noticed(measured: float | None, expected: str) -> None:
-    assert verdict(curves.peak, replace(JOB, usage=Usage(cpu_percent_peak=measured))) == expected
+    assert verdict(curves.peak_matches, replace(JOB, usage=Usage(cpu_percent_peak=measured))) == expected
 
 
 def test_what_a_load_did_not_get_is_not_expected() -> None:
     samples = [sample(0.0, 0.0), sample(3.0, 3.0), sample(7.0, 5.0), sample(10.0, 5.0)]
     slow = replace(TRUTH, curve=((START, 0.0), (START + 7, 5.0), (START + 10, 5.0)))
-    (finding,) = judge_curve([curves.peak], JOB, slow, samples)
-    assert finding.expected == pytest.approx(100 * 5 / 7)
-    assert finding.verdict is Verdict.FAIL
+    (result,) = judge_curve([curves.peak_matches], JOB, slow, samples)
+    assert result.expected == pytest.approx(100 * 5 / 7)
+    assert result.verdict is Verdict.FAIL
 
 
 def test_samples_close_together_make_no_peak() -> None:
     samples = [sample(0.0, 0.0), sample(1.0, 0.5), sample(1.01, 0.51), sample(2.0, 1.0)]
     steps = replace(TRUTH, curve=((START, 0.0), (START + 1, 0.5), (START + 1.01, 0.51), (START + 2, 1.0)))
-    finding = judge_curve([curves.peak], JOB, steps, samples)[0]
-    assert finding.expected == pytest.approx(50.0)
+    result = judge_curve([curves.peak_matches], JOB, steps, samples)[0]
+    assert result.expected == pytest.approx(50.0)
 
 
 def peaking(percent: float) -> Job:
@@ -110,19 +113,19 @@ def peaking(percent: float) -> Job:
 
 @pytest.mark.parametrize("broken", [{"curve": ()}, {"curve": ((START, 0.0),)}])
 def test_a_load_without_a_curve_proves_nothing(broken: dict[str, Any]) -> None:
-    found = judge_curve([curves.follows, curves.mean], JOB, replace(TRUTH, **broken), taken())
-    assert_fails(found, "does not tell")
+    found = judge_curve([curves.curve_matches, curves.mean_matches], JOB, replace(TRUTH, **broken), taken())
+    assert_fails(found, "does not report")
 
 
 def test_a_job_that_was_not_sampled_between_its_ends_fails() -> None:
-    found = judge_curve([curves.follows, curves.mean], JOB, TRUTH, [taken()[0], taken()[-1]])
+    found = judge_curve([curves.curve_matches, curves.mean_matches], JOB, TRUTH, [taken()[0], taken()[-1]])
     assert_fails(found, "of 2 samples none is between")
 
 
-def assert_fails(found: list[Finding], why: str) -> None:
-    (finding,) = found
-    assert finding.verdict is Verdict.FAIL
-    assert why in str(finding.reason)
+def assert_fails(found: list[CheckResult], why: str) -> None:
+    (result,) = found
+    assert result.verdict is Verdict.FAIL
+    assert why in str(result.reason)
 
 
 def test_a_case_without_curves_has_no_findings_of_them() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from jobtop.cli.main import ACTING, READING, VERBS
+from jobtop.cli.main import ACTING_VERBS, READING_VERBS, VERBS
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Queued, Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.series import SeriesStore
-from records import HERE, call, made_job, running_job
+from records import HERE, assert_one_line, call, made_job, running_job
 from support import open_files
 
 START = 1_700_000_000.0
@@ -74,8 +74,8 @@ def test_a_directory_is_all_its_stores_and_so_are_several_files_before_or_behind
 
 
 def test_every_verb_that_reads_or_acts_on_jobs_takes_stores(home: Path) -> None:
-    assert VERBS.keys() >= READING | ACTING
-    for verb in sorted(READING | ACTING):
+    assert VERBS.keys() >= READING_VERBS | ACTING_VERBS
+    for verb in sorted(READING_VERBS | ACTING_VERBS):
         assert "--store PATH" in call(verb, "--help").stdout
 
 
@@ -94,7 +94,7 @@ def test_a_variable_names_stores_too_and_an_option_instead_of_it(shared: Path, m
     monkeypatch.setenv("JOBTOP_STORES", os.pathsep.join((alpha, str(shared / "gone"))))
     found = call("history", "--json")
     assert found.returncode == 0
-    assert found.stderr == f"jobtop: left out: JOBTOP_STORES: {shared / 'gone'}: there is no such file or directory\n"
+    assert_one_line(found.stderr, "JOBTOP_STORES", str(shared / "gone"), "no such file")
     monkeypatch.setenv("JOBTOP_STORES", str(shared / "gone"))
     assert call("history").returncode == 2
 
@@ -116,7 +116,8 @@ def test_pages_go_on_across_stores(shared: Path) -> None:
         found += page
     assert [f"{job['host']}:{job['name']}" for job in found] == EVERYTHING
     empty = call("history", "--store", str(shared), "--page-after", found[-1]["id"])
-    assert empty.stdout == "No job in the 2 stores that were named that fits comes after that one.\n"
+    assert (empty.returncode, empty.stdout.count("\n")) == (0, 1)
+    assert "2 stores" in empty.stdout
 
 
 def test_a_job_is_shown_wherever_it_is(shared: Path) -> None:
@@ -150,7 +151,7 @@ def test_what_waits_on_other_hosts_is_listed_by_host(home: Path, tmp_path: Path)
     shapes = json.loads(call("queue", "--store", str(home), "--json").stdout)
     assert {shape["host"] for shape in shapes} == {"alpha", HERE}
     why = {shape["host"]: shape["waits_for"] for shape in shapes}
-    assert why["alpha"] == "its turn is decided on alpha"
+    assert "alpha" in why["alpha"]
     assert "alpha" not in why[HERE]
     assert call("queue", "--store", str(home)).stdout.splitlines()[0].split()[3] == "HOST"
 
@@ -164,7 +165,7 @@ def test_a_job_of_another_host_is_acted_on_there(home: Path, shared: Path, verb:
             keep(home, HERE, made_job())
         refused = call(verb, job["id"][:8], "--store", str(shared))
         assert (refused.returncode, refused.stdout) == (2, "")
-        assert refused.stderr == f"jobtop: job {job['id'][:8]} ran on beta: act on it there\n"
+        assert_one_line(refused.stderr, f"job {job['id'][:8]} ", "beta")
     assert (shared / "beta.db").read_bytes() == before
 
 
@@ -173,7 +174,7 @@ def test_a_verb_that_writes_does_so_in_this_hosts_own_store(home: Path, shared: 
     for verb in (("run", "--", "true"), ("submit", "--", "true"), ("store", "vacuum"), ("import", "x"), ("prune",)):
         refused = call("--store", str(shared), *verb)
         assert refused.returncode == 2
-        assert f"--store is for verbs that read jobs: jobtop {verb[0]} uses this host's own, {own}" in refused.stderr
+        assert_one_line(refused.stderr, "--store", f"jobtop {verb[0]} ", str(own))
     assert call("--store", str(own), "store", "vacuum").returncode == 0
 
 
@@ -250,7 +251,8 @@ def test_a_live_job_of_this_host_is_stale_in_a_copy_that_nobody_finishes(home: P
         assert process.stderr is not None
         said = process.stderr.readline()
         process.kill()
-    assert f"in {copy}, which is not this host's store: if that is a copy, it will never end there" in said
+    assert f"in {copy}, " in said
+    assert "copy" in said
 
 
 MERGED_RUNNING = {"silent": -3 * 3600.0, "unheard": None, "of the future": 9e9, "lively": -5.0}

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobtop.core.analysis.statistics import FAILED, Summary, group_shape, percentile, spread, statistics
+from jobtop.core.analysis.statistics import FAILED, Summary, distribution, group_json, percentile, statistics
 from jobtop.core.model import ENDS, LIVE, Status
 
 if TYPE_CHECKING:
-    from jobtop.core.analysis.statistics import Figures
+    from jobtop.core.analysis.statistics import JobFigures
 
 # The contract: keys only get added.
 SHARED_KEYS = (
@@ -25,12 +25,12 @@ def figures(
     duration: float | None = 1.0,
     cpu: float | None = 1.0,
     memory: int | None = 1,
-) -> "Figures":
+) -> "JobFigures":
     """A job of a second, but for what is given."""
     return label, str(status), duration, cpu, memory
 
 
-def summarise(jobs: "list[Figures]") -> Summary:
+def summarise(jobs: "list[JobFigures]") -> Summary:
     return statistics(jobs).overall
 
 
@@ -53,7 +53,7 @@ def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(percent: 
 
 
 def test_percentiles_do_not_depend_on_the_order_of_the_jobs() -> None:
-    shuffled = spread([5.0, 1.0, 4.0, 2.0, 3.0])
+    shuffled = distribution([5.0, 1.0, 4.0, 2.0, 3.0])
     assert (shuffled.total, shuffled.mean, shuffled.p50, shuffled.p95) == (15.0, 3.0, 3.0, 5.0)
 
 
@@ -74,7 +74,7 @@ def test_a_number_that_is_zero_is_known() -> None:
 
 
 def test_totals_do_not_gather_rounding_errors() -> None:
-    assert spread([0.1] * 10).total == 1.0
+    assert distribution([0.1] * 10).total == 1.0
 
 
 @pytest.mark.parametrize("status", Status)
@@ -141,7 +141,7 @@ def test_statistics_as_json_have_every_key_of_the_contract() -> None:
 
 def test_statistics_as_json_tell_what_was_computed() -> None:
     jobs = [figures("a", Status.SUCCESS, 10.0, 4.0, 100), figures("a", Status.FAILED, 20.0, None, 300)]
-    shape = group_shape(statistics(jobs).groups["a"])
+    shape = group_json(statistics(jobs).groups["a"])
     assert (shape["count"], shape["successful"], shape["failed"], shape["success_rate"]) == (2, 1, 1, 0.5)
     assert (shape["total_duration"], shape["average_duration_seconds"]) == (30.0, 15.0)
     assert (shape["duration_p50_seconds"], shape["duration_p95_seconds"]) == (10.0, 20.0)

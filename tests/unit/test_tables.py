@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from jobtop.cli.text.tables import Column, cut, flattened, format_options, print_shapes, table
+from jobtop.cli.text.tables import TableColumn, flattened, format_options, print_records, table, truncate
 from jobtop.core.units import cell_width
 from records import HOSTILE_TEXTS, holds_controls, made_job
 
@@ -18,7 +18,7 @@ SHAPES: list[dict[str, Any]] = [job.to_json() for job in JOBS]
 
 
 def test_columns_line_up_whatever_the_cells_hold() -> None:
-    columns = (Column("NAME"), Column("N", right=True), Column("END"))
+    columns = (TableColumn("NAME"), TableColumn("N", right=True), TableColumn("END"))
     rows = [("abc", "1", "|"), ("日本語", "1000", "|"), ("e\u0301", "22", "|"), ("\x1b[1m", "3", "|"), ("", "", "|")]
     lines = table(columns, rows).split("\n")
     assert len(lines) == 6
@@ -29,7 +29,7 @@ def test_columns_line_up_whatever_the_cells_hold() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
 def test_a_table_is_harmless_and_has_a_line_a_row(text: str) -> None:
-    shown = table((Column("A"), Column("B", widest=10)), [(text, text)])
+    shown = table((TableColumn("A"), TableColumn("B", widest=10)), [(text, text)])
     assert shown.count("\n") == 1
     assert not holds_controls(shown)
     assert max(map(cell_width, shown.split("\n"))) <= 40 + 2 + 10
@@ -40,15 +40,15 @@ def test_a_table_is_harmless_and_has_a_line_a_row(text: str) -> None:
     [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 4, "日…"), ("", 1, ""), ("日", 1, "…")],
 )
 def test_what_is_too_wide_is_cut_and_says_so(text: str, widest: int, shown: str) -> None:
-    assert cut(text, widest) == shown
+    assert truncate(text, widest) == shown
 
 
 def test_an_empty_table_is_its_titles() -> None:
-    assert table((Column("A"), Column("B")), []) == "A  B"
+    assert table((TableColumn("A"), TableColumn("B")), []) == "A  B"
 
 
 def printed(style: str, shapes: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], single: bool = False) -> str:
-    print_shapes(style, shapes, single)
+    print_records(style, shapes, single)
     return capsys.readouterr().out
 
 

@@ -8,7 +8,7 @@ import pytest
 from jobtop.core.measure.tally import BATCH, Spread, Tally
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
-from jobtop.core.series.endpoints import FIRST
+from jobtop.core.series.endpoints import FIRST_SAMPLE
 from sampled import sample, steady
 
 
@@ -187,6 +187,6 @@ def test_asking_twice_changes_nothing_and_more_may_come() -> None:
 
 def test_the_start_is_a_sample() -> None:
     tally = Tally()
-    assert (tally.samples, tally.last) == (1, FIRST)
+    assert (tally.samples, tally.last) == (1, FIRST_SAMPLE)
     tally.add(cpu(1.0, 1.0))
     assert tally.samples == 2

@@ -13,6 +13,7 @@ from jobtop.core.units import (
     format_bytes,
     format_duration,
     format_percent,
+    number_of,
     parse_duration,
     parse_size,
     printable,
@@ -51,7 +52,7 @@ def test_a_duration_is_read(text: str, seconds: float) -> None:
     ["", " ", "-1", "-1s", "nan", "inf", "1e3", "1x", "h", "30m1h", "1m1m", "1.5.2", "1h30", "1,5h", "٣", "1w", "\n"],
 )
 def test_what_is_not_a_duration_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(BadValue, match=r'^".*" is not a duration \(use 90, 90s, 10m, 1h30m, 1.5h or 2d\)$'):
+    with pytest.raises(BadValue, match=r'^".*" .*duration.*1h30m'):
         parse_duration(text)
 
 
@@ -89,7 +90,7 @@ def test_a_size_is_read_in_binary_units(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "-1", "-1G", "nan", "inf", "1e3", "5P", "G", "1ib", "8 Gibi", "٣", "0x10"])
 def test_what_is_not_a_size_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(BadValue, match=r'^".*" is not a size \(use 512M, 8G, 8GiB or plain bytes\)$'):
+    with pytest.raises(BadValue, match=r'^".*" .*size.*8GiB'):
         parse_size(text)
 
 
@@ -220,3 +221,12 @@ BIDI_CONTROLS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 )
 def test_the_columns_of_a_text_are_those_of_a_terminal(text: str, columns: int) -> None:
     assert cell_width(text) == columns
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(None, "– jobs"), (0, "0 jobs"), (1, "1 job"), (1.0, "1 job"), (2, "2 jobs"), (1234, "1234 jobs")],
+)
+def test_a_number_is_followed_by_its_noun(number: float | None, text: str) -> None:
+    assert number_of(number, "job") == text
+    assert number_of(number, "process", "processes") == text.replace("jobs", "processes").replace("job", "process")

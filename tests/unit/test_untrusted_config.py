@@ -10,7 +10,7 @@ import pytest
 from machines import HOOK, Machine
 
 from jobtop.core.config import SETTINGS
-from jobtop.core.config_files import MOST_BYTES, UNTRUSTED_KEYS
+from jobtop.core.config_files import MAX_FILE_BYTES, UNTRUSTED_KEYS
 from jobtop.core.errors import ConfigError, StoreUnavailable
 from jobtop.core.trust import trust
 from support import Jobtop
@@ -36,11 +36,6 @@ quit = "x"
 tag = "paper"
 keep = "1d"
 """
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
 
 
 def test_only_what_is_harmless_counts_until_the_file_is_trusted(machine: Machine) -> None:
@@ -168,7 +163,7 @@ def zeros(path: Path) -> None:
 
 
 def huge(path: Path) -> None:
-    path.write_bytes(b"\n" * (MOST_BYTES + 1))
+    path.write_bytes(b"\n" * (MAX_FILE_BYTES + 1))
 
 
 def sparse(path: Path) -> None:
@@ -250,7 +245,7 @@ def test_a_fifo_in_the_directory_stops_no_verb(jobtop: Jobtop, verb: list[str]) 
 
 def test_a_project_cannot_bring_its_own_trust(machine: Machine) -> None:
     machine.write(machine.project_file, HOOK + '[store]\ndir = "."')
-    trust(machine.project_file, machine.project, MOST_BYTES, lambda _: None)
+    trust(machine.project_file, machine.project, MAX_FILE_BYTES, lambda _: None)
     assert machine.load().alerts[0].fields["actions"] == ()
 
 
@@ -260,7 +255,7 @@ def test_what_was_checked_is_what_is_trusted(machine: Machine) -> None:
     def change(_: bytes) -> None:
         machine.write(machine.project_file, HOOK.replace("example", "evil"))
 
-    trust(machine.project_file, machine.state, MOST_BYTES, change)
+    trust(machine.project_file, machine.state, MAX_FILE_BYTES, change)
     assert machine.load().alerts[0].fields["actions"] == ()
     machine.write(machine.project_file, HOOK)
     assert machine.load().alerts[0].fields["actions"] == ("webhook:https://example.org",)
@@ -270,7 +265,7 @@ def test_trust_is_private_and_adds_to_what_was_trusted(machine: Machine) -> None
     other = machine.root / "other.toml"
     other.touch()
     machine.project_file.touch()
-    trust(other, machine.state, MOST_BYTES, lambda _: None)
+    trust(other, machine.state, MAX_FILE_BYTES, lambda _: None)
     machine.trust()
     record = machine.state / "trusted.json"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600

@@ -5,7 +5,7 @@ from math import ceil, floor, log, log10
 
 from jobtop.core.metrics import Metric, Unit
 from jobtop.core.record import record
-from jobtop.core.series.drawing import HAIR, LEAST_STEPS, time_marks
+from jobtop.core.series.drawing import MARK_TOLERANCE, MIN_STEPS, time_marks
 from jobtop.core.text.metric_text import format_shown
 
 ROWS_PER_MARK = 4
@@ -62,8 +62,8 @@ def best_marks(metric: Metric, peak: float, rows: int) -> list[float]:
         is_crooked = rows > LEAST_ROWS and rows - 1 < LEAST_UNEVEN * parts
         if not even and (is_crooked or parts not in (count, count + 1)):
             continue
-        step = round_step_of(metric, (1 - HAIR) * peak / parts, parts)
-        number = parts if even else ceil((1 - HAIR) * peak / step - 1e-9)
+        step = round_step_of(metric, (1 - MARK_TOLERANCE) * peak / parts, parts)
+        number = parts if even else ceil((1 - MARK_TOLERANCE) * peak / step - 1e-9)
         cost = number * step / peak + UNEVEN * (not even) + ONLY_TWO * (number < 2) + DECIMALS * (step != int(step))
         found.append((cost, parts, [mark * step for mark in range(number + 1)]))
     return min(found)[2]
@@ -71,7 +71,7 @@ def best_marks(metric: Metric, peak: float, rows: int) -> list[float]:
 
 def round_step_of(metric: Metric, least: float, parts: int) -> float:
     """The smallest step of at least `least`, not finer than labels show, of which all multiples are round."""
-    least = max(least, LEAST_STEPS.get((metric.unit, metric.kind), 0.0))
+    least = max(least, MIN_STEPS.get((metric.unit, metric.kind), 0.0))
     if metric.unit is not Unit.BYTES:
         power = 10.0 ** floor(log10(least)) if least > 0 else 1.0
         return next(power * factor for factor in STEPS if power * factor >= least * (1 - 1e-9))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotext
 
 from jobtop.core.series.drawing import Curve, segments, time_marks, value_marks
-from jobtop.core.series.svg import moment_words, thinned
+from jobtop.core.series.svg import thin_points, time_label
 from jobtop.core.text.metric_text import format_shown
 
 BLUE, ORANGE, GREEN, PURPLE = (86, 180, 233), (230, 159, 0), (43, 181, 138), (204, 121, 167)
@@ -34,13 +34,13 @@ def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, i
     plotext.limit_size(False, False)
     plotext.plotsize(width, height - 1)
     for segment in segments(curve):
-        moments, values = zip(*thinned(segment, POINTS_PER_COLUMN * width), strict=True)
+        moments, values = zip(*thin_points(segment, POINTS_PER_COLUMN * width), strict=True)
         plotext.plot(moments, values, marker="braille", color=shade)
     plotext.ylim(0, max(marks[-1], peak) or 1)
     plotext.xlim(0, end or 1)
     plotext.yticks(marks, [format_shown(curve.metric, mark) for mark in marks])
     ticks = time_marks(end, max(2, width // 12))
-    plotext.xticks(ticks, list(map(moment_words, ticks)))
+    plotext.xticks(ticks, list(map(time_label, ticks)))
     text = plotext.build()
     text = text if color else plotext.uncolorize(text)
     lines = [line.rstrip() for line in text.rstrip("\n").split("\n")]

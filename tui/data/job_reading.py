@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jobtop.core.analysis.ending import is_telling
+from jobtop.core.analysis.ending import needs_explanation
 from jobtop.core.errors import UnknownJob
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors.proc import is_alive
@@ -20,7 +20,7 @@ from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.procfs import HAS_PROC
 from jobtop.core.record import fresh, record
-from jobtop.core.series.downsample import kept_positions
+from jobtop.core.series.downsample import select_positions
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs
@@ -171,7 +171,7 @@ class JobReading:
 
     def _read_last_lines(self, job: Job) -> tuple[str, ...]:
         """The last lines of stderr, or of stdout if that is empty; only if the job ended badly."""
-        if not is_telling(job):
+        if not needs_explanation(job):
             return ()
         if self._last_lines is None:
             self._last_lines = ()
@@ -233,7 +233,7 @@ class CurveCache:
     def _set_curves(self, times: list[float], values: Mapping[str, list[Number | None]], columns: int) -> None:
         """Set the curves of one chart; when they are thinned, each column keeps its minimum and maximum."""
         most = 2 * len(values) * columns
-        kept = kept_positions(times, list(values.values()), most) if len(times) > most else range(len(times))
+        kept = select_positions(times, list(values.values()), most) if len(times) > most else range(len(times))
         moments = [times[place] for place in kept]
         for key, column in values.items():
             self.curves[key] = make_curve(find_metric(key), moments, [column[place] for place in kept])

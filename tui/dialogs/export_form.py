@@ -15,8 +15,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from jobtop.core.errors import BadValue, JobtopError
-from jobtop.core.series.readings import KEYS, Reader
-from jobtop.core.series.readings import row as values_of
+from jobtop.core.series.readings import KEYS, SampleReader
+from jobtop.core.series.readings import csv_row as values_of
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
@@ -112,6 +112,6 @@ def _write(writer: Writer, rows: Sequence[JobRow]) -> int:
         finally:
             database.close()
         own = [] if is_single else [job.id]
-        writer.writerows([*own, *values_of(job, reading, KEYS)] for reading in Reader().read(samples))
+        writer.writerows([*own, *values_of(job, reading, KEYS)] for reading in SampleReader().read(samples))
         count += len(samples)
     return count

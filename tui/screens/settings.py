@@ -11,7 +11,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from jobtop.core.config import BY_DEFAULT, SETTINGS, Config
+from jobtop.core.config import DEFAULT_ORIGIN, SETTINGS, Config
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record
@@ -43,7 +43,7 @@ class SettingRow:
 
     @property
     def is_set(self) -> bool:
-        return self.origin != BY_DEFAULT
+        return self.origin != DEFAULT_ORIGIN
 
 
 @record

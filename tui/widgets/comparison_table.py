@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobtop.core.analysis.comparison import Difference, Kind, Total, Verdict, differences, totals
+from jobtop.core.analysis.comparison import ChangeVerdict, Difference, NumberFormat, Total, differences, totals
 from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.text.metric_text import format_count
@@ -16,10 +16,10 @@ from jobtop.tui.widgets.columns import Column
 
 BETTER, WORSE = "✓", "!"
 SIGNS = {
-    Verdict.BETTER: (BETTER, Tone.GREEN),
-    Verdict.WORSE: (WORSE, Tone.VERMILION),
-    Verdict.SAME: ("=", Tone.GREY),
-    Verdict.UNJUDGED: (" ", Tone.GREY),
+    ChangeVerdict.BETTER: (BETTER, Tone.GREEN),
+    ChangeVerdict.WORSE: (WORSE, Tone.VERMILION),
+    ChangeVerdict.SAME: ("=", Tone.GREY),
+    ChangeVerdict.UNJUDGED: (" ", Tone.GREY),
 }
 VALUE, SHARE, DIFFERENCE = 8, 6, 9
 LEAST = VALUE + SHARE + 2
@@ -89,22 +89,22 @@ def cell(row: Row, position: int) -> Cell:
     return Words(value, Tone.TEXT if value == row.values[0] else tone_of(position))
 
 
-def words(kind: Kind, value: float | None) -> str:
+def words(kind: NumberFormat, value: float | None) -> str:
     """A number in at most eight cells."""
     if value is None:
         return ABSENT
     match kind:
-        case Kind.SECONDS:
+        case NumberFormat.SECONDS:
             return f"{value:.1f}s" if abs(value) < 60 else short_duration(value)
-        case Kind.BYTES:
+        case NumberFormat.BYTES:
             return short_bytes(value)
-        case Kind.SHARE:
+        case NumberFormat.SHARE:
             return f"{100 * value:.0f}%"
-        case Kind.COUNT:
+        case NumberFormat.COUNT:
             return format_count(value)
 
 
-def signed(kind: Kind, difference: float | None) -> str:
+def signed(kind: NumberFormat, difference: float | None) -> str:
     if difference is None:
         return ""
     return ("-" if difference < 0 else "+") + words(kind, abs(difference)) if difference else ""

@@ -7,7 +7,7 @@ from math import ceil, log2
 from typing import Any
 
 from jobtop.core.record import record, replace
-from jobtop.core.text.job_text import memory_is_bound
+from jobtop.core.text.job_text import is_peak_upper_bound
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone, load_tone
 from jobtop.tui.widgets.cells import (
@@ -190,7 +190,9 @@ def memory(row: JobRow) -> Cell:
     held, is_over = memory_bytes(row), row.job.status.ended
     if held is None:
         return ABSENT
-    return Words(bounded(short_bytes(held), is_over and memory_is_bound(row.job)), Tone.GREY if is_over else Tone.TEXT)
+    return Words(
+        bounded(short_bytes(held), is_over and is_peak_upper_bound(row.job)), Tone.GREY if is_over else Tone.TEXT
+    )
 
 
 def limit_percent(row: JobRow) -> float | None:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from jobtop.core.model import Job
 from jobtop.core.record import record
-from jobtop.core.text.job_text import not_begun_words, was_let_go
+from jobtop.core.text.job_text import are_samples_deleted, not_started_text
 from jobtop.core.units import format_bytes, printable
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.store.database import Database
@@ -101,7 +101,9 @@ def why_no_output(job: Job) -> str | None:
     """The reason why a job has no output; None if it should have some."""
     if (why := kind_of(job).why_no_output) is not None:
         return why
-    return not_begun_words(job) or ("let go: it is old (jobtop pin keeps jobs whole)" if was_let_go(job) else None)
+    return not_started_text(job) or (
+        "let go: it is old (jobtop pin keeps jobs whole)" if are_samples_deleted(job) else None
+    )
 
 
 def rows_after(output: Output, movement: Movement, start: int, height: int) -> ShownRows:

@@ -8,7 +8,7 @@ from textual.message import Message
 
 from jobtop.core.model import Job
 from jobtop.core.record import record
-from jobtop.core.text.event_text import BAD, GOOD, PLAIN, WARNING, event_words, gravity
+from jobtop.core.text.event_text import BAD, GOOD, PLAIN, WARNING, event_text, severity
 from jobtop.store.jobs import Event
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import Tone
@@ -67,8 +67,8 @@ def entries(job: Job, events: Sequence[Event], width: int, moment: float | None 
     for number, event in enumerate(sorted(events, key=lambda event: event.at)):
         after = None if job.start_time is None else event.at - job.start_time
         is_past = moment is None or after is None or after <= moment
-        weight = gravity(event.kind, event.detail)
-        happened = event_words(event.kind, event.detail)[:LONGEST]
+        weight = severity(event.kind, event.detail)
+        happened = event_text(event.kind, event.detail)[:LONGEST]
         for line, text in enumerate(wrapped(happened, max(NARROWEST, width) - 2)):
             found.append(TimelineLine(number, line, after, text, weight, is_past))
     return found

@@ -8,8 +8,8 @@ from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.series.drawing import Curve
-from jobtop.core.text.event_text import BAD, WARNING, gravity
-from jobtop.core.text.job_text import memory_is_bound, not_begun_words, was_let_go
+from jobtop.core.text.event_text import BAD, WARNING, severity
+from jobtop.core.text.job_text import are_samples_deleted, is_peak_upper_bound, not_started_text
 from jobtop.core.units import format_bytes
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
@@ -47,7 +47,7 @@ def cpu_note(job_view: JobView) -> str:
 
 
 def memory_note(job_view: JobView) -> str:
-    peak, bound = job_view.numbers.memory_peak, "≤ " if memory_is_bound(job_view.job) else ""
+    peak, bound = job_view.numbers.memory_peak, "≤ " if is_peak_upper_bound(job_view.job) else ""
     return f"peak {bound}{format_bytes(peak)}" if peak is not None else ""
 
 
@@ -122,13 +122,13 @@ def chart_view(job_view: JobView, chart: JobChart, window: TimeWindow = ALL, who
 def no_samples(job_view: JobView) -> str:
     """The reason why there are no curves."""
     job = job_view.job
-    if (words := not_begun_words(job)) is not None:
+    if (words := not_started_text(job)) is not None:
         return words
     if not job.status.ended:
         return NO_SAMPLES
     if job_view.is_sampled:
         return "not known of this job"
-    return LET_GO if was_let_go(job) else NEVER_SAMPLED
+    return LET_GO if are_samples_deleted(job) else NEVER_SAMPLED
 
 
 def event_marks(job_view: JobView) -> list[EventMark]:
@@ -136,7 +136,7 @@ def event_marks(job_view: JobView) -> list[EventMark]:
     start = job_view.job.start_time
     if start is None:
         return []
-    found = [(event, MARKS.get(gravity(event.kind, event.detail))) for event in job_view.events]
+    found = [(event, MARKS.get(severity(event.kind, event.detail))) for event in job_view.events]
     return [EventMark(max(0.0, event.at - start), *mark) for event, mark in found if mark is not None]
 
 

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.run.outcome import signal_name
-from jobtop.core.text.job_text import kept_words, memory_is_bound
+from jobtop.core.text.job_text import is_peak_upper_bound, samples_kept_text
 from jobtop.core.units import ABSENT, format_duration, format_percent
 from jobtop.tui.data.job_reading import JobView
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
@@ -132,7 +132,7 @@ def usage(view: HeaderView, job_view: JobView) -> list[Piece]:
         Piece(5, traffic(job_view, is_over)),
         Piece(6, limits(job)),
         Piece(7, labelled("processes", number(numbers.processes)) if numbers.processes is not None else []),
-        Piece(4, labelled("samples", kept.partition(",")[0]) if (kept := kept_words(job)) is not None else []),
+        Piece(4, labelled("samples", kept.partition(",")[0]) if (kept := samples_kept_text(job)) is not None else []),
     ]
 
 
@@ -141,7 +141,7 @@ def memory(job_view: JobView, is_over: bool) -> list[Span]:
     peak = numbers.memory_peak
     share = 100 * peak / limit if peak is not None and limit else None
     of_limit = [Span(f" of {short_bytes(limit)}", Tone.GREY)] if limit else []
-    words = bounded(short_bytes(peak), peak is not None and memory_is_bound(job_view.job))
+    words = bounded(short_bytes(peak), peak is not None and is_peak_upper_bound(job_view.job))
     peaked = [Span(words, Tone.TEXT if share is None else load_tone(share)), Span(" peak", Tone.GREY)]
     if is_over:
         return [*labelled("memory"), *peaked, *of_limit]

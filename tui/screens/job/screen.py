@@ -12,10 +12,10 @@ from textual.containers import Horizontal, Vertical
 from textual.css.query import QueryType
 from textual.widget import Widget
 
-from jobtop.core.analysis.ending import ending
+from jobtop.core.analysis.ending import explain_end
 from jobtop.core.errors import JobtopError, UnknownJob
 from jobtop.core.model import Job, Status
-from jobtop.core.text.job_text import not_begun_words, was_let_go
+from jobtop.core.text.job_text import are_samples_deleted, not_started_text
 from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import APP, JOB, JOBS, bindings
 from jobtop.tui.chart.chart import Chart
@@ -236,7 +236,7 @@ class JobScreen(JobActions):
         waits = waiting(
             job_view.job, self.row.wait_reason if self.row is not None else None, view.has_agent if view else None
         )
-        lines = waits or ending(job_view.job, events, job_view.last_lines)
+        lines = waits or explain_end(job_view.job, events, job_view.last_lines)
         self.query_one("#why", Why).explain(lines, bool(waits))
         if is_first and lines and self.is_low:
             self.open_pane("why")
@@ -271,9 +271,9 @@ class JobScreen(JobActions):
     @staticmethod
     def no_processes(job_view: JobView) -> str:
         job = job_view.job
-        if (words := not_begun_words(job)) is not None:
+        if (words := not_started_text(job)) is not None:
             return words
-        if was_let_go(job):
+        if are_samples_deleted(job):
             return "let go, as its samples were"
         if not job.status.ended:
             return "no processes seen yet"
