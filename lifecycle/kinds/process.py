@@ -114,7 +114,7 @@ class ProcessKind:
         """Whether there is a valid `ended`: a job that leaves processes running has ended, and its shim still runs."""
         directory = paths.names.job(job.id)
         # An agent asks for every job each second, and nearly all run: this costs a tenth of opening the file.
-        return os.path.lexists(f"{directory}/{ENDED}") and read_facts(directory, ENDED)[0] is not None
+        return os.access(f"{directory}/{ENDED}", os.F_OK) and read_facts(directory, ENDED)[0] is not None
 
     def refusal(self, job: Job) -> str | None:
         return None
