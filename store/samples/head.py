@@ -241,9 +241,9 @@ def last_values(
 
 def count(connection: sqlite3.Connection, layout: Layout, owner: int, after_id: int) -> int:
     """How many samples of an owner behind an id the head has, those that cannot be read included."""
-    sql = f"SELECT count(*) FROM {layout.head} WHERE id > ? AND {layout.owner} = ?"
-    rows = int(connection.execute(sql, (after_id, owner)).fetchone()[0])
-    return rows + sum(moment_in(data, owner) is not None for _, data in _lists(connection, layout, after_id))
+    sql = f"SELECT {named_columns(connection, layout, ())} FROM {layout.head} WHERE id > ? AND {layout.owner} IN (?, 0)"
+    rows = connection.execute(sql, (after_id, owner))
+    return sum(data is None or moment_in(data, owner) is not None for (data,) in rows)
 
 
 def unsealed_owners(connection: sqlite3.Connection, layout: Layout) -> set[int]:
