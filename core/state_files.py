@@ -118,7 +118,7 @@ def remove_file(path: Name) -> None:
 
 
 def _open_parent(path: Name) -> tuple[int, str]:
-    """A descriptor of the directory that `path` is in, itself in the state directory, and the last name of `path`."""
+    """Open the parent of `path`, a subdirectory of the state directory; return its descriptor and the last name."""
     directory, name = os.path.split(path)
     root, inner = os.path.split(directory)
     return _open_directory(root, inner), name

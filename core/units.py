@@ -54,7 +54,7 @@ def parse_size(text: str) -> int:
 
 
 def _numbers_with_units(text: str) -> list[tuple[str, str]]:
-    """`1.5h 30m` as [("1.5", "h"), ("30", "m")], nothing if it is not of this form.
+    """Split `1.5h 30m` into [("1.5", "h"), ("30", "m")]; empty if the text has another form.
 
     Not by a regular expression: compiling one takes as long as starting a process.
     """

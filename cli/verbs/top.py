@@ -81,20 +81,20 @@ def top(
         return 0
     if not HAS_PROC:
         raise UsageError("the processes of a job can only be seen where there is a /proc")
-    with closing(LiveJob(app, jobs, job, threads)) as live_job:
+    with closing(FollowedJob(app, jobs, job, threads)) as followed_job:
         if style == "table" and not once and can_paint():
-            last = follow_on_screen(app, live_job, interval, count, sort)
+            last = follow_on_screen(app, followed_job, interval, count, sort)
             if last is not None:
                 show(last)
         else:
-            live_job.read()
+            followed_job.read()
             endless = style == "jsonl" and not once
-            follow(live_job, interval, count or (None if endless else 1), show, wait_for_input)
+            follow(followed_job, interval, count or (None if endless else 1), show, wait_for_input)
     return 0
 
 
 def follow_on_screen(
-    app: App, live_job: "LiveJob", interval: float, count: int | None, sort: str | None
+    app: App, followed_job: "FollowedJob", interval: float, count: int | None, sort: str | None
 ) -> ProcessListing | None:
     """Paint until the job ends; return the last listing, None if the user has left."""
     with Screen() as screen:
@@ -102,12 +102,12 @@ def follow_on_screen(
         def paint(listing: ProcessListing) -> None:
             screen.paint(lambda columns: list(page(listing, sort, app.uses_color(1), columns)))
 
-        paint(live_job.read())
-        return follow(live_job, interval, count, paint, screen.wait)
+        paint(followed_job.read())
+        return follow(followed_job, interval, count, paint, screen.wait)
 
 
 def follow(
-    live_job: "LiveJob",
+    followed_job: "FollowedJob",
     interval: float,
     count: int | None,
     show: Callable[[ProcessListing], None],
@@ -116,8 +116,8 @@ def follow(
     """Read and show every `interval` until the job ends or `count` is reached; None if the user has left."""
     due = time.monotonic() + min(interval, FIRST_SECONDS)
     refreshes = 0
-    while not wait(due - time.monotonic(), live_job.end_descriptors):
-        listing = live_job.read()
+    while not wait(due - time.monotonic(), followed_job.end_descriptors):
+        listing = followed_job.read()
         show(listing)
         refreshes += 1
         if not listing.live or refreshes == count:
@@ -135,7 +135,7 @@ def wait_for_input(seconds: float, descriptors: Sequence[int]) -> bool:
     return False
 
 
-class LiveJob:
+class FollowedJob:
     """A job that runs on this host, read repeatedly; `end_descriptors` become readable when its shim exits."""
 
     def __init__(self, app: App, jobs: Jobs, job: Job, with_threads: bool) -> None:

@@ -79,7 +79,7 @@ class Block:
 
 @record
 class Growth:
-    """A column that never falls, in whole steps, `factor` of which are 1: its first value and its differences.
+    """A column that never falls: its first value and its differences, in whole steps of 1 / `factor`.
 
     Each difference is `least` plus the number in `extra`.
     """
@@ -173,7 +173,7 @@ def encode(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], ro
 
 
 def _encode_constant(keys: Sequence[str], ids: Sequence[int], moments: Sequence[float], row: Values) -> bytes:
-    """The block of samples that all have the same values: a whole number that stays the same takes no bytes."""
+    """Return the block of samples that all have the same values: a constant column takes no bytes."""
     packed = {SHORT_IDS[key]: _packed_column(values, *_steps(key)) for key, values in ((ELAPSED, moments), (ID, ids))}
     for key, value in zip(keys, row, strict=True):
         if value is not None:
