@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from jobtop.tui.actions import ACTIONS, APP, Action, bindings, key_words
-from jobtop.tui.data.problems import Troubles, TroubleWatch, count_label
+from jobtop.tui.data.incidents import Incidents, IncidentWatch, count_label
 from jobtop.tui.data.view import View
 from jobtop.tui.keymap import active_keys, shown_key
 from jobtop.tui.palette import Tone
@@ -58,12 +58,12 @@ class TopLine(Painted):
     frozen: reactive[bool] = reactive(False, repaint=False)
     refresh_seconds: reactive[float] = reactive(1.0, repaint=False)
     remapped: reactive[Mapping[str, str]] = reactive(dict, repaint=False)
-    troubles: reactive[Troubles] = reactive(Troubles, repaint=False)
+    incidents: reactive[Incidents] = reactive(Incidents, repaint=False)
 
     def watch_view(self) -> None:
         self.repaint()
 
-    def watch_troubles(self) -> None:
+    def watch_incidents(self) -> None:
         self.repaint()
 
     def watch_frozen(self) -> None:
@@ -101,7 +101,7 @@ class TopLine(Painted):
         stale = f" · {view.stale} stale" if view.stale else ""
         jobs = [Span(f"{GAP}{view.running} run{stale}{waiting}")]
         agent = agent_words(view)
-        alerts = [Span(GAP), *count_label(self.troubles)] if len(self.troubles) else []
+        alerts = [Span(GAP), *count_label(self.incidents)] if len(self.incidents) else []
         clock = [Span(time.strftime(f"{GAP}%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
         if self.frozen:
             pace = [Span(f"{GAP}‖ frozen", Tone.YELLOW, True)]
@@ -160,7 +160,7 @@ class Page(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.trouble_watch = TroubleWatch()
+        self.incident_watch = IncidentWatch()
 
     def compose(self) -> ComposeResult:
         yield TopLine()
@@ -185,18 +185,18 @@ class Page(Screen[None]):
         """Show a new view; called only while this screen is the visible one."""
         self.query_one(TopLine).view = view
         self.query_one(ProblemLine).stores = view.stores
-        if self.trouble_watch.is_due(view):
-            self.call_after_refresh(self.read_troubles, view)
+        if self.incident_watch.is_due(view):
+            self.call_after_refresh(self.read_incidents, view)
 
-    @work(group="troubles", exclusive=True)
-    async def read_troubles(self, view: View) -> None:
-        troubles = await self.trouble_watch.read(view, self.console.reader)
+    @work(group="incidents", exclusive=True)
+    async def read_incidents(self, view: View) -> None:
+        incidents = await self.incident_watch.read(view, self.console.reader)
         if self.query(TopLine):  # false while the console closes
-            self.query_one(TopLine).troubles = troubles
-            self.show_troubles(troubles)
+            self.query_one(TopLine).incidents = incidents
+            self.show_incidents(incidents)
 
-    def show_troubles(self, troubles: Troubles) -> None:
-        """Show a new list of troubles; the top line already counts them."""
+    def show_incidents(self, incidents: Incidents) -> None:
+        """Show a new list of incidents; the top line already counts them."""
 
     def on_mount(self) -> None:
         top = self.query_one(TopLine)

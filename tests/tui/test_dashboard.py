@@ -14,15 +14,15 @@ from jobtop.tui.chart.chart import Chart, SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import ChartView, legend
 from jobtop.tui.chart.window import TimeWindow
+from jobtop.tui.data.incidents import Incidents, incident_text
 from jobtop.tui.data.last_minute import LastMinute, copy_of
 from jobtop.tui.data.machine import MachinePast
-from jobtop.tui.data.problems import Troubles, trouble_text
 from jobtop.tui.data.view import JobRow, MachineView, View
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
 from jobtop.tui.screens.dashboard import preview_of
 from jobtop.tui.screens.job.screen import JobScreen
-from jobtop.tui.widgets.alerts_panel import AlertsPanel, trouble_lines
+from jobtop.tui.widgets.alerts_panel import AlertsPanel, incident_lines
 from jobtop.tui.widgets.cells import Align, width_of
 from jobtop.tui.widgets.columns import placed
 from jobtop.tui.widgets.job_columns import MinuteSparkline, live_columns, with_alerts, with_wait
@@ -50,7 +50,7 @@ def cells(row: JobRow) -> dict[str, str]:
     return {column.key: text_of(column.cell(row).spans(20, Align.LEFT)).strip() for column in live_columns()}
 
 
-def trouble(number: int, severity: str | None = None, **values: object) -> Incident:
+def incident(number: int, severity: str | None = None, **values: object) -> Incident:
     content = {"key": f"{number}", "at": NOW - number, "job_id": f"job{number}", "name": f"job {number}"}
     return Incident(**content | {"status": Status.FAILED, "words": "exit code 1", "severity": severity} | values)  # type: ignore[arg-type]
 
@@ -130,8 +130,8 @@ def test_the_line_stands_still_until_a_cell_is_full() -> None:
 
 def test_alerts_are_counted_by_job_with_the_highest_severity() -> None:
     row = JobRow(running(id="a" * 36), STORE)
-    raised = [trouble(1, "info", job_id=row.key), trouble(2, "critical", job_id=row.key), trouble(3, job_id=row.key)]
-    counted = Troubles(tuple(raised)).alerts_by_job()
+    raised = [incident(1, "info", job_id=row.key), incident(2, "critical", job_id=row.key), incident(3, job_id=row.key)]
+    counted = Incidents(tuple(raised)).alerts_by_job()
     assert counted == {row.key: ("critical", 2)}
     column = with_alerts(live_columns(), counted)[-1]
     assert column.cell(row).spans(2, Align.RIGHT)[0][:2] == ("▲2", Tone.VERMILION)
@@ -139,18 +139,19 @@ def test_alerts_are_counted_by_job_with_the_highest_severity() -> None:
     assert many.cell(row).spans(2, Align.RIGHT)[0].text == "△+"
 
 
-def test_the_text_of_a_trouble_has_the_duration_once() -> None:
-    assert trouble_text(trouble(1, duration_seconds=192.0)) == "exit code 1 after 03:12"
+def test_the_text_of_an_incident_has_the_duration_once() -> None:
+    assert incident_text(incident(1, duration_seconds=192.0)) == "exit code 1 after 03:12"
     assert (
-        trouble_text(trouble(1, words="stopped after its timeout", duration_seconds=9.0)) == "stopped after its timeout"
+        incident_text(incident(1, words="stopped after its timeout", duration_seconds=9.0))
+        == "stopped after its timeout"
     )
-    assert trouble_text(trouble(1, "warning", words="I/O pressure", duration_seconds=9.0)) == "I/O pressure"
-    assert trouble_text(trouble(1, duration_seconds=0.004)) == "exit code 1"
+    assert incident_text(incident(1, "warning", words="I/O pressure", duration_seconds=9.0)) == "I/O pressure"
+    assert incident_text(incident(1, duration_seconds=0.004)) == "exit code 1"
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())
 def test_hostile_names_and_words_stay_in_their_two_lines(text: str) -> None:
-    for line in trouble_lines(trouble(1, name=text, words=text), 30):
+    for line in incident_lines(incident(1, name=text, words=text), 30):
         assert width_of(line) == 30
         assert not holds_controls(text_of(line))
 
@@ -168,7 +169,7 @@ def test_in_little_room_the_counters_stay(width: int, words: str) -> None:
     line = TopLine()
     rows = tuple(JobRow(job, STORE) for job in (running(), running()))
     line.set_reactive(TopLine.view, View(NOW, rows))
-    line.set_reactive(TopLine.troubles, Troubles((trouble(1), trouble(2, "info")), True))
+    line.set_reactive(TopLine.incidents, Incidents((incident(1), incident(2, "info")), True))
     clock = time.strftime("%H:%M:%S", time.localtime(NOW))
     assert text_of(line.state(width)).strip() == words.format(clock=clock)
 
@@ -243,19 +244,19 @@ def test_a_chart_that_was_moved_into_the_past_does_not_say_now() -> None:
     assert not preview_of(JobRow(running(), STORE, tail.now, copy_of(tail), 300.0, is_stale=True)).is_live
 
 
-def test_the_panel_paints_only_changes_and_its_cursor_follows_a_trouble() -> None:
+def test_the_panel_paints_only_changes_and_its_cursor_follows_an_incident() -> None:
     panel = AlertsPanel()
     requests = paint_requests(panel, with_layout=True)
 
     async def scene(on: Performance) -> None:
-        panel.troubles = Troubles((trouble(2), trouble(3)), True)
+        panel.incidents = Incidents((incident(2), incident(3)), True)
         await on.settle()
         requests.clear()
-        panel.troubles = Troubles((trouble(2), trouble(3)), True)
+        panel.incidents = Incidents((incident(2), incident(3)), True)
         await on.settle()
         assert requests == []
         await on.press("down")
-        panel.troubles = Troubles((trouble(1, "critical"), trouble(2), trouble(3)), True)
+        panel.incidents = Incidents((incident(1, "critical"), incident(2), incident(3)), True)
         await on.press("enter")
         assert [message.job_id for message in on.said(AlertsPanel.Opened)] == ["job3"]
         await on.press("home")
@@ -266,16 +267,16 @@ def test_the_panel_paints_only_changes_and_its_cursor_follows_a_trouble() -> Non
     play(panel, scene, size=(40, 12))
 
 
-def test_a_panel_with_more_troubles_than_room_keeps_the_cursor_visible() -> None:
+def test_a_panel_with_more_incidents_than_room_keeps_the_cursor_visible() -> None:
     panel = AlertsPanel()
 
     async def scene(on: Performance) -> None:
-        panel.troubles = Troubles(tuple(trouble(number) for number in range(30)), True)
+        panel.incidents = Incidents(tuple(incident(number) for number in range(30)), True)
         for keys, name in [(["end"], "job 29"), (["pageup"], "job 24"), (["home"], "job 0"), (["down"] * 7, "job 7")]:
             await on.press(*keys)
             shown = [line for line in on.lines() if line.startswith("▌") and "job" in line]
             assert [line.rstrip().endswith(name) for line in shown] == [True]
-        panel.troubles = Troubles((), True)
+        panel.incidents = Incidents((), True)
         await on.settle()
         assert "Nothing went wrong" in " ".join(on.lines())
 
@@ -287,7 +288,7 @@ def opens(visitor: Visitor) -> Callable[[], str | None]:
     return lambda: visitor.console.screen.job_id if isinstance(visitor.console.screen, JobScreen) else None
 
 
-def test_troubles_are_listed_beside_the_jobs_and_open_their_job(home: Path) -> None:
+def test_incidents_are_listed_beside_the_jobs_and_open_their_job(home: Path) -> None:
     ended = time.time() - 60
     kept = kept_sampled(
         home,
@@ -326,7 +327,7 @@ def test_troubles_are_listed_beside_the_jobs_and_open_their_job(home: Path) -> N
     visit(home, scene)
 
 
-def test_more_troubles_than_are_read_are_mentioned(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_incidents_than_are_read_are_mentioned(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incidents, "MOST", 2)
     kept_jobs(home, *(made_job(status=Status.FAILED, end_time=time.time() - number) for number in range(3)))
 

@@ -225,7 +225,7 @@ async def tables(console: Watched, texts: list[str]) -> None:
         ("dashboard", "1", "#jobs"),
         ("history", "2", "#past"),
         ("history by name", "b", "#groups"),
-        ("alerts", "5", "#troubles"),
+        ("alerts", "5", "#incidents"),
     ):
         console.place = place
         console.simulate_key(key)

@@ -174,7 +174,7 @@ def test_failures_of_the_last_day_are_listed_the_newest_first_and_opened(home: P
         await visitor.press("down", "enter")
         page = visitor.console.pages["alerts"]
         assert isinstance(page, Alerts)
-        assert opened == [page.troubles[1].job_id]
+        assert opened == [page.incidents[1].job_id]
 
     visit(home, scene, NARROW, options(configured()))
 

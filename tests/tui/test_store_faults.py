@@ -16,7 +16,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.tui.app import Options
-from jobtop.tui.data.problems import is_unused
+from jobtop.tui.data.incidents import is_unused
 from jobtop.tui.screens.compare import Compare
 from jobtop.tui.screens.job.screen import JobScreen
 from records import HERE, damage_pages, kept_jobs, made_job, running_job

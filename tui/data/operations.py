@@ -112,11 +112,11 @@ StartFunction = Callable[["Options", JobRow], tuple[Job, list[str]]]
 
 @record
 class NewJob:
-    """A job to start, or to queue if `wish` is given. Without an interval, the settings decide."""
+    """A job to start, or to queue if it has queue options. Without an interval, the settings decide."""
 
     request: Request
     interval: float | None = None
-    wish: QueueOptions | None = None
+    queue_options: QueueOptions | None = None
 
 
 def start(options: Options, new_job: NewJob) -> tuple[Job, list[str]]:
@@ -127,9 +127,9 @@ def start(options: Options, new_job: NewJob) -> tuple[Job, list[str]]:
     if new_job.interval is not None:
         config = replace(config, values={**config.values, "monitor.interval": new_job.interval})
     warnings: list[str] = []
-    if new_job.wish is not None:
+    if new_job.queue_options is not None:
         with open_queue(options.own, warnings) as queue:
-            return submit_to(queue, config, new_job.request, new_job.wish), warnings
+            return submit_to(queue, config, new_job.request, new_job.queue_options), warnings
     request = replace(new_job.request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
     return start_and_stay(options.own, config, request, warnings.append)[0], warnings
 

@@ -249,16 +249,16 @@ def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[NewJ
             values["cpus"], values["memory"], values["runtime"], values["gpus"], values["timeout"] or None, is_enforced
         ),
     )
-    wish = None
+    queue_options = None
     if is_queued:
-        wish = QueueOptions(
+        queue_options = QueueOptions(
             after=values["after"] or (),
             priority=values["priority"] or 0,
             group=values["group"],
             not_before=values["at"],
             retries=values["retries"] or 0,
         )
-    return NewJob(request, values["interval"], wish), {}
+    return NewJob(request, values["interval"], queue_options), {}
 
 
 def command_words(text: str, is_shell: bool) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from jobtop.core.text.metric_text import format_shown
 from jobtop.store.incidents import Incident
 from jobtop.tui.actions import ALERTS, APP, bindings
 from jobtop.tui.chart.axes import ago_words
-from jobtop.tui.data.problems import Troubles, clock_time, glyph_of
+from jobtop.tui.data.incidents import Incidents, clock_time, glyph_of
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
 from jobtop.tui.widgets.cells import Align, Cell, Span, Words, short_duration
@@ -31,55 +31,55 @@ UNREADABLE = "What failed is not known while a store cannot be read."
 EXAMPLE = ("[[alert]]", 'name = "nearly full"', 'metric = "mem.used"', "above = 4e9", 'for = "30s"')
 
 
-def when(trouble: Incident) -> Cell:
-    return Words(clock_time(trouble), Tone.GREY)
+def when(incident: Incident) -> Cell:
+    return Words(clock_time(incident), Tone.GREY)
 
 
-def ran(trouble: Incident) -> Cell:
-    return Words(short_duration(trouble.duration_seconds), Tone.GREY)
+def ran(incident: Incident) -> Cell:
+    return Words(short_duration(incident.duration_seconds), Tone.GREY)
 
 
 COLUMNS: tuple[Column[Incident], ...] = (
-    Column("sign", "", lambda trouble: Words(*glyph_of(trouble)), 1, sortable=False),
+    Column("sign", "", lambda incident: Words(*glyph_of(incident)), 1, sortable=False),
     Column("when", "WHEN", when, 8, sortable=False),
-    Column("id", "JOB", lambda trouble: Words((trouble.job_id or "")[:8], Tone.GREY), 8, priority=2, sortable=False),
-    Column("name", "NAME", lambda trouble: Words(trouble.name, Tone.TEXT, True), 12, flex=1, most=30, sortable=False),
-    Column("words", "WHAT HAPPENED", lambda trouble: Words(trouble.words), 18, flex=9, sortable=False),
+    Column("id", "JOB", lambda incident: Words((incident.job_id or "")[:8], Tone.GREY), 8, priority=2, sortable=False),
+    Column("name", "NAME", lambda incident: Words(incident.name, Tone.TEXT, True), 12, flex=1, most=30, sortable=False),
+    Column("words", "WHAT HAPPENED", lambda incident: Words(incident.words), 18, flex=9, sortable=False),
     Column("ran", "RAN", ran, 8, align=Align.RIGHT, priority=1, sortable=False),
 )
 
 
 class Alerts(PanedPage):
-    """The page with the list of troubles and the rules."""
+    """The page with the list of incidents and the rules."""
 
     name_in_tabs = "alerts"
-    first_pane = "troubles"
+    first_pane = "incidents"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, ALERTS)]
     DEFAULT_CSS = "Alerts #panes { grid-size: 2 1; grid-columns: 2fr 1fr; }"
 
     def __init__(self) -> None:
         super().__init__()
-        self.troubles: Sequence[Incident] = ()
+        self.incidents: Sequence[Incident] = ()
 
     def parts(self) -> ComposeResult:
-        yield PlainTable(COLUMNS, empty="", id="troubles", opens=True)
+        yield PlainTable(COLUMNS, empty="", id="incidents", opens=True)
         yield Prose(id="rules", classes=PANE)
 
     def on_mount(self) -> None:
-        table, rules = self.query_one("#troubles", PlainTable), self.query_one("#rules", Prose)
+        table, rules = self.query_one("#incidents", PlainTable), self.query_one("#rules", Prose)
         set_border_texts(table, "Alerts and failures of the last 24 hours")
         set_border_texts(rules, "Rules")
         rules.text = tuple(rule_lines(self.console.options.config))
 
-    def show_troubles(self, troubles: Troubles) -> None:
-        self.troubles = troubles.found
-        table: PlainTable[Incident] = self.query_one("#troubles", PlainTable)
-        table.empty = UNREADABLE if troubles.is_unreadable else EMPTY
-        table.source = ListRows(self.troubles, lambda trouble: trouble.key)
-        set_border_texts(table, subtitle=troubles.words)
+    def show_incidents(self, incidents: Incidents) -> None:
+        self.incidents = incidents.found
+        table: PlainTable[Incident] = self.query_one("#incidents", PlainTable)
+        table.empty = UNREADABLE if incidents.is_unreadable else EMPTY
+        table.source = ListRows(self.incidents, lambda incident: incident.key)
+        set_border_texts(table, subtitle=incidents.words)
 
     async def on_table_activated(self, message: Table.Activated) -> None:
-        """Open the job of a trouble; an alert of the machine has none."""
+        """Open the job of an incident; an alert of the machine has none."""
         if job_id := str(message.key).partition("/")[0]:
             await self.console.open_job(job_id)
 

@@ -19,8 +19,8 @@ from jobtop.tui.chart.chart import SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
+from jobtop.tui.data.incidents import Incidents, is_unused
 from jobtop.tui.data.last_minute import Columns
-from jobtop.tui.data.problems import Troubles, is_unused
 from jobtop.tui.data.rows import ListRows, order_as_shown
 from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
 from jobtop.tui.palette import Tone
@@ -158,10 +158,10 @@ class Dashboard(JobActions):
         if not self.has_class("-narrow") and not self.has_class("-low"):
             self.query_one("#machine", SmallChart).view = machine_chart(self.past)
 
-    def show_troubles(self, troubles: Troubles) -> None:
-        self.query_one(AlertsPanel).troubles = troubles
+    def show_incidents(self, incidents: Incidents) -> None:
+        self.query_one(AlertsPanel).incidents = incidents
         table = self.table
-        alerts = troubles.alerts_by_job()
+        alerts = incidents.alerts_by_job()
         table.columns = with_alerts(table.columns, alerts)
         self.every_column[table.id] = with_alerts(self.every_column[table.id], alerts)
 

@@ -18,7 +18,7 @@ from jobtop.store.listing import Group, store_and_seq
 from jobtop.store.ordering import SORT_KEYS
 from jobtop.tui.actions import ACTIONS, APP, HISTORY, JOBS, bindings
 from jobtop.tui.data.history_rows import PastJobs, PastRow, past_columns
-from jobtop.tui.data.problems import is_unused
+from jobtop.tui.data.incidents import is_unused
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import TopLine

@@ -1,4 +1,4 @@
-"""The panel of recent troubles beside the jobs: newest first, two lines each; Enter or a click opens the job."""
+"""The panel of recent incidents beside the jobs: newest first, two lines each; Enter or a click opens the job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from jobtop.tui.actions import TABLE, bindings
-from jobtop.tui.data.problems import Troubles, clock_time, glyph_of, trouble_text
+from jobtop.tui.data.incidents import Incidents, clock_time, glyph_of, incident_text
 from jobtop.tui.palette import CURSOR, Ground, Tone
 from jobtop.tui.widgets.cells import Span, aligned
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
@@ -21,7 +21,7 @@ from jobtop.tui.widgets.prose import wrapped
 if TYPE_CHECKING:
     from jobtop.store.incidents import Incident
 
-LINES = 2  # of each trouble
+LINES = 2  # of each incident
 EMPTY = "Nothing went wrong in the last 24 hours."
 EMPTY_MORE = "Jobs that fail, time out or are lost are listed here, and alerts as they are raised."
 UNREADABLE = "What went wrong is not known while a store cannot be read."
@@ -29,14 +29,14 @@ WITHOUT = frozenset({"mark", "sort", "reverse"})
 
 
 class AlertsPanel(Painted, can_focus=True):
-    """The newest troubles of the last day that fit, with a cursor that stays on its trouble."""
+    """The newest incidents of the last day that fit, with a cursor that stays on its incident."""
 
     DEFAULT_CSS = f"AlertsPanel {{ {FRAME} }}"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
-    troubles: reactive[Troubles] = reactive(Troubles, repaint=False)
+    incidents: reactive[Incidents] = reactive(Incidents, repaint=False)
 
     class Opened(Message):
-        """The user wants to open the job of a trouble."""
+        """The user wants to open the job of an incident."""
 
         def __init__(self, job_id: str) -> None:
             super().__init__()
@@ -49,12 +49,12 @@ class AlertsPanel(Painted, can_focus=True):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action not in WITHOUT
 
-    def watch_troubles(self, before: Troubles, troubles: Troubles) -> None:
-        """Keep the cursor on its trouble; a cursor on the newest trouble stays on the newest."""
+    def watch_incidents(self, before: Incidents, incidents: Incidents) -> None:
+        """Keep the cursor on its incident; a cursor on the newest incident stays on the newest."""
         if self._cursor:
             key = before.found[self._cursor].key
-            places = (place for place, trouble in enumerate(troubles.found) if trouble.key == key)
-            self._cursor = next(places, min(self._cursor, max(0, len(troubles) - 1)))
+            places = (place for place, incident in enumerate(incidents.found) if incident.key == key)
+            self._cursor = next(places, min(self._cursor, max(0, len(incidents) - 1)))
         self.repaint()
 
     def on_focus(self) -> None:
@@ -64,8 +64,8 @@ class AlertsPanel(Painted, can_focus=True):
         self.repaint()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        found = self.troubles.found
-        self.set_title([Span("Alerts"), Span(f"  {self.troubles.words}" if found else "", Tone.GREY)])
+        found = self.incidents.found
+        self.set_title([Span("Alerts"), Span(f"  {self.incidents.words}" if found else "", Tone.GREY)])
         if not found:
             return [inks.strip(line, width) for line in self._empty_lines(width, height)]
         room = self._room
@@ -74,26 +74,26 @@ class AlertsPanel(Painted, can_focus=True):
         for place in range(self._top, min(len(found), self._top + room + 1)):
             is_here = place == self._cursor and self.has_focus
             ground = Ground.CURSOR if is_here else Ground.PLAIN
-            strips += [inks.strip(line, width, ground) for line in trouble_lines(found[place], width, is_here)]
+            strips += [inks.strip(line, width, ground) for line in incident_lines(found[place], width, is_here)]
         return strips
 
     @property
     def _room(self) -> int:
-        """The number of troubles that fit completely."""
+        """The number of incidents that fit completely."""
         return max(1, self.drawn_size.height // LINES)
 
     def _empty_lines(self, width: int, height: int) -> list[list[Span]]:
-        if not self.troubles.is_known:
+        if not self.incidents.is_known:
             return []
-        first = UNREADABLE if self.troubles.is_unreadable else EMPTY
+        first = UNREADABLE if self.incidents.is_unreadable else EMPTY
         inner = max(1, width - 2)
         lines = [Span(part) for part in wrapped(first, inner)]
-        if not self.troubles.is_unreadable:
+        if not self.incidents.is_unreadable:
             lines += [Span(""), *(Span(part, Tone.GREY) for part in wrapped(EMPTY_MORE, inner))]
         return [aligned([Span(" "), line], width) for line in lines[:height]]
 
     def _move(self, place: int) -> None:
-        self._cursor = max(0, min(place, len(self.troubles) - 1))
+        self._cursor = max(0, min(place, len(self.incidents) - 1))
         self.repaint()
 
     def action_cursor_up(self) -> None:
@@ -112,17 +112,17 @@ class AlertsPanel(Painted, can_focus=True):
         self._move(0)
 
     def action_last(self) -> None:
-        self._move(len(self.troubles) - 1)
+        self._move(len(self.incidents) - 1)
 
     def action_activate(self) -> None:
-        if self.troubles.found:
-            job_id = self.troubles.found[self._cursor].job_id
+        if self.incidents.found:
+            job_id = self.incidents.found[self._cursor].job_id
             if job_id is not None:
                 self.post_message(self.Opened(job_id))
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
-        if offset is not None and (place := self._top + offset.y // LINES) < len(self.troubles):
+        if offset is not None and (place := self._top + offset.y // LINES) < len(self.incidents):
             self._move(place)
             self.action_activate()
 
@@ -133,9 +133,9 @@ class AlertsPanel(Painted, can_focus=True):
         self.action_cursor_down()
 
 
-def trouble_lines(trouble: Incident, width: int, is_here: bool = False) -> list[list[Span]]:
-    """The two lines of a trouble: `✗ 12:41:07 pg-dump`, and what happened."""
-    glyph, tone = glyph_of(trouble)
+def incident_lines(incident: Incident, width: int, is_here: bool = False) -> list[list[Span]]:
+    """The two lines of an incident: `✗ 12:41:07 pg-dump`, and what happened."""
+    glyph, tone = glyph_of(incident)
     edge = Span(CURSOR if is_here else " ", Tone.ORANGE)
-    head = [edge, Span(f"{glyph} ", tone), Span(f"{clock_time(trouble)} ", Tone.GREY), Span(trouble.name, bold=True)]
-    return [aligned(head, width), aligned([edge, Span("  "), Span(trouble_text(trouble), Tone.GREY)], width)]
+    head = [edge, Span(f"{glyph} ", tone), Span(f"{clock_time(incident)} ", Tone.GREY), Span(incident.name, bold=True)]
+    return [aligned(head, width), aligned([edge, Span("  "), Span(incident_text(incident), Tone.GREY)], width)]

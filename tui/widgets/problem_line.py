@@ -8,7 +8,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from jobtop.tui.data.problems import is_unused
+from jobtop.tui.data.incidents import is_unused
 from jobtop.tui.data.view import StoreState
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, width_of

@@ -27,7 +27,7 @@ SEVERITIES = tuple(SEVERITY_GLYPHS)
 
 
 @record
-class Troubles:
+class Incidents:
     """What went wrong in the last day, newest first; `is_known` is False before the first reading."""
 
     found: tuple[Incident, ...] = ()
@@ -46,64 +46,64 @@ class Troubles:
     @property
     def words(self) -> str:
         """The numbers as text: `2 alerts · 3 failed`, with `and more` if there are more; empty if there are none."""
-        alerts = sum(trouble.severity is not None for trouble in self.found)
+        alerts = sum(incident.severity is not None for incident in self.found)
         failed = len(self) - alerts
         parts = [f"{alerts} alert{'' if alerts == 1 else 's'}" if alerts else "", f"{failed} failed" if failed else ""]
         return " · ".join(filter(None, [*parts, "and more" if self.has_more else ""]))
 
     def worst(self) -> str:
         """The highest severity; a failed job counts as critical."""
-        ranks = [SEVERITIES.index(severity_of(trouble)) for trouble in self.found]
+        ranks = [SEVERITIES.index(severity_of(incident)) for incident in self.found]
         return SEVERITIES[min(ranks, default=len(SEVERITIES) - 1)]
 
     def alerts_by_job(self) -> dict[str, tuple[str, int]]:
         """The highest severity and the number of alerts, by the id of the job."""
         counted: dict[str, tuple[str, int]] = {}
-        for trouble in self.found:
-            if trouble.severity is not None and trouble.job_id is not None:
-                worst, count = counted.get(trouble.job_id, (SEVERITIES[-1], 0))
-                counted[trouble.job_id] = min(worst, severity_of(trouble), key=SEVERITIES.index), count + 1
+        for incident in self.found:
+            if incident.severity is not None and incident.job_id is not None:
+                worst, count = counted.get(incident.job_id, (SEVERITIES[-1], 0))
+                counted[incident.job_id] = min(worst, severity_of(incident), key=SEVERITIES.index), count + 1
         return counted
 
 
-def severity_of(trouble: Incident) -> str:
-    """The severity of a trouble; an unknown severity of an alert counts as a warning."""
-    if trouble.severity is None:
+def severity_of(incident: Incident) -> str:
+    """The severity of an incident; an unknown severity of an alert counts as a warning."""
+    if incident.severity is None:
         return SEVERITIES[0]
-    return trouble.severity if trouble.severity in SEVERITIES else "warning"
+    return incident.severity if incident.severity in SEVERITIES else "warning"
 
 
-def glyph_of(trouble: Incident) -> tuple[str, Tone]:
-    """Glyph and colour of a trouble: by the severity of an alert, else by the status of the job."""
-    if trouble.severity is not None:
-        return SEVERITY_GLYPHS[severity_of(trouble)]
-    flags = [FLAG_GLYPHS[flag] for flag in FLAG_GLYPHS if flag in trouble.flags]
-    return (flags or [STATUS_GLYPHS[str(trouble.status)]])[0]
+def glyph_of(incident: Incident) -> tuple[str, Tone]:
+    """Glyph and colour of an incident: by the severity of an alert, else by the status of the job."""
+    if incident.severity is not None:
+        return SEVERITY_GLYPHS[severity_of(incident)]
+    flags = [FLAG_GLYPHS[flag] for flag in FLAG_GLYPHS if flag in incident.flags]
+    return (flags or [STATUS_GLYPHS[str(incident.status)]])[0]
 
 
-def clock_time(trouble: Incident) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(trouble.at))
+def clock_time(incident: Incident) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(incident.at))
 
 
-def trouble_text(trouble: Incident) -> str:
-    """The text of a trouble: `exit code 1 after 03:12`, `memory 92 % of its limit`."""
-    has_run = trouble.severity is None and (trouble.duration_seconds or 0.0) >= 1.0
-    if not has_run or " after " in trouble.words:
-        return trouble.words
-    return f"{trouble.words} after {short_duration(trouble.duration_seconds)}"
+def incident_text(incident: Incident) -> str:
+    """The text of an incident: `exit code 1 after 03:12`, `memory 92 % of its limit`."""
+    has_run = incident.severity is None and (incident.duration_seconds or 0.0) >= 1.0
+    if not has_run or " after " in incident.words:
+        return incident.words
+    return f"{incident.words} after {short_duration(incident.duration_seconds)}"
 
 
-def count_label(troubles: Troubles) -> list[Span]:
-    """The number of troubles with the glyph and colour of the worst: `▲3`, `▲500+`."""
-    glyph, tone = SEVERITY_GLYPHS[troubles.worst()]
-    return [Span(f"{glyph}{troubles.count}", tone, True)] if len(troubles) else []
+def count_label(incidents: Incidents) -> list[Span]:
+    """The number of incidents with the glyph and colour of the worst: `▲3`, `▲500+`."""
+    glyph, tone = SEVERITY_GLYPHS[incidents.worst()]
+    return [Span(f"{glyph}{incidents.count}", tone, True)] if len(incidents) else []
 
 
-class TroubleWatch:
-    """Reads the list of troubles, and decides when to read it again."""
+class IncidentWatch:
+    """Reads the list of incidents, and decides when to read it again."""
 
     def __init__(self) -> None:
-        self.troubles = Troubles()
+        self.incidents = Incidents()
         self._jobs: Sequence[Job] = ()
         self._stores: Sequence[StoreState] = ()
         self._read_at, self._not_before = -float("inf"), -float("inf")
@@ -113,13 +113,13 @@ class TroubleWatch:
         """Whether to read again: a job has changed (each event changes its job), and reading does not cost too much."""
         if self._is_reading or time.monotonic() < self._not_before:
             return False
-        if not self.troubles.is_known or view.at - self._read_at > READ_AGAIN_SECONDS or view.stores != self._stores:
+        if not self.incidents.is_known or view.at - self._read_at > READ_AGAIN_SECONDS or view.stores != self._stores:
             return True
         # Comparing 1,000 jobs by identity takes 40 µs; comparing them by value costs more than reading.
         return len(view.rows) != len(self._jobs) or not all(map(is_, jobs_of(view), self._jobs))
 
-    async def read(self, view: View, reader: StoreReader) -> Troubles:
-        """Read the troubles from all stores; the top of the screen reports a store that cannot be read."""
+    async def read(self, view: View, reader: StoreReader) -> Incidents:
+        """Read the incidents from all stores; the top of the screen reports a store that cannot be read."""
         self._is_reading = True
         self._jobs, self._stores, self._read_at = list(jobs_of(view)), view.stores, view.at
         found: list[Incident] = []
@@ -137,9 +137,9 @@ class TroubleWatch:
         finally:
             self._is_reading = False
             self._not_before = time.monotonic() + spent / MOST_CORE_SHARE
-        found.sort(key=lambda trouble: trouble.at, reverse=True)
-        self.troubles = Troubles(tuple(found), True, is_unreadable, has_more)
-        return self.troubles
+        found.sort(key=lambda incident: incident.at, reverse=True)
+        self.incidents = Incidents(tuple(found), True, is_unreadable, has_more)
+        return self.incidents
 
 
 @record
