@@ -1,13 +1,14 @@
 """A block that was made to hurt is damaged, whatever its checksum says, and costs neither time nor memory."""
 
 import random
+import tracemalloc
 import zlib
 
 import pytest
 
 from benchmarks.series import samples
 from crafted import CRAFTED, one_column, sealed
-from fuzzing import fuzz, fuzzed, mutated
+from fuzzing import MOST_BYTES, fuzz, fuzzed, mutated
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import JOB_COLUMNS, Scope
 from jobtop.core.series import blocks
@@ -126,7 +127,11 @@ def test_any_block_is_samples_or_damage(count: int) -> None:
     ids=["bomb", "nothing", "garbage", "deep", "breaks off", "null", "number", "text"],
 )
 def test_packed_values_are_bounded_too(data: bytes) -> None:
+    tracemalloc.start()
     assert unpack(data) is None
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < MOST_BYTES
 
 
 ROW = [4711, 1, "python", 1.5, None, 4096, 1, 2.0, "S"]
