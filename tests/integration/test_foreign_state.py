@@ -65,12 +65,12 @@ def test_a_job_with_an_id_that_is_a_path_is_not_merged(
     assert called("history", "--all", "--format", "csv").stdout.count("\n") == 2
 
 
-@pytest.mark.parametrize("verb", [("rm", "#1"), ("prune",), ("logs", "#1"), ("show", "#1"), ("history", "--all")])
+@pytest.mark.parametrize("verb", [("rm", "it"), ("prune",), ("logs", "it"), ("show", "it"), ("history", "--all")])
 def test_a_row_with_such_an_id_in_our_own_store_reaches_no_directory(
     called: Jobtop, victim: Path, verb: tuple[str, ...]
 ) -> None:
     with closing(sqlite3.connect(called.state / f"{hostname()}.db")) as connection, connection:
-        connection.execute("UPDATE jobs SET id = '../../victim', start_time = 1.0, end_time = 2.0")
+        connection.execute("UPDATE jobs SET id = '../../victim', external_id = 'it', start_time = 1.0, end_time = 2.0")
     for file in called.state.glob(f"{hostname()}.db*"):
         os.chown(file, *os.stat(called.state)[4:6])
     done = called(*verb, env={"JOBTOP_STORE_RAW_DAYS": "0", "JOBTOP_STORE_ROLLUP_DAYS": "0"})
