@@ -316,12 +316,12 @@ def test_the_store_kept_from_version_1_opens_and_has_todays_tables(paths: StateP
 
 
 def test_a_new_store_has_exactly_what_all_migrations_make(paths: StatePaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MIGRATIONS[SCRIPT_VERSION:] == (), "run tools/newest_schema.py"
+    assert MIGRATIONS[SCRIPT_VERSION:] == (), "run make schema"
     open_to_write(paths).close()
     migrated = StatePaths(paths.root / "migrated", "atlas")
     monkeypatch.setattr(creation_module, "SCRIPT_VERSION", 0)
     open_to_write(migrated).close()
-    assert content(paths.store) == content(migrated.store), "run tools/newest_schema.py"
+    assert content(paths.store) == content(migrated.store), "run make schema"
     for name in ("user_version", "application_id", "auto_vacuum", "journal_mode", "page_size", "encoding"):
         assert pragma(paths.store, name) == pragma(migrated.store, name)
 
