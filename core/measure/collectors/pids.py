@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from threading import get_native_id
 
 from jobtop.core.measure.collectors.open_file import KeptFile
 
@@ -58,6 +59,8 @@ class PidWatch:
         unborn, self._unborn = self._unborn, [pid for pid in range(before + 1, last + 1) if not self._has_clock(pid)]
         new = set(range(before + 1, last + 1)).difference(self._unborn)
         new.update(pid for pid in unborn if self._has_clock(pid))  # between the two a process may have been made
+        if (own_thread := get_native_id()) != os.getpid():  # the one thread that has a clock, that of its process
+            new.discard(own_thread)
         self._names.update(map(str, new))
         return PidChanges(new, set())
 
