@@ -150,6 +150,7 @@ def test_config_lists_what_is_ignored(jobtop: Jobtop) -> None:
 def test_a_project_that_is_not_trusted_deletes_no_specs(jobtop: Jobtop) -> None:
     assert jobtop("run", "--quiet", "--", "true").returncode == 0
     (jobtop.home / "jobtop.toml").write_text("[store]\nspec_days = 0\n")
+    (jobtop.state / "specs/.swept").unlink(missing_ok=True)  # specs are looked at once a day
     assert jobtop("history").returncode == 0
     assert len([*(jobtop.state / "specs").glob("*.json")]) == 1
 
@@ -282,7 +283,15 @@ def test_a_damaged_record_of_trust_trusts_nothing_and_is_replaced(machine: Machi
     assert machine.load().alerts[0].fields["actions"] != ()
 
 
-@pytest.mark.parametrize("make", [fifo, zeros, sparse, open_to_all])
+@pytest.mark.parametrize("mode", [0o666, 0o602])
+def test_a_record_of_trust_that_all_can_write_trusts_nothing(machine: Machine, mode: int) -> None:
+    machine.write(machine.project_file, HOOK)
+    machine.trust()
+    (machine.state / "trusted.json").chmod(mode)
+    assert machine.load().alerts[0].fields["actions"] == ()
+
+
+@pytest.mark.parametrize("make", [fifo, zeros, sparse])
 def test_a_record_of_trust_that_must_not_be_read_trusts_nothing(machine: Machine, make: object) -> None:
     machine.write(machine.project_file, HOOK)
     machine.state.mkdir(parents=True)
