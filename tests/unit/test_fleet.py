@@ -172,9 +172,9 @@ def test_a_job_is_found_in_whichever_store_it_is(tmp_path: Path, fleet_of: Opene
     store, job = fleet.find("abcd0002")
     assert (store.database.path.stem, job.id) == ("gamma", ones[2].id)
     assert fleet.find("abcd")[1].id == named.id
-    with pytest.raises(AmbiguousJob, match=r"fits several jobs: .*on alpha.*on beta.*on gamma"):
+    with pytest.raises(AmbiguousJob, match=r"several.*alpha.*beta.*gamma"):
         fleet.find("abcd0")
-    with pytest.raises(UnknownJob, match='no job "ffff" in any of 3 stores'):
+    with pytest.raises(UnknownJob, match=r'"ffff".* 3 stores'):
         fleet.find("ffff")
 
 
@@ -217,10 +217,10 @@ def test_nonsense_in_a_record_takes_out_that_record_alone(tmp_path: Path, fleet_
 
 def test_where_nothing_can_be_read_that_is_the_callers_to_mend(tmp_path: Path, fleet_of: Opener) -> None:
     said: list[str] = []
-    with pytest.raises(UsageError, match="none of the stores could be read"):
+    with pytest.raises(UsageError, match="none of the stores"):
         fleet_of(tmp_path / "a.db", tmp_path / "b.db", warn=said.append)
     assert len(said) == 2
-    with pytest.raises(UsageError, match=r"a\.db: there is no such store"):
+    with pytest.raises(UsageError, match=r"a\.db.*no such store"):
         fleet_of(tmp_path / "a.db")
     damaged = keep(tmp_path, "torn", made_job())
     damage_pages(damaged)

@@ -16,7 +16,7 @@ from jobtop.store.samples.curves import Curves
 from jobtop.store.transfer import imports
 from jobtop.store.transfer.imports import recognise_format
 from jobtop.store.transfer.workflows import duration, moment_of, size
-from records import HERE, call, kept_jobs, made_job
+from records import HERE, assert_one_line, call, kept_jobs, made_job
 from sampled import kept_sampled, steady
 
 
@@ -237,7 +237,7 @@ def test_a_file_of_another_kind_is_refused_without_a_trace(home: Path, tmp_path:
     path.write_text(content)
     answer = call("import", str(KEYSTONE), str(path))
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert "it is no file of Torc" in answer.stderr
+    assert_one_line(answer.stderr, str(path), "Torc", "Nextflow")
     assert not home.exists()
 
 
@@ -246,7 +246,7 @@ def test_paths_with_nothing_to_take_are_wrong_usage(home: Path, tmp_path: Path) 
     (tmp_path / "empty").mkdir()
     for path, why in (
         (tmp_path / "none", "no such file"),
-        (tmp_path / "empty", "there is no file of"),
+        (tmp_path / "empty", "no file of"),
         (StatePaths(home, HERE).store, "jobtop store merge"),
     ):
         answer = call("import", str(path))
@@ -264,8 +264,7 @@ def test_a_dry_run_says_the_same_and_keeps_nothing(home: Path) -> None:
 
 def test_tags_and_the_host_are_added_where_the_file_says_nothing(home: Path) -> None:
     answer = call("import", str(KEYSTONE), str(SAMPLES / "duct"), "--tag", "era=old", "--host", "node7")
-    assert "1 line could not be read: " in answer.stdout
-    assert f"{KEYSTONE}:4 (it breaks off)" in answer.stdout
+    assert f"{KEYSTONE}:4 (" in answer.stdout
     assert {job.tags["era"] for job in stored(home)} == {"old"}
     assert {job.host for job in stored(home)} == {"node7", "atlas"}
     assert call("import", str(KEYSTONE), "--tag", "old").returncode == 2

@@ -1,22 +1,25 @@
-"""What went wrong lately is found in a store: failures by when they ended, alerts by when they were raised."""
-
-from pathlib import Path
+"""Incidents of a store: failed jobs by their end, alerts of jobs, hosts and devices by the time they were raised."""
 
 from jobtop.core.measure.device import Device
-from jobtop.core.model import Status
-from jobtop.core.paths import StatePaths
-from jobtop.store.database import open_to_write
+from jobtop.core.model import Job, Status
+from jobtop.store.database import Database
 from jobtop.store.events import MachineEvents
 from jobtop.store.incidents import MOST, read_incidents
 from jobtop.store.jobs import Event, Jobs
-from records import HERE, kept_jobs, made_job, running_job
+from records import HERE, made_job, running_job
 
 SINCE = 1_700_000_000.0
 
 
-def test_failures_since_a_moment_the_newest_first_with_their_reasons(tmp_path: Path) -> None:
-    kept_jobs(
-        tmp_path,
+def insert(database: Database, *jobs: Job) -> None:
+    with database.writing():
+        for job in jobs:
+            Jobs(database).insert(job)
+
+
+def test_failures_since_a_moment_the_newest_first_with_their_reasons(database: Database) -> None:
+    insert(
+        database,
         made_job(name="long", status=Status.FAILED, start_time=SINCE - 9e5, end_time=SINCE + 5, reason="exit code 1"),
         made_job(name="before", status=Status.FAILED, end_time=SINCE - 1),
         made_job(name="fine", end_time=SINCE + 5),
@@ -26,32 +29,30 @@ def test_failures_since_a_moment_the_newest_first_with_their_reasons(tmp_path: P
         ),
         running_job(name="live"),
     )
-    database = open_to_write(StatePaths(tmp_path, HERE))
     found = read_incidents(database, SINCE)
-    assert [(trouble.name, trouble.words) for trouble in found] == [("never", "exit code 0"), ("long", "exit code 1")]
-    assert [trouble.severity for trouble in found] == [None, None]
-    database.close()
+    assert [(incident.name, incident.words) for incident in found] == [
+        ("never", "exit code 0"),
+        ("long", "exit code 1"),
+    ]
+    assert [incident.severity for incident in found] == [None, None]
 
 
-def test_alerts_of_any_job_with_the_words_they_have(tmp_path: Path) -> None:
-    database = open_to_write(StatePaths(tmp_path, HERE))
+def test_alerts_of_any_job_with_the_words_they_have(database: Database) -> None:
     job = Jobs(database).insert(running_job(name="live"))
     assert job.seq is not None
     details = [{"severity": "critical", "text": "too hot"}, {"name": "rule 2"}, {}]
     Jobs(database).add_events((job.seq, Event(SINCE + at, "alert", detail)) for at, detail in enumerate(details))
     Jobs(database).add_events([(job.seq, Event(SINCE + 9, "started", {})), (job.seq, Event(SINCE - 1, "alert", {}))])
     found = read_incidents(database, SINCE)
-    assert [(trouble.words, trouble.severity, trouble.job_id) for trouble in found] == [
+    assert [(incident.words, incident.severity, incident.job_id) for incident in found] == [
         ("an alert without words", "warning", job.id),
         ("rule 2", "warning", job.id),
         ("too hot", "critical", job.id),
     ]
-    assert len({trouble.key for trouble in found}) == 3
-    database.close()
+    assert len({incident.key for incident in found}) == 3
 
 
-def test_alerts_of_the_machine_and_of_its_devices_name_their_owner(tmp_path: Path) -> None:
-    database = open_to_write(StatePaths(tmp_path, HERE))
+def test_alerts_of_the_machine_and_of_its_devices_name_their_owner(database: Database) -> None:
     job = Jobs(database).insert(running_job(name="live"))
     Jobs(database).add_events([(job.seq or 0, Event(SINCE + 1, "alert", {"text": "too slow"}))])
     MachineEvents(database).add(
@@ -63,26 +64,22 @@ def test_alerts_of_the_machine_and_of_its_devices_name_their_owner(tmp_path: Pat
         ]
     )
     found = read_incidents(database, SINCE)
-    assert [(trouble.name, trouble.words, trouble.severity, trouble.job_id) for trouble in found] == [
+    assert [(incident.name, incident.words, incident.severity, incident.job_id) for incident in found] == [
         (f"{HERE}: gpu 0", "too hot", "warning", None),
         (HERE, "memory is short", "critical", None),
         ("live", "too slow", "warning", job.id),
     ]
-    assert [trouble.key.startswith("/") for trouble in found] == [True, True, False]
-    database.close()
+    assert [incident.key.startswith("/") for incident in found] == [True, True, False]
 
 
-def test_of_very_many_the_newest_are_read(tmp_path: Path) -> None:
+def test_of_very_many_the_newest_are_read(database: Database) -> None:
     failed = [made_job(name=f"n{at}", status=Status.FAILED, end_time=SINCE + at) for at in range(MOST + 3)]
-    kept_jobs(tmp_path, *failed)
-    database = open_to_write(StatePaths(tmp_path, HERE))
+    insert(database, *failed)
     found = read_incidents(database, SINCE)
     assert (len(found), found[0].name, found[-1].name) == (MOST, f"n{MOST + 2}", "n3")
-    database.close()
 
 
-def test_incidents_are_found_without_looking_at_other_jobs_and_events(tmp_path: Path) -> None:
-    database = open_to_write(StatePaths(tmp_path, HERE))
+def test_incidents_are_found_without_looking_at_other_jobs_and_events(database: Database) -> None:
     steps: list[str] = []
     with database.reading() as connection:
         connection.set_trace_callback(steps.append)
@@ -100,4 +97,3 @@ def test_incidents_are_found_without_looking_at_other_jobs_and_events(tmp_path: 
         "SEARCH events USING INDEX events_of_alerts",
         "SEARCH events USING INDEX events_of_alerts",
     ]
-    database.close()

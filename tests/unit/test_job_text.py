@@ -1,4 +1,4 @@
-"""What is said of a job in verbs and console alike."""
+"""Texts about a job that verbs and console share."""
 
 import pytest
 

@@ -25,7 +25,7 @@ from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.store.schema import TABLES
 from jobtop.store.upkeep.merging import Merged, merge
-from records import HERE, NO_PROCESS, call, damage_pages, kept_jobs, made_job, running_job
+from records import HERE, NO_PROCESS, assert_one_line, call, damage_pages, kept_jobs, made_job, running_job
 from sampled import steady
 
 GPU = Device("gpu", "0\udcff")
@@ -236,15 +236,16 @@ def test_nothing_is_merged_into_the_store_of_another_host(home: Path, tmp_path: 
     StatePaths(tmp_path, HERE).store.rename(theirs)
     answer = call("store", "merge", str(home), "--into", str(theirs))
     assert answer.returncode == 2
-    assert "node07 records into it" in answer.stderr
+    assert_one_line(answer.stderr, "--into", str(theirs), "node07")
     renamed = theirs.rename(tmp_path / "all.db")
     assert call("store", "merge", str(home), "--into", str(renamed)).returncode == 0
 
 
 def test_a_store_is_not_merged_into_itself(home: Path) -> None:
     kept_jobs(home, made_job())
-    answer = call("store", "merge", str(StatePaths(home, HERE).store))
+    store = str(StatePaths(home, HERE).store)
+    answer = call("store", "merge", store)
     assert answer.returncode == 1
-    assert "it is the store to merge into" in answer.stderr
+    assert_one_line(answer.stderr, "left out", store)
     assert call("store", "merge", str(home)).returncode == 2
     assert call("store", "merge", str(home), "--into", str(home / "no-suffix")).returncode == 2

@@ -82,8 +82,8 @@ def test_every_verb_that_reads_or_acts_on_jobs_takes_stores(home: Path) -> None:
 @pytest.mark.parametrize("words", [("--store", "", "history"), ("history", "--store=")], ids=str)
 def test_a_store_without_a_name_is_refused(home: Path, words: tuple[str, ...]) -> None:
     answer = call(*words)
-    assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (2, "", 1)
-    assert "--store: the path is empty" in answer.stderr
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert_one_line(answer.stderr, "--store", "empty")
 
 
 def test_a_variable_names_stores_too_and_an_option_instead_of_it(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_wrong_paths_are_wrong_usage(shared: Path) -> None:
         assert f"--store: {path}" in refused.stderr
         assert words in refused.stderr
     (shared.parent / "empty").mkdir()
-    assert "there is no store (HOST.db)" in call("history", "--store", str(shared.parent / "empty")).stderr
+    assert_one_line(call("history", "--store", str(shared.parent / "empty")).stderr, "HOST.db")
 
 
 def test_what_cannot_be_read_is_named_and_is_a_failure_only_if_it_is_all(shared: Path) -> None:
@@ -222,8 +222,8 @@ def test_a_job_of_a_host_that_fell_silent_is_stale(home: Path, shared: Path) -> 
     for word, names in (("stale:yes", ["silent"]), ("stale:no", ["lively"]), ("!stale:no", ["silent", "unheard"])):
         assert sorted(job.partition(":")[2] for job in listed("history", "--store", str(store), word)) == names
     table = call("history", "--store", str(store)).stdout
-    assert "● running (stale, last heard 3:00:00 ago)" in table
-    assert "● running (not heard of)" in table
+    assert "running (stale, last heard 3:00:00 ago)" in table
+    assert "running (not heard of)" in table
     assert call("show", rows[0][1], "--store", str(store)).stdout.splitlines()[0].split("  ")[1].endswith("ago)")
 
 

@@ -107,7 +107,7 @@ def test_a_store_elsewhere_is_told_of_whatever_its_version(home: Path, version: 
     found = json.loads(call("store", "info", str(store), "--json").stdout)
     assert (found["version"], found["integrity"]) == (version, "ok")
     assert (found["sealed_samples"] is None) == (version == 1)
-    assert call("store", "check", str(store)) == (0, f"{store} is sound.\n", "")
+    assert call("store", "check", str(store))[::2] == (0, "")
 
 
 def test_a_block_with_a_flipped_byte_is_named_and_the_rest_is_served(home: Path, database: Database) -> None:
@@ -121,8 +121,9 @@ def test_a_block_with_a_flipped_byte_is_named_and_the_rest_is_served(home: Path,
     assert answer.returncode == 1
     heading, line = answer.stdout.splitlines()
     assert heading.split() == ["WHERE", "WHAT"]
-    what = "a block of samples does not match its checksum, 1.0 s to 02:00, 120 samples"
-    assert line == f"blocks  job {torn.id[:8]} (torn): {what}"
+    assert line.split()[0] == "blocks"
+    for fact in (torn.id[:8], "(torn)", "checksum", "1.0 s to 02:00", "120 samples"):
+        assert fact in line
     (problem,) = json.loads(call("store", "check", "--json").stdout)
     assert (problem["job_id"], problem["first_elapsed"], problem["last_elapsed"]) == (torn.id, 1.0, 120.0)
     served = call("metrics", torn.id, "--format", "jsonl")
@@ -190,7 +191,7 @@ def test_a_reader_stops_no_vacuum_but_is_named_where_it_keeps_some(
     with reader(database.path) as pid:
         done = compaction.vacuum(database)
         assert [words.split(" (")[0] for words in done.readers] == [f"process {pid}"]
-        with pytest.raises(StoreBusy, match=f"process {pid} .* has it open; try again when that has ended"):
+        with pytest.raises(StoreBusy, match=f"process {pid} .* open"):
             compaction.vacuum(database, is_full=True)
     compaction.vacuum(database)
     assert file_bytes(database.path) < before / 2
@@ -238,12 +239,12 @@ def test_a_backup_is_private_and_overwrites_nothing_unasked(home: Path, tmp_path
     assert call("store", "backup", "--force", str(copy)).returncode == 0
     itself = call("store", "backup", "--force", str(store))
     assert itself.returncode == 2
-    assert "it is the store itself" in itself.stderr
+    assert_one_line(itself.stderr, str(store), "itself")
     with closing(sqlite3.connect(copy)) as connection:
         connection.execute("PRAGMA user_version = 4")
         in_use = call("store", "backup", "--force", str(copy))
     assert in_use.returncode == 2
-    assert "it is a store in use" in in_use.stderr
+    assert_one_line(in_use.stderr, str(copy), "in use")
     assert not list(tmp_path.glob("*part*"))
 
 
@@ -251,5 +252,5 @@ def test_where_nothing_was_recorded_there_is_nothing_to_look_after(home: Path) -
     for verb in (("info",), ("check",), ("vacuum",), ("backup", "copy.db")):
         answer = call("store", *verb)
         assert (answer.returncode, answer.stdout) == (2, "")
-        assert "there is no such store" in answer.stderr
+        assert_one_line(answer.stderr, "no such store")
     assert not home.exists()
