@@ -1,4 +1,4 @@
-"""Several machines and one directory: a store each, nobody disturbs another, everybody sees all."""
+"""Several hosts share one state directory: each writes its own store, and reads those of all."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ def history(jobtop: Jobtop, *args: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_two_machines_with_one_directory_run_jobs_at_once_and_see_each_others(machines: list[Jobtop]) -> None:
+def test_two_hosts_share_a_directory_and_see_the_jobs_of_both(machines: list[Jobtop]) -> None:
     alpha, beta = machines
     with running(alpha, "--", "sleep", "600", reference="a") as first, running(beta, "--", "sleep", "600") as second:
         for run in (first, second):
@@ -77,7 +77,7 @@ def has_begun(run: Run) -> bool:
     return bool(found) and found[0]["last_heard"] is not None
 
 
-def test_a_machine_that_went_down_leaves_jobs_that_are_stale_elsewhere(machines: list[Jobtop]) -> None:
+def test_jobs_of_a_host_that_went_down_are_stale_on_other_hosts(machines: list[Jobtop]) -> None:
     alpha, beta = machines
     assert alpha("run", "--quiet", "--", "true").returncode == 0
     with closing(sqlite3.connect(alpha.state / "alpha.db")) as connection, connection:
@@ -120,7 +120,7 @@ def counted_changes(store: Path, seconds: float) -> set[bytes]:
     return seen
 
 
-def test_a_reader_waits_for_whoever_writes_a_store_on_the_network(jobtop: Jobtop) -> None:
+def test_a_reader_waits_for_the_writer_of_a_store_on_the_network(jobtop: Jobtop) -> None:
     shared = replace(jobtop, env={**jobtop.env, **NETWORK})
     assert shared("run", "--quiet", "--", "true").returncode == 0
     (store,) = shared.state.glob("*.db")

@@ -1,4 +1,4 @@
-"""`jobtop prune` beside an engine that samples, and killed in the middle: nothing is lost but what is to go."""
+"""`jobtop prune` beside an engine that samples, and killed during a pass: only old samples are deleted."""
 
 import json
 import random
@@ -65,7 +65,7 @@ def moments(root: Path, reference: str) -> list[float]:
         return [one.elapsed for one in SeriesStore(database).samples(job.seq or 0)]
 
 
-def test_an_engine_samples_on_while_old_jobs_go(jobtop: Jobtop) -> None:
+def test_an_engine_continues_sampling_while_old_jobs_are_pruned(jobtop: Jobtop) -> None:
     old, young = old_job(jobtop.state, 10.0), old_job(jobtop.state, 1.0, 2000)
     with running(jobtop, "--interval", "0.1", "--", "sleep", "60") as run:
         run.until(lambda: len(moments(jobtop.state, "the-job")) > 5)
@@ -85,7 +85,7 @@ def test_an_engine_samples_on_while_old_jobs_go(jobtop: Jobtop) -> None:
     assert as_kept(jobtop.state, young) == (young, 2000, PEAK)
 
 
-def test_a_run_lets_old_jobs_go_by_itself(jobtop: Jobtop) -> None:
+def test_a_run_prunes_old_jobs_by_itself(jobtop: Jobtop) -> None:
     old = old_job(jobtop.state, 10.0, 600)
     command = [jobtop.python, "-c", AT_ONCE, "run", "--quiet", "--interval", "0.1", "--", "sleep", "60"]
     with subprocess.Popen(command, env=jobtop.env, cwd=jobtop.home) as process:
@@ -95,7 +95,7 @@ def test_a_run_lets_old_jobs_go_by_itself(jobtop: Jobtop) -> None:
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.soak)])
-def test_who_is_killed_while_pruning_loses_nothing_and_the_next_one_goes_on(jobtop: Jobtop, rounds: int) -> None:
+def test_a_prune_that_is_killed_loses_nothing_and_the_next_one_continues(jobtop: Jobtop, rounds: int) -> None:
     thinned, gone = old_job(jobtop.state, 10.0, rounds * 3000), old_job(jobtop.state, 100.0, 2000)
     young = old_job(jobtop.state, 1.0, 1000)
     chance = random.Random()

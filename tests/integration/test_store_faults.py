@@ -1,4 +1,4 @@
-"""A store that cannot be written: the job runs, its exit code passes through, one line says what is not kept."""
+"""A store that cannot be written: the job runs, its exit code passes through, one line names the problem."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def test_a_store_with_damaged_pages_is_set_aside_and_a_new_history_begun(used: J
     assert names(used) == ["second"]
 
 
-def test_damage_that_history_meets_is_set_aside_too_and_said_once(used: Jobtop) -> None:
+def test_a_store_that_history_finds_damaged_is_set_aside_and_named_once(used: Jobtop) -> None:
     damaged = damage_pages(store_of(used))
     answer = used("history")
     (aside,) = used.state.glob("*.damaged-*")
@@ -126,7 +126,7 @@ def test_damage_that_history_meets_is_set_aside_too_and_said_once(used: Jobtop) 
     assert names(used) == []
 
 
-def test_a_store_of_a_newer_jobtop_is_not_touched_and_takes_the_job_in_later(used: Jobtop) -> None:
+def test_a_store_of_a_newer_jobtop_is_not_changed_and_gets_the_job_later(used: Jobtop) -> None:
     store = store_of(used)
     set_version(store, 99)
     before = store.read_bytes()
@@ -146,7 +146,7 @@ def set_version(store: Path, version: int) -> None:
     connection.close()
 
 
-def test_somebody_elses_database_is_not_touched(used: Jobtop) -> None:
+def test_a_foreign_database_is_not_changed(used: Jobtop) -> None:
     store = store_of(used)
     kept = store.rename(store.with_name("kept"))
     connection = sqlite3.connect(store)
@@ -164,7 +164,7 @@ def test_somebody_elses_database_is_not_touched(used: Jobtop) -> None:
     assert names(used) == ["first", "second"]
 
 
-def test_a_directory_in_the_place_of_the_store_is_not_touched(used: Jobtop) -> None:
+def test_a_directory_in_the_place_of_the_store_is_not_changed(used: Jobtop) -> None:
     store = store_of(used)
     kept = store.rename(store.with_name("kept"))
     (store / "inside").mkdir(parents=True)
@@ -184,7 +184,7 @@ def test_an_empty_file_becomes_the_store(jobtop: Jobtop) -> None:
     assert names(jobtop) == ["first"]
 
 
-def test_a_file_in_the_place_of_the_state_directory_is_not_touched(jobtop: Jobtop) -> None:
+def test_a_file_in_the_place_of_the_state_directory_is_not_changed(jobtop: Jobtop) -> None:
     jobtop.state.write_text("mine")
     (line,) = run_it(jobtop)
     assert str(jobtop.state) in line
@@ -196,9 +196,7 @@ def test_a_file_in_the_place_of_the_state_directory_is_not_touched(jobtop: Jobto
 @pytest.mark.parametrize(
     ("path", "mode"), [(f"{HERE}.db", 0o400), ("", 0o500), ("", 0o000)], ids=["file", "directory", "closed directory"]
 )
-def test_what_may_not_be_written_stops_no_job_of_an_unprivileged_user(
-    unprivileged: Jobtop, path: str, mode: int
-) -> None:
+def test_a_store_without_write_permission_stops_no_job(unprivileged: Jobtop, path: str, mode: int) -> None:
     run_it(unprivileged, "--name", "first")
     place = unprivileged.state / path
     before = place.stat().st_mode
@@ -306,9 +304,7 @@ def test_a_full_disk_stops_no_job(disk: Disk) -> None:
     assert names(disk.jobtop)[-1] == "third"
 
 
-def test_a_prune_that_meets_a_full_disk_loses_nothing_and_goes_on_when_there_is_room(
-    disk: Disk, tmp_path: Path
-) -> None:
+def test_a_prune_on_a_full_disk_loses_nothing_and_continues_when_there_is_space(disk: Disk, tmp_path: Path) -> None:
     end = time.time() - 10 * 86400.0
     times = {"start_time": end - 15_000, "end_time": end, "duration_seconds": 15_000.0}
     noise = [sample(float(at), mem_used=hash(at * 7919.5) & 0xFFFFFFFF) for at in range(15_000)]
@@ -352,7 +348,7 @@ def test_a_disk_that_was_always_full_stops_no_job(disk: Disk) -> None:
     assert names(disk.jobtop) == ["second"]
 
 
-def test_a_disk_that_fills_while_a_job_runs_stops_it_not(disk: Disk) -> None:
+def test_a_disk_that_fills_up_does_not_stop_a_running_job(disk: Disk) -> None:
     filling = f"head -c 2000000 /dev/zero > {disk.mount}/filler 2>/dev/null; {LOAD[2]}"
     done = disk.jobtop("run", "--quiet", "--name", "first", "--", "sh", "-c", filling)
     assert (done.returncode, done.stdout) == (3, "out\n")
@@ -363,7 +359,7 @@ def test_a_disk_that_fills_while_a_job_runs_stops_it_not(disk: Disk) -> None:
     assert names(disk.jobtop) == ["first", "second"]
 
 
-def test_a_read_only_disk_stops_no_job_not_even_of_root(disk: Disk) -> None:
+def test_a_read_only_disk_stops_no_job_even_as_root(disk: Disk) -> None:
     assert run_it(disk.jobtop, "--name", "first") == []
     disk.remount("ro")
     (line,) = run_it(disk.jobtop, "--name", "second")
@@ -379,7 +375,7 @@ def test_a_read_only_disk_stops_no_job_not_even_of_root(disk: Disk) -> None:
     assert not (disk.jobtop.home / "it-ran").exists()
 
 
-def test_the_state_directory_and_all_in_it_is_for_its_owner_alone(jobtop: Jobtop) -> None:
+def test_only_the_owner_can_read_the_state_directory(jobtop: Jobtop) -> None:
     before = os.umask(0)
     try:
         run_it(jobtop)
@@ -460,7 +456,7 @@ def moments(disk: Disk, job: str) -> list[float]:
     return [json.loads(line)["elapsed"] for line in answer.stdout.splitlines()]
 
 
-def test_a_disk_that_fills_in_the_middle_of_a_seal_costs_no_sample_and_it_is_sealed_when_there_is_room(
+def test_a_full_disk_during_a_seal_loses_no_sample_and_the_seal_continues_later(
     disk: Disk,
 ) -> None:
     with keeping(disk) as keeper:
@@ -485,7 +481,7 @@ def keystone_file(path: Path, count: int) -> Path:
     return path
 
 
-def test_a_disk_that_fills_in_the_middle_of_an_import_keeps_whole_parts_and_goes_on_when_there_is_room(
+def test_a_full_disk_during_an_import_keeps_whole_batches_and_the_import_continues_later(
     disk: Disk,
 ) -> None:
     jobtop = disk.jobtop

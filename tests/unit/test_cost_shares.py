@@ -1,4 +1,4 @@
-"""What one watcher of many jobs cost each of them."""
+"""The CPU time of one recorder is divided among the jobs that it samples."""
 
 import pytest
 

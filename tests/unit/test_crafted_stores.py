@@ -1,4 +1,4 @@
-"""A store from elsewhere can hold anything: a bad row costs that row, what pretends to be a table costs the file."""
+"""A store from another source can hold anything: a bad row is left out, a fake table makes the file unreadable."""
 
 import json
 import random
@@ -102,7 +102,7 @@ def spoil(path: Path) -> dict[str, Job]:
     return jobs
 
 
-def test_a_bad_row_costs_that_row(store: tuple[Path, dict[str, Job]]) -> None:
+def test_only_a_bad_row_is_left_out(store: tuple[Path, dict[str, Job]]) -> None:
     path, jobs = store
     spoilt = spoil(path)
     for verb in VERBS:
@@ -149,7 +149,7 @@ def test_stats_count_the_jobs_that_history_lists(store: tuple[Path, dict[str, Jo
     assert len(json.loads(answers(path, ("history", "--json"), "")[1])) == 1
 
 
-def test_a_bad_row_of_this_hosts_store_costs_that_row(home: Path, store: tuple[Path, dict[str, Job]]) -> None:
+def test_only_a_bad_row_of_this_hosts_store_is_left_out(home: Path, store: tuple[Path, dict[str, Job]]) -> None:
     path, jobs = store
     spoil(path)
     run(path, f"UPDATE jobs SET host = '{HERE}'")
@@ -185,7 +185,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("statement", OTHERS.values(), ids=OTHERS)
-def test_bad_rows_beside_a_job_cost_those_rows(store: tuple[Path, dict[str, Job]], statement: str) -> None:
+def test_only_bad_rows_in_other_tables_are_left_out(store: tuple[Path, dict[str, Job]], statement: str) -> None:
     path, jobs = store
     run(path, statement)
     for verb in (("history",), *OF_ONE):
@@ -214,7 +214,7 @@ def test_what_is_in_a_store_is_said_whatever_its_rows_hold(
 
 
 @pytest.mark.parametrize("kind", ["more samples than memory", "too few bytes", "a bomb", "no stream"])
-def test_a_crafted_block_costs_that_block(store: tuple[Path, dict[str, Job]], kind: str) -> None:
+def test_only_a_crafted_block_is_left_out(store: tuple[Path, dict[str, Job]], kind: str) -> None:
     path, jobs = store
     run(path, "UPDATE blocks SET data = ?", values=(CRAFTED[kind],))
     for verb in OF_ONE:
@@ -224,7 +224,7 @@ def test_a_crafted_block_costs_that_block(store: tuple[Path, dict[str, Job]], ki
 
 
 @pytest.mark.parametrize("members", [b"x", zlib.compress(bytes(1 << 28)), zlib.compress(b"3")], ids=len)
-def test_a_crafted_snapshot_costs_that_snapshot(store: tuple[Path, dict[str, Job]], members: bytes) -> None:
+def test_only_a_crafted_snapshot_is_left_out(store: tuple[Path, dict[str, Job]], members: bytes) -> None:
     path, jobs = store
     run(path, "UPDATE snapshots SET members = ?", values=(members,))
     for verb in OF_ONE:
@@ -233,7 +233,7 @@ def test_a_crafted_snapshot_costs_that_snapshot(store: tuple[Path, dict[str, Job
 
 
 @pytest.mark.parametrize("statements", PRETENDERS.values(), ids=PRETENDERS)
-def test_what_pretends_to_be_a_table_is_not_read(
+def test_a_view_or_virtual_table_with_the_name_of_a_table_is_not_read(
     store: tuple[Path, dict[str, Job]], statements: tuple[str, ...]
 ) -> None:
     path, jobs = store
@@ -267,9 +267,7 @@ def test_a_table_without_a_column_is_named(store: tuple[Path, dict[str, Job]]) -
     assert "cwd" in answers(path, ("history",), "")[2]
 
 
-def test_a_question_without_an_end_is_given_up(
-    store: tuple[Path, dict[str, Job]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_query_is_abandoned(store: tuple[Path, dict[str, Job]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobtop.store.database.MOST_LOOKS", 3)
     database = open_to_read(store[0])
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
@@ -279,7 +277,7 @@ def test_a_question_without_an_end_is_given_up(
     database.close()
 
 
-def test_merging_takes_no_bad_row(store: tuple[Path, dict[str, Job]], tmp_path: Path) -> None:
+def test_merging_leaves_out_bad_rows(store: tuple[Path, dict[str, Job]], tmp_path: Path) -> None:
     path, jobs = store
     spoil(path)
     into = open_to_write(StatePaths(tmp_path / "into", HERE))
@@ -295,7 +293,7 @@ def test_merging_takes_no_bad_row(store: tuple[Path, dict[str, Job]], tmp_path: 
 
 
 @pytest.mark.parametrize("statement", OTHERS.values(), ids=OTHERS)
-def test_merging_takes_no_bad_row_beside_a_job(
+def test_merging_leaves_out_bad_rows_in_other_tables(
     store: tuple[Path, dict[str, Job]], tmp_path: Path, statement: str
 ) -> None:
     path, jobs = store
@@ -371,7 +369,9 @@ PROBLEMS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("statement", "word"), PROBLEMS.values(), ids=PROBLEMS)
-def test_a_check_names_what_jobtop_never_writes(store: tuple[Path, dict[str, Job]], statement: str, word: str) -> None:
+def test_a_check_names_values_that_jobtop_never_writes(
+    store: tuple[Path, dict[str, Job]], statement: str, word: str
+) -> None:
     path, _ = store
     assert call("store", "check", str(path)).returncode == 0
     run(path, statement)
@@ -381,7 +381,7 @@ def test_a_check_names_what_jobtop_never_writes(store: tuple[Path, dict[str, Job
         assert word in out
 
 
-def test_a_damaged_block_of_a_job_without_a_text_as_name_is_named(store: tuple[Path, dict[str, Job]]) -> None:
+def test_a_damaged_block_of_a_job_whose_name_is_not_text_is_named(store: tuple[Path, dict[str, Job]]) -> None:
     path, _ = store
     run(path, "UPDATE jobs SET name = x'ff'", "UPDATE blocks SET data = x'00'")
     code, out, err = call("store", "check", str(path), "--json")
@@ -428,7 +428,7 @@ def read_every_way(database: Database, job_id: str) -> None:
 
 
 @fuzzed("rows", inputs=150)
-def test_any_value_in_any_row_costs_that_row_at_most(tmp_path: Path, count: int) -> None:
+def test_any_value_in_any_row_loses_at_most_that_row(tmp_path: Path, count: int) -> None:
     path, jobs = made_store(tmp_path / "other")
     connection = sqlite3.connect(path, isolation_level=None)
     database = Database(path, connection)

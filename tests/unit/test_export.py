@@ -56,7 +56,7 @@ def test_all_jobs_as_csv_are_one_long_table_with_the_job_first(two: tuple[Job, J
     assert [row["elapsed"] for row in rows[5:]] == ["0.0", "1.0", "2.0", "2.5"]
 
 
-def test_jobs_come_in_the_order_asked_for_and_once(two: tuple[Job, Job]) -> None:
+def test_jobs_are_exported_once_in_the_order_of_the_arguments(two: tuple[Job, Job]) -> None:
     text = call("export", two[1].id, two[0].id, two[1].id[:8], "--format", "jsonl").stdout
     assert [json.loads(line)["job_id"] for line in text.splitlines()] == [two[1].id] * 4 + [two[0].id] * 5
 
@@ -94,7 +94,7 @@ def test_sqlite_needs_a_file(two: tuple[Job, Job]) -> None:
     assert (answer.returncode, "--output PATH" in answer.stderr) == (2, True)
 
 
-def test_whatever_jobs_are_called_they_can_be_exported(home: Path, tmp_path: Path) -> None:
+def test_jobs_with_any_name_can_be_exported(home: Path, tmp_path: Path) -> None:
     kept_jobs(home, *(made_job(name=text) for text in HOSTILE_TEXTS.values()))
     path = tmp_path / "metrics.db"
     assert call("export", "--format", "sqlite", "--output", str(path)).returncode == 0
@@ -117,7 +117,7 @@ def test_a_benchmark_file_has_the_columns_and_units_of_snakemake() -> None:
     assert snakemake_row(running_job(), MemoryPeaks()) == ["NA"] * 10
 
 
-def test_the_highest_resident_memory_is_never_below_what_the_kernel_saw() -> None:
+def test_max_rss_is_never_below_the_peak_of_the_kernel() -> None:
     assert snakemake_row(TRAINED, MemoryPeaks(rss=100 << 20))[2] == "215.00"
 
 
@@ -154,7 +154,7 @@ def test_a_trace_writes_times_as_nextflow_does(seconds: float, shown: str) -> No
 
 
 @pytest.mark.parametrize(("status", "shown"), [("failed", "FAILED"), ("timeout", "FAILED"), ("cancelled", "ABORTED")])
-def test_a_trace_tells_how_jobs_ended(status: str, shown: str) -> None:
+def test_a_trace_has_the_outcome_of_jobs(status: str, shown: str) -> None:
     row = nextflow_row(made_job(status=Status(status), exit_code=None, signal=9), MemoryPeaks())
     assert (row[4], row[5]) == (shown, "137")
 
@@ -164,7 +164,7 @@ def test_every_status_has_a_word_in_a_trace() -> None:
     assert [status for status, word in words.items() if word == "-"] == [Status.UNKNOWN]
 
 
-def test_a_file_is_not_overwritten_unasked_and_nothing_is_left_behind(two: tuple[Job, Job], tmp_path: Path) -> None:
+def test_a_file_is_overwritten_only_with_force_and_no_part_is_left(two: tuple[Job, Job], tmp_path: Path) -> None:
     path = tmp_path / "out" / "jobs.csv"
     path.parent.mkdir()
     assert call("export", "--output", str(path)).returncode == 0
@@ -179,7 +179,7 @@ def test_a_file_is_not_overwritten_unasked_and_nothing_is_left_behind(two: tuple
     assert [file.name for file in path.parent.iterdir()] == ["jobs.csv"]
 
 
-def test_a_file_gets_the_modes_of_the_users_mask(two: tuple[Job, Job], tmp_path: Path) -> None:
+def test_a_new_file_has_the_mode_of_the_umask(two: tuple[Job, Job], tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         for style in ("csv", "sqlite"):
@@ -190,13 +190,13 @@ def test_a_file_gets_the_modes_of_the_users_mask(two: tuple[Job, Job], tmp_path:
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
-def test_what_is_no_file_is_never_replaced(two: tuple[Job, Job], tmp_path: Path, force: tuple[str, ...]) -> None:
+def test_a_directory_is_never_replaced(two: tuple[Job, Job], tmp_path: Path, force: tuple[str, ...]) -> None:
     answer = call("export", "--output", str(tmp_path), *force)
     assert answer.returncode == 2
     assert_one_line(answer.stderr, "--output", str(tmp_path), "not a file")
 
 
-def test_a_place_that_cannot_be_written_is_named(two: tuple[Job, Job], tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_named(two: tuple[Job, Job], tmp_path: Path) -> None:
     path = tmp_path / "missing" / "out.csv"
     answer = call("export", "--output", str(path))
     assert answer.returncode == 2

@@ -1,4 +1,4 @@
-"""Several stores read as one: one order, pages of it, jobs found wherever they are, and faulty ones left out."""
+"""Several stores read as one history: one order, pages, references, and unreadable stores left out."""
 
 import random
 import sqlite3
@@ -85,7 +85,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, fleet_of: Opener) -> Fleet:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("sort", SORT_KEYS)
-def test_pages_of_several_stores_together_are_all_jobs_in_one_order(fleet: Fleet, sort: str, reverse: bool) -> None:
+def test_pages_of_several_stores_have_all_jobs_in_one_order(fleet: Fleet, sort: str, reverse: bool) -> None:
     query = Query(sort=sort, reverse=reverse, limit=None)
     whole = [job.id for _, job in fleet.select(query)]
     assert sorted(whole) == [job.id for job in varied_jobs()]
@@ -136,7 +136,7 @@ def test_pages_over_stores_that_share_jobs_have_each_once_and_end(
         assert pages == [job.id for _, job in fleet.select(replace(query, limit=None))]
 
 
-def test_of_a_job_in_two_files_the_copy_that_knows_most_is_the_only_one(tmp_path: Path, fleet_of: Opener) -> None:
+def test_only_the_best_copy_of_a_job_in_two_files_is_used(tmp_path: Path, fleet_of: Opener) -> None:
     ended = made_job(host="alpha", start_time=1.0, end_time=9.0)
     lost = made_job(host="alpha", start_time=2.0, status=Status.LOST)
     then = [replace(ended, status=Status.RUNNING, end_time=None), replace(lost, status=Status.RUNNING)]
@@ -151,7 +151,7 @@ def test_of_a_job_in_two_files_the_copy_that_knows_most_is_the_only_one(tmp_path
         assert fleet.find(ended.id)[1].status == "success"
 
 
-def test_of_two_copies_of_a_live_job_the_one_heard_of_last_is_shown(tmp_path: Path, fleet_of: Opener) -> None:
+def test_the_copy_of_a_live_job_with_the_latest_heartbeat_is_shown(tmp_path: Path, fleet_of: Opener) -> None:
     job = made_job(host="alpha", start_time=1.0, status=Status.RUNNING)
     paths = keep(tmp_path, "alpha", job), keep(tmp_path, "later", replace(job, status=Status.PAUSED))
     for path, heard in zip(paths, (5.0, 6.0), strict=True):
@@ -178,7 +178,7 @@ def test_a_job_is_found_in_whichever_store_it_is(tmp_path: Path, fleet_of: Opene
         fleet.find("ffff")
 
 
-def test_what_cannot_be_read_is_named_in_a_line_and_the_rest_is_served(tmp_path: Path, fleet_of: Opener) -> None:
+def test_an_unreadable_store_is_named_in_one_line_and_the_others_are_read(tmp_path: Path, fleet_of: Opener) -> None:
     sound = keep(tmp_path, "sound", made_job(host="sound"))
     newer, torn = keep(tmp_path, "newer", made_job()), keep(tmp_path, "torn", made_job(), made_job())
     with closing(sqlite3.connect(newer)) as connection:
@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_named_in_a_line_and_the_rest_is_served(tmp_path:
         assert [line for line in said if line.startswith(f"left out: {path}: ") and words in line]
 
 
-def test_nonsense_in_a_record_takes_out_that_record_alone(tmp_path: Path, fleet_of: Opener) -> None:
+def test_a_damaged_row_leaves_out_only_that_row(tmp_path: Path, fleet_of: Opener) -> None:
     wrong, right = made_job(host="odd"), made_job(host="even")
     sound, odd = keep(tmp_path, "sound", made_job(host="sound")), keep(tmp_path, "odd", wrong, right)
     with closing(sqlite3.connect(odd)) as connection, connection:
@@ -215,7 +215,7 @@ def test_nonsense_in_a_record_takes_out_that_record_alone(tmp_path: Path, fleet_
     assert fleet.find(right.id)[1].host == "even"
 
 
-def test_where_nothing_can_be_read_that_is_the_callers_to_mend(tmp_path: Path, fleet_of: Opener) -> None:
+def test_it_is_a_usage_error_if_no_store_can_be_read(tmp_path: Path, fleet_of: Opener) -> None:
     said: list[str] = []
     with pytest.raises(UsageError, match="none of the stores"):
         fleet_of(tmp_path / "a.db", tmp_path / "b.db", warn=said.append)
@@ -230,7 +230,7 @@ def test_where_nothing_can_be_read_that_is_the_callers_to_mend(tmp_path: Path, f
         fleet_of(damaged).select(Query())
 
 
-def test_a_filter_chooses_hosts_of_several_stores(fleet: Fleet) -> None:
+def test_a_filter_selects_hosts_of_several_stores(fleet: Fleet) -> None:
     found = fleet.select(Query(filter=parse("host:beta", 0.0), limit=None))
     assert {job.host for _, job in found} == {"beta"}
     assert len(found) == sum(job.host == "beta" for job in varied_jobs())

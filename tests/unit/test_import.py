@@ -1,4 +1,4 @@
-"""`jobtop import`: the files of other programs are recognised, read as far as they go, and taken once."""
+"""`jobtop import` recognises the files of other programs, reads what it can, and imports each job once."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ def series(home: Path, job: Job, *keys: str) -> tuple[list[float], dict[str, lis
     return found.times, found.values
 
 
-def test_every_sample_is_recognised_by_what_is_in_it(tmp_path: Path) -> None:
+def test_every_format_is_recognised_by_its_contents(tmp_path: Path) -> None:
     kinds = {str(path.relative_to(SAMPLES)).split("/")[0]: recognise_format(path) for path in imports.files_in(SAMPLES)}
     assert kinds == {
         "alpha_diversity.benchmark": "snakemake",
@@ -49,13 +49,13 @@ def test_importing_twice_adds_nothing(home: Path, tmp_path: Path) -> None:
     assert len(stored(home)) == 11
 
 
-def test_nothing_that_was_imported_is_left_to_settle(home: Path) -> None:
+def test_imported_jobs_are_settled(home: Path) -> None:
     imported(SAMPLES)
     assert all(job.settled and job.status.ended and job.tags["imported"] for job in stored(home))
     assert {job.host for job in stored(home)} == {"", "atlas"}
 
 
-def test_jobs_of_keystone_keep_their_outcome_and_a_torn_line_is_named(home: Path) -> None:
+def test_jobs_of_keystone_keep_their_outcome_and_a_truncated_line_is_named(home: Path) -> None:
     summary = imported(KEYSTONE)
     assert [(place["line"], place["why"]) for place in summary["unreadable"]] == [(4, "it breaks off")]
     solved, killed, late = stored(home)
@@ -68,7 +68,7 @@ def test_jobs_of_keystone_keep_their_outcome_and_a_torn_line_is_named(home: Path
     assert (late.status, late.usage.io_read_bytes, late.monitor.interval_seconds) == (Status.TIMEOUT, 134742016, 0.5)
 
 
-def test_whatever_a_line_of_keystone_holds_does_no_harm(home: Path, tmp_path: Path) -> None:
+def test_odd_values_in_a_line_of_keystone_do_no_harm(home: Path, tmp_path: Path) -> None:
     odd = [
         {"task_id": {"a": 1}, "status": "running", "resource_usage": [], "params": "x", "returncode": True},
         {"task_id": "\ud800", "status": None, "tool": ["\x1b[2J"], "script": 7, "start_time": "yesterday"},
@@ -127,7 +127,7 @@ def test_samples_of_torc_become_curves(home: Path, tmp_path: Path) -> None:
     assert (short.name, short.start_time, short.usage.memory_peak_bytes) == ("too short", None, None)
 
 
-def test_samples_from_years_ago_stay_as_long_as_others_from_the_import_on(home: Path, tmp_path: Path) -> None:
+def test_the_age_of_imported_samples_counts_from_the_import(home: Path, tmp_path: Path) -> None:
     imported(torc_file(tmp_path / "resource_metrics_node_7_3_2.db"))
     assert call("prune").returncode == 0
     assert series(home, stored(home)[0], "mem.used")[0] == [0.0, 0.0, 5.0, 10.0, 10.0]
@@ -167,7 +167,7 @@ def test_counters_of_joblet_stay_counters(home: Path) -> None:
     assert set(values["proc.fds"]) == {None}  # Joblet never fills it
 
 
-def test_samples_of_other_jobs_go_on_around_an_import(home: Path) -> None:
+def test_other_jobs_are_sampled_during_an_import(home: Path) -> None:
     before = kept_sampled(home, made_job(duration_seconds=3.5), steady(3))
     imported(SAMPLES / "joblet")
     after = kept_sampled(home, made_job(duration_seconds=3.5), steady(3), sealed=True)
@@ -175,7 +175,7 @@ def test_samples_of_other_jobs_go_on_around_an_import(home: Path) -> None:
         assert series(home, job, "mem.used")[1]["mem.used"][1:4] == [1 << 20, 2 << 20, 3 << 20]
 
 
-def test_a_packed_file_that_breaks_off_gives_what_it_has(home: Path, tmp_path: Path) -> None:
+def test_the_complete_lines_of_a_truncated_gzip_file_are_imported(home: Path, tmp_path: Path) -> None:
     (tmp_path / "tree/job").mkdir(parents=True)
     whole = next((SAMPLES / "joblet").glob("*/*153045*")).read_bytes()
     (tmp_path / "tree/job/a.jsonl.gz").write_bytes(whole[:-4])
@@ -193,7 +193,7 @@ def test_either_file_of_con_duct_finds_the_other(home: Path, named: str) -> None
     assert job.usage.cpu_total_seconds is None
 
 
-def test_con_duct_that_was_killed_leaves_a_job_without_outcome(home: Path, tmp_path: Path) -> None:
+def test_a_run_whose_con_duct_was_killed_has_no_outcome(home: Path, tmp_path: Path) -> None:
     (tmp_path / "run_info.json").write_text("")
     shutil.copy(SAMPLES / "duct/busy_usage.jsonl", tmp_path / "run_usage.jsonl")
     summary = imported(tmp_path)
@@ -232,7 +232,9 @@ def test_a_raw_trace_has_plain_numbers() -> None:
 
 
 @pytest.mark.parametrize("content", ["# words\n", "", '{"a": 1}\n', "a,b\n1,2\n", "\x00\x01"])
-def test_a_file_of_another_kind_is_refused_without_a_trace(home: Path, tmp_path: Path, content: str) -> None:
+def test_a_file_of_an_unknown_format_is_refused_and_nothing_is_written(
+    home: Path, tmp_path: Path, content: str
+) -> None:
     path = tmp_path / "notes"
     path.write_text(content)
     answer = call("import", str(KEYSTONE), str(path))
@@ -241,7 +243,7 @@ def test_a_file_of_another_kind_is_refused_without_a_trace(home: Path, tmp_path:
     assert not home.exists()
 
 
-def test_paths_with_nothing_to_take_are_wrong_usage(home: Path, tmp_path: Path) -> None:
+def test_paths_with_nothing_to_import_are_wrong_usage(home: Path, tmp_path: Path) -> None:
     kept_jobs(home, made_job())
     (tmp_path / "empty").mkdir()
     for path, why in (
@@ -253,7 +255,7 @@ def test_paths_with_nothing_to_take_are_wrong_usage(home: Path, tmp_path: Path) 
         assert (answer.returncode, why in answer.stderr) == (2, True)
 
 
-def test_a_dry_run_says_the_same_and_keeps_nothing(home: Path) -> None:
+def test_a_dry_run_prints_the_same_and_stores_nothing(home: Path) -> None:
     answer = call("import", str(SAMPLES), "--dry-run")
     assert answer.stdout.startswith("would import 11 jobs, 11 samples (")
     assert not home.exists()

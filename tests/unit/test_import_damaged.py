@@ -1,4 +1,4 @@
-"""Damaged and crafted files of other programs cost themselves, a bounded time and bounded memory, and are named."""
+"""Damaged and crafted import files lose only themselves, take bounded time and memory, and are named."""
 
 import gzip
 import json
@@ -43,21 +43,21 @@ def changed(path: Path, sql: str) -> Path:
         "UPDATE job_metadata SET job_name = 7; UPDATE job_resource_samples SET timestamp = timestamp || 'x'",
     ],
 )
-def test_odd_values_in_a_database_of_torc_cost_themselves(home: Path, tmp_path: Path, sql: str) -> None:
+def test_odd_values_in_a_database_of_torc_lose_only_themselves(home: Path, tmp_path: Path, sql: str) -> None:
     changed(torc_file(tmp_path / "resource_metrics_1_1.db"), sql)
     (tmp_path / "other").write_bytes(KEYSTONE.read_bytes())
     assert imported(tmp_path)["by_kind"]["keystone"]["jobs"] == 3
     assert len(stored(home)) == 6
 
 
-def test_names_that_are_no_text_are_said(home: Path, tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_reported(home: Path, tmp_path: Path) -> None:
     path = changed(torc_file(tmp_path / "metrics.db"), "UPDATE job_metadata SET job_name = x'ff' WHERE job_id = 15")
     summary = imported(path)
     assert (summary["jobs"], len(summary["unreadable"])) == (3, 1)
     assert {job.name for job in stored(home)} == {"job 15", "job 17", "too short"}
 
 
-def test_a_view_in_the_place_of_a_table_is_not_asked(home: Path, tmp_path: Path) -> None:
+def test_a_view_in_the_place_of_a_table_is_not_queried(home: Path, tmp_path: Path) -> None:
     endless = (
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS job_id, 'x' AS job_name FROM n"
     )
@@ -70,7 +70,7 @@ def test_a_view_in_the_place_of_a_table_is_not_asked(home: Path, tmp_path: Path)
     assert imported(tmp_path)["by_kind"].keys() == {"keystone"}
 
 
-def test_a_line_that_is_too_long_costs_itself(home: Path, tmp_path: Path) -> None:
+def test_only_the_line_that_is_too_long_is_lost(home: Path, tmp_path: Path) -> None:
     lines = KEYSTONE.read_text().splitlines(keepends=True)
     path = tmp_path / "jobs_history.jsonl"
     path.write_text(lines[0] + '{"task_id": "' + "x" * LONGEST_LINE + '"}\n' + lines[1] + lines[3])
@@ -100,7 +100,7 @@ def test_a_small_packed_file_does_not_fill_the_memory(jobtop: Jobtop) -> None:
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_SAMPLES", 100), ("MOST_UNPACKED_BYTES", 64 * 1024)])
-def test_what_is_too_much_is_left_out_and_said(
+def test_samples_and_bytes_beyond_a_limit_are_left_out_and_reported(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     monkeypatch.setattr(values, limit, value)
@@ -110,7 +110,7 @@ def test_what_is_too_much_is_left_out_and_said(
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{\n", b" \t\n", b"{}\n"])
-def test_millions_of_lines_that_hold_nothing_take_a_moment(home: Path, tmp_path: Path, line: bytes) -> None:
+def test_millions_of_useless_lines_take_a_moment(home: Path, tmp_path: Path, line: bytes) -> None:
     directory = packed(tmp_path / "job", SAMPLE, *[line * 1_000_000] * 10)
     begun = time.process_time()
     summary = imported(directory)
@@ -120,7 +120,7 @@ def test_millions_of_lines_that_hold_nothing_take_a_moment(home: Path, tmp_path:
     assert ["left out" in why for why in whole] == [True]
 
 
-def test_a_large_file_with_some_bad_and_empty_lines_is_read_whole(home: Path, tmp_path: Path) -> None:
+def test_a_large_file_with_some_bad_and_empty_lines_is_read_to_its_end(home: Path, tmp_path: Path) -> None:
     summary = imported(packed(tmp_path / "job", (SAMPLE + b"\n" + SAMPLE + b"{\n") * 20_000))
     assert summary["samples"] > 40_000
     assert len(summary["unreadable"]) + summary["unreadable_unnamed"] == 20_000
@@ -198,7 +198,7 @@ def files_of_others(dice: random.Random) -> Files:
 
 
 @fuzzed("imports", inputs=250)
-def test_whatever_a_file_of_others_holds_is_imported_or_said(home: Path, tmp_path: Path, count: int) -> None:
+def test_any_file_of_another_program_is_imported_or_reported(home: Path, tmp_path: Path, count: int) -> None:
     directory = tmp_path / "files"
     directory.mkdir()
     torc = torc_file(tmp_path / "metrics.db").read_bytes()

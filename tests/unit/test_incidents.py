@@ -17,7 +17,7 @@ def insert(database: Database, *jobs: Job) -> None:
             Jobs(database).insert(job)
 
 
-def test_failures_since_a_moment_the_newest_first_with_their_reasons(database: Database) -> None:
+def test_failures_since_a_moment_come_newest_first_with_their_reasons(database: Database) -> None:
     insert(
         database,
         made_job(name="long", status=Status.FAILED, start_time=SINCE - 9e5, end_time=SINCE + 5, reason="exit code 1"),
@@ -37,7 +37,7 @@ def test_failures_since_a_moment_the_newest_first_with_their_reasons(database: D
     assert [incident.severity for incident in found] == [None, None]
 
 
-def test_alerts_of_any_job_with_the_words_they_have(database: Database) -> None:
+def test_alerts_of_jobs_have_their_text_and_severity(database: Database) -> None:
     job = Jobs(database).insert(running_job(name="live"))
     assert job.seq is not None
     details = [{"severity": "critical", "text": "too hot"}, {"name": "rule 2"}, {}]
@@ -72,14 +72,14 @@ def test_alerts_of_the_machine_and_of_its_devices_name_their_owner(database: Dat
     assert [incident.key.startswith("/") for incident in found] == [True, True, False]
 
 
-def test_of_very_many_the_newest_are_read(database: Database) -> None:
+def test_only_the_newest_of_very_many_incidents_are_read(database: Database) -> None:
     failed = [made_job(name=f"n{at}", status=Status.FAILED, end_time=SINCE + at) for at in range(MOST + 3)]
     insert(database, *failed)
     found = read_incidents(database, SINCE)
     assert (len(found), found[0].name, found[-1].name) == (MOST, f"n{MOST + 2}", "n3")
 
 
-def test_incidents_are_found_without_looking_at_other_jobs_and_events(database: Database) -> None:
+def test_incidents_are_found_with_indexes(database: Database) -> None:
     steps: list[str] = []
     with database.reading() as connection:
         connection.set_trace_callback(steps.append)

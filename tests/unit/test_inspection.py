@@ -1,4 +1,4 @@
-"""What a store says of itself, unchanged by being asked."""
+"""A quick look at a store gives its state and changes nothing."""
 
 from pathlib import Path
 
@@ -18,18 +18,18 @@ def store(tmp_path: Path) -> Path:
     return StatePaths(tmp_path / "state", HERE).store
 
 
-def test_a_sound_store_tells_its_version_its_jobs_and_its_size(store: Path) -> None:
+def test_an_intact_store_gives_its_version_its_jobs_and_its_size(store: Path) -> None:
     assert inspect(store) == Inspection(None, VERSION, 30, store.stat().st_size, True, None)
 
 
-def test_a_check_that_takes_too_long_is_given_up(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_takes_too_long_is_abandoned(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "STEPS_BETWEEN_CLOCK_READS", 1)
     found = inspect(store, check_seconds=-1.0)
     assert (found.problem, found.is_sound, found.jobs) == (None, None, 30)
 
 
 @pytest.mark.parametrize("damage", ["pages", "all", "newer", "empty"])
-def test_what_is_wrong_is_told_and_nothing_is_repaired(store: Path, damage: str) -> None:
+def test_damage_is_reported_and_not_repaired(store: Path, damage: str) -> None:
     if damage == "pages":
         content = damage_pages(store)
     else:
@@ -46,7 +46,7 @@ def test_what_is_wrong_is_told_and_nothing_is_repaired(store: Path, damage: str)
     assert not list(store.parent.glob("*.damaged-*"))
 
 
-def test_a_store_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+def test_a_missing_store_is_a_problem(tmp_path: Path) -> None:
     found = inspect(tmp_path / "none.db")
     assert (found.problem or "").startswith(f"{tmp_path / 'none.db'}: ")
     assert found == Inspection(problem=found.problem)

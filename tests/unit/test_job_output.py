@@ -1,4 +1,4 @@
-"""What a job wrote as one text: rows from any place, in both directions, by time, and around what was left out."""
+"""The output of a job as one text: rows from any place, in both directions, by time, and around holes."""
 
 import os
 import random
@@ -27,20 +27,20 @@ def texts(rows: Iterable[Row]) -> list[str]:
     return [row.text for row in rows]
 
 
-def test_lines_of_both_logs_stand_in_the_order_of_the_marks(tmp_path: Path) -> None:
+def test_lines_of_both_logs_are_in_the_order_of_the_marks(tmp_path: Path) -> None:
     output = written(tmp_path, b"one\nthree\nfour\n", b"two\nfive\n", "1.0 4 4\n2.0 15 4\n")
     rows = output.rows(0, 10)
     assert texts(rows) == ["one", "two", "three", "four", "five"]
     assert [row.stream for row in rows] == [0, 1, 0, 0, 1]
 
 
-def test_a_place_tells_when_it_was_written_and_a_moment_how_far_the_output_was(tmp_path: Path) -> None:
+def test_a_place_has_a_time_and_a_time_has_a_place(tmp_path: Path) -> None:
     output = written(tmp_path, b"one\nthree\nfour\n", b"two\nfive\n", "1.0 4 4\n2.5 15 4\n")
     assert [output.moment(row.place) for row in output.rows(0, 10)] == [1.0, 1.0, 2.5, 2.5, None]
     assert [output.place_at(moment) for moment in (0.5, 1.0, 2.4, 2.5, 99.0)] == [0, 8, 8, 19, 19]
 
 
-def test_new_lines_and_new_marks_are_taken_in(tmp_path: Path) -> None:
+def test_refresh_reads_new_lines_and_new_marks(tmp_path: Path) -> None:
     output = written(tmp_path, b"one\n", b"", "1.0 4 0\n2.0 4 ")
     assert output.size == 4
     with (tmp_path / "stdout.log").open("ab") as log, (tmp_path / "marks").open("a") as marks:
@@ -51,7 +51,7 @@ def test_new_lines_and_new_marks_are_taken_in(tmp_path: Path) -> None:
     assert output.moment(4) == 2.5
 
 
-def test_marks_of_the_store_serve_where_their_file_is_gone(tmp_path: Path) -> None:
+def test_marks_of_the_store_are_used_if_their_file_was_deleted(tmp_path: Path) -> None:
     written(tmp_path, b"one\nthree\n", b"two\n")
     (tmp_path / "marks").unlink()
     output = Output(tmp_path)
@@ -74,7 +74,7 @@ def test_one_stream_can_be_read_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rows_are_the_same_from_either_end_and_from_any_of_them(tmp_path: Path, seed: int) -> None:
+def test_rows_are_the_same_in_both_directions_and_from_any_row(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     pieces = [b"\n", b"\r\n", b"\r", b"short\n", b"x" * LONGEST_ROW, b"y" * (5 * LONGEST_ROW + 3), b"\xe2\x82\xac\n"]
     pieces += [b"99 %\r" * 3000]
@@ -104,11 +104,11 @@ def test_rows_are_the_same_from_either_end_and_from_any_of_them(tmp_path: Path, 
         (b"\r\r\n", ""),
     ],
 )
-def test_a_line_that_is_painted_over_is_seen_as_it_was_last(tmp_path: Path, line: bytes, seen: str) -> None:
+def test_a_line_that_was_overwritten_is_shown_as_it_was_last(tmp_path: Path, line: bytes, seen: str) -> None:
     assert texts(written(tmp_path, b"before\n" + line).rows(0, 10))[1] == seen
 
 
-def test_a_bar_that_is_painted_ten_thousand_times_is_one_row(tmp_path: Path) -> None:
+def test_a_progress_bar_that_was_overwritten_ten_thousand_times_is_one_row(tmp_path: Path) -> None:
     bar = b"".join(b"\repoch 1: %5d of 10000 |%s|" % (step, b"#" * 40) for step in range(1, 10001))
     output = written(tmp_path, b"begun\n" + bar + b"\nover\n")
     rows = output.rows(0, 10)
@@ -116,7 +116,7 @@ def test_a_bar_that_is_painted_ten_thousand_times_is_one_row(tmp_path: Path) -> 
     assert output.rows_before(output.size, 10) == rows
 
 
-def test_what_was_left_out_is_one_row_and_is_not_read(tmp_path: Path) -> None:
+def test_a_hole_is_one_row_and_is_not_read(tmp_path: Path) -> None:
     size = 4 * SEARCHED_BYTES
     with (tmp_path / "stdout.log").open("wb") as log:
         log.write(b"head\n".rjust(4096))
@@ -134,7 +134,7 @@ def test_what_was_left_out_is_one_row_and_is_not_read(tmp_path: Path) -> None:
     assert output.find("tail", 0).place == tail.place
 
 
-def test_what_is_looked_for_is_found_forwards_and_backwards_and_across_blocks(tmp_path: Path) -> None:
+def test_a_search_finds_matches_in_both_directions_and_across_blocks(tmp_path: Path) -> None:
     filler = b"." * (SEARCHED_BYTES - 3)
     output = written(tmp_path, b"Alpha\n" + filler + b"needle\n" + filler + b"alpha\n", b"")
     needle = 6 + len(filler)
@@ -148,7 +148,7 @@ def test_what_is_looked_for_is_found_forwards_and_backwards_and_across_blocks(tm
     assert output.find("nowhere", 0).resume is None
 
 
-def test_a_long_search_says_where_to_go_on(tmp_path: Path) -> None:
+def test_a_long_search_returns_where_to_resume(tmp_path: Path) -> None:
     output = written(tmp_path, b"." * 3 * SEARCHED_BYTES + b"needle", b"")
     begun = output.find("needle", 0, budget=SEARCHED_BYTES)
     assert (begun.place, begun.resume) == (None, SEARCHED_BYTES)

@@ -1,4 +1,4 @@
-"""Jobs in and out of the tables."""
+"""Insert, change, find, select and delete jobs with their events and log marks."""
 
 import threading
 from collections.abc import Callable
@@ -151,7 +151,7 @@ def test_a_job_is_found_by_its_id_a_prefix_of_it_or_its_external_id(jobs: Jobs, 
         "\udcff\udcfe\udcfd\udcfc",
     ],
 )
-def test_what_is_no_id_names_itself_and_the_way_out(jobs: Jobs, reference: str) -> None:
+def test_an_unknown_reference_is_named_with_a_remedy(jobs: Jobs, reference: str) -> None:
     jobs.insert(made_job(id=ID, external_id="slurm-17"))
     with pytest.raises(UnknownJob, match="jobtop history"):
         jobs.find(reference)
@@ -293,7 +293,7 @@ def test_events_come_in_the_order_they_happened(jobs: Jobs) -> None:
     ]
 
 
-def test_marks_are_kept_once_and_in_order(jobs: Jobs) -> None:
+def test_log_marks_are_stored_once_and_in_order(jobs: Jobs) -> None:
     job, other = jobs.insert(made_job()), jobs.insert(made_job())
     jobs.add_log_marks(job, [(2.0, 30, None), (1.0, 10, 5)])
     jobs.add_log_marks(job, [(1.0, 99, 99), (3.0, 40, 7)])
@@ -301,7 +301,7 @@ def test_marks_are_kept_once_and_in_order(jobs: Jobs) -> None:
     assert jobs.log_marks(job) == [(1.0, 10, 5), (2.0, 30, None), (3.0, 40, 7)]
 
 
-def test_what_belongs_to_a_job_goes_with_it(jobs: Jobs) -> None:
+def test_deleting_a_job_deletes_its_events_and_log_marks(jobs: Jobs) -> None:
     job, other = jobs.insert(made_job(), event("a")), jobs.insert(made_job(), event("b"))
     for each in (job, other):
         jobs.add_log_marks(each, [(1.0, 1, 1)])
@@ -327,7 +327,7 @@ def test_a_shell_completes_to_the_newest_ids(jobs: Jobs) -> None:
     assert jobs.ids_with_prefix("x") == jobs.ids_with_prefix("\udcff") == []
 
 
-def test_who_shows_jobs_is_told_of_each_change_once(jobs: Jobs) -> None:
+def test_a_follower_gets_each_change_once(jobs: Jobs) -> None:
     first, second = jobs.insert(made_job()), jobs.insert(made_job())
     shown, touch = jobs.changed_since(0)
     assert [job.id for job in shown] == [first.id, second.id]
@@ -339,7 +339,7 @@ def test_who_shows_jobs_is_told_of_each_change_once(jobs: Jobs) -> None:
     assert jobs.changed_since(touch)[0] == []
 
 
-def test_a_job_that_comes_after_the_newest_was_deleted_is_seen_too(jobs: Jobs) -> None:
+def test_a_follower_sees_a_job_that_is_added_after_the_newest_was_deleted(jobs: Jobs) -> None:
     first = jobs.insert(made_job())
     touch = jobs.changed_since(0)[1]
     jobs.delete(first)
@@ -347,7 +347,7 @@ def test_a_job_that_comes_after_the_newest_was_deleted_is_seen_too(jobs: Jobs) -
     assert [job.id for job in jobs.changed_since(touch)[0]] == [second.id]
 
 
-def test_jobs_that_wait_and_those_of_one_recorder_need_no_reconciling(jobs: Jobs) -> None:
+def test_queued_jobs_and_jobs_of_this_recorder_are_not_unsettled(jobs: Jobs) -> None:
     mine, other, waiting = this_process(), Identity("another boot", NO_PROCESS, 1), Status.QUEUED
     begun = [jobs.insert(running_job(recorder=recorder)) for recorder in (mine, other, None)]
     jobs.insert(running_job(status=waiting, queue=Queued(), recorder=None))

@@ -1,4 +1,4 @@
-"""The history as tables read it: filters in SQL, the order of many jobs, the lines in sight, groups, known words."""
+"""The history for tables: filters in SQL, the order of many jobs, visible lines, groups, vocabularies."""
 
 import json
 import random
@@ -142,7 +142,7 @@ def asked(chance: random.Random, job: Job) -> str:
 
 
 @pytest.mark.parametrize(("is_indexed", "turns"), [(False, 300), (True, 150)])
-def test_the_store_and_python_choose_the_same_jobs(
+def test_sql_and_python_filters_select_the_same_jobs(
     history: Database, kept: list[Job], is_indexed: bool, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MANY_CHANGES", 1 if is_indexed else 10**9)
@@ -191,7 +191,7 @@ def test_a_command_without_escapes_is_found_too(database: Database, line: str, a
     assert read_order(database, Query(filter=parse(line, NOW), limit=None)).seqs.tolist() == [1]
 
 
-def test_a_word_and_its_negation_part_the_jobs(history: Database, kept: list[Job]) -> None:
+def test_a_word_and_its_negation_divide_the_jobs(history: Database, kept: list[Job]) -> None:
     for word in ("tool:*", "mem>0", "exit=0", "tag:*", "time<50s", "since:50s", "flag:oom*", "status:failed", "train"):
         halves = [read_order(history, Query(filter=parse(line, NOW), limit=None)) for line in (word, f"!{word}")]
         numbers = sorted([*halves[0].seqs, *halves[1].seqs])
@@ -201,7 +201,7 @@ def test_a_word_and_its_negation_part_the_jobs(history: Database, kept: list[Job
 
 @pytest.mark.parametrize("sort", SORT_KEYS)
 @pytest.mark.parametrize("reverse", [False, True])
-def test_an_order_is_that_of_the_jobs_selected(history: Database, kept: list[Job], sort: str, reverse: bool) -> None:
+def test_read_order_has_the_order_of_select(history: Database, kept: list[Job], sort: str, reverse: bool) -> None:
     for filter_line in ("", "status:success,failed"):
         wanted = parse(filter_line, NOW) if filter_line else None
         query = Query(filter=wanted, sort=sort, reverse=reverse, limit=None)
@@ -223,7 +223,7 @@ def test_a_filter_adds_to_the_other_conditions_of_a_query(history: Database, kep
     assert {job.seq for job in Jobs(history).select(query)} == expected
 
 
-def test_lines_are_what_the_jobs_are(history: Database, kept: list[Job]) -> None:
+def test_lines_have_the_values_of_their_jobs(history: Database, kept: list[Job]) -> None:
     order = read_order(history, Query(limit=None, reverse=True))
     for line, job in zip(read_lines(history, order.seqs), kept, strict=True):
         for name in ("seq", "id", "name", "status", "host", "user", "tool", "flags", "tags", "start_time", "settled"):
@@ -242,7 +242,7 @@ def test_a_line_says_that_a_peak_is_only_a_bound(database: Database) -> None:
     assert [line.memory_is_bound for line in lines] == [True, False]
 
 
-def test_the_peaks_of_a_name_are_bounded_if_one_of_them_is(database: Database) -> None:
+def test_the_peaks_of_a_group_are_bounds_if_one_of_them_is(database: Database) -> None:
     for name, source in (("one", "pss"), ("two", "pss"), ("two", "rusage_floor")):
         Jobs(database).insert(made_job(name=name, sources={"memory_peak": source}))
     assert {group.name: group.memory_is_bound for group in groups_of(database)} == {"one": False, "two": True}
@@ -266,7 +266,7 @@ def test_jobs_of_several_stores_are_in_the_order_they_would_have_in_one(
     assert set(found) == set(keys)
 
 
-def test_of_one_store_the_numbers_are_those_of_its_jobs(database: Database) -> None:
+def test_job_numbers_of_a_single_store_are_its_own(database: Database) -> None:
     Jobs(database).insert(made_job())
     order = read_order(database, Query(limit=None))
     assert merge_orders([order]) is order.seqs
@@ -281,7 +281,7 @@ def test_a_store_that_could_not_be_read_is_left_out_of_the_order(parts: list[Dat
     assert not merge_orders([None, None])
 
 
-def test_the_groups_and_words_of_several_stores_are_of_all_their_jobs(
+def test_groups_and_vocabularies_of_several_stores_are_merged(
     history: Database, kept: list[Job], parts: list[Database]
 ) -> None:
     assert merge_vocabularies(map(vocabulary, parts)).keys() == vocabulary(history).keys()
@@ -344,7 +344,7 @@ def test_a_store_of_an_older_version_is_listed_too(database: Database) -> None:
     "line",
     ["name:train*", "train", "mem>4G", "status:failed", "since:7d", "tag:x", "param:x", "id:a", "note:x", "flag:x"],
 )
-def test_jobs_are_chosen_in_an_index_without_reading_the_table(database: Database, line: str) -> None:
+def test_jobs_are_selected_with_an_index_without_reading_the_table(database: Database, line: str) -> None:
     query = Query(filter=parse(line, NOW), sort="duration", limit=None)
     steps: list[str] = []
     with database.reading() as connection:
@@ -361,14 +361,14 @@ def test_jobs_are_chosen_in_an_index_without_reading_the_table(database: Databas
     assert re.fullmatch("SCAN jobs USING COVERING INDEX (jobs_in_short|jobs_by_duration)", plan[0])
 
 
-def test_the_functions_of_a_filter_are_forgotten(database: Database) -> None:
+def test_the_sql_functions_of_a_filter_are_removed_afterwards(database: Database) -> None:
     Jobs(database).insert(made_job())
     read_order(database, Query(filter=parse("name:t* tool:x", NOW), limit=None))
     with pytest.raises(StoreError, match="function"), database.reading() as connection:
         connection.execute("SELECT fits_0(X'61')")
 
 
-def test_groups_have_the_numbers_and_the_trend_of_their_jobs(database: Database) -> None:
+def test_groups_have_the_totals_and_the_trend_of_their_jobs(database: Database) -> None:
     jobs = Jobs(database)
     for number in range(30):
         jobs.insert(
@@ -400,7 +400,7 @@ def test_a_trend_has_the_newest_runs_only(database: Database) -> None:
     assert group.trend == tuple(float(number) for number in range(5, TREND_RUNS + 5))
 
 
-def test_groups_are_of_the_jobs_that_are_wanted(database: Database) -> None:
+def test_groups_have_only_the_jobs_that_a_filter_selects(database: Database) -> None:
     jobs = Jobs(database)
     for name, status in (("a", Status.FAILED), ("a", Status.SUCCESS), ("b", Status.SUCCESS)):
         jobs.insert(made_job(name=name, status=status))
@@ -409,7 +409,7 @@ def test_groups_are_of_the_jobs_that_are_wanted(database: Database) -> None:
     assert groups_of(database, parse("name:zzz", NOW)) == []
 
 
-def test_the_words_of_jobs_are_known_the_newest_first(database: Database) -> None:
+def test_the_vocabulary_has_the_words_of_the_newest_jobs_first(database: Database) -> None:
     jobs = Jobs(database)
     jobs.insert(made_job(name="a", tool="x", tags={"team": "v"}, params={"lr": 0.1}, flags=("oom_killed",)))
     jobs.insert(made_job(name="b", tool=None, tags={"team": "w"}, params={"deep": True}))

@@ -1,4 +1,4 @@
-"""Stores folded into one: every job once, with all that is kept of it, however often."""
+"""Merged stores have every job once, with all its rows, however often they are merged."""
 
 import json
 import shutil
@@ -76,9 +76,7 @@ def dump(database: Database) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("samples", [0, 7, 120, 300])
 @pytest.mark.parametrize("is_sealed", [False, True])
-def test_a_job_comes_with_all_that_is_kept_of_it(
-    stores: tuple[Database, Database], samples: int, is_sealed: bool
-) -> None:
+def test_a_job_is_merged_with_all_its_rows(stores: tuple[Database, Database], samples: int, is_sealed: bool) -> None:
     ours, theirs = stores
     names = ("first", "caf\udce9", "last")
     kept = [add_job(theirs, made_job(name=name), samples, is_sealed) for name in names]
@@ -89,7 +87,7 @@ def test_a_job_comes_with_all_that_is_kept_of_it(
     assert [job.name for job in Jobs(ours).select(Query(reverse=True))] == ["ours", *names]
 
 
-def test_what_is_merged_again_is_known_and_nothing_changes(stores: tuple[Database, Database]) -> None:
+def test_merging_again_changes_nothing(stores: tuple[Database, Database]) -> None:
     ours, theirs = stores
     for number in range(220):
         add_job(theirs, made_job(), number % 3)
@@ -119,7 +117,7 @@ def test_a_job_that_ran_is_completed_once_it_has_ended(stores: tuple[Database, D
     third.close()
 
 
-def test_jobs_of_this_host_are_its_own_to_change_and_those_that_wait_stay_where_they_are(
+def test_jobs_of_this_host_are_not_overwritten_and_queued_jobs_are_not_merged(
     stores: tuple[Database, Database],
 ) -> None:
     ours, theirs = stores
@@ -141,7 +139,7 @@ def test_samples_of_a_merged_job_that_come_later_are_seen(stores: tuple[Database
     assert series.series(merged.seq or 0, ["proc.count"]).times == [float(number) for number in range(1, 141)]
 
 
-def test_the_machine_around_a_job_comes_along_and_ours_stays_the_last(
+def test_host_samples_are_merged_and_this_boot_stays_the_latest(
     stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = stores
@@ -195,7 +193,7 @@ def test_devices_of_a_host_and_named_series_of_a_job_are_merged(
     assert call("store", "check").returncode == 0
 
 
-def test_a_store_of_the_first_version_is_folded_in(home: Path, tmp_path: Path) -> None:
+def test_a_store_of_the_first_version_is_merged(home: Path, tmp_path: Path) -> None:
     shutil.copy(OLD, tmp_path / "old.db")
     into = tmp_path / "all.db"
     answer = call("store", "merge", str(tmp_path / "old.db"), "--into", str(into), "--json")
@@ -206,7 +204,7 @@ def test_a_store_of_the_first_version_is_folded_in(home: Path, tmp_path: Path) -
     assert not home.exists()
 
 
-def test_files_that_cannot_be_read_are_named_and_the_others_taken(home: Path, tmp_path: Path) -> None:
+def test_unreadable_files_are_named_and_the_others_are_merged(home: Path, tmp_path: Path) -> None:
     files = tmp_path / "files"
     kept_jobs(files, *(made_job(host="good", note="n" * 500) for _ in range(30)))
     good = StatePaths(files, HERE).store

@@ -1,4 +1,4 @@
-"""What a job is: legal steps, values that cannot change, and the JSON contract."""
+"""The record of a job: legal status changes, immutable values, and its JSON form."""
 
 import json
 from typing import Any
@@ -63,7 +63,7 @@ def test_a_job_survives_json() -> None:
     assert Job.from_json(json.loads(json.dumps(JOB.to_json()))) == JOB
 
 
-def test_what_a_later_version_adds_is_left_out() -> None:
+def test_keys_of_a_later_version_are_ignored() -> None:
     shape: dict[str, Any] = JOB.to_json()
     shape |= {"colour": "red", "limits": shape["limits"] | {"disk": 1}, "monitor": shape["monitor"] | {"x": 1}}
     shape["resource_usage"] = shape["resource_usage"] | {"joules": 5}
@@ -84,7 +84,7 @@ def test_what_a_later_version_adds_is_left_out() -> None:
         ("queued", "atlas", None, None, False),
     ],
 )
-def test_a_live_job_of_another_host_is_stale_once_three_signs_of_life_are_missing(
+def test_a_live_job_of_another_host_is_stale_after_three_missed_heartbeats(
     status: str, host: str, silent_seconds: float | None, interval: float | None, stale: bool | None
 ) -> None:
     now = 2e9
@@ -100,7 +100,7 @@ def test_a_spec_as_json_can_run_the_job_again() -> None:
     assert JobSpec(**shape | {"command": tuple(shape["command"])}) == spec
 
 
-def test_a_job_has_ended_unless_it_waits_runs_or_stands_still() -> None:
+def test_a_job_has_ended_unless_it_is_queued_running_or_paused() -> None:
     assert {status for status in Status if not status.ended} == {Status.QUEUED, Status.RUNNING, Status.PAUSED} == LIVE
 
 
@@ -114,7 +114,7 @@ def test_a_job_has_ended_unless_it_waits_runs_or_stands_still() -> None:
         *((status, set()) for status in sorted(ENDS - {Status.LOST})),
     ],
 )
-def test_only_legal_steps_are_possible(status: Status, following: set[Status]) -> None:
+def test_only_legal_status_changes_are_allowed(status: Status, following: set[Status]) -> None:
     assert {other for other in Status if status.may_become(other)} == following
 
 
@@ -135,7 +135,7 @@ class Point:
         return self.x + self.y
 
 
-def test_a_record_takes_values_by_place_and_by_name() -> None:
+def test_a_record_takes_values_by_position_and_by_name() -> None:
     assert Point(1) == Point(x=1, y=2) == Point(1, 2, [])
     assert Point(1) != Point(2)
     assert Point(1, y=5).total == 6
@@ -146,7 +146,7 @@ def test_a_record_takes_values_by_place_and_by_name() -> None:
 
 
 @pytest.mark.parametrize("arguments", [((), {}), ((1, 2, [], 4), {}), ((1,), {"z": 3})])
-def test_a_record_refuses_what_it_does_not_have(arguments: tuple[tuple[object, ...], dict[str, object]]) -> None:
+def test_a_record_refuses_unknown_fields(arguments: tuple[tuple[object, ...], dict[str, object]]) -> None:
     values, named = arguments
     with pytest.raises(TypeError, match="Point"):
         Point(*values, **named)  # type: ignore[arg-type]
@@ -164,13 +164,13 @@ def test_a_record_cannot_be_changed_but_replaced() -> None:
     assert point == Point(1)
 
 
-def test_a_default_that_can_change_is_each_record_s_own() -> None:
+def test_a_mutable_default_is_not_shared() -> None:
     one, other = Point(1), Point(1)
     one.notes.append("mine")
     assert other.notes == []
 
 
-def test_records_with_equal_values_are_one_key() -> None:
+def test_records_with_equal_values_have_equal_hashes() -> None:
     assert len({Identity("b", 1, 2), Identity("b", 1, 2), Identity("b", 1, 3)}) == 2
 
 

@@ -1,4 +1,4 @@
-"""Pages of the history: each job on one of them, in the order of all, whatever it is."""
+"""Pages of the history: every job is on one page, in the order of all jobs."""
 
 import json
 import random
@@ -63,7 +63,7 @@ def paged(jobs: Jobs, query: Query, size: int) -> list[int | None]:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("sort", SORT_KEYS)
-def test_pages_together_are_all_jobs_in_their_order(jobs: Jobs, sort: str, reverse: bool) -> None:
+def test_all_pages_have_all_jobs_in_order(jobs: Jobs, sort: str, reverse: bool) -> None:
     query = Query(sort=sort, reverse=reverse, limit=None)
     whole = [job.seq for job in jobs.select(query)]
     assert len(whole) == COUNT
@@ -83,14 +83,14 @@ def test_pages_together_are_all_jobs_in_their_order(jobs: Jobs, sort: str, rever
     ids=["status and since", "tool", "name and host", "tag", "words"],
 )
 @pytest.mark.parametrize("sort", ["begun", "seq", "start", "memory", "duration", "io", "name"])
-def test_pages_of_a_filter_are_what_fits_in_its_order(jobs: Jobs, query: Query, sort: str) -> None:
+def test_pages_of_a_filter_have_its_jobs_in_order(jobs: Jobs, query: Query, sort: str) -> None:
     query = replace(query, sort=sort, limit=None)
     whole = [job.seq for job in jobs.select(query)]
     assert 1 < len(whole) < COUNT
     assert paged(jobs, query, 3) == whole
 
 
-def test_a_page_stays_what_it_was_while_jobs_are_added(home: Path) -> None:
+def test_a_page_does_not_change_while_jobs_are_added(home: Path) -> None:
     ids = [job.id for job in kept_jobs(home, *(made_job(start_time=float(number)) for number in range(6)))][::-1]
     first = json.loads(call("history", "--sort", "start", "--limit", "2", "--json").stdout)
     kept_jobs(home, *(made_job(start_time=99.0) for _ in range(3)))
@@ -98,7 +98,7 @@ def test_a_page_stays_what_it_was_while_jobs_are_added(home: Path) -> None:
     assert [job["id"] for job in (*first, *second)] == ids[:4]
 
 
-def test_behind_the_last_job_there_is_none_and_behind_an_unknown_one_an_error(home: Path) -> None:
+def test_the_page_after_the_last_job_is_empty_and_after_an_unknown_one_an_error(home: Path) -> None:
     (job,) = kept_jobs(home, running_job(status=Status.CANCELLED))
     assert "No more matching jobs" in call("history", "--page-after", job.id).stdout
     unknown = call("history", "--page-after", "ffffffff")
@@ -119,14 +119,14 @@ def plans_of(jobs: Jobs, query: Query) -> list[str]:
 
 
 @pytest.mark.parametrize("sort", ["start", "memory", "duration"])
-def test_a_page_is_found_by_walking_an_index_from_where_it_begins(jobs: Jobs, sort: str) -> None:
+def test_a_page_is_found_by_walking_an_index_from_its_start(jobs: Jobs, sort: str) -> None:
     plan, *_ = plans_of(jobs, Query(statuses=("success",), sort=sort, after=COUNT // 2))
     column = SORT_KEYS[sort]
     index = "jobs_in_short" if sort == "start" else f"jobs_by_{sort}"
     assert f"SEARCH jobs USING COVERING INDEX {index} ({column}<?)" in plan
 
 
-def test_the_newest_are_those_that_began_last_whenever_they_came(home: Path) -> None:
+def test_the_newest_jobs_are_those_that_began_last(home: Path) -> None:
     times = {"today": (5.0, 6.0), "waits": (7.0, None), "imported": (None, 3.0), "unknown": (None, None)}
     for name, (submitted_at, start_time) in times.items():
         kept_jobs(home, made_job(name=name, submitted_at=submitted_at, start_time=start_time))
@@ -144,7 +144,7 @@ def test_a_page_of_the_newest_is_found_by_walking_an_index(jobs: Jobs, query: Qu
 
 @pytest.mark.parametrize("line", ["train", "-exit=2", "host:h1", "since:1d"])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_pages_of_the_newest_that_fit_are_in_their_order_however_far_away(
+def test_pages_of_the_newest_matching_jobs_are_in_order_however_far_away(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch, line: str, reverse: bool
 ) -> None:
     query = Query(filter=parse(line, NOW), sort="begun", reverse=reverse, limit=None)

@@ -1,4 +1,4 @@
-"""What goes of old jobs and what stays: by age, by tag, by size; in a real store, step by step."""
+"""What is deleted of old jobs and what stays: by age, by tag, by size; in a real store, step by step."""
 
 import json
 import subprocess
@@ -56,12 +56,14 @@ def held(age_days: float | None = None, **values: Any) -> JobSizes:
         (400.0, Kept.RECORD, None),
     ],
 )
-def test_a_job_is_thinned_and_then_let_go_by_its_age(age_days: float, kept: Kept, expected: Kept | None) -> None:
+def test_a_job_is_thinned_and_later_reduced_to_its_record_by_age(
+    age_days: float, kept: Kept, expected: Kept | None
+) -> None:
     move = move_by_age(POLICY, held(age_days, kept=kept), NOW)
     assert (None if move is None else move.to) == expected
 
 
-def test_of_a_job_that_runs_only_old_samples_are_thinned() -> None:
+def test_only_old_samples_of_a_running_job_are_thinned() -> None:
     assert move_by_age(POLICY, held(begun=NOW - 400 * DAY), NOW) is None
     old = held(begun=NOW - 10 * DAY, old_samples=300, old_bytes=6000)
     assert move_by_age(POLICY, old, NOW) == Move(old, Kept.WHOLE, 3 * DAY)
@@ -110,14 +112,14 @@ def test_jobs_with_a_tag_stay_whole_as_long_as_a_rule_says(
     assert (None if move is None else move.to) == expected
 
 
-def test_what_is_over_the_budget_is_taken_from_the_oldest_by_thinning_them() -> None:
+def test_the_budget_thins_the_oldest_jobs_first() -> None:
     jobs = [held(5.0, name=name) for name in ("oldest", "older", "newest")]
     budget = Budget(20_000, 3 * 17_000)
     assert [budget.decide(job) for job in jobs] == [Move(jobs[0], Kept.MINUTES), Move(jobs[1], Kept.MINUTES), None]
     assert budget.over_bytes == 20_000 - 2 * 17_000
 
 
-def test_where_thinning_all_is_not_enough_the_oldest_keep_only_their_records() -> None:
+def test_the_oldest_jobs_keep_only_their_records_if_thinning_is_not_enough() -> None:
     jobs = [held(5.0, file_bytes=40_000, spec_bytes=4_000) for _ in range(4)]
     budget = Budget(100_000, 4 * 17_000)
     moves = [budget.decide(job) for job in jobs]
@@ -127,12 +129,12 @@ def test_where_thinning_all_is_not_enough_the_oldest_keep_only_their_records() -
     assert budget.over_bytes <= 0
 
 
-def test_jobs_that_hold_nothing_are_passed_over_by_the_budget() -> None:
+def test_the_budget_skips_jobs_without_data() -> None:
     budget = Budget(1_000_000, 0)
     assert budget.decide(held(5.0, samples=0, sample_bytes=0)) is None
 
 
-def test_what_is_left_after_a_move_is_counted() -> None:
+def test_the_sizes_after_a_move_are_estimated() -> None:
     job = held(8.0, snapshot_bytes=1000, file_bytes=5000)
     left = sizes_after(Move(job, Kept.MINUTES))
     assert (left.kept, left.samples, left.sample_bytes, left.minute_bytes) == (Kept.MINUTES, 0, 0, 3000)
@@ -140,7 +142,7 @@ def test_what_is_left_after_a_move_is_counted() -> None:
     assert sizes_after(Move(job, Kept.RECORD)).all_bytes == 0
 
 
-def test_a_size_of_nothing_is_no_limit(tmp_path: Path) -> None:
+def test_a_max_size_of_zero_is_no_limit(tmp_path: Path) -> None:
     loaded = load(["store.max_size=0", "store.raw_days=1"], {"HOME": str(tmp_path)}, tmp_path, tmp_path)
     assert read_policy(loaded) == Policy(DAY, 90 * DAY, None, ())
 
@@ -192,7 +194,7 @@ def minutes(database: Database, job: Job) -> int:
     return SeriesStore(database).count(job.seq or 0)
 
 
-def test_an_old_job_keeps_a_sample_and_a_snapshot_a_minute_and_all_else(database: Database, paths: StatePaths) -> None:
+def test_an_old_job_keeps_one_sample_and_one_snapshot_a_minute(database: Database, paths: StatePaths) -> None:
     job = kept(database, paths, 10.0)
     report = pruned(database, paths).report
     found = Jobs(database).find(job.id)
@@ -208,7 +210,7 @@ def test_an_old_job_keeps_a_sample_and_a_snapshot_a_minute_and_all_else(database
     assert pruned(database, paths).report.removed == {}, "and there is nothing left to do"
 
 
-def test_of_a_very_old_job_the_record_and_its_events_stay(database: Database, paths: StatePaths) -> None:
+def test_a_very_old_job_keeps_its_record_and_its_events(database: Database, paths: StatePaths) -> None:
     job = kept(database, paths, 100.0)
     report = pruned(database, paths).report
     assert Jobs(database).find(job.id) == replace(job, kept=Kept.RECORD)
@@ -249,7 +251,7 @@ def test_old_samples_of_a_job_that_runs_become_minutes_and_it_stays_whole(
     assert len(Snapshots(database).moments(job)) == pytest.approx(17 + 20, abs=5)
 
 
-def test_what_was_let_go_is_told_to_those_who_follow(database: Database, paths: StatePaths) -> None:
+def test_followers_see_that_a_job_was_pruned(database: Database, paths: StatePaths) -> None:
     job = kept(database, paths, 10.0)
     _, seen = Jobs(database).changed_since(0)
     pruned(database, paths)
@@ -259,7 +261,7 @@ def test_what_was_let_go_is_told_to_those_who_follow(database: Database, paths: 
     assert [one.pinned for one in Jobs(database).changed_since(last)[0]] == [True]
 
 
-def test_old_jobs_that_hold_nothing_go_many_at_once(database: Database, paths: StatePaths) -> None:
+def test_old_jobs_without_data_are_marked_many_at_once(database: Database, paths: StatePaths) -> None:
     jobs = Jobs(database)
     with database.writing():
         ids = [jobs.insert(made_job(start_time=1.0 + number)).id for number in range(500)]
@@ -279,7 +281,7 @@ def test_output_of_another_host_in_the_same_directory_stays(database: Database, 
     assert (paths.job(job.id) / "stdout.log").exists()
 
 
-def test_a_job_that_is_to_be_tried_again_or_left_processes_stays(database: Database, paths: StatePaths) -> None:
+def test_a_job_that_will_be_retried_or_left_processes_is_not_pruned(database: Database, paths: StatePaths) -> None:
     again = kept(database, paths, 100.0, status=Status.FAILED, queue=Queued(retries=2))
     left = kept(database, paths, 100.0, settled=False)
     pruned(database, paths)
@@ -287,16 +289,14 @@ def test_a_job_that_is_to_be_tried_again_or_left_processes_stays(database: Datab
 
 
 @pytest.mark.parametrize("status", [Status.SUCCESS, Status.CANCELLED])
-def test_tries_that_are_left_of_a_job_nobody_tries_again_keep_nothing(
-    database: Database, paths: StatePaths, status: Status
-) -> None:
+def test_a_job_with_unused_retries_is_pruned(database: Database, paths: StatePaths, status: Status) -> None:
     job = kept(database, paths, 100.0, status=status, queue=Queued(retries=2))
     pruned(database, paths)
     assert Jobs(database).find(job.id).kept is Kept.RECORD
 
 
 @pytest.mark.parametrize(("days_ago", "expected"), [(1.0, Kept.WHOLE), (8.0, Kept.MINUTES), (91.0, Kept.RECORD)])
-def test_what_was_imported_grows_old_from_then_on(
+def test_the_age_of_an_imported_job_counts_from_its_import(
     database: Database, paths: StatePaths, days_ago: float, expected: Kept
 ) -> None:
     job = kept(database, paths, 400.0, tags={"imported": "torc"})
@@ -306,7 +306,7 @@ def test_what_was_imported_grows_old_from_then_on(
     assert minutes(database, job) == {Kept.WHOLE: 900, Kept.MINUTES: 16, Kept.RECORD: 0}[expected]
 
 
-def test_a_look_changes_nothing_and_tells_what_then_goes(database: Database, paths: StatePaths) -> None:
+def test_a_dry_pass_changes_nothing_and_reports_what_a_real_one_prunes(database: Database, paths: StatePaths) -> None:
     for age in (1.0, 10.0, 20.0, 100.0):
         kept(database, paths, age)
     with database.reading() as connection:
@@ -320,7 +320,7 @@ def test_a_look_changes_nothing_and_tells_what_then_goes(database: Database, pat
     assert look.left_bytes == pytest.approx(done.left_bytes, rel=0.3)
 
 
-def test_the_budget_is_met_by_the_oldest_and_pinned_jobs_stay(database: Database, paths: StatePaths) -> None:
+def test_pruning_by_size_prunes_the_oldest_and_no_pinned_jobs(database: Database, paths: StatePaths) -> None:
     jobs = [kept(database, paths, 5.0 - number) for number in range(4)]
     set_pinned(database, jobs[:1], True)
     total = pruned(database, paths, is_dry=True).report.total_bytes
@@ -339,7 +339,7 @@ def test_the_budget_is_met_by_the_oldest_and_pinned_jobs_stay(database: Database
     assert report.held.keys() == {"pinned"}
 
 
-def test_a_job_that_is_pinned_while_others_go_stays(database: Database, paths: StatePaths) -> None:
+def test_a_job_that_is_pinned_during_a_pass_is_not_pruned(database: Database, paths: StatePaths) -> None:
     first, second = kept(database, paths, 20.0), kept(database, paths, 10.0)
     retention = Retention(database, paths, POLICY)
     while Jobs(database).find(first.id).kept is Kept.WHOLE:
@@ -351,7 +351,7 @@ def test_a_job_that_is_pinned_while_others_go_stays(database: Database, paths: S
     assert len(SeriesStore(database).samples(second.seq or 0)) == 900
 
 
-def test_curves_of_the_machine_grow_old_too(database: Database, paths: StatePaths) -> None:
+def test_host_samples_are_pruned_by_age(database: Database, paths: StatePaths) -> None:
     from jobtop.core.model import Sample
 
     with database.writing() as connection:
@@ -377,9 +377,7 @@ def test_curves_of_the_machine_grow_old_too(database: Database, paths: StatePath
     }
 
 
-def test_whoever_stops_between_two_steps_leaves_what_the_next_one_finishes(
-    database: Database, paths: StatePaths
-) -> None:
+def test_a_pass_that_stops_between_two_steps_is_finished_by_the_next(database: Database, paths: StatePaths) -> None:
     jobs = [kept(database, paths, age, samples=3000) for age in (10.0, 100.0)]
     for steps in range(1, 200, 3):
         retention = Retention(database, paths, POLICY)
@@ -396,7 +394,7 @@ def test_whoever_stops_between_two_steps_leaves_what_the_next_one_finishes(
 # -- inside of engines
 
 
-def test_an_engine_lets_old_jobs_go_a_minute_after_its_start_and_then_rests(
+def test_an_engine_prunes_a_minute_after_its_start_and_then_pauses(
     database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, again = kept(database, paths, 10.0), kept(database, paths, 1.0)
@@ -429,7 +427,7 @@ def test_an_engine_lets_old_jobs_go_a_minute_after_its_start_and_then_rests(
             other.step()
 
 
-def test_what_cannot_be_met_is_said_once_in_the_log(
+def test_a_max_size_that_cannot_be_met_is_logged_once(
     database: Database, paths: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from jobtop.store.upkeep.background_retention import BackgroundRetention
@@ -448,7 +446,7 @@ def test_what_cannot_be_met_is_said_once_in_the_log(
     assert "pinned" in text
 
 
-def test_who_only_samples_imports_nothing_of_it() -> None:
+def test_the_sink_imports_retention_only_when_it_prunes() -> None:
     code = "import sys, jobtop.store.samples.sink; print([m for m in sys.modules if 'upkeep' in m or 'reten' in m])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
 
@@ -456,7 +454,7 @@ def test_who_only_samples_imports_nothing_of_it() -> None:
 # -- verbs
 
 
-def test_prune_says_what_would_go_and_then_what_went(database: Database, paths: StatePaths) -> None:
+def test_prune_reports_what_it_would_delete_and_what_it_deleted(database: Database, paths: StatePaths) -> None:
     jobs = [kept(database, paths, age, name=f"[b]job{age}", samples=3000) for age in (10.0, 100.0)]
     look = call("prune", "--dry-run")
     assert (look.returncode, look.stderr) == (0, "")
@@ -476,7 +474,7 @@ def test_prune_says_what_would_go_and_then_what_went(database: Database, paths: 
     assert "Nothing has to be deleted" in call("prune").stdout
 
 
-def test_prune_says_in_one_line_why_all_takes_more_than_it_may(database: Database, paths: StatePaths) -> None:
+def test_prune_says_in_one_line_why_the_history_is_too_large(database: Database, paths: StatePaths) -> None:
     job = kept(database, paths, 1.0)
     assert call("pin", job.id[:8]).returncode == 0
     done = call("--set", "store.max_size=1K", "prune")
@@ -485,7 +483,7 @@ def test_prune_says_in_one_line_why_all_takes_more_than_it_may(database: Databas
     assert Jobs(database).find(job.id).kept is Kept.WHOLE
 
 
-def test_a_store_that_is_not_there_is_said_in_one_line(home: Path) -> None:
+def test_prune_names_a_missing_store_in_one_line(home: Path) -> None:
     done = call("prune")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
@@ -519,7 +517,7 @@ def test_pinned_and_pruned_jobs_say_so(database: Database, paths: StatePaths) ->
     assert [job["id"] for job in found] == [thinned.id]
 
 
-def test_info_tells_the_tiers(database: Database, paths: StatePaths) -> None:
+def test_info_shows_the_tiers(database: Database, paths: StatePaths) -> None:
     for age in (1.0, 10.0, 100.0):
         kept(database, paths, age)
     pruned(database, paths)
@@ -532,7 +530,7 @@ def test_info_tells_the_tiers(database: Database, paths: StatePaths) -> None:
     assert "1 as minutes" in call("store", "info").stdout
 
 
-def test_why_a_job_stays_is_known() -> None:
+def test_the_protection_of_a_job_is_named() -> None:
     assert protection(POLICY, held(8.0), NOW) is None
     assert protection(POLICY, held(8.0, pinned=True), NOW) == "pinned"
     rules = (RetentionRule("paper", float("inf"), "file"),)
@@ -554,7 +552,7 @@ def test_jobs_that_ended_a_moment_ago_are_left_alone_and_not_called_running(
     assert shape["held_bytes"]["settling"] > 0
 
 
-def test_rules_and_days_that_do_not_fit_are_told_by_config(
+def test_config_shows_retention_rules_and_days_that_contradict(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

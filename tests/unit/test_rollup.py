@@ -1,4 +1,4 @@
-"""Minutes of old samples: what they say is what the samples said, and they come in the place of their blocks."""
+"""One-minute roll-ups of old samples keep what the samples said, and replace their blocks."""
 
 import itertools
 import random
@@ -68,7 +68,7 @@ def stored(database: Database) -> list[tuple[int, int, bytes]]:
     return [tuple(row) for row in rows]
 
 
-def test_a_minute_is_the_mean_of_its_gauges_and_where_its_counters_had_come(home: Path, database: Database) -> None:
+def test_a_minute_has_the_mean_of_gauges_and_the_last_value_of_counters(home: Path, database: Database) -> None:
     samples = restless(600)
     job = rolled(home, database, samples)
     assert job.seq is not None
@@ -113,7 +113,7 @@ def test_curves_keep_their_extremes_their_ends_and_their_sums(home: Path, databa
     assert set(after.values["mem.swap"]) == {None}
 
 
-def test_what_is_seen_in_minutes_is_what_was_seen_in_their_samples(home: Path, database: Database) -> None:
+def test_minutes_give_the_same_peaks_and_means_as_their_samples(home: Path, database: Database) -> None:
     samples = restless(600)
     job = rolled(home, database, samples)
     assert job.seq is not None
@@ -124,7 +124,7 @@ def test_what_is_seen_in_minutes_is_what_was_seen_in_their_samples(home: Path, d
         assert now.mean == pytest.approx(was.mean, rel=0.015)
 
 
-def test_a_line_of_json_says_what_was_least_greatest_and_last_in_its_minute(home: Path, database: Database) -> None:
+def test_a_minute_as_json_has_its_extremes_and_last_values(home: Path, database: Database) -> None:
     samples = restless(600)
     job = rolled(home, database, samples)
     assert job.seq is not None
@@ -154,7 +154,7 @@ def test_hours_of_seconds_shrink_to_a_tenth_in_few_blocks(home: Path, database: 
     assert SeriesStore(database).count(job.seq) == after[0][0] <= 135
 
 
-def test_only_what_is_old_enough_is_rolled(home: Path, database: Database) -> None:
+def test_only_samples_that_are_old_enough_become_minutes(home: Path, database: Database) -> None:
     samples = restless(600)
     job = kept_sampled(home, made_job(), samples, sealed=True)
     assert job.seq is not None
@@ -175,7 +175,7 @@ def test_samples_of_a_short_job_stay_as_they_are(home: Path, database: Database)
     assert roll_some(database, JOBS, job.seq) == 0
 
 
-def test_a_damaged_block_stays_and_the_rest_is_rolled(home: Path, database: Database) -> None:
+def test_a_damaged_block_stays_and_the_others_become_minutes(home: Path, database: Database) -> None:
     samples = restless(360)
     job = kept_sampled(home, made_job(), samples[:120], sealed=True)
     damage_samples(home)
@@ -192,7 +192,7 @@ def test_a_damaged_block_stays_and_the_rest_is_rolled(home: Path, database: Data
     assert Curves(database).series(job, ["mem.used"]).damaged == 120
 
 
-def test_a_follower_of_a_live_job_sees_no_minute_of_what_it_has_seen(home: Path, database: Database) -> None:
+def test_a_follower_of_a_live_job_gets_no_minute_of_samples_it_has(home: Path, database: Database) -> None:
     samples = restless(480)
     job = kept_sampled(home, made_job(), samples[:240])
     assert job.seq is not None
@@ -204,7 +204,7 @@ def test_a_follower_of_a_live_job_sees_no_minute_of_what_it_has_seen(home: Path,
     assert store.follow(job.seq, cursor).samples == samples[240:]
 
 
-def test_minutes_are_let_go_from_the_oldest(home: Path, database: Database) -> None:
+def test_the_oldest_minutes_are_deleted_first(home: Path, database: Database) -> None:
     samples = restless(600)
     job = kept_sampled(home, made_job(), samples, sealed=True)
     assert job.seq is not None

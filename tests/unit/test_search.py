@@ -1,4 +1,4 @@
-"""Words in many jobs: the index of them changes no answer, follows every change, and may be missing or damaged."""
+"""The full-text index changes no result, follows every change, and may be missing or damaged."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def tables(database: Database) -> set[str]:
         return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE name LIKE 'search%'")}
 
 
-def test_a_word_is_found_without_looking_at_all_jobs(database: Database) -> None:
+def test_a_word_is_found_without_reading_all_jobs(database: Database) -> None:
     assert known(database, "target-17") is None
     assert names(database, "TARGET-17") == ["job-017"]
     assert known(database, "target-17") == 1
@@ -71,7 +71,7 @@ def test_a_word_is_found_without_looking_at_all_jobs(database: Database) -> None
 
 
 @pytest.mark.parametrize("line", ["ta", "-target-17", "t?r*g", "host:target-17", "id:target"])
-def test_what_the_index_cannot_tell_is_looked_for_in_all_jobs(database: Database, line: str) -> None:
+def test_conditions_that_the_index_cannot_narrow_are_tested_for_all_jobs(database: Database, line: str) -> None:
     names(database, "target-17")
     assert known(database, line) is None
     assert len(names(database, line)) in (0, JOBS - 1, JOBS)
@@ -85,7 +85,7 @@ def test_an_index_is_made_for_many_jobs_only_and_by_words_only(database: Databas
     assert tables(database) == set()
 
 
-def test_jobs_that_change_are_found_by_what_they_say_now(database: Database) -> None:
+def test_changed_jobs_are_found_by_their_new_text(database: Database) -> None:
     assert names(database, "diverged") == []
     change(database, "job-005", note="it Diverged")
     Jobs(database).insert(made_job(name="new", command=("true",)))
@@ -100,7 +100,7 @@ def test_jobs_that_change_are_found_by_what_they_say_now(database: Database) -> 
     assert known(database, "diverged") == 0
 
 
-def test_a_reader_uses_what_is_there_and_looks_at_the_rest(database: Database) -> None:
+def test_a_read_only_search_uses_an_outdated_index_and_reads_the_rest(database: Database) -> None:
     reader = open_to_read(database.path)
     assert names(reader, "target-17") == ["job-017"]
     assert tables(reader) == set()
@@ -112,7 +112,7 @@ def test_a_reader_uses_what_is_there_and_looks_at_the_rest(database: Database) -
     reader.close()
 
 
-def test_of_a_job_that_is_deleted_no_text_is_left(database: Database) -> None:
+def test_the_text_of_a_deleted_job_is_deleted_from_the_index(database: Database) -> None:
     names(database, "target-17")
     (job,) = Jobs(database).select(Query(name_glob="job-017"))
     Jobs(database).delete(job)
@@ -121,7 +121,7 @@ def test_of_a_job_that_is_deleted_no_text_is_left(database: Database) -> None:
         assert connection.execute("SELECT count(*) FROM search WHERE text LIKE '%target-17%'").fetchone()[0] == 0
 
 
-def test_jobs_of_before_changes_were_counted_are_all_taken_in(database: Database) -> None:
+def test_jobs_from_before_changes_were_counted_are_all_indexed(database: Database) -> None:
     with database.writing() as connection:
         connection.execute("UPDATE jobs SET touched = 0")
     assert names(database, "target-17") == ["job-017"]
@@ -132,7 +132,7 @@ def test_jobs_of_before_changes_were_counted_are_all_taken_in(database: Database
 @pytest.mark.parametrize(
     "text", [*HOSTILE_TEXTS.values(), '"', '" OR "x', "a*", "NEAR(a b)", "text:x", "x\0yz", "-- ;"]
 )
-def test_hostile_words_are_only_looked_for(database: Database, text: str) -> None:
+def test_hostile_words_are_only_searched_for(database: Database, text: str) -> None:
     names(database, "target-17")
     Jobs(database).insert(made_job(name="hostile", command=("echo", f"before{text}after")))
     for number in range(10):
@@ -142,7 +142,7 @@ def test_hostile_words_are_only_looked_for(database: Database, text: str) -> Non
     assert known(database, "hostile") == 1
 
 
-def test_where_there_is_no_such_index_words_are_found_all_the_same(database: Database) -> None:
+def test_words_are_found_without_an_index_too(database: Database) -> None:
     names(database, "target-17")
     with database.writing() as connection:
         connection.execute("PRAGMA writable_schema = ON")
@@ -182,9 +182,7 @@ def test_a_store_with_an_index_is_copied_merged_checked_and_vacuumed(database: D
     other.close()
 
 
-def test_a_disk_that_lets_nothing_be_written_stops_no_search(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_stops_no_search(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with database.alone() as connection:
         connection.execute("PRAGMA query_only = ON")
     assert names(database, "target-17") == ["job-017"]

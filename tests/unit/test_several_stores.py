@@ -1,4 +1,4 @@
-"""Verbs on the stores of several hosts: what is named is read, whoever acts does so on this host's own."""
+"""Verbs on the stores of several hosts: all named stores are read, only the store of this host is written."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def test_a_verb_closes_every_store_it_has_opened(shared: Path) -> None:
 EVERYTHING = ["alpha:etl", "beta:train", "alpha:train"]
 
 
-def test_a_directory_is_all_its_stores_and_so_are_several_files_before_or_behind_the_verb(shared: Path) -> None:
+def test_a_directory_means_all_its_stores_before_or_after_the_verb(shared: Path) -> None:
     alpha, beta = (str(shared / f"{host}.db") for host in ("alpha", "beta"))
     assert listed("--store", str(shared), "history") == EVERYTHING
     assert listed("history", "--store", str(shared)) == EVERYTHING
@@ -86,7 +86,7 @@ def test_a_store_without_a_name_is_refused(home: Path, words: tuple[str, ...]) -
     assert_one_line(answer.stderr, "--store", "empty")
 
 
-def test_a_variable_names_stores_too_and_an_option_instead_of_it(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_are_named_by_a_variable_or_by_an_option_instead(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alpha, beta = (str(shared / f"{host}.db") for host in ("alpha", "beta"))
     monkeypatch.setenv("JOBTOP_STORES", os.pathsep.join((alpha, beta, "")))
     assert listed("history") == EVERYTHING
@@ -106,7 +106,7 @@ def test_a_table_of_several_stores_has_a_column_of_hosts(shared: Path) -> None:
     assert "HOST" not in call("history", "--store", str(shared / "alpha.db")).stdout
 
 
-def test_pages_go_on_across_stores(shared: Path) -> None:
+def test_pages_continue_across_stores(shared: Path) -> None:
     found: list[dict[str, Any]] = []
     while True:
         after = ["--page-after", found[-1]["id"][:8]] if found else []
@@ -120,7 +120,7 @@ def test_pages_go_on_across_stores(shared: Path) -> None:
     assert "2 stores" in empty.stdout
 
 
-def test_a_job_is_shown_wherever_it_is(shared: Path) -> None:
+def test_show_finds_a_job_in_any_store(shared: Path) -> None:
     keep(shared, "gamma", job := made_job(host="gamma", name="far"))
     directory = StatePaths(shared, "gamma").job(job.id)
     directory.mkdir(parents=True)
@@ -136,7 +136,7 @@ def test_a_job_is_shown_wherever_it_is(shared: Path) -> None:
     assert call("export", *named).stdout.count("\n") >= 3
 
 
-def test_sums_and_exports_are_of_all_stores(shared: Path) -> None:
+def test_stats_and_exports_include_all_stores(shared: Path) -> None:
     stats = json.loads(call("stats", "--by", "host", "--store", str(shared), "--json").stdout)
     assert stats["total_jobs"] == 3
     assert {host: group["count"] for host, group in stats["by_host"].items()} == {"alpha": 2, "beta": 1}
@@ -144,7 +144,7 @@ def test_sums_and_exports_are_of_all_stores(shared: Path) -> None:
     assert len(exported) == 4
 
 
-def test_what_waits_on_other_hosts_is_listed_by_host(home: Path, tmp_path: Path) -> None:
+def test_queued_jobs_of_other_hosts_are_listed_by_host(home: Path, tmp_path: Path) -> None:
     waiting = {"status": Status.QUEUED, "settled": False, "exit_code": None, "end_time": None, "start_time": None}
     for host in ("alpha", HERE):
         keep(home, host, made_job(host=host, name=f"on {host}", queue=Queued(), duration_seconds=None, **waiting))
@@ -157,7 +157,7 @@ def test_what_waits_on_other_hosts_is_listed_by_host(home: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("verb", ["stop", "kill", "pause", "resume", "rm", "retry"])
-def test_a_job_of_another_host_is_acted_on_there(home: Path, shared: Path, verb: str) -> None:
+def test_verbs_refuse_to_act_on_a_job_of_another_host(home: Path, shared: Path, verb: str) -> None:
     (job,) = json.loads(call("history", "host:beta", "--store", str(shared), "--json").stdout)
     before = (shared / "beta.db").read_bytes()
     for own in (False, True):
@@ -169,7 +169,7 @@ def test_a_job_of_another_host_is_acted_on_there(home: Path, shared: Path, verb:
     assert (shared / "beta.db").read_bytes() == before
 
 
-def test_a_verb_that_writes_does_so_in_this_hosts_own_store(home: Path, shared: Path) -> None:
+def test_verbs_that_write_use_only_the_store_of_this_host(home: Path, shared: Path) -> None:
     own = keep(home, HERE, made_job())
     for verb in (("run", "--", "true"), ("submit", "--", "true"), ("store", "vacuum"), ("import", "x"), ("prune",)):
         refused = call("--store", str(shared), *verb)
@@ -194,7 +194,7 @@ def test_wrong_paths_are_wrong_usage(shared: Path) -> None:
     assert_one_line(call("history", "--store", str(shared.parent / "empty")).stderr, "HOST.db")
 
 
-def test_what_cannot_be_read_is_named_and_is_a_failure_only_if_it_is_all(shared: Path) -> None:
+def test_an_unreadable_store_is_an_error_only_if_it_is_the_only_one(shared: Path) -> None:
     (shared / "notes.db").write_text("no database " * 100)
     found = call("history", "--store", str(shared), "--json")
     assert found.returncode == 0
@@ -206,7 +206,7 @@ def test_what_cannot_be_read_is_named_and_is_a_failure_only_if_it_is_all(shared:
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_job_of_a_host_that_fell_silent_is_stale(home: Path, shared: Path) -> None:
+def test_a_job_without_heartbeats_from_its_host_is_stale(home: Path, shared: Path) -> None:
     now, rows = time.time(), []
     for name, heard in (("silent", now - 3 * 3600), ("lively", now - 5), ("unheard", None)):
         job = running_job(host="gamma", name=name, start_time=now - 4 * 3600, submitted_at=now - 4 * 3600)
@@ -227,14 +227,14 @@ def test_a_job_of_a_host_that_fell_silent_is_stale(home: Path, shared: Path) -> 
     assert call("show", rows[0][1], "--store", str(store)).stdout.splitlines()[0].split("  ")[1].endswith("ago)")
 
 
-def test_a_live_job_of_this_host_is_looked_at_and_never_stale(home: Path) -> None:
+def test_a_live_job_of_this_host_is_reconciled_and_never_stale(home: Path) -> None:
     keep(home, HERE, job := running_job(submitted_at=START))
     (found,) = json.loads(call("history", "--store", str(home), "--json").stdout)
     assert (found["id"], found["stale"]) == (job.id, False)
     assert found["status"] != "running"
 
 
-def test_a_live_job_of_this_host_is_stale_in_a_copy_that_nobody_finishes(home: Path, shared: Path) -> None:
+def test_a_live_job_of_this_host_is_stale_in_a_copy_of_its_store(home: Path, shared: Path) -> None:
     now = time.time()
     job = running_job(host=HERE, start_time=now - 900, submitted_at=now - 900)
     copy = keep(shared, HERE, job)
@@ -259,7 +259,7 @@ MERGED_RUNNING = {"silent": -3 * 3600.0, "unheard": None, "of the future": 9e9, 
 
 
 @pytest.mark.parametrize("name", MERGED_RUNNING)
-def test_a_merged_job_that_runs_elsewhere_is_removed_unless_it_was_heard_of_lately(
+def test_a_merged_job_of_another_host_is_removed_unless_its_heartbeat_is_recent(
     home: Path, tmp_path: Path, name: str
 ) -> None:
     now, heard = time.time(), MERGED_RUNNING[name]

@@ -1,4 +1,4 @@
-"""The store as a file: what it holds, what is wrong with it, what it gives back, and copies of it."""
+"""Describe, check, compact and back up a store."""
 
 import json
 import sqlite3
@@ -56,7 +56,7 @@ def fill_and_empty(database: Database) -> int:
     return file_bytes(database.path)
 
 
-def test_info_counts_what_is_there(home: Path) -> None:
+def test_info_counts_the_contents_of_a_store(home: Path) -> None:
     job = kept_sampled(home, made_job(start_time=1_600_000_000.0), steady(300), sealed=True)
     kept_sampled(home, made_job(status=Status.FAILED, start_time=1_700_000_000.0), steady(7))
     with_log = StatePaths(home, HERE).job(job.id)
@@ -84,9 +84,7 @@ def test_info_counts_what_is_there(home: Path) -> None:
     assert "300 sealed, 7 raw" in words
 
 
-def test_where_sizes_cannot_be_asked_for_they_are_estimated_and_that_is_said(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_are_estimated_and_marked_as_such_without_dbstat(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept_sampled(home, made_job(), steady(3000), sealed=True)
     exact = json.loads(call("store", "info", "--json").stdout)["bytes_by_kind"]
     monkeypatch.setattr(description, "table_bytes", lambda connection: (description.estimated_bytes(connection), False))
@@ -97,7 +95,7 @@ def test_where_sizes_cannot_be_asked_for_they_are_estimated_and_that_is_said(
 
 
 @pytest.mark.parametrize("version", [1, VERSION])
-def test_a_store_elsewhere_is_told_of_whatever_its_version(home: Path, version: int, tmp_path: Path) -> None:
+def test_a_store_of_any_version_is_described_and_checked(home: Path, version: int, tmp_path: Path) -> None:
     if version == 1:
         store = tmp_path / "old.db"
         store.write_bytes((Path(__file__).parents[1] / "data" / "store-v1.db").read_bytes())
@@ -149,7 +147,7 @@ def test_snapshots_and_references_that_are_wrong_are_named(home: Path, database:
 
 
 @pytest.mark.parametrize("damage", ["pages", "all"])
-def test_a_damaged_file_is_told_of_and_left_as_it_is(home: Path, damage: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_and_not_changed(home: Path, damage: str, tmp_path: Path) -> None:
     kept_jobs(tmp_path / "elsewhere", *(made_job(note="n" * 500) for _ in range(30)))
     store = StatePaths(tmp_path / "elsewhere", HERE).store
     content = damage_pages(store) if damage == "pages" else b"garbage" * 1000
@@ -163,7 +161,7 @@ def test_a_damaged_file_is_told_of_and_left_as_it_is(home: Path, damage: str, tm
     assert store.read_bytes() == content
 
 
-def test_a_database_of_somebody_else_is_not_to_be_moved_away_by_who_names_it(home: Path, tmp_path: Path) -> None:
+def test_a_foreign_database_is_refused_without_advice_to_move_it(home: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     answer = call("store", "check", str(tmp_path / "theirs.db"))
@@ -171,7 +169,7 @@ def test_a_database_of_somebody_else_is_not_to_be_moved_away_by_who_names_it(hom
     assert_one_line(answer.stderr, "theirs.db", "no store of jobtop")
 
 
-def test_what_is_free_goes_back_to_the_file_system(home: Path, database: Database) -> None:
+def test_free_pages_are_returned_to_the_file_system(home: Path, database: Database) -> None:
     before = fill_and_empty(database)
     with_free = json.loads(call("store", "info", "--json").stdout)["free_bytes"]
     answer = call("store", "vacuum")
@@ -183,7 +181,7 @@ def test_what_is_free_goes_back_to_the_file_system(home: Path, database: Databas
     assert len(Jobs(database).select(Query(limit=None))) == 50
 
 
-def test_a_reader_stops_no_vacuum_but_is_named_where_it_keeps_some(
+def test_a_reader_does_not_stop_a_vacuum_but_is_named(
     home: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "CHECKPOINT_MILLISECONDS", 10)
@@ -197,14 +195,14 @@ def test_a_reader_stops_no_vacuum_but_is_named_where_it_keeps_some(
     assert file_bytes(database.path) < before / 2
 
 
-def test_a_store_is_written_anew_when_asked_to(home: Path, database: Database) -> None:
+def test_a_full_vacuum_rewrites_the_store(home: Path, database: Database) -> None:
     fill_and_empty(database)
     done = compaction.vacuum(database, is_full=True)
     assert done.after_bytes < done.before_bytes / 2
     assert json.loads(call("store", "info", "--json").stdout)["free_bytes"] == 0
 
 
-def test_a_backup_is_of_one_moment_whoever_writes_meanwhile(
+def test_a_backup_is_of_one_moment_while_another_process_writes(
     home: Path, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = Jobs(database)
@@ -225,7 +223,7 @@ def test_a_backup_is_of_one_moment_whoever_writes_meanwhile(
     copy.close()
 
 
-def test_a_backup_is_private_and_overwrites_nothing_unasked(home: Path, tmp_path: Path) -> None:
+def test_a_backup_is_private_and_overwrites_only_with_force(home: Path, tmp_path: Path) -> None:
     (job,) = kept_jobs(home, made_job())
     copy, store = tmp_path / "copy.db", StatePaths(home, HERE).store
     assert call("store", "backup", str(copy)).returncode == 0
@@ -248,7 +246,7 @@ def test_a_backup_is_private_and_overwrites_nothing_unasked(home: Path, tmp_path
     assert not list(tmp_path.glob("*part*"))
 
 
-def test_where_nothing_was_recorded_there_is_nothing_to_look_after(home: Path) -> None:
+def test_store_verbs_refuse_a_missing_store(home: Path) -> None:
     for verb in (("info",), ("check",), ("vacuum",), ("backup", "copy.db")):
         answer = call("store", *verb)
         assert (answer.returncode, answer.stdout) == (2, "")
