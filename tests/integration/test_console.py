@@ -63,7 +63,9 @@ def test_a_signal_ends_it_and_leaves_no_trace(shell: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [("jobtop.tui.screens.dashboard", "Dashboard.show"), ("jobtop.tui.data.feed", "Feed.read_view")], ids="-".join
+    "part",
+    [("jobtop.tui.screens.dashboard", "Dashboard.show"), ("jobtop.tui.data.feed", "Feed.read_view")],
+    ids="-".join,
 )
 def test_a_mistake_of_ours_is_said_in_words_and_kept_in_the_log(
     jobtop: Jobtop, shell: Terminal, part: tuple[str, str]
