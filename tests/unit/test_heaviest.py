@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.measure.collectors.heaviest import KEPT, LONGEST_COMMAND, Heaviest, command_of
+from jobtop.core.measure.collectors.heaviest import KEPT, LONGEST_COMMAND, READ_AT_ONCE, Heaviest, command_of
 from jobtop.core.measure.collectors.members import Tree
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.snapshot import ProcessRow
@@ -190,3 +190,38 @@ def test_a_reused_pid_is_somebody_else(job: Job) -> None:
 
 def test_of_a_process_that_is_gone_nothing_is_said(tmp_path: Path) -> None:
     assert command_of(str(tmp_path), 51) == ""
+
+
+def test_of_processes_that_come_and_go_the_command_is_read_if_they_stay(job: Job) -> None:
+    job.fake.put(51, SHIM, cpu=1.0)
+    job.command(51, "make")
+    for pid in range(100, 100 + READ_AT_ONCE):
+        job.fake.put(pid, 51)
+    job.sweep()
+    job.table.read_details(1.0)
+    job.fake.put(200, 51, name="cc")
+    job.fake.put(201, 51, name="ld")
+    for pid in (200, 201):
+        job.command(pid, "gcc", f"{pid}.c")
+    for stays in (False, True):
+        for pid in job.tree.members.keys() & job.fake.clocks.keys():
+            job.fake.clocks[pid] += 1
+        job.table.sweep()
+        job.table.read_details(1.0)
+        job.heaviest.learn(str(job.fake.root), job.tree)
+        if not stays:
+            job.fake.end(201)
+    job.fake.end(200)
+    rows = job.heaviest.rows(str(job.fake.root), job.tree, last_read_at=job.tree.read_at)
+    assert rows is not None
+    assert {row.command for row in rows if row.pid >= 200} == {"gcc 200.c"}
+    assert job.tree.members.keys() >= {51, 200}
+
+
+def test_a_process_that_exited_before_its_command_was_read_has_its_name(job: Job) -> None:
+    job.fake.put(51, SHIM, cpu=1.0, name="cc")
+    job.table.sweep()
+    job.fake.end(51)
+    rows = job.heaviest.rows(str(job.fake.root), job.tree, last_read_at=job.tree.read_at)
+    assert rows is not None
+    assert [row.command for row in rows] == ["[cc]"]

@@ -1,6 +1,7 @@
 """What a job's processes and its cgroup say, as catalogue keys: nothing twice, nothing falling, nothing made up."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -402,3 +403,85 @@ def test_the_first_forks_of_one_that_was_alone_when_it_was_looked_at_share_all_o
     table.sweep()
     assert fold(tree)["mem.used"] == 300 * MIB
     table.close()
+
+
+class DetailedReads:
+    """A job of a process with 100 MiB, and whose PSS is read in each pass."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fake = FakeProc(root / "proc")
+        self.fake.put(1, 0)
+        self.fake.put(SHIM, 1)
+        self.fake.put(51, SHIM, rss=100 * MIB)
+        self.read: list[int] = []
+        read_pss = ExpensiveFiles._read_pss
+
+        def note(files: ExpensiveFiles, one: Member) -> tuple[int | None, int | None]:
+            self.read.append(one.pid)
+            return read_pss(files, one)
+
+        monkeypatch.setattr(ExpensiveFiles, "_read_pss", note)
+        self.table = self.fake.table()
+        self.tree = self.table.add(SHIM)
+        self.sweep()
+
+    def sweep(self) -> set[int]:
+        """The processes that one more pass read in detail."""
+        self.read.clear()
+        for pid in self.tree.members.keys() & self.fake.clocks.keys():
+            self.fake.clocks[pid] += 1
+        self.table.sweep()
+        self.table.read_details(1.0)
+        return set(self.read)
+
+
+@pytest.fixture
+def details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DetailedReads]:
+    made = DetailedReads(tmp_path, monkeypatch)
+    yield made
+    made.table.close()
+
+
+def test_a_small_process_is_read_in_detail_if_it_stays(details: DetailedReads) -> None:
+    details.fake.put(52, 51, rss=2 * MIB)
+    assert details.sweep() == set()
+    assert details.sweep() == {51, 52}
+    assert details.sweep() == set()
+
+
+def test_small_processes_that_come_and_go_are_not_read_in_detail(details: DetailedReads) -> None:
+    for pid in range(60, 65):
+        details.fake.put(pid, 51, rss=2 * MIB)
+        assert details.sweep() == set()
+        details.fake.end(pid)
+    assert details.tree.births == 6
+
+
+@pytest.mark.parametrize("size", [10, 300])
+def test_a_large_process_is_read_in_detail_at_once(details: DetailedReads, size: int) -> None:
+    details.fake.put(52, 51, rss=size * MIB)
+    assert details.sweep() == {51, 52}
+    assert fold(details.tree)["mem.used"] == (100 + size) * MIB
+
+
+def test_many_small_processes_are_read_in_detail_at_once(details: DetailedReads) -> None:
+    for pid in range(60, 65):
+        details.fake.put(pid, 51, rss=2 * MIB)
+    assert details.sweep() == {51, *range(60, 65)}
+
+
+def test_when_a_process_exits_that_shared_much_the_others_are_read_again(details: DetailedReads) -> None:
+    for pid, parent in ((51, SHIM), (52, 51), (53, 51)):
+        details.fake.put(pid, parent, rss=90 * MIB, pss=30 * MIB)
+    assert details.sweep() == {51, 52, 53}
+    for pid in (51, 52):
+        details.fake.put(pid, SHIM, cpu=1.0, rss=90 * MIB, pss=45 * MIB)
+    details.fake.end(53)
+    assert details.sweep() == {51, 52}
+    assert fold(details.tree)["mem.used"] == 90 * MIB
+
+
+def test_small_new_processes_are_no_memory_that_may_have_been_missed(details: DetailedReads) -> None:
+    details.fake.put(52, 51, rss=2 * MIB, faults=500)
+    details.sweep()
+    assert details.tree.touched_bytes == 0

@@ -58,6 +58,8 @@ class ExpensiveFiles:
                 or tree.pages_version != tree.drift_version
                 or tree.has_drifted
                 or tree.members_changed
+                or tree.newcomers
+                or tree.seen_once
                 or tree.unread
             )
             and tree.has_stale_details(long_ago)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.members import Member, Tree
 
 KEPT = 30
+READ_AT_ONCE = 10  # commands of the first processes of a job
 LONGEST_COMMAND = 300
+LONGEST_READ = 4096
 
 
 class Heaviest:
@@ -30,13 +32,18 @@ class Heaviest:
         self._present: list[Member] = []
 
     def learn(self, proc: str, tree: Tree) -> None:
-        """Remember the members, and the commands of a small job: at its end they can be asked no more."""
+        """Remember the processes, and read the commands of a small job: after its end they cannot be read.
+
+        Where many processes start and exit, only those that were there in the sample before too.
+        """
         if tree.members:
             self._present = list(tree.members.values())
         if tree.births != self._births and len(tree.members) <= KEPT:
-            self._births = tree.births
+            passing = tree.seen_once if tree.births > READ_AT_ONCE else []
+            self._births = tree.births - len(passing)
             for member in tree.members.values():
-                self._command(proc, member)
+                if member not in passing:
+                    self._command(proc, member)
 
     def rows(self, proc: str, tree: Tree, last_read_at: float | None = None) -> list[ProcessRow] | None:
         """The heaviest members, parents before children; None if nothing has happened since the last look.
@@ -69,7 +76,7 @@ class Heaviest:
         """Read when it is met and after an exec, which changes the name."""
         name, command = self._commands.get((member.pid, member.start), (None, ""))
         if name != member.name or not command:
-            command = command_of(proc, member.pid, self._secret) or command
+            command = command_of(proc, member.pid, self._secret) or command or short_name(member)
             self._commands[member.pid, member.start] = member.name, command
         return command
 
@@ -100,6 +107,12 @@ def row(command: str, member: Member, age: float, recent: float | None) -> Proce
     )
 
 
+def short_name(member: Member) -> str:
+    """The name of a process in brackets, as `stat` had it; nothing if that was never read."""
+    name = os.fsdecode(member.name.partition(b"(")[2])
+    return f"[{name}]" if name else ""
+
+
 def command_of(proc: str, pid: int, secret: Sequence[str] = ()) -> str:
     """The command line without its secrets; of a process that has none, its name in brackets, as ps shows it.
 
@@ -114,7 +127,12 @@ def command_of(proc: str, pid: int, secret: Sequence[str] = ()) -> str:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read(4096)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
+    try:
+        return os.read(fd, LONGEST_READ)
+    except OSError:  # ESRCH: it exited after its file was opened
+        return b""
+    finally:
+        os.close(fd)

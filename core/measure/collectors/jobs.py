@@ -70,10 +70,10 @@ def _estimated_shares(tree: Tree) -> Number | None:
         share = member.share
         if share is not None:
             total += share
-        elif member.pss_rss:  # its detailed read did not give PSS: it is another user's
-            return None
-        else:
+        elif member.is_unread:
             total += _estimate(tree, member, moments.get(member.parent, ()))
+        else:  # its detailed read did not give PSS: it is another user's
+            return None
     return total
 
 

@@ -17,6 +17,7 @@ DISCARDED_SECONDS, DISCARDED_SHARE = 0.05, 0.1  # less is the rounding of c-time
 LONGEST_READ_SECONDS = 0.002  # longer, and the moment of a reading is not known well enough for a rate
 SETTLED = (0.0, 0.0)
 DRIFT = 0.02  # of the resident memory, and PSS is read again
+SMALL_BYTES = 4 * 1024 * 1024  # of new processes, or that an exited one shared: not worth a detailed read at once
 # Attributes that a row of the table of fields adds; the others are set by the methods below.
 EXTRA = tuple(field.attribute for field in FIELDS if field.read is not None)
 
@@ -68,6 +69,11 @@ class Member:
     @property
     def live_count(self) -> int:
         return 1 if self.threads > 0 else 0
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether no detailed read has tried to read its PSS yet."""
+        return self.pss is None and not self.pss_rss
 
     @property
     def share(self) -> int | None:
@@ -147,7 +153,9 @@ class Tree:
         self.discarded = (0.0, 0.0)  # seconds of processes that were reaped by none (SIGCHLD ignored)
         self.vanished = SETTLED  # seconds of processes that vanished since `settle` …
         self.reaped_growth = 0.0  # … and by how much the c-times of the others have grown
-        self.members_changed = True  # processes came or went since the last detailed read
+        self.members_changed = True  # processes came and stayed, or went, since the last detailed read
+        self.newcomers: list[Member] = []  # since the last pass over expensive files …
+        self.seen_once: list[Member] = []  # … and in the one before
         self.details_pass = -(1 << 30)  # the number of the pass in which the last detailed read ended
         self.details_version = -1  # no process has run, come or gone since the detailed read at this version
         self.has_details = False
@@ -195,8 +203,10 @@ class Tree:
 
     def account_for(self, member: Member, has_live_parent: bool) -> None:
         """Keep what cannot be read once a process is gone; the `io` of a live parent has that of its children."""
-        self.members_changed = self.was_active = self.has_exited = True
+        self.was_active = self.has_exited = True
         self.pages_version += 1
+        if member.pss is not None and self._is_much(member.rss - member.pss):  # the others share that no more
+            self.members_changed = True
         self.vanished = (self.vanished[0] + member.cpu_user, self.vanished[1] + member.cpu_system)
         if not has_live_parent:
             row = member.row or member.make_row()
@@ -248,14 +258,31 @@ class Tree:
 
         A page that is written after a fork becomes a process's own without being one more: only a fault tells.
         """
-        drift = resident = all_touched = 0
+        drift = resident = all_touched = unread = 0
         for member in self.members.values():
+            resident += member.rss
+            if member.is_unread:
+                unread += member.rss
+                continue
             touched = min(member.rss, (member.own_faults - member.pss_faults) * PAGE_BYTES)
             drift += max(abs(member.rss - member.pss_rss), touched)
             all_touched += touched
-            resident += member.rss
+        if unread > SMALL_BYTES:  # else they are read if they stay
+            drift += unread
+            all_touched += unread
         self.drift_version, self.has_drifted = self.pages_version, drift > DRIFT * resident
         self.touched_bytes = all_touched
+
+    def _settle_newcomers(self) -> None:
+        """Have new processes read in detail that were there in the pass before too: most others exit before that."""
+        have_stayed = any(member.is_unread and self.members.get(member.pid) is member for member in self.seen_once)
+        self.seen_once, self.newcomers = self.newcomers, []
+        if have_stayed or not self.has_details:
+            self.members_changed = True
+
+    def _is_much(self, size: int) -> bool:
+        """Whether a job with so many bytes more or less would have another memory."""
+        return size > SMALL_BYTES and size > DRIFT * sum(member.rss for member in self.members.values())
 
     def note_possible(self, used: float, resident: float) -> None:
         """Note what the job may hold now if all pages touched since the last detailed read became its own."""
@@ -273,6 +300,8 @@ class Tree:
 
     def has_stale_details(self, long_ago: int) -> bool:
         """Whether a detailed read would find anything new; after a long time it does if a process has run since."""
+        if self.newcomers or self.seen_once:
+            self._settle_newcomers()
         are_many = len(self.members) > 1  # a single process shares with no other
         if are_many and self.pages_version != self.drift_version:
             self.measure_drift()

@@ -265,8 +265,8 @@ class ProcessTable:
             for pid in found:
                 parent, start = unknown[pid]
                 tree = self.owner[pid] = self.owner[parent]
-                tree.members[pid] = Member(pid, start, tree, parent)
-                tree.members_changed = True
+                member = tree.members[pid] = Member(pid, start, tree, parent)
+                tree.newcomers.append(member)
                 tree.births += 1
                 self._members_version += 1
                 tree.version += 1
