@@ -1,4 +1,4 @@
-"""Making the file of a store, and bringing an old one to today's version. Imported only when there is a need."""
+"""Create the file of a store, and migrate an old one. Imported only when that is needed."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def create(names: StateNames) -> None:
 
 
 def make_empty(path: str) -> None:
+    """Create an empty private file."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
@@ -63,4 +64,5 @@ def _migrate(connection: sqlite3.Connection, version: int) -> None:
 
 
 def _marks() -> str:
+    """The statements that mark the file as a store of this version."""
     return f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(MIGRATIONS)}"

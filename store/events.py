@@ -1,4 +1,4 @@
-"""What happened to a machine or to one of its devices, in and out of the table of events. Events of jobs: jobs.py."""
+"""Read and write the events of hosts and their devices. Events of jobs are in jobs.py."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from jobtop.store.samples.head import DEVICES
 from jobtop.store.samples.hosts import this_boot
 from jobtop.store.schema import has_tables_of
 
-ALWAYS = -float("inf")
+BEFORE_ALL = -float("inf")
 
 
 class MachineEvents:
-    """The events of the boots and devices of one store."""
+    """The events of the hosts and devices of one store."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def add(self, events: Iterable[tuple[Device | None, Event]]) -> None:
-        """Keep what happened to this machine, where the device is None, or to a device of it."""
+        """Add events of this host, where the device is None, or of one of its devices."""
         devices = DeviceRecord(self.database)
         with self.database.writing() as connection:
             for device, item in events:
@@ -37,14 +37,14 @@ class MachineEvents:
                     (owner, item.at, item.kind, json.dumps(item.detail)),
                 )
 
-    def of_host(self, since: float = ALWAYS, boot: str | None = None) -> list[Event]:
-        """What happened since a moment to the machines of a store, or to one in one boot; in order of time."""
+    def of_host(self, since: float = BEFORE_ALL, boot: str | None = None) -> list[Event]:
+        """The events since a moment of all hosts of a store, or of one boot of a host, in order of time."""
         if boot is None:
             return self._events("host_seq IS NOT NULL AND at >= ?", (since,))
         return self._events("host_seq = (SELECT seq FROM hosts WHERE boot = ?) AND at >= ?", (boot, since))
 
-    def of_device(self, device: StoredDevice, since: float = ALWAYS) -> list[Event]:
-        """What happened since a moment to a device; in order of time."""
+    def of_device(self, device: StoredDevice, since: float = BEFORE_ALL) -> list[Event]:
+        """The events of a device since a moment, in order of time."""
         return self._events("device_seq = ? AND at >= ?", (device.seq, since))
 
     def _events(self, condition: str, values: tuple[object, ...]) -> list[Event]:

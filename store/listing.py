@@ -82,8 +82,8 @@ class JobLine:
 
     def is_stale(self, now: float, host: str) -> bool:
         """Whether the job should be running on another host, and its recorder has sent no heartbeat for long."""
-        is_elsewhere = self.status in AT_WORK and self.host != host
-        return is_elsewhere and bool(is_silent(self.last_heard, self.interval_seconds, now))
+        is_remote = self.status in AT_WORK and self.host != host
+        return is_remote and bool(is_silent(self.last_heard, self.interval_seconds, now))
 
     @property
     def io_bytes(self) -> int | None:

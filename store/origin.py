@@ -1,4 +1,4 @@
-"""Whether a file is a store that jobtop made, and how to read one that may not be."""
+"""Check that jobtop created a file, and limit what a file from another source can do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_VALUE_BYTES, MOST_SQL_BYTES = 64 * 1024 * 1024, 1024 * 1024
 
 
 def defend(connection: sqlite3.Connection) -> None:
-    """Let a file from elsewhere do as little as SQLite can prevent: no functions in its schema, bounded values."""
+    """Limit what a file from another source can do: no functions in its schema, bounded values."""
     import sqlite3
 
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -29,7 +29,7 @@ def check_ours(path: str, connection: sqlite3.Connection) -> int:
     version = check_version(path, connection)
     if _is_foreign(connection, version):
         raise StoreForeign(f"{path}: it is somebody else's database, no store of jobtop")
-    if (wrong := _pretender(connection)) is not None:
+    if (wrong := _fake_table(connection)) is not None:
         raise StoreForeign(f"{path}: {wrong}, which jobtop never makes; it is not read")
     return version
 
@@ -49,8 +49,8 @@ def _is_foreign(connection: sqlite3.Connection, version: int) -> bool:
     return mark not in (0, APPLICATION_ID) or "log_marks" not in tables
 
 
-def _pretender(connection: sqlite3.Connection) -> str | None:
-    """What has the name of a table of jobtop and is none; a view or a virtual table runs code that the file brings."""
+def _fake_table(connection: sqlite3.Connection) -> str | None:
+    """A view or virtual table with the name of one of jobtop's tables: it would run code of the file; None if none."""
     marks = ", ".join("?" * len(TABLES))
     rows = connection.execute(f"SELECT type, name, sql FROM sqlite_master WHERE lower(name) IN ({marks})", TABLES)
     for kind, name, sql in rows.fetchall():

@@ -1,4 +1,4 @@
-"""What is done when a store is damaged, or was deleted or replaced while it was open."""
+"""Repair: set a damaged store aside, and open a store again that was deleted or replaced while it was open."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def set_aside_if_damaged(paths: StatePaths) -> str | None:
 
 
 def open_again(old: Database, paths: StatePaths, network: bool | None) -> Database:
-    """The store that takes the place of an open one, without what is left of the old one."""
+    """Open the store that replaced an open one, without the journals of the old one."""
     store = paths.names.store
     try:
         make_state_dirs(paths.names.root)
@@ -62,7 +62,9 @@ def open_again(old: Database, paths: StatePaths, network: bool | None) -> Databa
             elif file == old.files[0] and not is_cut(store):
                 fresh = open_current(paths, network, old.patience_seconds)
                 with fresh.alone() as connection:
-                    connection.execute(f"PRAGMA user_version = {VERSION}")  # from now on the new WAL is the true one
+                    connection.execute(
+                        f"PRAGMA user_version = {VERSION}"
+                    )  # a write: processes with the old WAL see that there is a new one
                 return fresh
     except OSError as error:
         raise StoreUnavailable(f"{paths.names.root}: {os.strerror(error.errno or 0)}") from error

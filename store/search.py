@@ -145,7 +145,7 @@ def _progress(connection: sqlite3.Connection) -> Progress:
         return NOT_STARTED
     progress = parse_json(row[0], "search")
     if type(progress) is not list or [type(number) for number in progress] != [int, int, int]:
-        raise RowDamaged("search does not say how far it goes")
+        raise RowDamaged("search has no valid progress")
     return progress[0], progress[1], progress[2]
 
 

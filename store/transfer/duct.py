@@ -77,7 +77,7 @@ def read_info(path: Path, context: ImportContext) -> JsonObject:
         info = None
     if isinstance(info, dict) and isinstance(info.get("execution_summary"), dict):
         return info
-    context.cannot_read(path, None, "it is no information of con-duct, which leaves it empty when it is killed")
+    context.cannot_read(path, None, "it is not the information of a run; a killed con-duct leaves this file empty")
     return {}
 
 
@@ -87,7 +87,7 @@ def points_of(path: Path, context: ImportContext) -> Iterator[Point]:
         at = moment(report.get("timestamp"))
         totals, means = nested_object(report, "totals"), nested_object(report, "averages")
         if at is None or not totals:
-            context.cannot_read(path, line_number, "it is no report of con-duct")
+            context.cannot_read(path, line_number, "it is not a report of con-duct")
             continue
         percent = number(means.get("pcpu"))
         memory = amount(totals.get("rss"))

@@ -49,7 +49,7 @@ def rows_of(path: Path, context: ImportContext) -> Iterator[tuple[float, dict[st
         line = dict(zip(names, words, strict=False))
         at = moment(line.get("timestamp"))
         if at is None or len(words) != len(names):
-            context.cannot_read(path, line_number, "it breaks off, or has no time")
+            context.cannot_read(path, line_number, "it is truncated, or has no time")
         else:
             yield at, line
 

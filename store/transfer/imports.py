@@ -105,7 +105,7 @@ def files_in(path: Path) -> Iterator[Path]:
     """The file itself, or all files below a directory, in order."""
     if not path.is_dir():
         if not path.is_file():
-            raise BadValue(f"{path}: {'it is no file' if path.exists() else 'there is no such file'}")
+            raise BadValue(f"{path}: {'it is not a file' if path.exists() else 'there is no such file'}")
         yield path
         return
     for directory, subdirectories, names in os.walk(path):
@@ -134,12 +134,12 @@ def recognise_format(path: Path) -> str | None:
 def refusal(path: Path) -> str:
     """The message for a path from which nothing can be imported."""
     if path.is_dir():
-        return f"{path}: there is no file of {PROGRAMS} in it"
+        return f"{path}: it has no file of {PROGRAMS}"
     if not os.access(path, os.R_OK):
         return f"{path}: it may not be read"
     if _is_store(path):
         return f"{path}: it is a store of jobtop (jobtop store merge folds it in)"
-    return f"{path}: it is no file of {PROGRAMS}"
+    return f"{path}: it is not a file of {PROGRAMS}"
 
 
 def batches(jobs: Iterable[ImportedJob]) -> Iterator[list[ImportedJob]]:

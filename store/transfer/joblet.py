@@ -53,7 +53,7 @@ def samples_of(path: Path, context: ImportContext) -> Iterator[tuple[str, float,
     for line_number, entry in context.json_objects(path, lines):
         at = moment(entry.get("timestamp"))
         if at is None or not matches(entry):
-            context.cannot_read(path, line_number, "it is no sample of Joblet")
+            context.cannot_read(path, line_number, "it is not a sample of Joblet")
         else:
             yield text(entry["job_id"]) or path.parent.name, at, entry
 

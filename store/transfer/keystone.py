@@ -55,7 +55,7 @@ def read(paths: Sequence[Path], context: ImportContext) -> Iterator[ImportedJob]
     for path in paths:
         for line_number, entry in context.json_objects(path, context.lines(path)):
             if not matches(entry):
-                context.cannot_read(path, line_number, "it is no job of Keystone")
+                context.cannot_read(path, line_number, "it is not a job of Keystone")
                 continue
             if not entry.keys() <= KNOWN:
                 context.leave_out(KIND, entry.keys() - KNOWN)

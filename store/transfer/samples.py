@@ -14,9 +14,9 @@ from jobtop.store.transfer.values import ImportedJob, job_columns
 Number = float | int
 Point = tuple[float, dict[str, Number | None]]  # seconds since the epoch, and values by key
 PERCENT = "cpu.percent"
-ONLY_PERCENT = "cpu.user, cpu.system: only percentages were kept; the time they add up to stands as cpu.user"
+ONLY_PERCENT = "cpu.user, cpu.system: only percentages are known; the CPU time they add up to is stored as cpu.user"
 RSS_SUMMED = "memory: resident sizes of all processes added up, so that shared pages count in each"
-WHOLE_GPUS = "gpu: of whole devices, whoever used them"
+WHOLE_GPUS = "gpu: of whole devices, with all processes that used them"
 NO_END = "end_time, duration_seconds: from the first sample to the last"
 
 

@@ -84,7 +84,7 @@ def imported_job(
 ) -> ImportedJob:
     """Convert a job. Its first sample is part of its key: the job numbers of every workflow start at 1."""
     if isinstance(job, bytes) or isinstance(raw_name, bytes):
-        context.cannot_read(path, None, f"the number or the name of job {printable(str(job))} is no text")
+        context.cannot_read(path, None, f"the number or the name of job {printable(str(job))} is not text")
     name = text(raw_name)
     match = FILE_NAME.fullmatch(path.name)
     named = match.groupdict() if match else {}

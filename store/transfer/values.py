@@ -149,12 +149,12 @@ class ImportContext:
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError):
-                self.cannot_read(path, number, "it breaks off" if not line.endswith("\n") else "it is no JSON")
+                self.cannot_read(path, number, "it is truncated" if not line.endswith("\n") else "it is not JSON")
                 continue
             if isinstance(value, dict):
                 yield number, value
             else:
-                self.cannot_read(path, number, "it is no object")
+                self.cannot_read(path, number, "it is not a JSON object")
 
     def csv_rows(self, path: Path, **options: Any) -> Iterator[tuple[int, list[str]]]:
         """The rows of a CSV file with their line numbers, first the header; without empty rows."""
@@ -234,7 +234,7 @@ class UnpackedFile(io.RawIOBase):
                 buffer[: len(data)] = data
                 return len(data)
             if is_at_end:
-                raise EOFError("it breaks off")
+                raise EOFError("it is truncated")
 
 
 def job_id(kind: str, *key: object) -> str:

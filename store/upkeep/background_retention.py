@@ -59,7 +59,7 @@ class BackgroundRetention:
             return BUSY_SECONDS
         except StoreError as error:  # for example a full disk: finished steps stay, the next pass does the rest
             self._retention = None
-            self._log("WARNING", f"old jobs could not be let go: {error}")
+            self._log("WARNING", f"old jobs could not be pruned: {error}")
             return RETRY_SECONDS
 
     def end(self) -> None:
@@ -92,8 +92,8 @@ class BackgroundRetention:
 
     def _log_report(self, report: Report) -> None:
         if report.jobs:
-            went = f"{report.samples:,} samples of {report.jobs:,} jobs thinned or let go"
-            self._log("INFO", f"{went}, about {format_bytes(report.freed_bytes)}")
+            pruned = f"{report.samples:,} samples of {report.jobs:,} jobs thinned or deleted"
+            self._log("INFO", f"{pruned}, about {format_bytes(report.freed_bytes)}")
         if report.over_bytes:
             self._log("WARNING", shortage_text(report))
 
