@@ -41,7 +41,7 @@ class Lineup:
             return True
         host, groups = self.queue.paths.host, self.queue.groups()
         rows, unsettled, marks = queue_rows.read_changed(self.queue.jobs.database, host, self._touch)
-        self.queue.jobs.database.sound(rows, self._take_in)
+        self.queue.jobs.database.decode_rows(rows, self._take_in)
         changed = bool(rows) or groups != self.groups
         self.groups = groups
         # If these differ, a job was deleted. Then the next change may get the same number as the last one.
@@ -95,7 +95,7 @@ class Lineup:
         self.groups = self.queue.groups()
         rows, marks = queue_rows.read_all(self.queue.jobs.database, self.queue.paths.host)
         self._touch, self._seq = marks.touch, marks.seq
-        self.queue.jobs.database.sound(rows, self._take_in)
+        self.queue.jobs.database.decode_rows(rows, self._take_in)
 
     def _take_in(self, row: Mapping[str, Any]) -> None:
         """Put a row into the collection for its status; a row that cannot be read is left out."""

@@ -156,7 +156,7 @@ class Database:
         with self.alone() as connection:
             connection.execute(f"PRAGMA wal_autocheckpoint = {SMALL_JOURNAL_PAGES}")
 
-    def sound(self, rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value]:
+    def decode_rows(self, rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value]:
         """The decoded rows; a damaged one is left out, and what is wrong with it is kept in `damaged`."""
         found = []
         for row in rows:

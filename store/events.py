@@ -53,4 +53,4 @@ class MachineEvents:
                 return []
             sql = f"SELECT at, kind, detail FROM events WHERE {condition} ORDER BY at, id"
             rows = connection.execute(sql, values).fetchall()
-        return [Event(*values) for values in self.database.sound(rows, event_from_row)]
+        return [Event(*values) for values in self.database.decode_rows(rows, event_from_row)]

@@ -47,7 +47,7 @@ def read_figures(
         rows = tuple_cursor(connection).execute(sql, values).fetchall()
     if not _are_valid(rows):
         checker = RowChecker(names)
-        rows = database.sound(rows, lambda row: _checked(checker, row))
+        rows = database.decode_rows(rows, lambda row: _checked(checker, row))
     if seen is not None:
         rows = [row for row in rows if row[1] not in seen]
         seen.update(row[1] for row in rows)

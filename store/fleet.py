@@ -229,4 +229,4 @@ def _ranks(jobs: Jobs, wanted: str) -> list[tuple[str, Rank]]:
             raise RowDamaged(f"job {quote_value(job_id)}: one of {quote_value(known)} is no number")
         return job_id, (*knowledge(status, *known), host == store_host)
 
-    return jobs.database.sound(rows, rank)
+    return jobs.database.decode_rows(rows, rank)

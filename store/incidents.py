@@ -47,9 +47,9 @@ def read_incidents(database: Database, since: float) -> list[Incident]:
         alerts = _read_alerts(connection, since)
         host_alerts = _read_host_alerts(connection, since)
     incidents = [
-        *database.sound(failures, _failure),
-        *database.sound(alerts, _alert),
-        *database.sound(host_alerts, _host_alert),
+        *database.decode_rows(failures, _failure),
+        *database.decode_rows(alerts, _alert),
+        *database.decode_rows(host_alerts, _host_alert),
     ]
     return sorted(incidents, key=lambda incident: incident.at, reverse=True)[:MOST]
 

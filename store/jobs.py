@@ -131,7 +131,7 @@ class Jobs:
                     f"SELECT * FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT {MOST_MATCHES}",
                     (prefix, prefix + "g"),
                 ).fetchall()
-        found = self.database.sound(rows, job_from_row)
+        found = self.database.decode_rows(rows, job_from_row)
         if rows and not found:
             raise RowDamaged(f"{self.database.path}: {next(reversed(self.database.damaged))}")
         # Attempts of a retried job share its external id; the last attempt is meant.
@@ -142,7 +142,7 @@ class Jobs:
         with self.database.reading() as connection:
             sql = f"SELECT * FROM jobs WHERE {SEQ_IN_LIST}"
             rows = connection.execute(sql, (json.dumps(list(seqs)),)).fetchall()
-        return {job.seq: job for job in self.database.sound(rows, job_from_row) if job.seq is not None}
+        return {job.seq: job for job in self.database.decode_rows(rows, job_from_row) if job.seq is not None}
 
     def select(self, query: Query) -> list[Job]:
         """The jobs of a query in its order; a row that cannot be read is replaced by the next one."""
@@ -150,7 +150,7 @@ class Jobs:
         page = query
         while True:
             rows = self._rows(page)
-            found += self.database.sound(rows, job_from_row)
+            found += self.database.decode_rows(rows, job_from_row)
             if query.limit is None or page.limit is None or len(rows) < page.limit or len(found) >= query.limit:
                 return found[: query.limit]
             page = replace(page, after=rows[-1]["seq"], limit=2 * page.limit)
@@ -190,7 +190,7 @@ class Jobs:
         """The jobs that were added or changed after a change number, and the number of the last change."""
         with self.database.reading() as connection:
             rows = connection.execute("SELECT * FROM jobs WHERE touched > ? ORDER BY touched", (touch,)).fetchall()
-        return self.database.sound(rows, job_from_row), max((touch, *integers(row["touched"] for row in rows)))
+        return self.database.decode_rows(rows, job_from_row), max((touch, *integers(row["touched"] for row in rows)))
 
     def live_and_recent(self, recent: int) -> tuple[list[Job], int]:
         """All jobs that have not ended, the newest ended ones, and the number of the last change."""
@@ -202,7 +202,7 @@ class Jobs:
                 f" ORDER BY {BEGIN_TIME} DESC, seq DESC LIMIT ?",
                 (recent,),
             ).fetchall()
-        return self.database.sound(rows, job_from_row), max((0, *integers((touch,))))
+        return self.database.decode_rows(rows, job_from_row), max((0, *integers((touch,))))
 
     def ids_with_prefix(self, prefix: str) -> list[tuple[str, str]]:
         """The newest ids with this prefix, and the names of their jobs, for shell completion."""
@@ -223,7 +223,7 @@ class Jobs:
                 " AND NOT (recorder_boot IS ? AND coalesce(recorder_pid = ?, 0) AND recorder_start IS ?)",
                 (host, *identity_columns(not_recorded_by)),
             ).fetchall()
-        return self.database.sound(rows, job_from_row)
+        return self.database.decode_rows(rows, job_from_row)
 
     def has_series(self, seq: int) -> bool:
         """Whether the store has samples of a job."""
@@ -248,7 +248,7 @@ class Jobs:
             rows = connection.execute(
                 "SELECT at, kind, detail FROM events WHERE job_seq = ? ORDER BY id", (job.seq,)
             ).fetchall()
-        return [Event(*values) for values in self.database.sound(rows, event_from_row)]
+        return [Event(*values) for values in self.database.decode_rows(rows, event_from_row)]
 
     def add_events(self, events: Iterable[tuple[int, Event]]) -> None:
         """Add events to jobs, which are given by their numbers."""
@@ -271,7 +271,7 @@ class Jobs:
                 " ORDER BY elapsed_seconds",
                 (job.seq,),
             ).fetchall()
-        return self.database.sound(rows, mark_from_row)
+        return self.database.decode_rows(rows, mark_from_row)
 
     def delete(self, job: Job) -> None:
         """Delete a job and, by foreign keys, its rows in other tables."""

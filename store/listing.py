@@ -132,7 +132,7 @@ def read_lines(database: Database, seqs: Iterable[int]) -> list[JobLine]:
     with database.reading() as connection:
         sql = f"SELECT {COLUMNS} FROM jobs WHERE {SEQ_IN_LIST}"
         rows = {row[0]: row for row in tuple_cursor(connection).execute(sql, (json.dumps(seqs),)).fetchall()}
-    lines = {line.seq: line for line in database.sound(rows.values(), _line)}
+    lines = {line.seq: line for line in database.decode_rows(rows.values(), _line)}
     return [lines.get(seq) or JobLine(seq, "", UNREADABLE if seq in rows else REMOVED, Status.UNKNOWN) for seq in seqs]
 
 
@@ -255,10 +255,10 @@ def vocabulary(database: Database) -> dict[str, list[str]]:
         key: dict.fromkeys(row[key] for row in rows if row[key] and type(row[key]) is str) for key in WORD_COLUMNS
     }
     known |= {
-        key: dict.fromkeys(chain.from_iterable(database.sound((row[column] for row in rows), _pairs)))
+        key: dict.fromkeys(chain.from_iterable(database.decode_rows((row[column] for row in rows), _pairs)))
         for key, column in PAIR_COLUMNS.items()
     }
-    flags = database.sound((row["flags"] for row in rows), lambda text: parse_texts(text, "flags"))
+    flags = database.decode_rows((row["flags"] for row in rows), lambda text: parse_texts(text, "flags"))
     known["flag"] = dict.fromkeys(chain.from_iterable(flags))
     return {key: list(words) for key, words in known.items()}
 

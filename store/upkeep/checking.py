@@ -83,7 +83,7 @@ def _damaged_rows(database: Database, tables: Mapping[str, Columns]) -> Iterator
             yield from _orphaned_rows(connection)
         for table, (sql, decode) in DECODERS.items():
             if table in tables:
-                database.sound(connection.execute(sql), decode)
+                database.decode_rows(connection.execute(sql), decode)
     yield from (Problem("row", why) for why in database.damaged)
     for table in sorted(tables.keys() - DECODERS.keys()):
         with database.reading() as connection:

@@ -138,7 +138,7 @@ class _Merge:
             with self._writing() as connection:
                 sql = f"SELECT * FROM source.jobs WHERE seq > ? ORDER BY seq LIMIT {JOBS_AT_ONCE}"
                 rows = connection.execute(sql, (last_seq,)).fetchall()
-                if readable := self.source.sound(rows, _readable_seq):
+                if readable := self.source.decode_rows(rows, _readable_seq):
                     sql = f"SELECT {SUMMARY} FROM source.jobs WHERE seq IN ({placeholders(readable)}) ORDER BY seq"
                     jobs: list[Summary] = [tuple(row) for row in connection.execute(sql, readable)]
                     self._merge_jobs(connection, jobs)

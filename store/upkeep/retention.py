@@ -140,7 +140,7 @@ class Retention:
                     measure = partial(
                         measure_job, connection, self._files, now=self.now, raw_seconds=self.policy.raw_seconds
                     )
-                    measured = self.database.sound((row,), measure)
+                    measured = self.database.decode_rows((row,), measure)
                 yield from measured
                 if time.monotonic() - step_start > READ_SECONDS:
                     yield None
