@@ -370,7 +370,11 @@ def _member(kind: type[Any], value: object, name: str) -> Any:
 
 def _identity(row: Mapping[str, Any], prefix: str) -> Identity | None:
     pid, boot = row[f"{prefix}_pid"], row[f"{prefix}_boot"]
-    return None if pid is None or boot is None else Identity(boot, pid, row[f"{prefix}_start"])
+    if pid is None or boot is None:
+        return None
+    if not boot.isascii():  # text that is no UTF-8 cannot be looked up
+        raise RowDamaged(f"{prefix}_boot is {quote_value(boot)}, no id of a boot")
+    return Identity(boot, pid, row[f"{prefix}_start"])
 
 
 def _stop_request(row: Mapping[str, Any]) -> StopRequest | None:

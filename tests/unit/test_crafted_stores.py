@@ -60,6 +60,7 @@ ROWS: dict[str, tuple[str, object]] = {
     "no grace": ("grace_seconds", None),
     "no process": ("shim_pid", -1),
     "a process beyond all": ("recorder_pid", 2**62),
+    "a boot that is no id": ("shim_boot", "café"),
     "a name of bytes": ("name", b"\xff\x00"),
     "no name": ("name", None),
     "an exit code of text": ("exit_code", "x"),
