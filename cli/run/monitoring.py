@@ -45,7 +45,7 @@ class Monitoring:
         raise_descriptor_limit()
         config = self.app.config
         sink = StoreSink(
-            self.app.paths, config.switch("store.network"), config=config, known=lambda _: self.recorder.job
+            self.app.paths, config.switch("store.network"), config=config, record_of=lambda _: self.recorder.job
         )
         engine = Engine(sink, chosen(config, self.interval))
         report = print_report if self.report_seconds else None

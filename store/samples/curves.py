@@ -1,4 +1,4 @@
-"""The samples of jobs as people see them: from nothing at the start to the totals of the record at the end."""
+"""The samples of jobs as users see them: from zero at the start to the totals of the record at the end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jobtop.store.samples.head import JOBS
 from jobtop.store.samples.joined import Joined, Series
 from jobtop.store.samples.series import News, SeriesStore
 
-NOTHING = dict(zip(JOB_COLUMNS, FIRST_SAMPLE.values, strict=True))
-OVER = -1  # the cursor of a follower that has seen the end
+FIRST_VALUES = dict(zip(JOB_COLUMNS, FIRST_SAMPLE.values, strict=True))
+OVER = -1  # the cursor of a follower that has read the last sample
 
 
 class Curves:
-    """The stored samples of jobs between the two that need no looking, which are as good as the others.
+    """The stored samples of jobs, with a first sample at the start and a last one made from the record.
 
-    A job that was never sampled has those two as soon as it has ended, and none before.
+    A job that was never sampled has these two once it has ended, and none before.
     """
 
     def __init__(self, database: Database) -> None:
@@ -35,13 +35,13 @@ class Curves:
         end: float | None = None,
         max_points: int | None = None,
     ) -> Series:
-        """Values of some keys between two moments, as `SeriesStore.series` gives them."""
-        pair = CPU_TIMES if CPU_TIMES.intersection(keys) else ()  # which are held as one
+        """Values of some keys between two times, as `SeriesStore.series` gives them."""
+        pair = CPU_TIMES if CPU_TIMES.intersection(keys) else ()  # `never_below` needs both
         joined = Joined(JOBS, keys, also=sorted(pair))
         packed, rows = self.store.read(_number(job), joined.stored, start, end)
         last = end_sample(job)
         if packed or rows or last:
-            joined.add([FIRST_SAMPLE.elapsed], {key: [value] for key, value in NOTHING.items()})
+            joined.add([FIRST_SAMPLE.elapsed], {key: [value] for key, value in FIRST_VALUES.items()})
             joined.add_all(packed, rows)
         if last is not None:
             values = never_below(joined.newest if len(joined.times) > 1 else {}, last)
@@ -49,7 +49,7 @@ class Curves:
         return joined.series(start, end, max_points)
 
     def frame_at(self, job: Job, elapsed: float) -> Frame | None:
-        """The last sample at or before a moment, its rates from the one before it; None if there is none."""
+        """The last sample at or before a time, with rates since the sample before; None if there is none."""
         stored = self.store.newest(_number(job), 2, elapsed)
         if elapsed < FIRST_SAMPLE.elapsed or (not stored and not self.count(job)):
             return None
@@ -60,7 +60,7 @@ class Curves:
         return derive(before, after)
 
     def follow(self, job: Job, cursor: int | None) -> News:
-        """What a follower has not seen: with None from the start; once `over`, nothing more."""
+        """The samples after a cursor, or all for None; no more samples come once the answer is `over`."""
         if cursor == OVER:
             return News([], OVER, over=True)
         news = self.store.follow(_number(job), cursor)
@@ -74,11 +74,11 @@ class Curves:
         return News(samples, OVER if job.status.ended else news.cursor, news.damaged, job.status.ended)
 
     def count(self, job: Job) -> int:
-        """How many samples a job has, both ends included."""
+        """The number of samples of a job, including the first and the last."""
         stored, last = self.store.count(_number(job)), end_sample(job)
         return stored + bool(stored or last) + bool(last)
 
 
 def _number(job: Job) -> int:
-    """The number of a job in its store; one that is in none has no samples."""
+    """The number of a job in its store; -1, which has no samples, for a job that is in none."""
     return -1 if job.seq is None else job.seq

@@ -52,9 +52,9 @@ class DeviceRecord:
         self._has_ended_boots = True  # until none is found: their writer may have been killed
 
     def append(self, readings: Iterable[Reading]) -> None:
-        """Keep readings of devices of this boot, each with its seconds since the boot; keys of no device are left out.
+        """Append readings of devices of this boot, each with its seconds since the boot; other keys are dropped.
 
-        If the transaction fails, what this object remembers is wrong: make a new one.
+        After a transaction that failed, make a new DeviceRecord: this one has numbers that are not in the store.
         """
         with self.database.writing() as connection:
             rows = [
@@ -64,7 +64,7 @@ class DeviceRecord:
             self.store.append(rows)
 
     def number(self, connection: sqlite3.Connection, device: Device) -> int:
-        """The number of a device of this boot; its row is made if there is none, so in a write transaction."""
+        """The number of a device of this boot; its row is created if there is none. Needs a write transaction."""
         if device not in self._numbers:
             if self._boot is None:
                 self._boot = this_boot(self.database)
@@ -76,7 +76,7 @@ class DeviceRecord:
         return self._numbers[device]
 
     def devices(self, boot: str | None = None) -> list[StoredDevice]:
-        """The devices of a boot, or of the last one, by kind and in the order in which they were first seen."""
+        """The devices of a boot, or of the last boot, by kind and in the order of their first samples."""
         with self.database.reading() as connection:
             return _devices(connection, boot)
 
@@ -88,7 +88,7 @@ class DeviceRecord:
         end: float | None = None,
         max_points: int | None = None,
     ) -> Series:
-        """Values of a device between two moments in seconds since its boot, as `SeriesStore.series` gives them."""
+        """Values of a device between two times in seconds since its boot, as `SeriesStore.series` gives them."""
         return self.store.series(device.seq, keys, start, end, max_points)
 
     def around(
@@ -100,11 +100,11 @@ class DeviceRecord:
         end: float | None = None,
         max_points: int | None = None,
     ) -> Series:
-        """Values of a device in seconds since a job's start; unless asked otherwise, while the job ran."""
+        """Values of a device in seconds since the start of a job; by default while the job ran."""
         return series_around(self.store, self._number_around(job, device), job, keys, start, end, max_points)
 
     def newest(self, boot: str | None = None) -> dict[StoredDevice, Frame]:
-        """The last values of each device of a boot, or of the last one, counters as rates; moments since the boot."""
+        """The newest sample of each device of a boot, or of the last boot: counters as rates, times since the boot."""
         found = {}
         for device in self.devices(boot):
             frame = self.store.frame_at(device.seq, float("inf"))
@@ -113,7 +113,7 @@ class DeviceRecord:
         return found
 
     def step(self) -> bool:
-        """One small unit of housekeeping, the first of them what earlier boots left; whether there is more."""
+        """Do one unit of housekeeping, first on the samples of earlier boots; return whether there is more to do."""
         if self._has_ended_boots:
             self._has_ended_boots = self.store.seal_ended(1) > 0
             return True

@@ -1,8 +1,9 @@
-"""The newest samples of all owners of one kind, as rows: a table that is only ever appended to and trimmed.
+"""The head: a table with the newest samples of all owners of one kind. Rows are appended, and deleted once sealed.
 
-A row has the values of one owner; or, with the owner 0, a list of owners whose values are those of the sample before,
-each with its moment: many jobs wait most of the time, and such a list costs a quarter of as many rows.
-Knows nothing of `Database`, so that opening a store can add the columns of new metrics.
+Most rows have the values of one owner. A row with the owner 0 lists the owners whose values have not changed since
+their last sample, each with the time of the new sample. Many jobs are idle most of the time, and one list costs a
+quarter of the CPU time of as many rows.
+This module does not import `Database`, because opening a store adds the columns of new metrics.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ if TYPE_CHECKING:
     Values = tuple[float | int | None, ...]
     Owned = tuple[int, Sample]
     Identified = tuple[int, Owned]
-    Entry = tuple[int, float, Values | None]  # id, moment, and values unless they are those of the sample before
+    Entry = tuple[int, float, Values | None]  # id, time, values; None: the values of the sample before
 
 
 MOST_GROUPS = 8
-KNOWN_PATTERNS = 64  # of positions that have values
-MOST_UNCHANGED_BYTES = 1024 * 1024  # of a row that is read: a file from elsewhere may have any
-ENTRY_BYTES = 16  # an owner and a moment
-ROWS_AT_ONCE = 16  # a statement, and counting ids, costs as much as ten columns; older versions bind at most 999 values
+CACHED_PATTERNS = 64  # sets of positions that have values
+ENTRY_BYTES = 16  # of a list: 8 for the owner, 8 for the time
+MOST_LISTED = 4096  # owners in one list
+ROWS_AT_ONCE = 16  # one statement costs as much as ten columns; older versions of SQLite bind at most 999 values
 
 
 @record
 class Layout:
-    """The tables and keys of the samples of one kind of owner; `is_over` is the SQL for an owner that gets no more.
+    """The tables and keys of the samples of one kind of owner: jobs, hosts, devices or named series.
 
-    `scope` is None where keys are of several scopes or of none. A store that can only be read may be older than
-    `since_version`, which made the tables.
+    `is_over` is the SQL condition for an owner that gets no more samples. `scope` is None where the keys have several
+    scopes or none. Tables exist since the schema version `since_version`: a store opened read-only may be older.
     """
 
     scope: Scope | None
@@ -61,7 +62,7 @@ _LIVE = ", ".join(f"'{status}'" for status in sorted(LIVE))
 JOBS = Layout(
     Scope.JOB, "head", "series", "blocks", "jobs", "job_seq", f"status NOT IN ({_LIVE})", 2, columns(Scope.JOB)
 )
-# One row of `hosts` per boot: those before the last are over.
+# `hosts` has one row for each boot; only the last boot gets samples.
 HOSTS = Layout(
     Scope.HOST,
     "host_head",
@@ -73,7 +74,7 @@ HOSTS = Layout(
     3,
     columns(Scope.HOST),
 )
-# A device has values only for the keys of its kind.
+# The keys of all kinds of devices; a device has values only for the keys of its own kind.
 DEVICES = Layout(
     None,
     "device_head",
@@ -100,42 +101,42 @@ LAYOUTS = (JOBS, HOSTS, DEVICES, NAMED)
 
 
 def column(key: str) -> str:
-    """The name of a key's column."""
+    """The column name of a metric key."""
     return key.replace(".", "_")
 
 
 def missing_columns(connection: sqlite3.Connection, layout: Layout = JOBS) -> list[str]:
-    """The keys of today's catalogue that a head has no column for; none if there is no such head yet."""
-    there = _columns(connection, layout)
-    return [key for key in layout.keys if column(key) not in there] if there else []
+    """The keys of the catalogue without a column in a head; none if the store does not have this table."""
+    present = _columns(connection, layout)
+    return [key for key in layout.keys if column(key) not in present] if present else []
 
 
 def add_columns(connection: sqlite3.Connection, *layouts: Layout) -> None:
-    """Give each head, or those named, a column for every key of today's catalogue; to be called in a transaction."""
+    """Add the missing columns to these heads, or to all; the caller has begun a transaction."""
     for layout in layouts or LAYOUTS:
         for key in missing_columns(connection, layout):
             connection.execute(f"ALTER TABLE {layout.head} ADD COLUMN {column(key)} ANY")
 
 
 def last_id(connection: sqlite3.Connection, layout: Layout) -> int:
-    """The greatest id the head ever gave."""
+    """The greatest id that a row of the head ever had."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (layout.head,)).fetchone()
     return row[0] if row and type(row[0]) is int else 0
 
 
 def insert(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]) -> list[Identified]:
-    """Append samples of different owners, in any order; each again behind its id."""
+    """Append one sample each of different owners, in any order; return each with its id."""
     inserted: list[Identified] = []
     for present, group in _grouped(rows, len(layout.keys)):
         _insert_group(connection, layout, present, group)
-        # Ids follow one another within a transaction: nobody else writes.
+        # Ids are consecutive within a transaction: no other process writes.
         end = connection.execute("SELECT last_insert_rowid()").fetchone()[0] + 1
         inserted += zip(range(end - len(group), end), group, strict=True)
     return inserted
 
 
 def insert_unchanged(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]) -> int:
-    """Append one row for samples of different owners that have the values of the samples before; its id."""
+    """Append one list for samples of at most MOST_LISTED owners whose values have not changed; return its id."""
     count, moments = len(rows), [sample.elapsed for _, sample in rows]
     data = struct.pack(f"<{count}q{count}d", *(owner for owner, _ in rows), *moments)
     sql = f"INSERT INTO {layout.head} ({layout.owner}, elapsed, unchanged) VALUES (0, ?, ?)"
@@ -143,7 +144,7 @@ def insert_unchanged(connection: sqlite3.Connection, layout: Layout, rows: Seque
 
 
 def unchanged_in(data: object) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """The owners and the moments that such a row lists; none if it is damaged."""
+    """The owners and the times in a list; both empty if it is damaged."""
     if not _is_list(data):
         return (), ()
     count = len(data) // ENTRY_BYTES
@@ -151,28 +152,28 @@ def unchanged_in(data: object) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return numbers[:count], numbers[count:]
 
 
-def moment_in(data: object, owner: int) -> float | None:
-    """The moment of one owner in such a row; None if it is not listed."""
+def elapsed_in(data: object, owner: int) -> float | None:
+    """The time of one owner in a list; None if it is not in it."""
     if not _is_list(data):
         return None
     wanted, middle = struct.pack("<q", owner), len(data) // 2
-    place = data.find(wanted, 0, middle)
-    while place > 0 and place % len(wanted):
-        place = data.find(wanted, place + 1, middle)
-    if place < 0:
+    position = data.find(wanted, 0, middle)
+    while position > 0 and position % len(wanted):  # found across two numbers
+        position = data.find(wanted, position + 1, middle)
+    if position < 0:
         return None
-    moment: float = struct.unpack_from("<d", data, middle + place)[0]
-    return moment if is_number(moment) else None
+    elapsed: float = struct.unpack_from("<d", data, middle + position)[0]
+    return elapsed if is_number(elapsed) else None
 
 
 def _is_list(data: object) -> TypeGuard[bytes]:
-    return type(data) is bytes and len(data) % ENTRY_BYTES == 0 and len(data) <= MOST_UNCHANGED_BYTES
+    return type(data) is bytes and len(data) % ENTRY_BYTES == 0 and len(data) <= MOST_LISTED * ENTRY_BYTES
 
 
 def _insert_group(
     connection: sqlite3.Connection, layout: Layout, present: tuple[int, ...], group: Sequence[Owned]
 ) -> None:
-    """Rows that have values at the same positions."""
+    """Append samples that have values at the same positions."""
     pick = _picker(present)
     rows = [(owner, sample.elapsed, *pick(sample.values)) for owner, sample in group]
     rest = len(rows) % ROWS_AT_ONCE
@@ -183,12 +184,12 @@ def _insert_group(
             connection.executemany(_statement(layout, present, count), values)
 
 
-@lru_cache(KNOWN_PATTERNS)
+@lru_cache(CACHED_PATTERNS)
 def _statement(layout: Layout, present: tuple[int, ...], count: int) -> str:
-    """Inserts so many rows that have values at these positions."""
+    """The SQL that inserts `count` rows with values at these positions."""
     names = [layout.owner, "elapsed", *(column(layout.keys[position]) for position in present)]
-    places = f"({', '.join('?' * len(names))})"
-    return f"INSERT INTO {layout.head} ({', '.join(names)}) VALUES {', '.join([places] * count)}"
+    marks = f"({', '.join('?' * len(names))})"
+    return f"INSERT INTO {layout.head} ({', '.join(names)}) VALUES {', '.join([marks] * count)}"
 
 
 def select(
@@ -200,94 +201,96 @@ def select(
     until: float = float("inf"),
     newest: int | None = None,
 ) -> list[Entry]:
-    """The samples of an owner behind an id, with the values of these keys unless they are those of the sample before.
+    """The samples of an owner after an id and up to a time, oldest first, with the values of these keys.
 
-    Of the newest only so many, if given, and those before whose values they have.
+    With `newest`, at least the newest so many, and older ones until one has its own values.
     """
-    sql = f"SELECT id, elapsed, {named_columns(connection, layout, keys)} FROM {layout.head}"
+    sql = f"SELECT id, elapsed, {selected_columns(connection, layout, keys)} FROM {layout.head}"
     sql += f" WHERE id > ? AND {layout.owner} IN (?, 0) ORDER BY id {'' if newest is None else 'DESC'}"
     cursor = connection.cursor()
     cursor.row_factory = None
     found: list[Entry] = []
     for row in cursor.execute(sql, (after_id, owner)):
-        moment = row[1] if row[2] is None else moment_in(row[2], owner)
-        if moment is None or (row[2] is None and not is_sample(row)) or moment > until:
+        elapsed = row[1] if row[2] is None else elapsed_in(row[2], owner)
+        if elapsed is None or (row[2] is None and not is_sample(row)) or elapsed > until:
             continue
-        found.append((row[0], moment, row[3:] if row[2] is None else None))
+        found.append((row[0], elapsed, row[3:] if row[2] is None else None))
         if newest is not None and len(found) >= newest and row[2] is None:
             break
     cursor.close()
     return found if newest is None else found[::-1]
 
 
-def named_columns(connection: sqlite3.Connection, layout: Layout, keys: Sequence[str]) -> str:
-    """What to select of a head: the list of a row that has one, then the values of these keys, absent in others."""
-    there = _columns(connection, layout)
-    names = [column(key) if column(key) in there else "NULL" for key in keys]
-    # A store that is older and can only be read has no such lists.
-    listed = f"iif({layout.owner} = 0, coalesce(unchanged, x''), NULL)" if "unchanged" in there else "NULL"
+def selected_columns(connection: sqlite3.Connection, layout: Layout, keys: Sequence[str]) -> str:
+    """The SQL columns to read a head: first the list, NULL in a row without one, then the values of these keys.
+
+    A store opened read-only may be older: it has no lists, and no columns for new keys.
+    """
+    present = _columns(connection, layout)
+    names = [column(key) if column(key) in present else "NULL" for key in keys]
+    listed = f"iif({layout.owner} = 0, coalesce(unchanged, x''), NULL)" if "unchanged" in present else "NULL"
     return ", ".join((listed, *names))
 
 
 def last_values(
     connection: sqlite3.Connection, layout: Layout, owner: int, after_id: int, until_id: int, keys: Sequence[str]
 ) -> Values | None:
-    """The newest values of an owner that have a row with an id in this range; None if there is none."""
-    sql = f"SELECT id, elapsed, {named_columns(connection, layout, keys)} FROM {layout.head}"
+    """The newest values of an owner in a row of its own between two ids; None if there is no such row."""
+    sql = f"SELECT id, elapsed, {selected_columns(connection, layout, keys)} FROM {layout.head}"
     sql += f" WHERE id > ? AND id <= ? AND {layout.owner} = ? ORDER BY id DESC LIMIT 1"
     row = connection.execute(sql, (after_id, until_id, owner)).fetchone()
     return tuple(row)[3:] if row is not None and is_sample(tuple(row)) else None
 
 
 def count(connection: sqlite3.Connection, layout: Layout, owner: int, after_id: int) -> int:
-    """How many samples of an owner behind an id the head has, those that cannot be read included."""
-    sql = f"SELECT {named_columns(connection, layout, ())} FROM {layout.head} WHERE id > ? AND {layout.owner} IN (?, 0)"
+    """The number of samples of an owner after an id, including rows with damaged values."""
+    listed = selected_columns(connection, layout, ())
+    sql = f"SELECT {listed} FROM {layout.head} WHERE id > ? AND {layout.owner} IN (?, 0)"
     rows = connection.execute(sql, (after_id, owner))
-    return sum(data is None or moment_in(data, owner) is not None for (data,) in rows)
+    return sum(data is None or elapsed_in(data, owner) is not None for (data,) in rows)
 
 
 def unsealed_owners(connection: sqlite3.Connection, layout: Layout) -> set[int]:
-    """The owners that have samples behind their last block."""
+    """The owners with samples that are in no block yet."""
     sql = f"SELECT DISTINCT {layout.owner} FROM {layout.head} JOIN {layout.series} USING ({layout.owner})"
-    found = {row[0] for row in connection.execute(f"{sql} WHERE id > sealed_until")}
-    newest = {
-        data[: len(data) // 2]: identifier for identifier, data in _lists(connection, layout, 0) if _is_list(data)
-    }
-    last: dict[int, int] = {}
-    for owners, identifier in sorted(newest.items(), key=itemgetter(1)):
-        last |= dict.fromkeys(struct.unpack(f"<{len(owners) // 8}q", owners), identifier)
-    until = _sealed_until(connection, layout, last.keys() - found)
-    return found | {owner for owner, sealed in until.items() if sealed < last[owner]}
+    with_rows = {row[0] for row in connection.execute(f"{sql} WHERE id > sealed_until")}
+    # The owners of most lists are the same: they are unpacked once.
+    last_ids = {data[: len(data) // 2]: identifier for identifier, data in _lists(connection, layout) if _is_list(data)}
+    last_listed: dict[int, int] = {}
+    for owners, identifier in sorted(last_ids.items(), key=itemgetter(1)):
+        last_listed |= dict.fromkeys(struct.unpack(f"<{len(owners) // 8}q", owners), identifier)
+    sealed_until = _sealed_until(connection, layout, last_listed.keys() - with_rows)
+    return with_rows | {owner for owner, last_sealed in sealed_until.items() if last_sealed < last_listed[owner]}
 
 
 def unsealed_samples(connection: sqlite3.Connection, layout: Layout) -> int:
-    """How many samples there are behind the last blocks of their owners."""
+    """The number of samples that are in no block yet."""
     sql = f"SELECT count(*) FROM {layout.head} JOIN {layout.series} USING ({layout.owner}) WHERE id > sealed_until"
     rows = int(connection.execute(sql).fetchone()[0])
-    lists = [(identifier, unchanged_in(data)[0]) for identifier, data in _lists(connection, layout, 0)]
+    lists = [(identifier, unchanged_in(data)[0]) for identifier, data in _lists(connection, layout)]
     until = _sealed_until(connection, layout, {owner for _, owners in lists for owner in owners})
     return rows + sum(until.get(owner, identifier) < identifier for identifier, owners in lists for owner in owners)
 
 
-def _lists(connection: sqlite3.Connection, layout: Layout, after_id: int) -> list[tuple[int, object]]:
-    """The rows behind an id that list owners, by id."""
+def _lists(connection: sqlite3.Connection, layout: Layout) -> list[tuple[int, object]]:
+    """The ids and the data of all lists, in the order of their ids."""
     if "unchanged" not in _columns(connection, layout):
         return []
-    sql = f"SELECT id, unchanged FROM {layout.head} WHERE id > ? AND {layout.owner} = 0 ORDER BY id"
-    return [tuple(row) for row in connection.execute(sql, (after_id,))]
+    sql = f"SELECT id, unchanged FROM {layout.head} WHERE {layout.owner} = 0 ORDER BY id"
+    return [tuple(row) for row in connection.execute(sql)]
 
 
 def _sealed_until(connection: sqlite3.Connection, layout: Layout, owners: Iterable[int]) -> dict[int, int]:
-    """The last id in a block of each of some owners; those that are gone are left out."""
+    """The last id in a block of each of these owners; owners that were deleted are left out."""
     sql = f"SELECT {layout.owner}, sealed_until FROM {layout.series}"
     sql += f" WHERE {layout.owner} IN (SELECT value FROM json_each(?))"
     return {row[0]: row[1] for row in connection.execute(sql, (json.dumps(list(owners)),)) if type(row[1]) is int}
 
 
 def trim(connection: sqlite3.Connection, layout: Layout, begin: int, limit: int) -> tuple[int | None, int]:
-    """Delete what is sealed, or whose owner is gone, from so many rows on; the id of the last looked at, and how many.
+    """Delete the rows among the next `limit` ones that are sealed, or have no owner any more.
 
-    None, if that was the end of the head.
+    Returns the id of the last row that was checked, None at the end of the head, and the number of deleted rows.
     """
     table, series, owner = layout.head, layout.series, layout.owner
     sql = f"SELECT max(id), count(*) FROM (SELECT id FROM {table} WHERE id >= ? ORDER BY id LIMIT ?)"
@@ -304,65 +307,65 @@ def trim(connection: sqlite3.Connection, layout: Layout, begin: int, limit: int)
 
 
 def _trim_lists(connection: sqlite3.Connection, layout: Layout, begin: int, last: int) -> int:
-    """Delete the rows in a range that list owners all of which are sealed beyond, or gone; how many."""
+    """Delete the lists between two ids whose samples are all sealed, or have no owner any more; return how many."""
     sql = f"SELECT id, unchanged FROM {layout.head} WHERE id BETWEEN ? AND ? AND {layout.owner} = 0"
-    needed_after: dict[bytes, int] = {}  # by owners, which are the same for many rows
-    sealed: list[tuple[int]] = []
+    all_sealed_until: dict[bytes, int] = {}  # by the owners of a list, which are the same in most lists
+    to_delete: list[tuple[int]] = []
     for identifier, data in connection.execute(sql, (begin, last)).fetchall():
         owners = data[: len(data) // 2] if _is_list(data) else b""
-        if owners not in needed_after:
+        if owners not in all_sealed_until:
             until = _sealed_until(connection, layout, struct.unpack(f"<{len(owners) // 8}q", owners))
-            needed_after[owners] = min(until.values(), default=identifier)
-        if identifier <= needed_after[owners]:
-            sealed.append((identifier,))
-    connection.executemany(f"DELETE FROM {layout.head} WHERE id = ?", sealed)
-    return len(sealed)
+            all_sealed_until[owners] = min(until.values(), default=last)
+        if identifier <= all_sealed_until[owners]:
+            to_delete.append((identifier,))
+    connection.executemany(f"DELETE FROM {layout.head} WHERE id = ?", to_delete)
+    return len(to_delete)
 
 
 def _columns(connection: sqlite3.Connection, layout: Layout) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({layout.head})")}
 
 
-def waves(rows: Sequence[Owned]) -> Iterator[Sequence[Owned]]:
-    """The rows cut so that no owner is in a part twice: within a part the order is free."""
+def one_per_owner(rows: Sequence[Owned]) -> Iterator[Sequence[Owned]]:
+    """The samples in parts that have at most one sample of each owner: within a part the order does not matter."""
     if len({owner for owner, _ in rows}) == len(rows):
         yield rows
         return
-    wave: list[Owned] = []
+    part: list[Owned] = []
     owners: set[int] = set()
     for row in rows:
         if row[0] in owners:
-            yield wave
-            wave, owners = [], set()
-        wave.append(row)
+            yield part
+            part, owners = [], set()
+        part.append(row)
         owners.add(row[0])
-    yield wave
+    yield part
 
 
 def _grouped(rows: Sequence[Owned], width: int) -> Iterator[tuple[tuple[int, ...], Sequence[Owned]]]:
-    """Rows that have values at the same positions, and these.
+    """Groups of samples that have values at the same positions, each with these positions.
 
-    Only those are bound: for a None sqlite3 looks for an adapter, which takes ten times as long as binding a number.
+    Only present values are bound: sqlite3 looks for an adapter for None, which takes ten times as long as a number.
     """
     for _ in range(MOST_GROUPS):
         if not rows:
             return
         present = tuple(position for position, value in enumerate(rows[0][1].values) if value is not None)
-        rest = _picker(_others(present, width))
-        nothing = (None,) * (width - len(present))
-        fitting = [row for row in rows if rest(row[1].values) == nothing]
-        yield present, fitting
-        rows = [row for row in rows if rest(row[1].values) != nothing] if len(fitting) < len(rows) else ()
+        others = _picker(_others(present, width))
+        absent = (None,) * (width - len(present))
+        group = [row for row in rows if others(row[1].values) == absent]
+        yield present, group
+        rows = [row for row in rows if others(row[1].values) != absent] if len(group) < len(rows) else ()
     if rows:
         yield tuple(range(width)), rows
 
 
-@lru_cache(KNOWN_PATTERNS)
+@lru_cache(CACHED_PATTERNS)
 def _others(positions: tuple[int, ...], width: int) -> tuple[int, ...]:
     return tuple(position for position in range(width) if position not in positions)
 
 
-@lru_cache(KNOWN_PATTERNS)
+@lru_cache(CACHED_PATTERNS)
 def _picker(positions: tuple[int, ...]) -> Callable[[Values], Values]:
     if len(positions) > 1:
         return itemgetter(*positions)

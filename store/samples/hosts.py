@@ -1,4 +1,4 @@
-"""What the machine was like around its jobs: recorded by one engine at a time, read in the seconds of a job."""
+"""The samples of the host, recorded by one engine at a time, and read in seconds since the start of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobtop.store.rows import is_number
 from jobtop.store.samples.head import HOSTS
 from jobtop.store.samples.joined import Joined, Number, Series
 from jobtop.store.samples.packed import pack, unpack
-from jobtop.store.samples.sealed import samples_after, sealed_until
+from jobtop.store.samples.sealed import samples_after
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.schema import has_tables_of
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 LEASE = "host"
 LEASE_SECONDS = 10.0
 DETAIL_SECONDS = 10.0
-FRESH_SECONDS = 3.0  # what comes more seldom, or is older, is no picture of now
+FRESH_SECONDS = 3.0  # older or less frequent samples are not shown as current
 KEPT_READINGS = 75
 
 
 @record
 class Detail:
-    """What a machine was doing at a moment, device by device; `at` is in seconds since the epoch."""
+    """The values of a host that have no columns, at one time; `at` is in seconds since the epoch."""
 
     at: float
     elapsed: float
@@ -44,17 +44,17 @@ class Detail:
 
 
 class HostRecord:
-    """The machine of one store; whoever wants to record it has to hold the lease."""
+    """The samples of the host of one store; only the process that holds the lease may record."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.series = SeriesStore(database, HOSTS)
         self._seq: int | None = None
         self.held_until = -float("inf")
-        self._looks_back = True
+        self._has_ended_boots = True  # until none is found: their writer may have been killed
 
     def lease(self, me: Identity, seconds: float = LEASE_SECONDS) -> bool:
-        """Take or renew the right to record; whether it is ours. Who is dead holds nothing."""
+        """Take or renew the lease; return whether this process holds it. The lease of a dead process is free."""
         now = now_since_boot()
         with self.database.writing() as connection:
             row = connection.execute("SELECT boot, pid, start, until FROM leases WHERE name = ?", (LEASE,)).fetchone()
@@ -71,7 +71,7 @@ class HostRecord:
         return is_free
 
     def release(self, me: Identity) -> None:
-        """Let somebody else record."""
+        """Give the lease up, so that another process can take it."""
         self.held_until = -float("inf")
         with self.database.writing() as connection:
             connection.execute(
@@ -80,7 +80,7 @@ class HostRecord:
             )
 
     def append(self, readings: Sequence[tuple[float, dict[str, Number | None]]]) -> bool:
-        """Keep readings, each with its seconds since the boot; False, and nothing kept, if the lease ran out."""
+        """Append readings, each with its seconds since the boot; False, and no change, if the lease expired."""
         if not self.holds_lease() or not readings:
             return False
         owner = self._this_boot()
@@ -90,7 +90,7 @@ class HostRecord:
         return True
 
     def keep_detail(self, elapsed: float, detail: dict[str, Any]) -> bool:
-        """Keep what has no columns; of every ten seconds only the newest stays. False if the lease ran out."""
+        """Store values that have no columns, one row for every ten seconds; False if the lease expired."""
         if not self.holds_lease():
             return False
         owner, begin = self._this_boot(), elapsed // DETAIL_SECONDS * DETAIL_SECONDS
@@ -101,12 +101,12 @@ class HostRecord:
         return True
 
     def latest_detail(self) -> Detail | None:
-        """The newest there is; whether that is still true its moment tells."""
+        """The newest detail, which may be old; None if there is none."""
         with self.database.reading() as connection:
             return _detail(connection, "", ())
 
     def detail_at(self, job: Job, elapsed: float) -> Detail | None:
-        """The newest at or before a moment of a job, its `elapsed` that of the job; None if there is none."""
+        """The newest detail at or before a time in seconds since the start of a job; None if there is none."""
         if job.shim is None or job.start_boottime is None:
             return None
         with self.database.reading() as connection:
@@ -123,18 +123,18 @@ class HostRecord:
         end: float | None = None,
         max_points: int | None = None,
     ) -> Series:
-        """The machine around a job, in seconds since the job's start; unless asked otherwise, while it ran."""
+        """The samples of the host in seconds since the start of a job; by default while the job ran."""
         return series_around(self.series, self._boot_of(job), job, keys, start, end, max_points)
 
     def step(self) -> bool:
-        """One small unit of housekeeping, the first of them what an earlier boot left; whether there is more."""
-        if self._looks_back:
-            self._looks_back = self.series.seal_ended(1) > 0
+        """Do one unit of housekeeping, first on the samples of earlier boots; return whether there is more to do."""
+        if self._has_ended_boots:
+            self._has_ended_boots = self.series.seal_ended(1) > 0
             return True
         return self.series.step()
 
     def holds_lease(self) -> bool:
-        """Whether the right to record is this process's and has not run out."""
+        """Whether this process holds the lease, and it has not expired."""
         return now_since_boot() < self.held_until
 
     def _this_boot(self) -> int:
@@ -159,22 +159,22 @@ def series_around(
     end: float | None = None,
     max_points: int | None = None,
 ) -> Series:
-    """The series of a boot or a device, in seconds since a job's start; unless asked otherwise, while the job ran."""
+    """The series of a boot or a device in seconds since the start of a job; by default while the job ran."""
     begin = job.start_boottime
     if begin is None or owner is None:
         return Joined(store.layout, keys).series(None, None, None)
     end = job.duration_seconds if end is None else end
     found = store.series(owner, keys, begin + (start or 0.0), None if end is None else begin + end, max_points)
-    return replace(found, times=[round(moment - begin, 6) for moment in found.times])
+    return replace(found, times=[round(elapsed - begin, 6) for elapsed in found.times])
 
 
 def this_boot(database: Database) -> int:
-    """The number of the boot of this machine; its row is made if there is none."""
+    """The number of this machine's current boot; its row is created if there is none."""
     return boot_number(database, boot_id(), time.time() - now_since_boot())
 
 
 def boot_number(database: Database, boot: str, boot_time: float) -> int:
-    """The number of a boot, which has one row, with the name of the host of this store."""
+    """The number of a boot of this store's host; its row is created if there is none."""
     with database.writing() as connection:
         connection.execute(
             "INSERT INTO hosts (boot, boot_time, name) VALUES (?, ?, ?)"
@@ -186,7 +186,7 @@ def boot_number(database: Database, boot: str, boot_time: float) -> int:
 
 @record
 class HostNow:
-    """This machine as an engine on it has just recorded it: counters as rates, the percents of all cores until now."""
+    """The newest sample of this host, counters as rates, and the CPU percentages of the last samples."""
 
     age_seconds: float
     values: dict[str, Number | None]
@@ -195,7 +195,7 @@ class HostNow:
 
 
 class HostTail:
-    """Follows what is recorded of this machine, as long as whoever has the lease lives and keeps up."""
+    """Follows the samples of this host, as long as the process that holds the lease runs and records often enough."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -207,7 +207,7 @@ class HostTail:
         self._detail: Detail | None = None
 
     def poll(self) -> None:
-        """Take in what is new."""
+        """Read new samples."""
         with self.database.reading() as connection:
             if not has_tables_of(connection, HOSTS.since_version):
                 return
@@ -221,17 +221,15 @@ class HostTail:
             host = connection.execute("SELECT seq FROM hosts WHERE boot = ?", (self._boot,)).fetchone()
             if host is None:
                 return
-            last_id = sealed_until(connection, HOSTS, host[0]) or 0
-            rows = samples_after(
-                connection, HOSTS, host[0], last_id, HOSTS.keys, after_id=self._last_id, newest=KEPT_READINGS
-            )
+            # From 0, not from the last block: rows that were sealed and not deleted yet are good too.
+            rows = samples_after(connection, HOSTS, host[0], 0, HOSTS.keys, self._last_id, newest=KEPT_READINGS)
             if rows:
                 self._readings.extend(sample for _, sample in rows)
                 self._last_id = rows[-1][0]
                 self._detail = _detail(connection, "WHERE boot = ?", (self._boot,))
 
     def now(self) -> HostNow | None:
-        """The machine now; None if nobody records it, or too seldom."""
+        """The current values of this host; None if no process records them, or not often enough."""
         if self._holder is None or self._detail is None or len(self._readings) < 2:
             return None
         before, after = self._readings[-2], self._readings[-1]
@@ -239,21 +237,22 @@ class HostTail:
         is_fresh = now - after.elapsed < FRESH_SECONDS and after.elapsed - before.elapsed < FRESH_SECONDS
         if not is_fresh or now >= self._held_until or not is_alive(self._holder):
             return None
-        place = HOSTS.keys.index("cpu.percent")
+        position = HOSTS.keys.index("cpu.percent")
         return HostNow(
             now - after.elapsed,
             derive(before, after, Scope.HOST).values,
             self._detail.values,
-            tuple(reading.values[place] for reading in self._readings),
+            tuple(reading.values[position] for reading in self._readings),
         )
 
 
 def now_since_boot() -> float:
+    """The seconds since the boot, including suspended ones."""
     return time.clock_gettime(BOOTTIME)
 
 
 def _detail(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Detail | None:
-    """The newest that fits."""
+    """The newest detail that meets a condition."""
     if not has_tables_of(connection, HOSTS.since_version):
         return None
     row = connection.execute(
@@ -261,13 +260,13 @@ def _detail(connection: sqlite3.Connection, where: str, values: tuple[object, ..
         f" {where} ORDER BY host_seq DESC, elapsed DESC LIMIT 1",
         values,
     ).fetchone()
-    kept = None if row is None else unpacked_detail(row["detail"])
-    if kept is None or not is_number(row["boot_time"]) or not is_number(row["elapsed"]):
+    values_of_row = None if row is None else unpacked_detail(row["detail"])
+    if values_of_row is None or not is_number(row["boot_time"]) or not is_number(row["elapsed"]):
         return None
-    return Detail(row["boot_time"] + row["elapsed"], row["elapsed"], kept)
+    return Detail(row["boot_time"] + row["elapsed"], row["elapsed"], values_of_row)
 
 
 def unpacked_detail(data: bytes) -> dict[str, Any] | None:
-    """What a machine was doing, device by device; None if that is damaged."""
-    kept = unpack(data)
-    return kept if type(kept) is dict else None
+    """Unpack the values of a detail; None if they are damaged."""
+    unpacked = unpack(data)
+    return unpacked if type(unpacked) is dict else None

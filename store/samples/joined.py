@@ -1,4 +1,4 @@
-"""Samples put together from blocks, rows and elsewhere, with what is derived from them; cut to a time and thinned."""
+"""Join samples of blocks and rows into one series with derived values; cut it to a time span and thin it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Columns = dict[str, list[Number | None]]
 
 @record
 class Series:
-    """Values over time: for each key as many as there are moments; `damaged` samples could not be read."""
+    """Values over time: as many for each key as there are times. `damaged` counts samples that cannot be read."""
 
     times: list[float]
     values: Columns
@@ -29,18 +29,18 @@ class Series:
 
 
 class Joined:
-    """Samples in order, of some keys; BadValue if one is no metric. `stored` has to be read for them.
+    """The samples of some keys in order; BadValue for an unknown key. `stored` are the keys to read from the store.
 
-    What is derived is made piece by piece: a day of seconds is too much for the processor's cache.
+    Derived values are computed block by block: the samples of a day do not fit into the processor's cache.
     """
 
     def __init__(self, layout: Layout, keys: Sequence[str], also: Iterable[str] = ()) -> None:
         for key in keys:
             if key not in layout.keys:
                 find_metric(key)
-        made_of = derived_of(layout.scope)
-        self.derived = {key: made_of[key] for key in keys if key in made_of}
-        self.plain = tuple(dict.fromkeys(key for key in (*keys, *also) if key not in made_of))
+        parts_of = derived_of(layout.scope)
+        self.derived = {key: parts_of[key] for key in keys if key in parts_of}
+        self.plain = tuple(dict.fromkeys(key for key in (*keys, *also) if key not in parts_of))
         parts = (part for parts in self.derived.values() for part in parts)
         self.stored = tuple(dict.fromkeys((*self.plain, *parts)))
         self.layout, self.keys = layout, keys
@@ -50,14 +50,14 @@ class Joined:
         self.damaged = 0
 
     def add_all(self, packed: Iterable[tuple[int, bytes]], rows: Sequence[tuple[int, Sample]]) -> None:
-        """Blocks, each with how many samples it has, and then rows, whose values are in the order of `stored`."""
+        """Add blocks, each with its number of samples, and then rows, with values in the order of `stored`."""
         for count, data in packed:
             self.add_block(count, data)
         columns = zip(*(sample.values for _, sample in rows), strict=True)
         self.add([sample.elapsed for _, sample in rows], dict(zip(self.stored, columns, strict=bool(rows))))
 
     def add(self, times: Sequence[float], columns: Mapping[str, Sequence[Number | None]]) -> None:
-        """Samples by column; of a stored key that is not among them nothing is known."""
+        """Add samples by column; a stored key without a column is absent."""
         if not times:
             return
         absent = [None] * len(times)
@@ -70,7 +70,7 @@ class Joined:
         self.newest = {key: values[-1] for key, values in columns.items()}
 
     def add_block(self, count: int, data: bytes) -> None:
-        """The so many samples of a block; how many they were, if it is damaged."""
+        """Add the samples of a block; of a damaged one, add `count` to `damaged`."""
         try:
             opened = open_block(data)
             if opened.is_rolled:
@@ -78,11 +78,11 @@ class Joined:
             elif not self._add_growth(opened):
                 block = opened.decode(self.stored)
                 self.add(block.elapsed, block.columns)
-        except BlockDamaged:  # nothing of it was added
+        except BlockDamaged:  # raised before anything of it was added
             self.damaged += count
 
     def series(self, start: float | None, end: float | None, max_points: int | None) -> Series:
-        """Those between two moments, both included; of too many those with extremes."""
+        """The series between two times, both included; if it has too many samples, those with extremes."""
         begin = 0 if start is None else bisect_left(self.times, start)
         stop = len(self.times) if end is None else bisect_right(self.times, end)
         values = {key: self.columns[key][begin:stop] for key in self.keys}
@@ -96,20 +96,24 @@ class Joined:
     def _percents(
         self, times: Sequence[float], parts: Sequence[str], counters: Sequence[Sequence[Number | None]]
     ) -> list[Number | None]:
+        """The percentages of some samples, the first since the last sample that was added before."""
         if not self.times:
             return percents(times, counters)
         before = [[self.newest[part], *values] for part, values in zip(parts, counters, strict=True)]
         return percents([self.times[-1], *times], before)[1:]
 
     def _add_minutes(self, opened: OpenBlock) -> None:
-        """A block of minutes, as points with the same extremes."""
-        from jobtop.core.series.rollup import PreviousSample, expand_minutes  # not of what is sampled now
+        """Add a block of minutes as samples with the same extremes."""
+        from jobtop.core.series.rollup import PreviousSample, expand_minutes  # not needed for running jobs
 
         before = PreviousSample(self.times[-1], self.newest) if self.times else None
         self.add(*expand_minutes(opened, self.stored, self.layout.scope, before))
 
     def _add_growth(self, opened: OpenBlock) -> bool:
-        """A block in half the time, what is derived made of differences; False, and nothing added, if it cannot be."""
+        """Add a block, with derived values computed from stored differences, in half the time.
+
+        Returns False, and adds nothing, for a block that needs the general way.
+        """
         seconds = opened.growth(ELAPSED) if self.derived else None
         growths = {part: opened.growth(part) for parts in self.derived.values() for part in parts}
         known = {part: growth for part, growth in growths.items() if growth is not None and part not in self.plain}

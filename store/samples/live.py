@@ -1,4 +1,4 @@
-"""The newest samples of all jobs of a store as they come: one query a poll, however many jobs there are."""
+"""Follow the newest samples of all jobs of a store: one query for each poll, for any number of jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Number = float | int
 
 SINCE_VERSION = 2
-TOUCHED_SINCE_VERSION = 3  # jobs say when they were changed
+TOUCHED_SINCE_VERSION = 3  # of the schema: the column `touched` of jobs
 KEYS = (
     *("cpu.user", "cpu.system", "mem.used", "io.read_bytes", "io.write_bytes", "proc.count", "proc.threads"),
     *("gpu.util", "gpu.mem_used", "limit.memory"),
@@ -32,12 +32,12 @@ KEYS = (
 KEPT_SECONDS = 75.0
 KEPT_SAMPLES = 75
 ROWS_AT_ONCE, ROWS_IN_MEMORY = 200_000, 500
-FEW = 50
+FEW = 50  # jobs that are read one by one; the head has no index by job, and more are read in one query
 
 
 @record
 class Now:
-    """What a job was doing when it was last looked at; rates are since the look before."""
+    """The newest sample of a job; rates are since the sample before."""
 
     elapsed: float
     cpu_percent: float | None = None
@@ -50,7 +50,7 @@ class Now:
 
 
 class Tail:
-    """The last minute of one job: moments, CPU percent, memory."""
+    """The last minute of one job: times, CPU percent, memory."""
 
     __slots__ = ("cpu", "last", "memory", "now", "times")
 
@@ -62,7 +62,7 @@ class Tail:
         self.now = Now(0.0)
 
     def add(self, elapsed: float, values: tuple[Number | None, ...]) -> None:
-        """The next sample, its values in the order of KEYS."""
+        """Add the next sample, with values in the order of KEYS."""
         user, system, memory, read, write, processes, threads, gpu, *_ = values
         cpu = read_rate = write_rate = None
         if self.last is not None:
@@ -79,81 +79,97 @@ class Tail:
 
 
 def newest(database: Database) -> tuple[int | None, ...]:
-    """The greatest numbers of a job and of a change: they differ between any two stores, and any two moments of one."""
+    """The greatest `seq` and the greatest `touched` of all jobs: they tell two stores, or two states of one, apart."""
     with database.reading() as connection:
         touched = "max(touched)" if has_tables_of(connection, TOUCHED_SINCE_VERSION) else "count(*)"
         return tuple(connection.execute(f"SELECT max(seq), {touched} FROM jobs").fetchone())
 
 
 def still_there(database: Database, seqs: Iterable[int]) -> dict[int, float | None]:
-    """Those of some jobs that nobody has removed, and when each was last heard of, which touches no job."""
+    """The jobs that are not deleted, each with its heartbeat; a heartbeat does not change `touched`."""
     with database.reading() as connection:
         sql = "SELECT seq, heartbeat FROM jobs WHERE seq IN (SELECT value FROM json_each(?))"
         return dict(map(tuple, connection.execute(sql, (json.dumps(list(seqs)),))))
 
 
 class LiveTails:
-    """Follows the head of a store; tails of jobs that nobody asks for any more are dropped."""
+    """Follows the head of a store, and has the tails of the jobs that the last poll asked for."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.tails: dict[int, Tail] = {}
         self._last_id: int | None = None
+        self._without_values: set[int] = set()  # jobs with samples whose values are in an earlier row
 
     def poll(self, wanted: Iterable[int]) -> set[int]:
-        """Take in what is new; which of the wanted jobs have something new."""
+        """Read new samples; return the jobs among the wanted ones that have any."""
         wanted = set(wanted)
         for seq in self.tails.keys() - wanted:
             del self.tails[seq]
-        changed = self._begin(wanted - self.tails.keys())
+        changed = self._add_tails(wanted - self.tails.keys())
+        self._without_values = set()
+        self._read_new(wanted, changed)
+        for seq in sorted(self._without_values)[:FEW]:  # the next poll reads more
+            self._load(seq)
+            changed.add(seq)
+        return changed
+
+    def _read_new(self, wanted: set[int], changed: set[int]) -> None:
+        """Add the rows of the head after the last poll to the tails."""
         with self.database.reading() as connection:
             if not has_tables_of(connection, SINCE_VERSION):
-                return set()
+                return
             newest = head.last_id(connection, JOBS)
             if self._last_id is None:
                 self._last_id = newest if len(wanted) <= FEW else max(0, newest - KEPT_SAMPLES * len(wanted))
             if newest == self._last_id:
-                return changed
-            names = head.named_columns(connection, JOBS, KEYS)
+                return
+            names = head.selected_columns(connection, JOBS, KEYS)
             cursor = connection.cursor()
             cursor.row_factory = None
             cursor.execute(
                 f"SELECT id, job_seq, elapsed, {names} FROM head WHERE id > ? ORDER BY id LIMIT ?",
                 (self._last_id, ROWS_AT_ONCE),
             )
-            while rows := cursor.fetchmany(ROWS_IN_MEMORY):  # memory that was once taken stays
-                self._take(rows, changed)
-        return changed
+            while rows := cursor.fetchmany(ROWS_IN_MEMORY):  # Python does not give memory back to the system
+                self._add_rows(rows, changed)
 
-    def _take(self, rows: Sequence[tuple[Any, ...]], changed: set[int]) -> None:
+    def _add_rows(self, rows: Sequence[tuple[Any, ...]], changed: set[int]) -> None:
         for row in rows:
             identifier, seq, elapsed, listed, *values = row
             self._last_id = identifier
             if listed is not None:
-                self._take_unchanged(listed, changed)
+                self._add_unchanged(listed, changed)
                 continue
             tail = self.tails.get(seq) if is_sample(row) else None
             if tail is not None and (not tail.times or elapsed > tail.times[-1]):
                 tail.add(elapsed, tuple(values))
                 changed.add(seq)
 
-    def _take_unchanged(self, listed: object, changed: set[int]) -> None:
-        """Samples with the values of the ones before; of a job of which none was seen they say nothing yet."""
+    def _add_unchanged(self, listed: object, changed: set[int]) -> None:
+        """Add samples with the values of the samples before."""
         for seq, elapsed in zip(*head.unchanged_in(listed), strict=True):
             tail = self.tails.get(seq)
-            if tail is not None and tail.last is not None and tail.times[-1] < elapsed <= LARGEST:
+            if tail is None or not -LARGEST <= elapsed <= LARGEST:
+                continue
+            if tail.last is None:
+                self._without_values.add(seq)
+            elif elapsed > tail.times[-1]:
                 tail.add(elapsed, tail.last)
                 changed.add(seq)
 
-    def _begin(self, fresh: set[int]) -> set[int]:
-        """The last minute of jobs met for the first time."""
-        store = SeriesStore(self.database)
-        for seq in fresh:
-            tail = self.tails[seq] = Tail()
-            if len(fresh) > FEW:  # the head has no index by job: what it still has of them comes in one query
-                continue
-            samples: list[Sample] = store.newest(seq, KEPT_SAMPLES, keys=KEYS)
-            for sample in samples:
-                if sample.elapsed >= samples[-1].elapsed - KEPT_SECONDS:
-                    tail.add(sample.elapsed, sample.values)
-        return set(fresh)
+    def _add_tails(self, seqs: set[int]) -> set[int]:
+        """Add tails with the last minute of some jobs, or empty ones if they are many; return these jobs."""
+        for seq in seqs:
+            self.tails[seq] = Tail()
+            if len(seqs) <= FEW:
+                self._load(seq)
+        return set(seqs)
+
+    def _load(self, seq: int) -> None:
+        """Replace a tail by the last minute of its job."""
+        tail = self.tails[seq] = Tail()
+        samples: list[Sample] = SeriesStore(self.database).newest(seq, KEPT_SAMPLES, keys=KEYS)
+        for sample in samples:
+            if sample.elapsed >= samples[-1].elapsed - KEPT_SECONDS:
+                tail.add(sample.elapsed, sample.values)

@@ -22,32 +22,33 @@ if TYPE_CHECKING:
 
 
 class NamedRecord:
-    """The chosen names of the jobs of one store, and their values; a job has one writer at a time."""
+    """The named series of the jobs of one store; a job has one writer at a time."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.store = SeriesStore(database, NAMED)
         self._numbers: dict[tuple[int, str], int | None] = {}
-        self._moments: dict[int, float] = {}
+        self._last_elapsed: dict[int, float] = {}
 
     def append(self, readings: Iterable[Reading]) -> None:
-        """Keep values: the number of the job, the name, seconds since its start, the value.
+        """Append values: each with the number of its job, its name and the seconds since the start of the job.
 
-        Not of a job that is not in the store any more. A value that is not finite is absent. A moment before the last
-        one of its name becomes that one: a series is read in order. If the transaction fails, make a new object.
+        Values of a deleted job are dropped. A value that is not finite is stored as absent. A time before the last one
+        of its name is stored as that one: series are read in order. After a transaction that failed, make a new
+        NamedRecord.
         """
         rows = []
         with self.database.writing() as connection:
             for job_seq, name, elapsed, value in readings:
                 number = self._number(connection, job_seq, name)
                 if number is not None:
-                    moment = self._moments[number] = max(elapsed, self._moments.get(number, elapsed))
-                    known = value if value is not None and math.isfinite(value) else None
-                    rows.append((number, Sample(moment, (known,))))
+                    at = self._last_elapsed[number] = max(elapsed, self._last_elapsed.get(number, elapsed))
+                    finite = value if value is not None and math.isfinite(value) else None
+                    rows.append((number, Sample(at, (finite,))))
             self.store.append(rows)
 
     def names(self, job: Job) -> list[str]:
-        """The names that a job chose, in the order in which they were first seen."""
+        """The names that a job chose, in the order of their first values."""
         with self.database.reading() as connection:
             return list(_numbers(connection, job.seq))
 
@@ -67,39 +68,40 @@ class NamedRecord:
         return self.store.series(number, (VALUE,), start, end, max_points)
 
     def newest(self, job: Job) -> dict[str, tuple[float, float | int | None]]:
-        """The last moment and value of each name of a job."""
+        """The time and the value of the newest sample of each name of a job."""
         with self.database.reading() as connection:
             numbers = _numbers(connection, job.seq)
         last = {name: self.store.newest(number, 1) for name, number in numbers.items()}
         return {name: (samples[-1].elapsed, samples[-1].values[0]) for name, samples in last.items() if samples}
 
     def seal(self, job_seq: int) -> None:
-        """Seal all that a job has, as at its end, and forget it."""
+        """Seal all named series of a job, as at its end, and forget them."""
         with self.database.reading() as connection:
             numbers = _numbers(connection, job_seq)
         for name, number in numbers.items():
             self.store.seal(number)
-            self._moments.pop(number, None)
+            self._last_elapsed.pop(number, None)
             self._numbers.pop((job_seq, name), None)
 
     def step(self) -> bool:
-        """One small unit of housekeeping; whether there is more."""
+        """Do one unit of housekeeping; return whether there is more to do."""
         return self.store.step()
 
     def _number(self, connection: sqlite3.Connection, job_seq: int, name: str) -> int | None:
-        """The number of a name, whose row is made if there is none; None if there is no such job."""
-        known = (job_seq, name)
-        if known not in self._numbers:
+        """The number of a name of a job; its row is created if there is none. None if there is no such job."""
+        key = (job_seq, name)
+        if key not in self._numbers:
             text = stored_text(name)
             sql = "INSERT OR IGNORE INTO named (job_seq, name) SELECT seq, CAST(? AS TEXT) FROM jobs WHERE seq = ?"
             connection.execute(sql, (text, job_seq))
             sql = "SELECT seq FROM named WHERE job_seq = ? AND name = CAST(? AS TEXT)"
             row = connection.execute(sql, (job_seq, text)).fetchone()
-            self._numbers[known] = None if row is None else int(row[0])
-        return self._numbers[known]
+            self._numbers[key] = None if row is None else int(row[0])
+        return self._numbers[key]
 
 
 def _numbers(connection: sqlite3.Connection, job_seq: int | None) -> dict[str, int]:
+    """The number of each name of a job."""
     if not has_tables_of(connection, NAMED.since_version):
         return {}
     rows = connection.execute("SELECT name, seq FROM named WHERE job_seq = ? ORDER BY seq", (job_seq,))

@@ -1,4 +1,4 @@
-"""What has no columns of its own: values as compressed JSON."""
+"""Pack values that have no columns of their own, as compressed JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 def pack(value: Any) -> bytes:
-    """Any JSON value; in ASCII, so that bytes of the outside world that are no UTF-8 (PEP 383) survive."""
+    """Pack any JSON value; the JSON is ASCII, which also holds bytes of names that are not UTF-8 (PEP 383)."""
     return zlib.compress(json.dumps(value, separators=(",", ":")).encode("ascii"))
 
 
 def unpack(data: bytes) -> Any:
-    """The value again; None if a bit of it has changed, or if it is larger than any that is packed."""
+    """Unpack a value; None if the data is damaged, or larger than any that jobtop packs."""
     unpacker = zlib.decompressobj()
     try:
         text = unpacker.decompress(data, MOST_BYTES)

@@ -1,6 +1,6 @@
-"""Old samples as minutes, in the place of the blocks they were in; and let go. A few blocks at a time.
+"""Thin old samples to one-minute rows, and delete them: a few blocks of one owner at a time.
 
-What is read and packed is outside of the transaction that puts it in place, which looks whether it is still the same.
+Blocks are read and packed outside of the write transaction. The transaction checks that they are still the same.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from jobtop.store.samples.head import Layout
 
 SAMPLES_AT_ONCE = 1000
 BLOCKS_AT_ONCE = 20
-LARGEST = 300  # minutes of one block, about
-DROPPED_AT_ONCE = 100
+LARGEST = 300  # minutes in one block, about
+DELETED_AT_ONCE = 100  # blocks
 
 
 @record
 class _Stored:
-    """A block as it is in the table."""
+    """A row of the table of blocks."""
 
-    place: int
+    row_id: int
     first_elapsed: float
     last_elapsed: float
     last_id: int
@@ -36,41 +36,41 @@ class _Stored:
 
 @record
 class _Change:
-    """What comes in the place of some blocks; without data they stay as they are, and count as done."""
+    """A block that replaces others: its row, and the rows to delete. Without data, blocks stay and count as thinned."""
 
     rolled_until: int
-    gone: tuple[int, ...]
-    place: int
+    deleted_ids: tuple[int, ...]
+    row_id: int
     first_elapsed: float
     samples: int
     data: bytes | None
 
 
 def roll_some(database: Database, layout: Layout, owner: int, until: float = float("inf")) -> int:
-    """Make minutes of the oldest samples of an owner that are at or before a moment; how many, 0 if there are none."""
+    """Thin the oldest samples of an owner up to a time to minutes; return how many samples, 0 if there are none."""
     with database.reading() as connection:
-        done = _rolled_until(connection, layout, owner)
-        raw = _after(connection, layout, owner, done, until)
-        before = _last(connection, layout, owner, done) if raw else None
+        rolled_until = _rolled_until(connection, layout, owner)
+        raw = _next_blocks(connection, layout, owner, rolled_until, until)
+        last = _last_block(connection, layout, owner, rolled_until) if raw else None
     if not raw:
         return 0
-    sound = _decoded(raw)
-    taken = raw[: max(1, len(sound))]
-    if not sound:
-        change = _Change(raw[0].last_id, (), raw[0].place, 0.0, 0, None)
+    decoded = _decoded(raw)
+    taken = raw[: max(1, len(decoded))]
+    if not decoded:
+        change = _Change(raw[0].last_id, (), raw[0].row_id, 0.0, 0, None)
     else:
-        change = _packed(layout, taken, sound, before)
+        change = _packed(layout, taken, decoded, last)
     with database.writing() as connection:
-        _put_in_place(connection, layout, owner, done, change)
+        _apply(connection, layout, owner, rolled_until, change)
     return sum(block.samples for block in taken)
 
 
 def drop_some(database: Database, layout: Layout, owner: int, until: float = float("inf")) -> int:
-    """Let go of the oldest blocks of an owner that end at or before a moment; how many, 0 if there are none."""
+    """Delete the oldest blocks of an owner that end at or before a time; return how many, 0 if there are none."""
     with database.writing() as connection:
         return connection.execute(
             f"DELETE FROM {layout.blocks} WHERE id IN (SELECT id FROM {layout.blocks} WHERE {layout.owner} = ?"
-            f" AND last_elapsed <= ? ORDER BY last_id LIMIT {DROPPED_AT_ONCE})",
+            f" AND last_elapsed <= ? ORDER BY last_id LIMIT {DELETED_AT_ONCE})",
             (owner, until),
         ).rowcount
 
@@ -81,8 +81,10 @@ def _rolled_until(connection: sqlite3.Connection, layout: Layout, owner: int) ->
     return 0 if row is None else int(row[0])
 
 
-def _after(connection: sqlite3.Connection, layout: Layout, owner: int, last_id: int, until: float) -> list[_Stored]:
-    """The next blocks that are to be rolled, as many as are handled at once."""
+def _next_blocks(
+    connection: sqlite3.Connection, layout: Layout, owner: int, last_id: int, until: float
+) -> list[_Stored]:
+    """The next blocks to thin, with about SAMPLES_AT_ONCE samples."""
     rows = connection.execute(
         f"SELECT id, first_elapsed, last_elapsed, last_id, samples, data FROM {layout.blocks}"
         f" WHERE {layout.owner} = ? AND last_id > ? ORDER BY last_id LIMIT {BLOCKS_AT_ONCE}",
@@ -97,8 +99,8 @@ def _after(connection: sqlite3.Connection, layout: Layout, owner: int, last_id: 
     return found
 
 
-def _last(connection: sqlite3.Connection, layout: Layout, owner: int, last_id: int) -> _Stored | None:
-    """The block that was handled last."""
+def _last_block(connection: sqlite3.Connection, layout: Layout, owner: int, last_id: int) -> _Stored | None:
+    """The last block that is thinned already."""
     row = connection.execute(
         f"SELECT id, first_elapsed, last_elapsed, last_id, samples, data FROM {layout.blocks}"
         f" WHERE {layout.owner} = ? AND last_id <= ? ORDER BY last_id DESC LIMIT 1",
@@ -108,32 +110,33 @@ def _last(connection: sqlite3.Connection, layout: Layout, owner: int, last_id: i
 
 
 def _decoded(stored: list[_Stored]) -> list[Block]:
-    """The samples of blocks up to the first that is damaged: that one stays as it is."""
-    found = []
+    """The samples of the blocks before the first damaged one."""
+    decoded = []
     for block in stored:
         try:
-            found.append(blocks.decode(block.data))
+            decoded.append(blocks.decode(block.data))
         except BlockDamaged:
             break
-    return found
+    return decoded
 
 
-def _packed(layout: Layout, raw: list[_Stored], sound: list[Block], last: _Stored | None) -> _Change:
+def _packed(layout: Layout, raw: list[_Stored], decoded: list[Block], last: _Stored | None) -> _Change:
+    """The change that replaces blocks by one of minutes, merged with the last block of minutes if that is small."""
     earlier = _decoded([last]) if last is not None else []
-    data = roll_up(_joined(sound), layout.scope, _before(earlier[0]) if earlier else None)
+    data = roll_up(_joined(decoded), layout.scope, _last_sample(earlier[0]) if earlier else None)
     end, count = raw[-1], open_block(data).count
     taken = [*raw]
     if last is not None and earlier and SAMPLES in earlier[0].columns and last.samples < LARGEST:
-        with suppress(BlockDamaged):  # a column that this version does not know
+        with suppress(BlockDamaged):  # it has a column that this version does not know
             data, count, taken = blocks.merge([last.data, data]), last.samples + count, [last, *raw]
-    if len(data) >= sum(len(block.data) for block in taken):  # a short job
-        return _Change(end.last_id, (), end.place, 0.0, 0, None)
+    if len(data) >= sum(len(block.data) for block in taken):  # a short job: minutes would not be smaller
+        return _Change(end.last_id, (), end.row_id, 0.0, 0, None)
     return _Change(
-        end.last_id, tuple(block.place for block in taken[:-1]), end.place, taken[0].first_elapsed, count, data
+        end.last_id, tuple(block.row_id for block in taken[:-1]), end.row_id, taken[0].first_elapsed, count, data
     )
 
 
-def _before(block: Block) -> PreviousSample:
+def _last_sample(block: Block) -> PreviousSample:
     return PreviousSample(block.elapsed[-1], {key: values[-1] for key, values in block.columns.items()})
 
 
@@ -142,7 +145,7 @@ def _joined(parts: list[Block]) -> Block:
     keys = dict.fromkeys(key for part in parts for key in part.columns)
     return Block(
         [identifier for part in parts for identifier in part.ids],
-        [moment for part in parts for moment in part.elapsed],
+        [elapsed for part in parts for elapsed in part.elapsed],
         {
             key: [value for part in parts for value in part.columns.get(key) or [None] * len(part.elapsed)]
             for key in keys
@@ -150,21 +153,21 @@ def _joined(parts: list[Block]) -> Block:
     )
 
 
-def _put_in_place(connection: sqlite3.Connection, layout: Layout, owner: int, done: int, change: _Change) -> None:
-    """Do it, unless somebody else did something to these blocks."""
-    marks = ", ".join("?" * (len(change.gone) + 1))
-    places = (*change.gone, change.place)
+def _apply(connection: sqlite3.Connection, layout: Layout, owner: int, rolled_until: int, change: _Change) -> None:
+    """Carry out a change, unless another process changed these blocks."""
+    marks = ", ".join("?" * (len(change.deleted_ids) + 1))
+    row_ids = (*change.deleted_ids, change.row_id)
     sql = f"SELECT count(*) FROM {layout.blocks} WHERE id IN ({marks}) AND {layout.owner} = ?"
-    if connection.execute(sql, (*places, owner)).fetchone()[0] < len(places):
+    if connection.execute(sql, (*row_ids, owner)).fetchone()[0] < len(row_ids):
         return
     changed = connection.execute(
         f"UPDATE {layout.series} SET rolled_until = ? WHERE {layout.owner} = ? AND rolled_until = ?",
-        (change.rolled_until, owner, done),
+        (change.rolled_until, owner, rolled_until),
     ).rowcount
     if not changed or change.data is None:
         return
     connection.execute(
         f"UPDATE {layout.blocks} SET first_elapsed = ?, samples = ?, data = ? WHERE id = ?",
-        (change.first_elapsed, change.samples, change.data, change.place),
+        (change.first_elapsed, change.samples, change.data, change.row_id),
     )
-    connection.execute(f"DELETE FROM {layout.blocks} WHERE id IN ({marks[3:]})", change.gone)
+    connection.execute(f"DELETE FROM {layout.blocks} WHERE id IN ({marks[3:]})", change.deleted_ids)

@@ -1,6 +1,6 @@
-"""Samples that were sealed: blocks of one owner each; of one that has many, several small ones become a large one.
+"""Sealed samples: blocks of one owner each, small ones of an owner merged into large ones as they become many.
 
-`Unsealed` is what a writer remembers of those that are not.
+`Unsealed` has the samples that a writer has not sealed yet. `samples_after` reads them from the head.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 BLOCK_SAMPLES = 120
 MERGED_BLOCKS = 5
-SMALL_BLOCKS = 30  # fewer are read fast enough
-MOST_UNCHANGED = 60  # samples in a row; then one with its values is kept, for readers that begin in between
-MARSHALLED = 2  # floats in binary, and no search for what is there twice
-# How many samples some blocks have, as `samples_in` counts them: a row can hold any value, and a sum can overflow.
+SMALL_BLOCKS = 30  # an owner with fewer small blocks is read fast enough
+MOST_UNCHANGED = 60  # samples without own values in a row: live readers find values among the last 75 samples
+MARSHAL_VERSION = 2  # binary floats, and no references to equal objects
+# The number of samples in blocks, as `valid_count` counts them: a row can hold any value, and a sum can overflow.
 SAMPLES_SUM = (
     f"coalesce(sum(CASE WHEN typeof(samples) = 'integer' AND samples BETWEEN 1 AND {blocks.MAX_SAMPLES}"
     " THEN samples ELSE 1 END), 0)"
@@ -36,7 +36,7 @@ SAMPLES_SUM = (
 
 @record
 class Sealed:
-    """A block about to be kept, and what it follows."""
+    """A new block; `after_id` is the last id of the block before it."""
 
     after_id: int
     last_id: int
@@ -44,35 +44,36 @@ class Sealed:
     last_elapsed: float
     samples: int
     data: bytes
-    rows: int  # of the head that were its samples alone
+    rows: int  # of the head that have only samples of this block
 
 
 @record
 class Merged:
-    """A large block, and the rows it comes in place of; the last of them is the one that stays."""
+    """A large block, and the ids of the rows with the blocks it replaces; it is stored in the last of these rows."""
 
     owner: int
-    places: tuple[int, ...]
+    row_ids: tuple[int, ...]
     first_elapsed: float
     samples: int
     data: bytes
 
 
 class Unsealed:
-    """The samples of an owner that are only in the head, as its one writer remembers them: some 300 bytes each.
+    """The samples of an owner that are only in the head, in the memory of its writer: about 300 bytes each.
 
-    Numbers as bytes: as objects they take three times the room, and the garbage collector half of every tick.
+    Values are marshalled: as Python objects they would take three times the memory, and the garbage collector would
+    take half of the time of a tick.
     """
 
-    __slots__ = ("_ids", "_moments", "_values", "last", "sealed_until", "unchanged")
+    __slots__ = ("_elapsed", "_ids", "_values", "last", "sealed_until", "unchanged")
 
     def __init__(self, sealed_until: int, rows: Sequence[tuple[int, Sample]] = ()) -> None:
         self.sealed_until = sealed_until
         self._ids: list[int] = []
-        self._moments: list[float] = []
-        self._values: list[bytes | None] = []  # None: those of the sample before
+        self._elapsed: list[float] = []
+        self._values: list[bytes | None] = []  # None: the values of the sample before
         self.last: Values | None = None
-        self.unchanged = 0  # samples since the last one that was kept with its values
+        self.unchanged = 0  # samples since the last one with its own values
         for identifier, sample in rows:
             if sample.values is self.last:
                 self.add_unchanged(identifier, sample)
@@ -80,23 +81,23 @@ class Unsealed:
                 self.add(identifier, sample)
 
     def is_unchanged(self, sample: Sample) -> bool:
-        """Whether a sample has the values of the one before, and need not be kept with them."""
+        """Whether a sample has the values of the one before, and may be stored without values."""
         values, last = sample.values, self.last
         return (values is last or values == last) and self.unchanged < MOST_UNCHANGED
 
     def add(self, identifier: int, sample: Sample) -> bool:
-        """Remember a sample; whether there is enough for a block."""
+        """Add a sample; return whether there are enough for a block."""
         self.last, self.unchanged = sample.values, 0
         self._ids.append(identifier)
-        self._moments.append(sample.elapsed)
-        self._values.append(marshal.dumps(sample.values, MARSHALLED))
+        self._elapsed.append(sample.elapsed)
+        self._values.append(marshal.dumps(sample.values, MARSHAL_VERSION))
         return len(self._ids) >= BLOCK_SAMPLES
 
     def add_unchanged(self, identifier: int, sample: Sample) -> bool:
-        """Remember a sample with the values of the one before; whether there is enough for a block."""
+        """Add a sample with the values of the one before; return whether there are enough for a block."""
         self.unchanged += 1
         self._ids.append(identifier)
-        self._moments.append(sample.elapsed)
+        self._elapsed.append(sample.elapsed)
         self._values.append(None)
         return len(self._ids) >= BLOCK_SAMPLES
 
@@ -104,9 +105,9 @@ class Unsealed:
         return len(self._ids)
 
     def packed(self, keys: Sequence[str]) -> Sealed | None:
-        """The oldest block's worth of samples; None if there are none.
+        """The oldest samples as a block; None if there are none.
 
-        The next sample has its values, unless there is none: the head never begins with samples that need the block.
+        The block ends before a sample with its own values: the unsealed samples of an owner begin with values.
         """
         if not self._ids:
             return None
@@ -114,17 +115,17 @@ class Unsealed:
         end = next((place for place in range(BLOCK_SAMPLES, len(own)) if own[place] is not None), len(own))
         rows: list[Values] = []
         before = None
-        for values in own[:end]:
+        for values in own[:end]:  # equal values become one object: a block of these is encoded faster
             rows.append(rows[-1] if values is None or values == before else marshal.loads(values))
             before = values or before
-        ids, moments = self._ids[:end], self._moments[:end]
-        data = blocks.encode(keys, ids, moments, rows)
-        # As they are read from the block: to the millisecond.
-        span = round(moments[0], 3), round(moments[-1], 3)
+        ids, elapsed = self._ids[:end], self._elapsed[:end]
+        data = blocks.encode(keys, ids, elapsed, rows)
+        span = round(elapsed[0], 3), round(elapsed[-1], 3)  # a block has times in milliseconds
         return Sealed(self.sealed_until, ids[-1], *span, end, data, end - own[:end].count(None))
 
     def drop(self, sealed: Sealed) -> None:
-        for column in (self._ids, self._moments, self._values):
+        """Remove the samples of a block that was stored."""
+        for column in (self._ids, self._elapsed, self._values):
             del column[: sealed.samples]
         self.sealed_until = sealed.last_id
         if not self._ids:
@@ -132,7 +133,7 @@ class Unsealed:
 
 
 def sealed_until(connection: sqlite3.Connection, layout: Layout, owner: int) -> int | None:
-    """The last id of an owner that is in a block; None if it was never sampled."""
+    """The id of an owner's last sample in a block; None if the owner was never sampled."""
     if not has_tables_of(connection, layout.since_version):
         return None
     sql = f"SELECT sealed_until FROM {layout.series} WHERE {layout.owner} = ?"
@@ -141,7 +142,7 @@ def sealed_until(connection: sqlite3.Connection, layout: Layout, owner: int) -> 
 
 
 def keep(connection: sqlite3.Connection, layout: Layout, owner: int, sealed: Sealed) -> bool:
-    """Keep a block and say that its samples are sealed; not if somebody else has done so, or the owner is gone."""
+    """Store a block and mark its samples as sealed; False if another writer did, or the owner was deleted."""
     changed = connection.execute(
         f"UPDATE {layout.series} SET sealed_until = ? WHERE {layout.owner} = ? AND sealed_until = ?",
         (sealed.last_id, owner, sealed.after_id),
@@ -157,7 +158,7 @@ def keep(connection: sqlite3.Connection, layout: Layout, owner: int, sealed: Sea
 
 
 def has_many_small(connection: sqlite3.Connection, layout: Layout, owner: int) -> bool:
-    """Whether the newest blocks of an owner are so many small ones, none of minutes, that it is time to merge some."""
+    """Whether the newest SMALL_BLOCKS blocks of an owner are all small, and none of them has minutes."""
     count, largest = connection.execute(
         f"SELECT count(*), max(samples) FROM (SELECT samples FROM {layout.blocks} WHERE {layout.owner} = :owner"
         f" AND last_id > (SELECT rolled_until FROM {layout.series} WHERE {layout.owner} = :owner)"
@@ -168,7 +169,7 @@ def has_many_small(connection: sqlite3.Connection, layout: Layout, owner: int) -
 
 
 def merged(connection: sqlite3.Connection, layout: Layout, owner: int) -> Merged | None:
-    """The oldest of an owner's many small blocks as one; None if they are not many, or if one of those is damaged."""
+    """The oldest of an owner's many small blocks as one; None if they are few, or if one of them is damaged."""
     if not has_many_small(connection, layout, owner):
         return None
     rows = connection.execute(
@@ -176,29 +177,32 @@ def merged(connection: sqlite3.Connection, layout: Layout, owner: int) -> Merged
         f" LIMIT {MERGED_BLOCKS} OFFSET {SMALL_BLOCKS - MERGED_BLOCKS}",
         (owner,),
     ).fetchall()
-    places, moments, counts, datas = zip(*rows[::-1], strict=True)
+    row_ids, first_elapsed, counts, datas = zip(*rows[::-1], strict=True)
     with suppress(BlockDamaged):
-        return Merged(owner, places, moments[0], sum(counts), blocks.merge(datas))
+        return Merged(owner, row_ids, first_elapsed[0], sum(counts), blocks.merge(datas))
     return None
 
 
-def put_in_place(connection: sqlite3.Connection, layout: Layout, large: Merged) -> None:
-    """Put a large block in place of the small ones, unless one of them is gone: somebody else did."""
+def store_merged(connection: sqlite3.Connection, layout: Layout, large: Merged) -> None:
+    """Store a large block instead of the small ones; nothing, if another process merged or deleted one of them."""
     marks = ", ".join("?" * MERGED_BLOCKS)
     sql = f"SELECT count(*) FROM {layout.blocks} WHERE id IN ({marks}) AND {layout.owner} = ?"
-    if connection.execute(sql, (*large.places, large.owner)).fetchone()[0] < MERGED_BLOCKS:
+    if connection.execute(sql, (*large.row_ids, large.owner)).fetchone()[0] < MERGED_BLOCKS:
         return
     connection.execute(
         f"UPDATE {layout.blocks} SET first_elapsed = ?, samples = ?, data = ? WHERE id = ?",
-        (large.first_elapsed, large.samples, large.data, large.places[-1]),
+        (large.first_elapsed, large.samples, large.data, large.row_ids[-1]),
     )
-    connection.execute(f"DELETE FROM {layout.blocks} WHERE id IN ({marks[3:]})", large.places[:-1])
+    connection.execute(f"DELETE FROM {layout.blocks} WHERE id IN ({marks[3:]})", large.row_ids[:-1])
 
 
-def between(
+def blocks_between(
     connection: sqlite3.Connection, layout: Layout, owner: int, start: float | None, end: float | None
 ) -> list[tuple[int, bytes]]:
-    """How many samples, and the bytes, of each block of a time, and of the one before, for the first rate."""
+    """The number of samples and the data of each block between two times, and of the block before.
+
+    The first rate needs the last sample of the block before.
+    """
     begin = -1.0
     if start is not None:
         sql = f"SELECT max(last_elapsed) FROM {layout.blocks} WHERE {layout.owner} = ? AND last_elapsed < ?"
@@ -209,16 +213,16 @@ def between(
         " AND first_elapsed <= ? ORDER BY last_id",
         (owner, begin, float("inf") if end is None else end),
     )
-    return [(samples_in(count), data) for count, data in rows]
+    return [(valid_count(count), data) for count, data in rows]
 
 
-def samples_in(count: object) -> int:
-    """How many samples a block has by its row; what is no number counts as one."""
+def valid_count(count: object) -> int:
+    """The number of samples in a block as its row says, or 1 if that is not a possible number."""
     return count if type(count) is int and 0 < count <= blocks.MAX_SAMPLES else 1
 
 
-def newest(connection: sqlite3.Connection, layout: Layout, owner: int, until: float) -> list[bytes]:
-    """The last two blocks that begin at or before a moment, the newest first."""
+def newest_blocks(connection: sqlite3.Connection, layout: Layout, owner: int, until: float) -> list[bytes]:
+    """The last two blocks that begin at or before a time, the newest first."""
     rows = connection.execute(
         f"SELECT data FROM {layout.blocks} WHERE {layout.owner} = ? AND first_elapsed <= ?"
         " ORDER BY last_id DESC LIMIT 2",
@@ -227,15 +231,15 @@ def newest(connection: sqlite3.Connection, layout: Layout, owner: int, until: fl
     return [data for (data,) in rows]
 
 
-def following(
+def blocks_after(
     connection: sqlite3.Connection, layout: Layout, owner: int, after_id: int
 ) -> list[tuple[int, int, bytes]]:
-    """The last id, how many samples, and the bytes of each block with an id behind this one."""
+    """The last id, the number of samples and the data of each block with samples after an id."""
     rows = connection.execute(
         f"SELECT last_id, samples, data FROM {layout.blocks} WHERE {layout.owner} = ? AND last_id > ? ORDER BY last_id",
         (owner, after_id),
     )
-    return [(last_id, samples_in(count), data) for last_id, count, data in rows if type(last_id) is int]
+    return [(last_id, valid_count(count), data) for last_id, count, data in rows if type(last_id) is int]
 
 
 def samples_after(
@@ -248,24 +252,28 @@ def samples_after(
     until: float = float("inf"),
     newest: int | None = None,
 ) -> list[tuple[int, Sample]]:
-    """The samples of an owner behind its last block and behind an id, with these values; of the newest only so many."""
+    """The unsealed samples of an owner after an id and up to a time, with their ids; or only the newest so many.
+
+    A sample without own values gets those of the sample before. That one is in the head, or, if two processes wrote
+    samples of one owner, at the end of the last block.
+    """
     begin = max(sealed_until, after_id)
     entries = head.select(connection, layout, owner, begin, keys, until, newest)
     values: Values = ()
     if entries and entries[0][2] is None:
-        kept = head.last_values(connection, layout, owner, sealed_until, begin, keys)
-        values = _end_of_blocks(connection, layout, owner, keys) if kept is None else kept
+        in_head = head.last_values(connection, layout, owner, sealed_until, begin, keys)
+        values = _last_sealed_values(connection, layout, owner, keys) if in_head is None else in_head
     found: list[tuple[int, Sample]] = []
-    for identifier, moment, own in entries:
-        values = values if own is None else own
-        found.append((identifier, Sample(moment, values)))
+    for identifier, elapsed, own_values in entries:
+        values = values if own_values is None else own_values
+        found.append((identifier, Sample(elapsed, values)))
     return found if newest is None else found[-newest:]
 
 
-def _end_of_blocks(connection: sqlite3.Connection, layout: Layout, owner: int, keys: Sequence[str]) -> Values:
-    """The values at the end of the last block of an owner; absent if that cannot be read, or is not there any more."""
+def _last_sealed_values(connection: sqlite3.Connection, layout: Layout, owner: int, keys: Sequence[str]) -> Values:
+    """The values at the end of an owner's last block; all absent if the block is damaged or was deleted."""
     with suppress(BlockDamaged):
-        for data in newest(connection, layout, owner, float("inf")):
+        for data in newest_blocks(connection, layout, owner, float("inf")):
             sample = blocks.decode(data).samples(keys)[-1]
             if sample.minute is None:
                 return sample.values

@@ -1,6 +1,7 @@
-"""The samples of owners of one kind: an append-only head, sealed one by one into blocks, one way to read both.
+"""The samples of all owners of one kind: new ones in the head, older ones sealed into blocks; one way to read both.
 
-Blocks and head are read in one transaction: in two, every second read had a hole or a double while somebody sealed.
+A read takes head and blocks in one transaction. With two, half of the reads missed or doubled samples that another
+process sealed in between.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from jobtop.store.samples.head import JOBS, Layout
 from jobtop.store.samples.joined import Joined, Series
 from jobtop.store.samples.sealed import BLOCK_SAMPLES, Unsealed, samples_after
 
-TRIMMED_ROWS, FEWEST_TRIMMED = 2000, 100  # at once
-FEWEST_UNCHANGED = 4  # owners in one row; for fewer a row each costs as little
-LOOKED_AT_PER_SEALED = 3  # rows of the head: those of a sealed block lie between those of all others
+MOST_TRIMMED, FEWEST_TRIMMED = 2000, 100  # rows of the head in one transaction
+FEWEST_LISTED = 4  # owners in a list: for fewer, a row each costs no more
+CHECKED_PER_SEALED = 3  # rows to check for each sealed one: the rows of a block lie between those of other owners
 OWNERS_PER_STEP = 4
-ROWS_PER_SEAL = 105  # somewhat fewer than a block has: what has piled up is worked off
+SAMPLES_PER_SEAL = 105  # less than a block has, so that a backlog of blocks becomes smaller
 
 
 @record
 class News:
-    """What a follower has not seen, and the cursor to go on from, None as long as there was nothing.
+    """The samples that a follower has not read yet, and the cursor for its next call; None before the first sample.
 
-    `damaged` samples could not be read; `over`: nothing more will come.
+    `damaged` is the number of samples that cannot be read. With `over`, there will be no more samples.
     """
 
     samples: list[Sample]
@@ -46,17 +47,17 @@ class SeriesStore:
     def __init__(self, database: Database, layout: Layout = JOBS) -> None:
         self.database, self.layout = database, layout
         self._unsealed: dict[int, Unsealed] = {}
-        self._due: dict[int, None] = {}
-        self._seals_left = 1
+        self._due: dict[int, None] = {}  # owners with enough samples for a block, the longest waiting first
+        self._seals_left = 1  # until the next samples
         self._mergeable: dict[int, None] = {}
         self._trim_from = 0
-        self._rows_to_trim = TRIMMED_ROWS  # whoever wrote before may have been killed
+        self._rows_to_check = MOST_TRIMMED  # an earlier writer may have been killed before it trimmed
         self._has_columns = False
 
     def append(self, rows: Sequence[tuple[int, Sample]]) -> None:
-        """Keep samples of any number of owners in one transaction; those of an owner in the order given.
+        """Append samples of any number of owners in one transaction; the samples of one owner are in order.
 
-        Samples of an owner that is not in the store any more are left out.
+        Samples of an owner that is not in the store any more are dropped.
         """
         owners = {owner for owner, _ in rows}
         try:
@@ -64,41 +65,42 @@ class SeriesStore:
                 if not self._has_columns:
                     head.add_columns(connection, self.layout)
                 new = owners - self._unsealed.keys()
-                begun = {owner: _begun(connection, self.layout, owner) for owner in new}
+                begun = {owner: _begin_series(connection, self.layout, owner) for owner in new}
                 self._unsealed |= {owner: unsealed for owner, unsealed in begun.items() if unsealed is not None}
                 gone = {owner for owner, unsealed in begun.items() if unsealed is None}
                 kept = [row for row in rows if row[0] not in gone] if gone else rows
-                for wave in head.waves(kept):
-                    self._append_wave(connection, wave)
+                for part in head.one_per_owner(kept):
+                    self._append_part(connection, part)
         except BaseException:
-            for owner in owners:  # what is remembered of them may not have been kept
+            for owner in owners:  # the memory may have samples that the store has not
                 self._forget(owner)
             raise
         self._has_columns = True
-        self._seals_left = 1 + len(rows) // ROWS_PER_SEAL
+        self._seals_left = 1 + len(rows) // SAMPLES_PER_SEAL
 
-    def _append_wave(self, connection: sqlite3.Connection, rows: Sequence[tuple[int, Sample]]) -> None:
-        """Keep a sample each of different owners."""
-        known = self._unsealed
+    def _append_part(self, connection: sqlite3.Connection, rows: Sequence[tuple[int, Sample]]) -> None:
+        """Append one sample each of different owners."""
+        unsealed = self._unsealed
         unchanged: list[tuple[int, Sample]] = []
-        changed: Sequence[tuple[int, Sample]] = []
+        changed: list[tuple[int, Sample]] = []
         for row in rows:
-            (unchanged if known[row[0]].is_unchanged(row[1]) else changed).append(row)  # type: ignore[attr-defined]
-        if len(unchanged) < FEWEST_UNCHANGED:
-            unchanged, changed = [], rows
+            (unchanged if unsealed[row[0]].is_unchanged(row[1]) else changed).append(row)
+        if len(unchanged) < FEWEST_LISTED:
+            unchanged, changed = [], list(rows)
         for identifier, (owner, sample) in head.insert(connection, self.layout, changed):
-            if known[owner].add(identifier, sample):
+            if unsealed[owner].add(identifier, sample):
                 self._due[owner] = None
-        if unchanged:
-            identifier = head.insert_unchanged(connection, self.layout, unchanged)
-            for owner, sample in unchanged:
-                if known[owner].add_unchanged(identifier, sample):
+        for begin in range(0, len(unchanged), head.MOST_LISTED):
+            listed = unchanged[begin : begin + head.MOST_LISTED]
+            identifier = head.insert_unchanged(connection, self.layout, listed)
+            for owner, sample in listed:
+                if unsealed[owner].add_unchanged(identifier, sample):
                     self._due[owner] = None
 
     def step(self) -> bool:
-        """One small unit of housekeeping, some milliseconds at most; whether there is more before the next samples.
+        """Do one unit of housekeeping, some milliseconds at most; return whether there is more to do now.
 
-        1,000 jobs that began together are not sealed together.
+        Few owners are sealed after each append, so that 1,000 jobs that began together are not sealed together.
         """
         if self._due and self._seals_left:
             owners = min(self._seals_left, OWNERS_PER_STEP)
@@ -106,17 +108,17 @@ class SeriesStore:
             self.seal_due(owners)
         elif self._mergeable:
             self.merge()
-        elif self._rows_to_trim >= FEWEST_TRIMMED:
-            self.trim(min(self._rows_to_trim, TRIMMED_ROWS))
-        return bool((self._due and self._seals_left) or self._mergeable or self._rows_to_trim >= FEWEST_TRIMMED)
+        elif self._rows_to_check >= FEWEST_TRIMMED:
+            self.trim(min(self._rows_to_check, MOST_TRIMMED))
+        return bool((self._due and self._seals_left) or self._mergeable or self._rows_to_check >= FEWEST_TRIMMED)
 
     def seal(self, owner: int) -> int:
-        """Seal all that an owner has, as at its end, and forget it; how many samples that were."""
+        """Seal all samples of an owner, as at its end, and forget it; return the number of samples."""
         total = 0
         while True:
             if owner not in self._unsealed:
                 with self.database.reading() as connection:
-                    unsealed = _loaded(connection, self.layout, owner)
+                    unsealed = _load_unsealed(connection, self.layout, owner)
                 if unsealed is None:
                     return total
                 self._unsealed[owner] = unsealed
@@ -126,12 +128,15 @@ class SeriesStore:
             total += self._seal([owner])
 
     def seal_due(self, limit: int) -> int:
-        """Seal one block each of at most so many owners that have one, the longest waiting first; how many samples."""
+        """Seal one block each of at most `limit` owners, the longest waiting first; return the number of samples."""
         due = list(self._due)[:limit]
         return self._seal(due) if due else 0
 
     def seal_ended(self, limit: int) -> int:
-        """Seal owners that ended without it, as when their writer was killed; how many samples that were."""
+        """Seal at most `limit` owners that ended and were not sealed, because their writer was killed.
+
+        Returns the number of samples.
+        """
         layout = self.layout
         with self.database.reading() as connection:
             unsealed = json.dumps(list(head.unsealed_owners(connection, layout)))
@@ -143,7 +148,7 @@ class SeriesStore:
         return sum(self.seal(owner) for (owner,) in ended)
 
     def merge(self) -> bool:
-        """Make a large block of some small ones of one owner that has many; whether that was done."""
+        """Merge some small blocks of one owner into a large one; return whether there were such blocks."""
         if not self._mergeable:
             return False
         owner = next(iter(self._mergeable))
@@ -151,16 +156,19 @@ class SeriesStore:
             large = sealed.merged(connection, self.layout, owner)
         if large is not None:
             with self.database.writing() as connection:
-                sealed.put_in_place(connection, self.layout, large)
+                sealed.store_merged(connection, self.layout, large)
         del self._mergeable[owner]
         return large is not None
 
-    def trim(self, limit: int = TRIMMED_ROWS) -> int:
-        """Delete what is sealed among the next so many rows of the head, round and round; how many rows that were."""
+    def trim(self, limit: int = MOST_TRIMMED) -> int:
+        """Delete the sealed rows among the next `limit` rows of the head; return the number of deleted rows.
+
+        The next call goes on from there, and at the end of the head from its beginning.
+        """
         with self.database.writing() as connection:
             last, deleted = head.trim(connection, self.layout, self._trim_from, limit)
-        saw_all = last is None and self._trim_from == 0
-        self._rows_to_trim = 0 if saw_all else max(0, self._rows_to_trim - limit)
+        checked_all = last is None and self._trim_from == 0
+        self._rows_to_check = 0 if checked_all else max(0, self._rows_to_check - limit)
         self._trim_from = 0 if last is None else last + 1
         return deleted
 
@@ -172,9 +180,9 @@ class SeriesStore:
         end: float | None = None,
         max_points: int | None = None,
     ) -> Series:
-        """Stored and derived values between two moments, both included; counters as they stood.
+        """Stored and derived values between two times, both included; counters are cumulative.
 
-        Of more than `max_points` samples those stay in which a key is least or greatest in its part of the time.
+        More than `max_points` samples are thinned: the samples with minima and maxima of the keys stay.
         """
         joined = Joined(self.layout, keys)
         joined.add_all(*self.read(owner, joined.stored, start, end))
@@ -183,18 +191,18 @@ class SeriesStore:
     def read(
         self, owner: int, keys: Sequence[str], start: float | None = None, end: float | None = None
     ) -> tuple[list[tuple[int, bytes]], list[tuple[int, Sample]]]:
-        """The blocks and the rows of a time, and some before it: at least one sample, if there is one."""
+        """The blocks and the head's samples between two times, with at least one sample before, if there is one."""
         with self.database.reading() as connection:
             last_id = sealed.sealed_until(connection, self.layout, owner)
             if last_id is None:
                 return [], []
-            packed = sealed.between(connection, self.layout, owner, start, end)
+            packed = sealed.blocks_between(connection, self.layout, owner, start, end)
             return packed, samples_after(
                 connection, self.layout, owner, last_id, keys, until=float("inf") if end is None else end
             )
 
     def frame_at(self, owner: int, elapsed: float) -> Frame | None:
-        """The last sample at or before a moment, its rates from the one before it; None if there is none."""
+        """The last sample at or before a time, with rates since the sample before; None if there is none."""
         samples = self.newest(owner, 2, elapsed)
         if not samples:
             return None
@@ -206,14 +214,14 @@ class SeriesStore:
     def newest(
         self, owner: int, count: int, until: float = float("inf"), keys: Sequence[str] | None = None
     ) -> list[Sample]:
-        """The last samples at or before a moment, the oldest first, of all keys or of these; fewer if need be."""
+        """The last `count` samples, or fewer, at or before a time, oldest first, with all keys or these."""
         keys = self.layout.keys if keys is None else keys
         with self.database.reading() as connection:
             last_id = sealed.sealed_until(connection, self.layout, owner)
             if last_id is None:
                 return []
             rows = samples_after(connection, self.layout, owner, last_id, keys, until=until, newest=count)
-            packed = sealed.newest(connection, self.layout, owner, until) if len(rows) < count else []
+            packed = sealed.newest_blocks(connection, self.layout, owner, until) if len(rows) < count else []
         samples = [sample for _, sample in rows]
         for data in packed:
             if len(samples) < count:
@@ -222,18 +230,18 @@ class SeriesStore:
         return samples[-count:]
 
     def samples(self, owner: int) -> list[Sample]:
-        """All samples of an owner; minutes as samples with the same extremes and means."""
+        """All samples of an owner; minutes become samples with the same extremes and means."""
         series = self.series(owner, self.layout.keys)
         return list(map(Sample, series.times, zip(*(series.values[key] for key in self.layout.keys), strict=True)))
 
     def follow(self, owner: int, after_id: int | None = None) -> News:
-        """The samples with a greater id, all of them and each once, sealed meanwhile or not."""
+        """The samples after an id, each once, whether they were sealed in the meantime or not."""
         seen = after_id or 0
         with self.database.reading() as connection:
             last_id = sealed.sealed_until(connection, self.layout, owner)
             if last_id is None:
                 return News([], after_id)
-            packed = sealed.following(connection, self.layout, owner, seen)
+            packed = sealed.blocks_after(connection, self.layout, owner, seen)
             rows = samples_after(connection, self.layout, owner, last_id, self.layout.keys, after_id=seen)
         samples, damaged, cursor = [], 0, after_id
         for block_id, count, data in packed:
@@ -245,7 +253,7 @@ class SeriesStore:
         return News(samples, rows[-1][0] if rows else cursor, damaged)
 
     def count(self, owner: int) -> int:
-        """How many samples there are, those that cannot be read included."""
+        """The number of samples of an owner, including those that cannot be read."""
         layout = self.layout
         with self.database.reading() as connection:
             last_id = sealed.sealed_until(connection, layout, owner)
@@ -256,7 +264,10 @@ class SeriesStore:
             return int(in_blocks) + head.count(connection, layout, owner, last_id)
 
     def _seal(self, owners: Sequence[int]) -> int:
-        """A block of each of these owners, in one transaction; packed before it begins."""
+        """Seal one block of each of these owners in one transaction; return the number of samples.
+
+        The blocks are packed before the transaction begins, so that it is short.
+        """
         layout = self.layout
         packed = [
             (owner, block) for owner in owners if (block := self._unsealed[owner].packed(layout.keys)) is not None
@@ -276,7 +287,7 @@ class SeriesStore:
             total, rows = total + block.samples, rows + block.rows + 1
             if len(unsealed) >= BLOCK_SAMPLES:
                 self._due[owner] = None
-        self._rows_to_trim += rows * LOOKED_AT_PER_SEALED
+        self._rows_to_check += rows * CHECKED_PER_SEALED
         return total
 
     def _forget(self, owner: int) -> None:
@@ -284,17 +295,18 @@ class SeriesStore:
         self._due.pop(owner, None)
 
 
-def _begun(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsealed | None:
-    """What a writer has to know of an owner it has not met; None if there is no such owner."""
+def _begin_series(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsealed | None:
+    """Give an owner a row in the table of series, and load its unsealed samples; None if there is no such owner."""
     connection.execute(
         f"INSERT OR IGNORE INTO {layout.series} ({layout.owner}, sealed_until)"
         f" SELECT seq, ? FROM {layout.owners} WHERE seq = ?",
         (head.last_id(connection, layout), owner),
     )
-    return _loaded(connection, layout, owner)
+    return _load_unsealed(connection, layout, owner)
 
 
-def _loaded(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsealed | None:
+def _load_unsealed(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsealed | None:
+    """The unsealed samples of an owner, read from the head; None if it was never sampled."""
     last_id = sealed.sealed_until(connection, layout, owner)
     if last_id is None:
         return None
@@ -302,7 +314,7 @@ def _loaded(connection: sqlite3.Connection, layout: Layout, owner: int) -> Unsea
 
 
 def _samples(data: bytes, keys: Sequence[str]) -> list[tuple[int, Sample]] | None:
-    """The samples of a block and their ids; None if it is damaged."""
+    """The samples of a block with their ids; None if the block is damaged."""
     try:
         block = blocks.decode(data)
     except BlockDamaged:

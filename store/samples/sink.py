@@ -1,4 +1,4 @@
-"""What an engine samples, into the store: opened by the thread that writes, for jobs that may not be in it yet."""
+"""Write the samples of an engine to the store, from the engine's writer thread; a job may not be in the store yet."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ PATIENCE_SECONDS = 1.0
 LOCAL_PACE_SECONDS, NETWORK_PACE_SECONDS = 1.0, 10.0
 HEARTBEAT_SECONDS = 10.0
 BY_JOB = ("samples", "snapshots", "named")  # parts of a batch whose rows begin with the key of a job
-RETENTION_SECONDS = 60.0  # a short job has no time for what is old
-ENDED_SEALED = 4  # jobs whose writer was killed, looked after by the next
+RETENTION_SECONDS = 60.0  # an engine prunes old jobs only when it has run for this long
+ENDED_SEALED = 4  # jobs to seal at the start whose writer was killed
 
 
 class StoreSink:
-    """Keeps what an engine samples of jobs, the machine and devices; raises StoreBusy while nothing of it is kept yet.
+    """Writes samples and events of jobs, of the host and of devices; raises StoreBusy if nothing was written.
 
-    `are_recorded`: jobs are in the store before they are sampled, so one that is not was deleted. With `config` it also
-    deletes what is old. `known` is the record of a job as its recorder has it, for a store that was replaced.
+    With `are_recorded`, jobs are in the store before they are sampled: a job that is not was deleted. With `config`,
+    the sink also prunes old jobs. `record_of` gives the current record of a job, for a store that was replaced.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class StoreSink:
         network: bool | None,
         are_recorded: bool = False,
         config: Config | None = None,
-        known: Callable[[str], Job | None] | None = None,
+        record_of: Callable[[str], Job | None] | None = None,
     ) -> None:
         self.paths, self.network, self.are_recorded, self.config = paths, network, are_recorded, config
-        self.known = known
+        self.record_of = record_of
         self.lost: dict[str, float] = {}
         shared = is_network(paths.store) if network is None else network
         self.pace_seconds = NETWORK_PACE_SECONDS if shared else LOCAL_PACE_SECONDS
@@ -65,21 +65,21 @@ class StoreSink:
         self._seqs: dict[str, int] = {}
         self._kept_until: dict[str, float] = {}
         self._is_replaced = False
-        self._beat_at = -float("inf")
-        self._looked_after = False
+        self._heartbeat_at = -float("inf")
+        self._has_sealed_ended = False
         self._records_host = False
-        self._shift: BackgroundRetention | None = None
-        self._retains_at = time.monotonic() + RETENTION_SECONDS
+        self._retention: BackgroundRetention | None = None
+        self._retention_due = time.monotonic() + RETENTION_SECONDS
 
     def keep(self, batches: list[Batch]) -> None:
-        """All of it or nothing, in one transaction."""
-        self._written(partial(self._keep_batches, batches))
+        """Write all batches in one transaction, or nothing."""
+        self._write(partial(self._keep_batches, batches))
         self._kept_until.update((key, sample.elapsed) for batch in batches for key, sample in batch.samples)
 
-    def _written(self, write: Callable[[Database], T]) -> T:
-        """What a write answers; where the store was deleted or replaced, its jobs are put into the new one first.
+    def _write(self, write: Callable[[Database], T]) -> T:
+        """Write, and return what `write` returns; if the store was replaced, add the jobs to the new one and retry.
 
-        StoreReplaced if that happens again meanwhile: the numbers of jobs are those of a store that is gone.
+        Raises StoreReplaced if the store is replaced once more: the numbers of jobs are of a store that is gone.
         """
         try:
             return self._write_once(write)
@@ -90,19 +90,19 @@ class StoreSink:
         database = self._open()
         try:
             if self._is_replaced:
-                self._put_again(database)
+                self._add_jobs_again(database)
             return write(database)
         except StoreReplaced:
             self._is_replaced = True
             raise
 
-    def _put_again(self, database: Database) -> None:
-        """Keep our jobs in the store that is there now, and note until when their samples are not in it."""
-        self._begin(database)
-        self._records_host, self._looked_after, self._shift = False, False, None
+    def _add_jobs_again(self, database: Database) -> None:
+        """Add the sampled jobs to the store that replaced another, and note in `lost` which samples it lacks."""
+        self._reset(database)
+        self._records_host, self._has_sealed_ended, self._retention = False, False, None
         seqs: dict[str, int] = {}
         for key in self._seqs:
-            job = self.known(key) if self.known is not None else None
+            job = self.record_of(key) if self.record_of is not None else None
             row = Jobs(database).reinsert(job) if job is not None else None
             if row is None or row.seq is None:
                 continue
@@ -114,7 +114,7 @@ class StoreSink:
 
     def _keep_batches(self, batches: list[Batch], database: Database) -> None:
         if self.are_recorded:
-            batches = [self._of_those_there(batch) for batch in batches]
+            batches = [self._without_deleted_jobs(batch) for batch in batches]
         for key in {key for batch in batches for key, _ in batch.samples} - self._seqs.keys():
             self._seq(key)
         seqs = self._seqs
@@ -128,22 +128,22 @@ class StoreSink:
                 self._keep(database, rows, batches)
         except BaseException:
             held_until = self.host.held_until
-            self._begin(database)  # what they remember was not kept
+            self._reset(database)  # their memory has samples that were not written
             self.host.held_until = held_until
             raise
 
-    def _of_those_there(self, batch: Batch) -> Batch:
+    def _without_deleted_jobs(self, batch: Batch) -> Batch:
         keys = {row[0] for name in BY_JOB for row in getattr(batch, name)} | {row[0] for row in batch.events}
         if keys <= self._seqs.keys():
             return batch
-        kept = {name: [row for row in getattr(batch, name) if self._is_there(row[0])] for name in BY_JOB}
-        events = [row for row in batch.events if not isinstance(row[0], str) or self._is_there(row[0])]
+        kept = {name: [row for row in getattr(batch, name) if self._is_stored(row[0])] for name in BY_JOB}
+        events = [row for row in batch.events if not isinstance(row[0], str) or self._is_stored(row[0])]
         return replace(batch, **kept, events=events)
 
     def _keep(self, database: Database, rows: list[tuple[int, Sample]], batches: list[Batch]) -> None:
         if rows:
             self.series.append(rows)
-            self._beat(database, rows)
+            self._write_heartbeats(database, rows)
         for batch in batches:
             for key, elapsed, members in batch.snapshots:
                 self.snapshots.keep(self._seq(key), elapsed, members)
@@ -159,7 +159,7 @@ class StoreSink:
                 self._keep_events(database, batch)
 
     def _keep_events(self, database: Database, batch: Batch) -> None:
-        """Keep what happened to jobs, and to the machine and its devices if this process records them."""
+        """Write the events of jobs, and those of the host and of devices if this process records the host."""
         happened = [
             (self._seq(owner), Event(at, kind, detail))
             for owner, at, kind, detail in batch.events
@@ -183,16 +183,17 @@ class StoreSink:
         self.host.keep_detail(elapsed, host_detail(frame, after.uptime_seconds))
 
     def may_record_host(self) -> bool:
-        """Whether nobody else on this machine records it: one is enough."""
-        self._records_host = self._written(lambda _: self.host.lease(identify(os.getpid())))
+        """Take or renew the lease of the host: one process records it. Return whether this process may."""
+        self._records_host = self._write(lambda _: self.host.lease(identify(os.getpid())))
         return self._records_host
 
     def step(self) -> bool:
-        return self._written(self._step)
+        """Do one unit of housekeeping; return whether there is more to do."""
+        return self._write(self._step)
 
     def _step(self, _: Database) -> bool:
-        if not self._looked_after:
-            self._looked_after = True
+        if not self._has_sealed_ended:
+            self._has_sealed_ended = True
             self.series.seal_ended(ENDED_SEALED)
         is_behind = (
             self.series.step()
@@ -200,25 +201,26 @@ class StoreSink:
             or (self._records_host and self.devices is not None and self.devices.step())
             or (self.named is not None and self.named.step())
         )
-        if not is_behind and self.config is not None and time.monotonic() >= self._retains_at:
-            self._retain(self.config)
+        if not is_behind and self.config is not None and time.monotonic() >= self._retention_due:
+            self._prune(self.config)
         return is_behind
 
-    def _retain(self, config: Config) -> None:
-        """Let go of a little that is old, if it is our turn."""
-        if self._shift is None:
+    def _prune(self, config: Config) -> None:
+        """Prune for some milliseconds, unless another process does."""
+        if self._retention is None:
             from jobtop.store.upkeep.background_retention import BackgroundRetention
 
-            self._shift = BackgroundRetention(self._open(), self.paths, config)
-        self._retains_at = time.monotonic() + self._shift.work()
+            self._retention = BackgroundRetention(self._open(), self.paths, config)
+        self._retention_due = time.monotonic() + self._retention.work()
 
     def finish(self, key: str) -> None:
-        self._written(partial(self._finish, key))
-        for known in (self._kept_until, self.lost):
-            known.pop(key, None)
+        """Seal all samples of a job that has ended."""
+        self._write(partial(self._finish, key))
+        for by_job in (self._kept_until, self.lost):
+            by_job.pop(key, None)
 
     def _finish(self, key: str, database: Database) -> None:
-        if not self.are_recorded or self._is_there(key):
+        if not self.are_recorded or self._is_stored(key):
             seq = self._seq(key)
             self.series.seal(seq)
             with database.reading() as connection:
@@ -229,9 +231,9 @@ class StoreSink:
     def close(self) -> None:
         if self._database is None:
             return
-        if self._database.is_in_place():  # a store that was deleted is not made again for a good-bye
-            if self._shift is not None:
-                self._shift.end()
+        if self._database.is_in_place():  # a store that was deleted is not created again to release a lease
+            if self._retention is not None:
+                self._retention.end()
             if self._records_host:
                 self.host.release(identify(os.getpid()))
         self._database.close()
@@ -239,16 +241,17 @@ class StoreSink:
     def _open(self) -> Database:
         if self._database is None:
             self._database = open_to_write(self.paths, self.network, PATIENCE_SECONDS)
-            self._begin(self._database)
+            self._reset(self._database)
         return self._database
 
-    def _begin(self, database: Database) -> None:
+    def _reset(self, database: Database) -> None:
+        """Forget what the last writes left in memory."""
         self.series, self.snapshots, self.host = SeriesStore(database), Snapshots(database), HostRecord(database)
         self.devices: DeviceRecord | None = None
         self.named: NamedRecord | None = None
 
     def _devices(self, database: Database) -> DeviceRecord:
-        """The record of devices, imported when there is one: few short jobs have any."""
+        """The record of devices, imported at its first use: it would slow the start of every job."""
         if self.devices is None:
             from jobtop.store.samples.devices import DeviceRecord
 
@@ -256,6 +259,7 @@ class StoreSink:
         return self.devices
 
     def _named(self, database: Database) -> NamedRecord:
+        """The record of named series, imported at its first use."""
         if self.named is None:
             from jobtop.store.samples.named import NamedRecord
 
@@ -263,12 +267,12 @@ class StoreSink:
         return self.named
 
     def _seq(self, key: str) -> int:
-        """The number of a job; StoreBusy while its record waits for the store too."""
-        if not self._is_there(key):
+        """The number of a job; StoreBusy if its recorder has not written it yet."""
+        if not self._is_stored(key):
             raise StoreBusy(f"job {key[:8]} is not in {self.paths.store} yet")
         return self._seqs[key]
 
-    def _is_there(self, key: str) -> bool:
+    def _is_stored(self, key: str) -> bool:
         if key not in self._seqs:
             with self._open().reading() as connection:
                 row = connection.execute("SELECT seq FROM jobs WHERE id = ?", (key,)).fetchone()
@@ -276,11 +280,11 @@ class StoreSink:
                 self._seqs[key] = row[0]
         return key in self._seqs
 
-    def _beat(self, database: Database, rows: list[tuple[int, Sample]]) -> None:
-        """Say that somebody watches these jobs."""
+    def _write_heartbeats(self, database: Database, rows: list[tuple[int, Sample]]) -> None:
+        """Write every ten seconds that these jobs are being sampled."""
         now = time.monotonic()
-        if now - self._beat_at >= HEARTBEAT_SECONDS:
-            self._beat_at = now
+        if now - self._heartbeat_at >= HEARTBEAT_SECONDS:
+            self._heartbeat_at = now
             with database.writing() as connection:
                 connection.executemany(
                     "UPDATE jobs SET heartbeat = ? WHERE seq = ?",

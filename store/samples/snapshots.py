@@ -1,4 +1,4 @@
-"""Who in a job was doing it: its heaviest processes, every ten seconds and at its end."""
+"""Snapshots of jobs: the processes that used most, every ten seconds and at the end of a job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 SINCE_VERSION = 3
-PLACES = {"cpu_seconds": 6, "cpu_percent": 2, "age_seconds": 3}
+DECIMALS = {"cpu_seconds": 6, "cpu_percent": 2, "age_seconds": 3}
 
 
 class Snapshots:
@@ -27,17 +27,17 @@ class Snapshots:
         self.database = database
 
     def keep(self, job_seq: int, elapsed: float, members: Sequence[ProcessRow]) -> None:
-        """Keep one of a job; not if the job is not in the store any more."""
+        """Store one snapshot; not of a job that is not in the store any more."""
         self.keep_all([(job_seq, elapsed, members)])
 
     def keep_all(self, taken: Iterable[tuple[int, float, Sequence[ProcessRow]]]) -> None:
-        """Keep those of any number of jobs in one transaction."""
+        """Store snapshots of any number of jobs in one transaction."""
         rows = [(elapsed, _packed(members), job_seq) for job_seq, elapsed, members in taken]
         with self.database.writing() as connection:
             connection.executemany("INSERT OR REPLACE INTO snapshots SELECT seq, ?, ? FROM jobs WHERE seq = ?", rows)
 
     def at(self, job: Job, elapsed: float) -> Snapshot | None:
-        """The newest at or before a moment of a job; None if there is none."""
+        """The newest snapshot at or before a time; None if there is none."""
         with self.database.reading() as connection:
             return _newest(connection, job, elapsed)
 
@@ -45,7 +45,7 @@ class Snapshots:
         return self.at(job, float("inf"))
 
     def moments(self, job: Job) -> list[float]:
-        """When there is one, in seconds since the start of the job."""
+        """The times of all snapshots, in seconds since the start of the job."""
         with self.database.reading() as connection:
             if not has_tables_of(connection, SINCE_VERSION):
                 return []
@@ -68,29 +68,29 @@ def _newest(connection: sqlite3.Connection, job: Job, until: float) -> Snapshot 
 
 
 def _packed(members: Iterable[ProcessRow]) -> bytes:
-    """By column names, so that rows can get more of them."""
+    """Pack rows with the names of their columns, so that later versions can add columns."""
     names = fields(ProcessRow)
     rows = [[_rounded(name, getattr(member, name)) for name in names] for member in members]
     return pack({"columns": names, "rows": rows})
 
 
 def unpacked_members(data: bytes) -> tuple[ProcessRow, ...] | None:
-    """The rows again, of columns this version does not know nothing; None if they are damaged."""
-    kept = unpack(data)
+    """Unpack rows, without columns that this version does not know; None if they are damaged."""
+    unpacked = unpack(data)
     try:
-        places = [kept["columns"].index(name) for name in fields(ProcessRow)]
-        rows = tuple(ProcessRow(*(row[place] for place in places)) for row in kept["rows"])
+        positions = [unpacked["columns"].index(name) for name in fields(ProcessRow)]
+        rows = tuple(ProcessRow(*(row[position] for position in positions)) for row in unpacked["rows"])
     except (TypeError, LookupError, ValueError, AttributeError):
         return None
-    return rows if all(map(_is_sound, rows)) else None
+    return rows if all(map(_has_valid_types, rows)) else None
 
 
-def _is_sound(row: ProcessRow) -> bool:
-    """Whether each value is of its type; what a system does not tell is absent."""
+def _has_valid_types(row: ProcessRow) -> bool:
+    """Whether each value has its type; values that the system does not report are absent."""
     needed = (row.pid, row.parent, row.cpu_seconds, row.threads, row.age_seconds)
     texts = type(row.command) is str and type(row.state) is str
     return texts and all(map(is_number, needed)) and are_numbers((row.cpu_percent, row.memory_bytes))
 
 
 def _rounded(name: str, value: object) -> object:
-    return round(value, PLACES[name]) if isinstance(value, float) and name in PLACES else value
+    return round(value, DECIMALS[name]) if isinstance(value, float) and name in DECIMALS else value

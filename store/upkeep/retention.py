@@ -32,7 +32,7 @@ from jobtop.store.jobs import NEXT_TOUCH, placeholders
 from jobtop.store.samples import head
 from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layout
 from jobtop.store.samples.rollup import drop_some, roll_some
-from jobtop.store.samples.series import TRIMMED_ROWS, SeriesStore
+from jobtop.store.samples.series import MOST_TRIMMED, SeriesStore
 from jobtop.store.upkeep.job_sizes import (
     JobFiles,
     measure_job,
@@ -109,7 +109,7 @@ class Retention:
             last: int | None = -1
             while last is not None:
                 with self.database.writing() as connection:
-                    last, _ = head.trim(connection, layout, last + 1, TRIMMED_ROWS)
+                    last, _ = head.trim(connection, layout, last + 1, MOST_TRIMMED)
                 yield
 
     def _measure_files(self) -> Steps:

@@ -172,7 +172,7 @@ def test_blocks_that_somebody_else_has_merged_are_not_merged_again(database: Dat
     assert large is not None
     for _ in range(2):
         with database.writing() as connection:
-            sealed.put_in_place(connection, JOBS, large)
+            sealed.store_merged(connection, JOBS, large)
         assert count(database, "blocks") == SMALL_BLOCKS - MERGED_BLOCKS + 1
         assert read(store, job) == list(range(5 * SMALL_BLOCKS))
 

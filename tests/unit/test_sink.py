@@ -107,7 +107,7 @@ def test_a_store_that_is_held_by_somebody_else_gets_all_of_it_later(
     assert moments(paths, job) == [1.0, 2.0, 3.0, 4.0]
 
 
-@pytest.mark.parametrize("what", ["_beat", "_keep_host"])
+@pytest.mark.parametrize("what", ["_write_heartbeats", "_keep_host"])
 def test_a_store_that_becomes_busy_half_way_has_nothing_twice(
     paths: StatePaths, sink: StoreSink, job: Job, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -155,16 +155,16 @@ def test_a_store_that_is_replaced_twice_at_once_has_the_samples_of_the_right_job
     other = StatePaths(tmp_path / "other", HERE)
     (neighbour,) = kept_jobs(other.root, running_job())
     assert neighbour.seq == job.seq
-    sink = StoreSink(paths, network=False, known=lambda _: job)
+    sink = StoreSink(paths, network=False, record_of=lambda _: job)
     sink.keep(batches(job, 1))
-    put_again = StoreSink._put_again
+    add_jobs_again = StoreSink._add_jobs_again
 
     def put_and_replaced(self: StoreSink, database: Database) -> None:
-        put_again(self, database)
+        add_jobs_again(self, database)
         if other.store.exists():
             other.store.rename(paths.store)
 
-    monkeypatch.setattr(StoreSink, "_put_again", put_and_replaced)
+    monkeypatch.setattr(StoreSink, "_add_jobs_again", put_and_replaced)
     for file in paths.root.glob("*.db*"):
         file.unlink()
     with suppress(StoreReplaced):  # then the engine tries again

@@ -202,6 +202,37 @@ def test_tails_of_idle_jobs_go_on(
         assert tails.tails[owner].now.memory_bytes == (19 if owner == owners[0] else 7)
 
 
+def test_idle_jobs_that_are_asked_for_late_show_their_values_at_once(
+    database: Database, owners: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobtop.store.samples.live.FEW", 2)
+    store, model, tails = SeriesStore(database), dict[int, list[Sample]](), LiveTails(database)
+    tick(store, model, 0.0, dict.fromkeys(owners, 7.0))
+    tails.poll(owners[:2])
+    for number in range(1, 9):
+        tick(store, model, float(number), dict.fromkeys(owners, 7.0))
+        tails.poll(owners[:2])
+    with_values = []
+    for number in range(9, 13):
+        tick(store, model, float(number), dict.fromkeys(owners, 7.0))
+        tails.poll(owners)
+        with_values.append(sum(tail.now.memory_bytes == 7 for tail in tails.tails.values()))
+    assert with_values == [4, 6, 8, 8], "two more at each poll"
+    for owner in owners:
+        assert list(tails.tails[owner].times) == [one.elapsed for one in model[owner]]
+
+
+def test_very_many_unchanged_owners_are_several_lists(
+    database: Database, owners: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(head, "MOST_LISTED", 3)
+    store, model = SeriesStore(database), dict[int, list[Sample]]()
+    for number in range(3):
+        tick(store, model, float(number), dict.fromkeys(owners, 7.0))
+    assert rows_of(database) == (OWNERS, 2 * 3)
+    check(database, model)
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", b"x", b"\0" * 24, struct.pack("<qd", 1, float("nan")), struct.pack("<qd", 1, 1e300), "text", None, 5],
@@ -213,7 +244,7 @@ def test_a_list_that_jobtop_never_wrote_says_nothing(database: Database, owners:
         connection.execute("PRAGMA ignore_check_constraints = ON")
         blob = data if isinstance(data, bytes) else None
         connection.execute("INSERT INTO head (job_seq, elapsed, unchanged) VALUES (0, 2.0, ?)", (blob,))
-        assert head.moment_in(data, 1) is None
+        assert head.elapsed_in(data, 1) is None
         owners_in, moments = head.unchanged_in(data)
         assert len(owners_in) == len(moments)
     assert store.samples(owners[0]) == [sample(1.0, mem_used=1)]
@@ -226,6 +257,6 @@ def test_a_list_that_jobtop_never_wrote_says_nothing(database: Database, owners:
 def test_an_owner_is_found_where_its_number_begins(database: Database) -> None:
     numbers = [1 << 8, 1, 1 << 56, 3]
     data = struct.pack("<4q4d", *numbers, 0.5, 1.5, 2.5, 3.5)
-    assert [head.moment_in(data, number) for number in numbers] == [0.5, 1.5, 2.5, 3.5]
-    assert [head.moment_in(data, number) for number in (0, 2, 1 << 16, 4)] == [None] * 4
+    assert [head.elapsed_in(data, number) for number in numbers] == [0.5, 1.5, 2.5, 3.5]
+    assert [head.elapsed_in(data, number) for number in (0, 2, 1 << 16, 4)] == [None] * 4
     assert head.unchanged_in(data) == (tuple(numbers), (0.5, 1.5, 2.5, 3.5))
