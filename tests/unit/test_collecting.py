@@ -292,17 +292,18 @@ def test_a_slow_source_that_hangs_is_stale_and_the_others_go_on(machine: Machine
     sampler = machine.start()
     wait_for(lambda: machine.value("gpu.util") == 25.0)
 
+    answered: list[bool] = []
+
     def hang(_: Jobs) -> Readings:
-        let_go.wait(30.0)
+        answered.append(let_go.wait(60.0))
         return utilised(30.0)({"job": below(SHIM)})
 
     source.answer = hang
     wait_for(lambda: machine.value("gpu.util") is None)
     assert machine.value("proc.count") == 1
     assert "no readings" in str(sampler.problem)
-    began = time.monotonic()
     machine.tick()
-    assert time.monotonic() - began < 1.0, "a tick waits for no source"
+    assert answered == [], "a tick waits for no source"
     let_go.set()
     wait_for(lambda: machine.value("gpu.util") == 30.0)
 
@@ -319,10 +320,8 @@ def test_sampling_ends_though_a_slow_source_hangs_which_is_closed_when_it_answer
     machine.register(source)
     sampler = machine.start()
     assert hanging.wait(10.0)
-    began = time.monotonic()
     sampler.stop()
-    assert time.monotonic() - began < 3.0
-    assert source.closed == 0
+    assert source.closed == 0, "it has not answered yet"
     let_go.set()
     wait_for(lambda: source.closed == 1)
 
