@@ -1,4 +1,4 @@
-"""The tables, as the steps that lead from an empty file to today's version. A step that was released never changes.
+"""The tables, as migration steps from an empty file to the current version. A released step never changes.
 
 Run `make schema` after adding a step: a new store is made from the script that it writes.
 """
@@ -102,8 +102,8 @@ CREATE TABLE log_marks (
 ) STRICT, WITHOUT ROWID;
 """
 
-# A job that is deleted leaves its rows in the head until they are trimmed: finding them would take an index, and an
-# index by job makes the samples of 1,000 jobs six times as dear. ANY: a number as it was measured, whole or not.
+# The rows of a deleted job stay in the head until they are trimmed. To find them at once would need an index by job,
+# with which writing the samples of 1,000 jobs takes six times as long. ANY: a measured number, an integer or not.
 V2 = """
 CREATE TABLE head (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -168,10 +168,10 @@ CREATE TABLE blocks (
 CREATE INDEX blocks_by_job ON blocks (job_seq, last_id, first_elapsed, last_elapsed);
 """
 
-# What a machine was like around its jobs: one row of `hosts` per boot, moments in seconds since then. The columns of
-# `host_head` come from the catalogue. `leases` says who records something that only one may. `touched` rises with every
-# change of any job: who shows jobs asks for those beyond the number it has seen. `jobs_in_short` has what jobs are
-# chosen and sorted by, in a tenth of the pages of the table.
+# Samples of the host: `hosts` has one row for each boot, and times are seconds since the boot. The columns of
+# `host_head` come from the catalogue. `leases` has the process that alone may do something, such as record the host.
+# Every change of a job sets `touched` to a greater number: a follower asks for jobs with a number above the last one.
+# `jobs_in_short` has the columns that filter and sort jobs, in a tenth of the pages of the table.
 V3 = """
 ALTER TABLE jobs ADD COLUMN metrics TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE jobs ADD COLUMN start_boottime REAL;
@@ -228,9 +228,9 @@ CREATE TABLE leases (
 ) STRICT;
 """
 
-# Jobs that wait have in `queue`, as JSON, what they wait for and how they are chosen. Groups with slots limit how many
-# of theirs run at once. `agent` has one row while an agent serves the store. `touches` has what `touched` was at least
-# when a job was last deleted.
+# `queue` of a queued job has, as JSON, its conditions and its priority. The slots of a group limit how many of its jobs
+# run at once. `agent` has one row while an agent serves the store. `touches` has the greatest `touched` at the time of
+# the last deletion of a job: a later number must be greater.
 V4 = """
 ALTER TABLE jobs ADD COLUMN queue TEXT;
 CREATE TABLE groups (
@@ -249,16 +249,16 @@ CREATE TABLE agent (
 ) STRICT;
 """
 
-# The largest and the longest of 100,000 jobs are found by walking an index, with all that is commonly asked of them.
+# Indexes to find the largest and the longest of 100,000 jobs, with the columns of the usual filters.
 V5 = """
 CREATE INDEX jobs_by_memory ON jobs (memory_peak_bytes, status, tool, host, name, start_time, submitted_at);
 CREATE INDEX jobs_by_duration ON jobs (duration_seconds, status, tool, host, name, start_time, submitted_at);
 """
 
-# Old samples are thinned to minutes, then let go: `rolled_until` is the last id of an owner whose block is of minutes,
-# `kept` what is left of a job (whole, minutes, record). Pinned jobs are left alone. The newest jobs are those that
-# began last, whenever they came into the store. Few jobs fail and few alerts are raised: what went wrong lately is
-# found in indexes of these alone.
+# Old samples are thinned to minutes, and later deleted. `rolled_until` is the last id of an owner that is in a block of
+# minutes, `kept` says what a job still has (whole, minutes, record). Retention does not change pinned jobs.
+# `jobs_by_begun` orders jobs by their start, not by their number, since jobs can be imported. Few jobs fail and few
+# alerts are raised: partial indexes find the newest of them.
 V6 = """
 ALTER TABLE jobs ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN kept TEXT NOT NULL DEFAULT 'whole';
@@ -271,11 +271,12 @@ ALTER TABLE series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE host_series ADD COLUMN rolled_until INTEGER NOT NULL DEFAULT 0;
 """
 
-# The kind of a job says which file of lifecycle/kinds/ acts on it; `environment` has variables kept with its record.
-# An event has one owner: a job, a boot of the host, or a device. A device belongs to a boot, since its moments are
-# seconds since the boot; the columns of `device_head` come from the catalogue. `named` has the series whose names the
-# jobs themselves chose. A boot has the name of its host, since a merged store has boots of several. A row of a head
-# whose owner is 0 has in `unchanged` the owners whose values are those of the sample before, and the moments.
+# `kind` of a job names the file of lifecycle/kinds/ that acts on it; `environment` has the variables of its record.
+# An event has one owner: a job, a boot of the host, or a device. A device belongs to a boot, since its times are
+# seconds since the boot; the columns of `device_head` come from the catalogue. `named` has series with names that jobs
+# chose. A boot has the name of its host, since a merged store has boots of several hosts. A row of a head with the
+# owner 0 has in `unchanged` a list of owners with unchanged values, and the times of their samples: N little-endian
+# 64-bit integers, then N 64-bit floats.
 V7 = """
 ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'process';
 ALTER TABLE jobs ADD COLUMN environment TEXT NOT NULL DEFAULT '{}';
@@ -371,5 +372,5 @@ VERSION = len(MIGRATIONS)
 
 
 def has_tables_of(connection: sqlite3.Connection, version: int) -> bool:
-    """Whether a store is of at least this version: one that can only be read may be older."""
+    """Whether a store has at least this version: a store opened read-only may be older."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0]) >= version

@@ -1,8 +1,8 @@
 """The head: a table with the newest samples of all owners of one kind. Rows are appended, and deleted once sealed.
 
-Most rows have the values of one owner. A row with the owner 0 lists the owners whose values have not changed since
-their last sample, each with the time of the new sample. Many jobs are idle most of the time, and one list costs a
-quarter of the CPU time of as many rows.
+Most rows have the values of one owner. A row with the owner 0 is a list of owners with the same values as in their
+last sample, each with the time of the new sample. Many jobs are idle most of the time, and one list costs a quarter of
+the CPU time of as many rows.
 This module does not import `Database`, because opening a store adds the columns of new metrics.
 """
 
@@ -136,7 +136,7 @@ def insert(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]
 
 
 def insert_unchanged(connection: sqlite3.Connection, layout: Layout, rows: Sequence[Owned]) -> int:
-    """Append one list for samples of at most MOST_LISTED owners whose values have not changed; return its id."""
+    """Append one list for samples of at most MOST_LISTED owners with unchanged values; return its id."""
     count, moments = len(rows), [sample.elapsed for _, sample in rows]
     data = struct.pack(f"<{count}q{count}d", *(owner for owner, _ in rows), *moments)
     sql = f"INSERT INTO {layout.head} ({layout.owner}, elapsed, unchanged) VALUES (0, ?, ?)"
@@ -307,7 +307,7 @@ def trim(connection: sqlite3.Connection, layout: Layout, begin: int, limit: int)
 
 
 def _trim_lists(connection: sqlite3.Connection, layout: Layout, begin: int, last: int) -> int:
-    """Delete the lists between two ids whose samples are all sealed, or have no owner any more; return how many."""
+    """Delete lists between two ids if all their samples are sealed or have no owner any more; return how many."""
     sql = f"SELECT id, unchanged FROM {layout.head} WHERE id BETWEEN ? AND ? AND {layout.owner} = 0"
     all_sealed_until: dict[bytes, int] = {}  # by the owners of a list, which are the same in most lists
     to_delete: list[tuple[int]] = []

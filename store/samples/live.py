@@ -99,7 +99,7 @@ class LiveTails:
         self.database = database
         self.tails: dict[int, Tail] = {}
         self._last_id: int | None = None
-        self._without_values: set[int] = set()  # jobs with samples whose values are in an earlier row
+        self._without_values: set[int] = set()  # jobs with samples that have their values in an earlier row
 
     def poll(self, wanted: Iterable[int]) -> set[int]:
         """Read new samples; return the jobs among the wanted ones that have any."""

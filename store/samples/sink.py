@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 1.0
 LOCAL_PACE_SECONDS, NETWORK_PACE_SECONDS = 1.0, 10.0
 HEARTBEAT_SECONDS = 10.0
-BY_JOB = ("samples", "snapshots", "named")  # parts of a batch whose rows begin with the key of a job
+BY_JOB = ("samples", "snapshots", "named")  # parts of a batch with rows that begin with the key of a job
 RETENTION_SECONDS = 60.0  # an engine prunes old jobs only when it has run for this long
-ENDED_SEALED = 4  # jobs to seal at the start whose writer was killed
+ENDED_SEALED = 4  # jobs of a killed writer to seal at the start
 
 
 class StoreSink:
