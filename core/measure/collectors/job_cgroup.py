@@ -41,7 +41,7 @@ class CgroupReader:
             paths |= {name: path for name in names if os.path.exists(path := f"{directory}/{name}")}
         scheduling = (f"{directory}/cpu.stat" for directory in directories if _has_quota(directory))
         paths[QUOTA_STAT] = next(scheduling, "")
-        self._files = {name: KeptFile(path) for name, path in paths.items() if os.path.exists(path)}
+        self._files = {name: KeptFile(path, is_one_record=True) for name, path in paths.items() if os.path.exists(path)}
         memory = (directory for directory in directories if os.path.exists(f"{directory}/memory.stat"))
         self._memory_place = next(memory, None)
         self._witnesses = [name for name in WITNESSES if name in self._files]

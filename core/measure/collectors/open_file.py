@@ -1,4 +1,4 @@
-"""A file of the kernel's that is read every tick: opened once, read anew from its beginning each time."""
+"""A file of the kernel that is read every tick: opened once, read from its beginning each time."""
 
 import os
 
@@ -6,12 +6,15 @@ CHUNK = 65536
 
 
 class KeptFile:
-    """One such file; `problem` says why the last reading gave nothing."""
+    """One such file; `problem` says why the last reading gave nothing.
 
-    __slots__ = ("_fd", "path", "problem")
+    `is_one_record`: the kernel writes it in one piece, as all files of a cgroup, so that one read gets all of it.
+    """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    __slots__ = ("_fd", "is_one_record", "path", "problem")
+
+    def __init__(self, path: str, is_one_record: bool = False) -> None:
+        self.path, self.is_one_record = path, is_one_record
         self.problem: str | None = None
         self._fd = -1
 
@@ -20,9 +23,9 @@ class KeptFile:
         try:
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            text = b""
+            text = os.pread(self._fd, CHUNK, 0)
             # A seq_file gives about a page at a time, however much is asked for: only nothing is the end.
-            while part := os.pread(self._fd, CHUNK, len(text)):
+            while text and not self.is_one_record and (part := os.pread(self._fd, CHUNK, len(text))):
                 text += part
         except OSError as error:
             self.close()

@@ -199,7 +199,10 @@ class ProcessTable:
         """Read the processes that have run. If one was reaped since, read all again, so that none counts twice."""
         has_run = False
         for member, cpu_ns in moved:
-            if cpu_ns is None or (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
+            if cpu_ns is None:
+                self._remove_process(member.pid)
+                continue
+            if (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
                 self._read_tree(tree)
                 return
             member.take_clock(cpu_ns)
@@ -249,10 +252,19 @@ class ProcessTable:
         A process with an unknown parent stays undecided: the parent started or exited during the sweep.
         """
         unknown: dict[int, tuple[int, int]] = {}
+        files: dict[int, int] = {}
         for pid in fresh:
-            fields = self._stat(pid)
-            if fields is not None:
+            if (opened := self._open_stat(pid)) is not None:
+                files[pid], fields = opened
                 unknown[pid] = (int(fields[PPID]), int(fields[START]))
+        for pid in self._assign_by_parents(unknown):
+            self._keep(self.owner[pid].members[pid], "stat", files.pop(pid))
+        for fd in files.values():
+            os.close(fd)
+
+    def _assign_by_parents(self, unknown: dict[int, tuple[int, int]]) -> list[int]:
+        """Assign processes by their parents, given with their start times; return those that belong to jobs."""
+        assigned: list[int] = []
         orphans = (pid for pid, (parent, _) in unknown.items() if parent == 0 and pid not in self.owner)
         self.other_processes.update(orphans)
         waiting = {pid for pid in unknown if pid not in self.other_processes}
@@ -261,7 +273,8 @@ class ProcessTable:
             others = [pid for pid in waiting if unknown[pid][0] in self.other_processes]
             if not found and not others:
                 self._postpone(waiting)
-                return
+                return assigned
+            assigned += found
             for pid in found:
                 parent, start = unknown[pid]
                 tree = self.owner[pid] = self.owner[parent]
@@ -353,17 +366,26 @@ class ProcessTable:
 
     def _stat(self, pid: int) -> list[bytes] | None:
         """The fields of `stat` after the name, up to the start time; None if the process is gone."""
+        opened = self._open_stat(pid)
+        if opened is None:
+            return None
+        os.close(opened[0])
+        return opened[1]
+
+    def _open_stat(self, pid: int) -> tuple[int, list[bytes]] | None:
+        """The same, and a descriptor of the file."""
         try:
             fd = os.open(f"{self.proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
         try:
-            fields = os.read(fd, STAT_BYTES).rpartition(b")")[2].split(None, START + 1)
-        except OSError:  # ESRCH: it ended between open and read
-            return None
-        finally:
+            fields = os.pread(fd, STAT_BYTES, 0).rpartition(b")")[2].split(None, START + 1)
+        except OSError:  # ESRCH: it exited between open and read
+            fields = []
+        if len(fields) <= START:
             os.close(fd)
-        return fields if len(fields) > START else None
+            return None
+        return fd, fields
 
     def _fields(self, member: Member) -> list[bytes] | None:
         """The fields of `stat` after the name; none if they cannot be read, None if the process is gone."""
@@ -388,11 +410,15 @@ class ProcessTable:
         except OSError as error:
             return None if error.errno in GONE else b""
         finally:
-            if self.kept_descriptors < self.most_descriptors:
-                member.fds[name] = fd
-                self.kept_descriptors += 1
-            else:
-                os.close(fd)
+            self._keep(member, name, fd)
+
+    def _keep(self, member: Member, name: str, fd: int) -> None:
+        """Keep the descriptor of a file of a process open, if there may be one more."""
+        if self.kept_descriptors < self.most_descriptors:
+            member.fds[name] = fd
+            self.kept_descriptors += 1
+        else:
+            os.close(fd)
 
     def _close(self, member: Member) -> None:
         self.kept_descriptors -= len(member.fds)
