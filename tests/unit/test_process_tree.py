@@ -68,7 +68,9 @@ def test_a_root_that_has_not_stopped_yet_is_waited_for(
 
     monkeypatch.setattr(process_tree, "stat_fields", late)
     process_tree.freeze(root)
-    assert seen == [root.pid] * 4
+    assert len(seen) >= 4
+    assert set(seen) == {root.pid}
+    assert stat_fields(root.pid)[0] in "Tt"
 
 
 def test_a_kill_leaves_nobody(root: Identity, family: list[int]) -> None:
