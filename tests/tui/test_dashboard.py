@@ -15,7 +15,7 @@ from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import ChartView, legend
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.incidents import Incidents, incident_text
-from jobtop.tui.data.last_minute import LastMinute, copy_of
+from jobtop.tui.data.last_minute import copy_of
 from jobtop.tui.data.machine import MachinePast
 from jobtop.tui.data.view import JobRow, MachineView, View
 from jobtop.tui.page import TopLine
@@ -105,7 +105,7 @@ def test_what_was_never_sampled_is_a_dash_and_not_0() -> None:
         shown = cells(JobRow(job, STORE, elapsed=3.0))
         assert [shown[key] for key in ("cpu", "mem", "limit", "io", "gpu")] == ["–"] * 5
         assert shown["line"] == ""
-    once = cells(JobRow(limited, STORE, Now(0.0), LastMinute(), 3.0))
+    once = cells(JobRow(limited, STORE, Now(0.0), b"", 3.0))
     assert [once[key] for key in ("cpu", "mem", "limit", "io", "gpu")] == ["–"] * 5
 
 

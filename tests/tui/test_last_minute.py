@@ -1,49 +1,47 @@
 """The last minute of a job: copies agree with the tail, and do not change while the tail does."""
 
-import itertools
-
 import pytest
 
-from jobtop.store.samples.live import KEPT_SAMPLES, Tail
-from jobtop.tui.data.last_minute import MOST_NEWER, Columns, LastMinute, copy_of
+from jobtop.store.samples.live import KEPT_SAMPLES, Now, Tail
+from jobtop.tui.data.last_minute import KEPT_BYTES, Columns, PackedSamples, columns_of, copy_of
 
 
 def add_samples(tail: Tail, first: int, count: int) -> None:
+    """Add samples of which every fifth has no CPU time and every seventh no memory."""
     for second in range(first, first + count):
-        tail.add(float(second), (second * second / 100, 0.0, 7 * second, 0, 0, 1, 1, None, None, None))
+        user = None if second % 5 == 0 else second * second / 100
+        memory = None if second % 7 == 0 else 7 * second
+        tail.add(float(second), (user, 0.0, memory, 0, 0, 1, 1, None, None, None))
 
 
-def columns_of(tail: Tail) -> Columns:
+def columns_in(tail: Tail) -> Columns:
     return Columns(tuple(tail.times), tuple(tail.cpu), tuple(tail.memory))
 
 
-@pytest.mark.parametrize("at_once", [1, 2, MOST_NEWER, MOST_NEWER + 1, KEPT_SAMPLES, KEPT_SAMPLES + 30])
+@pytest.mark.parametrize("at_once", [1, 2, 15, KEPT_SAMPLES, KEPT_SAMPLES + 30])
 def test_each_copy_has_the_samples_that_the_tail_had_then(at_once: int) -> None:
     tail = Tail()
-    known: LastMinute | None = None
-    handed_over: list[tuple[LastMinute, Columns]] = []
+    known: tuple[Now, PackedSamples] | None = None
+    handed_over: list[tuple[PackedSamples, Columns]] = []
     for first in range(1, 4 * KEPT_SAMPLES, at_once):
         add_samples(tail, first, at_once)
-        known = copy_of(tail, known)
-        handed_over.append((known, columns_of(tail)))
-    assert [copy.columns() for copy, _ in handed_over] == [then for _, then in handed_over]
+        known = tail.now, copy_of(tail, known)
+        handed_over.append((known[1], columns_in(tail)))
+    assert [columns_of(copy) for copy, _ in handed_over] == [then for _, then in handed_over]
+    assert len(handed_over[-1][0]) == KEPT_BYTES
+    assert None in columns_of(handed_over[-1][0]).cpu_percent
 
 
-def test_a_new_sample_copies_only_the_short_part() -> None:
+def test_a_copy_is_right_after_samples_were_missed() -> None:
     tail = Tail()
-    add_samples(tail, 1, KEPT_SAMPLES)
-    first = copy_of(tail)
-    copies = [first]
-    for second in range(KEPT_SAMPLES + 1, 3 * KEPT_SAMPLES):
-        add_samples(tail, second, 1)
-        copies.append(copy_of(tail, copies[-1]))
-    shared = [after.older is before.older for before, after in itertools.pairwise(copies)]
-    assert shared.count(False) <= len(shared) / MOST_NEWER + 1
-    assert max(len(copy.newer) for copy in copies[1:]) == MOST_NEWER
+    add_samples(tail, 1, 10)
+    known = tail.now, copy_of(tail)
+    add_samples(tail, 11, 3)
+    assert columns_of(copy_of(tail, known)) == columns_in(tail)
 
 
 def test_a_tail_without_samples_has_no_columns() -> None:
     tail = Tail()
-    assert copy_of(tail).columns() == Columns()
+    assert columns_of(copy_of(tail)) == columns_of(None) == Columns()
     add_samples(tail, 1, 1)
-    assert copy_of(tail, copy_of(Tail())).columns() == columns_of(tail)
+    assert columns_of(copy_of(tail, (Now(0.0), b""))) == columns_in(tail)

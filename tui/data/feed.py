@@ -16,8 +16,8 @@ from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.files import file_times, is_network
 from jobtop.store.jobs import Jobs, Query
-from jobtop.store.samples.live import TOUCHED_SINCE_VERSION, LiveTails, Now, Tail, newest, still_there
-from jobtop.tui.data.last_minute import LastMinute, copy_of
+from jobtop.store.samples.live import TOUCHED_SINCE_VERSION, LiveTails, Now, newest, still_there
+from jobtop.tui.data.last_minute import PackedSamples, copy_of
 from jobtop.tui.data.machine import MachineReader, MachineSource, machine_of
 from jobtop.tui.data.queue_reasons import QueueReasons
 from jobtop.tui.data.reader import StoreFile
@@ -47,7 +47,7 @@ class FollowedStore:
         self.state = StoreState(path)
         self.jobs: dict[int, Job] = {}
         self.tails: LiveTails | None = None
-        self._last_minutes: dict[int, tuple[Now, LastMinute]] = {}  # by seq, with the newest sample in each copy
+        self._last_minutes: dict[int, tuple[Now, PackedSamples]] = {}  # by seq, with the newest sample
         self.host: HostTail | None = None
         self.jobs_only = False  # read only the jobs, for a fast first view
         self._file = StoreFile(path)
@@ -154,16 +154,15 @@ class FollowedStore:
 
     def rows(self, now: float) -> list[JobRow]:
         """The rows of all jobs. Nothing in them changes afterwards: another thread reads them."""
-        tails = self.tails.tails if self.tails is not None else {}
-        self._last_minutes = {seq: self._last_minute(seq, tail) for seq, tail in tails.items() if tail.times}
+        tails, known = self.tails.tails if self.tails is not None else {}, self._last_minutes
+        self._last_minutes = {
+            seq: minute
+            if (minute := known.get(seq)) is not None and minute[0] is tail.now
+            else (tail.now, copy_of(tail, minute))
+            for seq, tail in tails.items()
+            if tail.times
+        }
         return [self._row(seq, job, now) for seq, job in self.jobs.items()]
-
-    def _last_minute(self, seq: int, tail: Tail) -> tuple[Now, LastMinute]:
-        """A tail's newest sample and a copy of all its samples; the same copy as before if no sample is new."""
-        known = self._last_minutes.get(seq)
-        if known is not None and known[0] is tail.now:
-            return known
-        return tail.now, copy_of(tail, None if known is None else known[1])
 
     def _row(self, seq: int, job: Job, now: float) -> JobRow:
         elapsed = job.duration_seconds

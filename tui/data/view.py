@@ -14,7 +14,7 @@ from typing import Any
 from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.store.samples.live import Now
-from jobtop.tui.data.last_minute import LastMinute
+from jobtop.tui.data.last_minute import PackedSamples
 
 Number = float | int
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -36,7 +36,7 @@ class JobRow:
     job: Job
     store: Path
     now: Now | None = None
-    last_minute: LastMinute | None = None
+    last_minute: PackedSamples | None = None  # `columns_of` unpacks it
     elapsed: float | None = None
     is_stale: bool = False
     wait_reason: str | None = None  # of a queued job

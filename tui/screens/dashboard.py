@@ -20,7 +20,7 @@ from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.incidents import Incidents, is_unused
-from jobtop.tui.data.last_minute import Columns
+from jobtop.tui.data.last_minute import columns_of
 from jobtop.tui.data.rows import ListRows, order_as_shown
 from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
 from jobtop.tui.palette import Tone
@@ -267,7 +267,7 @@ def whole_memory(job: Job, total: float | None) -> Whole | None:
 
 def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
     """The last minute of a live job; of a stale job, the last minute that is known."""
-    minute = row.last_minute.columns() if row.last_minute is not None else Columns()
+    minute = columns_of(row.last_minute)
     whole = whole_memory(row.job, memory_total)
     return ChartView(
         title=row.job.name,

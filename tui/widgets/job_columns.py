@@ -8,6 +8,7 @@ from typing import Any
 
 from jobtop.core.record import record, replace
 from jobtop.core.text.job_text import is_peak_upper_bound
+from jobtop.tui.data.last_minute import columns_of
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone, load_tone
 from jobtop.tui.widgets.cells import (
@@ -173,7 +174,7 @@ def cpu_line(row: JobRow) -> Cell:
     """The sparkline of CPU; its scale ends at the declared CPUs, else at the next power of two above the peak."""
     if row.last_minute is None:
         return Words("")
-    minute = row.last_minute.columns()
+    minute = columns_of(row.last_minute)
     peak = max((value for value in minute.cpu_percent if value is not None), default=0.0)
     top = 100 * (row.job.limits.cpus or 2 ** ceil(log2(max(1.0, peak / 100))))
     tone = Tone.GREY if row.job.status.ended or peak < SHOWN_PERCENT else Tone.BLUE
