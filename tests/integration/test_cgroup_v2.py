@@ -118,8 +118,8 @@ def test_the_systemd_of_a_user_who_may_make_no_cgroup_has_the_limits_of_a_job_he
 
 def test_a_terminal_of_the_user_s_desktop_is_left_for_a_scope_and_the_doctor_says_so(with_systemd: Answers) -> None:
     found = with_systemd["terminal"]
-    words = "--enforce holds memory by cgroup v2 (systemd scope), CPUs by cgroup v2 (systemd scope)"
-    assert (found["state"], found["meaning"]) == ("works", words)
+    assert found["state"] == "works"
+    assert found["meaning"].count("cgroup v2 (systemd scope)") == 2
 
 
 def test_scopes_go_with_their_last_process(with_systemd: Answers) -> None:
