@@ -9,6 +9,7 @@ MAX_SECONDS = 100 * 365.25 * 86400
 MAX_BYTES = 2**63 - 1
 
 _LONGEST_VALUE = 40
+_DAYS_WITHOUT_HOURS = 1000
 _DIGITS, _LETTERS = "0123456789", "abcdefghijklmnopqrstuvwxyz"
 _SECONDS_PER_UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _BYTES_PER_UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -72,23 +73,26 @@ def _numbers_with_units(text: str) -> list[tuple[str, str]]:
     return parts
 
 
-def format_duration(seconds: float | None) -> str:
-    """Format seconds as `50 ms`, `3.2 s`, `05:30`, `1:02:03` or `2d 03:04`, depending on the length."""
+def format_duration(seconds: float | None, is_counting: bool = False) -> str:
+    """Format seconds as `408ms`, `4.5s`, `37s`, `1m06s`, `2h05m` or `3d04h`, depending on the length.
+
+    `is_counting` is for a time that still grows on the screen: completed seconds, without decimals.
+    """
     if seconds is None or not _is_finite(seconds):
         return ABSENT
     if seconds < 0:
-        return f"-{format_duration(-seconds)}"
-    if seconds < 0.9995:
-        milliseconds = seconds * 1000
-        return f"{milliseconds:.1f} ms" if 0 < milliseconds < 9.95 else f"{milliseconds:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, second = divmod(round(seconds), 60)
+        return f"-{format_duration(-seconds, is_counting)}"
+    if seconds < 9.95 and seconds and not is_counting:
+        value, unit = (seconds * 1000, "ms") if seconds < 0.9995 else (seconds, "s")
+        return (f"{value:.1f}" if value < 9.95 else f"{value:.0f}").removesuffix(".0") + unit
+    minutes, second = divmod(int(seconds) if is_counting else round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
     if days:
-        return f"{days}d {hour:02}:{minute:02}"
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
+        return f"{days}d{hour:02}h" if days < _DAYS_WITHOUT_HOURS else f"{days}d"
+    if hours:
+        return f"{hours}h{minute:02}m"
+    return f"{minutes}m{second:02}s" if minutes else f"{second}s"
 
 
 def format_bytes(size: float | None) -> str:

@@ -54,7 +54,7 @@ ACTIONS = (
     Action("table.mark", "space", "Mark", "Mark the row, for Compare", TABLE, "mark", in_footer=True),
     Action("table.sort", "s", "Sort", "Sort by the next column", TABLE, "sort", in_footer=True),
     Action("table.reverse", "S", "Reverse", "Turn the order round", TABLE, "reverse"),
-    Action("chart.shorter", "left_square_bracket", "Shorter", "A shorter time: 1 m, 5 m, 15 m, 1 h", CHART, "shorter"),
+    Action("chart.shorter", "left_square_bracket", "Shorter", "A shorter time: 1m, 5m, 15m, 1h", CHART, "shorter"),
     Action("chart.longer", "right_square_bracket", "Longer", "A longer time, up to all of it", CHART, "longer"),
     Action("chart.zoom_in", "plus,equals_sign", "Zoom in", "Look closer", CHART, "zoom_in"),
     Action("chart.zoom_out", "minus", "Zoom out", "Look from further away", CHART, "zoom_out"),

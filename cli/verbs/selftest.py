@@ -161,7 +161,7 @@ def format_quantity(value: float | str | None, check: CheckResult) -> str:
     if isinstance(value, str):
         return value
     if check.unit == "seconds":
-        return f"{value:.3f} s"
+        return f"{value:.3f}s"
     if check.unit == "percent":
         return f"{value:.2f} %"
     return format_bytes(value) if check.unit == "bytes" else f"{value:g}"

@@ -140,8 +140,8 @@ def _limit_texts(job: Job) -> dict[str, str]:
     for key, value in limits.items():
         if value is not None and value is not False:
             label, _, unit = key.rpartition("_") if key.endswith(("_bytes", "_seconds")) else (key, "", "")
-            write = {"bytes": format_bytes, "seconds": format_duration}.get(unit, _number)
-            texts[label] = str(write(value))
+            formatted = {"bytes": format_bytes(value), "seconds": format_duration(value)}.get(unit, _number(value))
+            texts[label] = str(formatted)
     return texts
 
 

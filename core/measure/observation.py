@@ -110,7 +110,8 @@ class Observation:
             job = replace(job, incomplete=(*job.incomplete, f"samples: {self.problem}"))
         if not self.impossible_seconds:
             return job
-        why = f"{IMPOSSIBLE_RATE} {self.impossible_seconds:.1f} s more than the cores could give were held back"
+        held_back = format_duration(self.impossible_seconds)
+        why = f"{IMPOSSIBLE_RATE} {held_back} more than the cores could give were held back"
         return replace(job, flags=tuple(sorted({*job.flags, IMPOSSIBLE})), incomplete=(*job.incomplete, why))
 
 

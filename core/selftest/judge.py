@@ -125,7 +125,7 @@ def cpu(built_seconds: float, processes: int = 1) -> Check:
                 "cpu", f"{reference.processes} of {processes} of its processes reported what they used"
             )
         if reference.cpu_seconds < built_seconds:
-            return load_not_as_built("cpu", f"it used {reference.cpu_seconds:.3f} s of {built_seconds:.3f} s")
+            return load_not_as_built("cpu", f"it used {reference.cpu_seconds:.3f}s of {built_seconds:.3f}s")
         used, source = job.usage.cpu_total_seconds, job.sources.get("cpu")
         return compare("cpu", "seconds", reference.cpu_seconds, used, cpu_tolerance(reference), source)
 

@@ -150,7 +150,7 @@ def test_a_timeout_ends_the_job_and_says_so(jobtop: Jobtop) -> None:
         assert run.end() == 124
     record = run.record()
     assert (record["status"], record["signal"]) == ("timeout", signal.SIGTERM)
-    assert record["reason"] == "stopped after its timeout of 500 ms"
+    assert record["reason"] == "stopped after its timeout of 500ms"
     assert 0.5 <= record["duration_seconds"] < 5
     wait_for(lambda: not processes_of(jobtop))
 

@@ -206,7 +206,7 @@ def test_keys_move_the_window_and_the_cursor() -> None:
         assert moment is not None
         assert 447.0 < moment < 449.0
         assert on.said(Chart.CursorMoved)[-1].moment == moment
-        assert on.titles()[1] == "at 07:28"
+        assert on.titles()[1] == "at 7m28s"
         chart.action_toggle_cursor()
         await on.settle()
         assert on.said(Chart.CursorMoved)[-1].moment is None

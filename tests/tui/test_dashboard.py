@@ -92,7 +92,7 @@ def test_a_queued_job_shows_how_long_it_has_waited() -> None:
     assert {key: cells(row)[key] for key in ("status", "state", "time")} == {
         "status": "◌",
         "state": "queued",
-        "time": "03:31",
+        "time": "3m31s",
     }
     started = JobRow(running(start_time=NOW - 5), STORE, elapsed=5.0)
     assert with_wait(started, NOW) is started
@@ -140,7 +140,7 @@ def test_alerts_are_counted_by_job_with_the_highest_severity() -> None:
 
 
 def test_the_text_of_an_incident_has_the_duration_once() -> None:
-    assert incident_text(incident(1, duration_seconds=192.0)) == "exit code 1 after 03:12"
+    assert incident_text(incident(1, duration_seconds=192.0)) == "exit code 1 after 3m12s"
     assert (
         incident_text(incident(1, words="stopped after its timeout", duration_seconds=9.0))
         == "stopped after its timeout"
@@ -308,7 +308,7 @@ def test_incidents_are_listed_beside_the_jobs_and_open_their_job(home: Path) -> 
     )
 
     async def scene(visitor: Visitor) -> None:
-        screen = await visitor.shows("Alerts  1 failed", "exit code 1 after 00:02", "▲1", "0 run")
+        screen = await visitor.shows("Alerts  1 failed", "exit code 1 after 2s", "▲1", "0 run")
         assert "▲1" in screen.splitlines()[0]
         await visitor.press("j")
         await visitor.shows("fine  ━●━ cpu", "40s", "preview · Enter opens")

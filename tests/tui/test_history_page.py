@@ -214,9 +214,9 @@ def test_the_time_of_a_job_that_runs_goes_on(tmp_path: Path) -> None:
     async def scene(guest: HistoryVisitor) -> None:
         def shown() -> str:
             """The running time of the job; later times are greater."""
-            return str(re.findall(r" (0\d:\d\d) ", f" 00:00 {guest.lines()[1]}")[-1])
+            return str(re.findall(r" (\dm\d\ds) ", f" 0m00s {guest.lines()[1]}")[-1])
 
-        await guest.until(lambda: shown() >= "01:05")
+        await guest.until(lambda: shown() >= "1m05s")
         before = shown()
         await guest.until(lambda: shown() > before)
 

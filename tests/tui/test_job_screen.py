@@ -128,13 +128,13 @@ def test_a_finished_job_is_shown_with_its_totals_charts_processes_output_and_tim
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
         shown = await visitor.shows("✓ success", "late", "└ child", "line 599", "ended: success")
         assert f"train   {screen.job_id[:8]}" in shown
-        assert "10:00   exit 0   CPU 50.0 % mean   CPU time 05:00   memory 600M peak of 1.0G" in shown
+        assert "10m00s   exit 0   CPU 50.0 % mean   CPU time 5m00s   memory 600M peak of 1.0G" in shown
         assert "asked 2 CPUs" in shown
         assert "$ python train.py" in shown
         assert "limit 200 %" in shown
         assert "peak 600.0 MiB" in shown
         assert "Why it ended" not in shown
-        assert "+10:00 ✓ ended" in shown
+        assert "+10m00s ✓ ended" in shown
 
     finished(tmp_path).open(scene)
 
@@ -144,7 +144,7 @@ def test_a_failed_job_shows_the_reason_first_with_its_last_output(tmp_path: Path
     made.wrote(stderr=b"Traceback\nValueError: [/b] no\n")
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
-        shown = await visitor.shows("Why it ended", "failed after 10:00: exit code 3", "ValueError: [/b] no")
+        shown = await visitor.shows("Why it ended", "failed after 10m00s: exit code 3", "ValueError: [/b] no")
         assert shown.index("Why it ended") < shown.index("limit 200 %")
         assert "exit 3" in shown
 
@@ -207,8 +207,8 @@ def test_along_the_chart_numbers_processes_output_and_timeline_are_those_of_the_
         await visitor.press("v")
         await visitor.until(lambda: screen.moment is not None)
         screen.query_one("#cpu", Chart).cursor = 100.5
-        shown = await visitor.shows("◂ 01:40 ▸", "early", "line 099")
-        assert "CPU time 50.0 s" in shown
+        shown = await visitor.shows("◂ 1m40s ▸", "early", "line 099")
+        assert "CPU time 50s" in shown
         assert "memory 100M · 600M peak" in shown
         assert "line 100" not in shown
         assert screen.query_one("#memory", Chart).cursor == 100.5
@@ -234,9 +234,9 @@ def test_the_header_of_an_imported_job_shows_only_known_values(user: str, host: 
 
 def test_escape_leaves_the_past_first_and_then_the_screen(tmp_path: Path) -> None:
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
-        await visitor.shows("◂ 01:00 ▸", "esc Live")
+        await visitor.shows("◂ 1m00s ▸", "esc Live")
         await visitor.press("escape")
-        await visitor.shows("10:00   exit 0", "line 599", "esc Back")
+        await visitor.shows("10m00s   exit 0", "line 599", "esc Back")
         assert [chart.cursor for chart in screen.query(Chart)] == [None] * len(screen.query(Chart))
         await visitor.press("escape")
         assert visitor.console.screen is visitor.console.pages["dashboard"]
@@ -250,7 +250,7 @@ def test_enter_on_an_event_goes_to_its_moment(tmp_path: Path) -> None:
         screen.open_pane("timeline")
         await visitor.press("down", "down", "enter")
         await visitor.until(lambda: screen.moment == 400.0)
-        await visitor.shows("◂ 06:40 ▸", "line 399")
+        await visitor.shows("◂ 6m40s ▸", "line 399")
 
     finished(tmp_path).happened(Event(START + 400, "paused", {})).open(scene)
 
@@ -322,7 +322,7 @@ def test_a_queued_job_shows_first_what_it_waits_for_and_how(tmp_path: Path, size
     made = Made(tmp_path, waiting_job(Queued(priority=5, group="gpu", retries=2)))
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
-        shown = await visitor.shows("Why it waits", "its turn", "priority 5 · group gpu", "waits for 01:0")
+        shown = await visitor.shows("Why it waits", "its turn", "priority 5 · group gpu", "waits for 1m0")
         assert "2 retries left" in shown
         assert "not on this machine" not in shown
         begun = running_job(id=made.job.id, seq=made.job.seq, start_time=time.time() - 20)

@@ -150,7 +150,7 @@ def test_words_are_found_forwards_and_backwards_and_round_the_end(tmp_path: Path
 def test_the_streams_can_be_read_apart_and_errors_have_a_bar(tmp_path: Path) -> None:
     async def scene(script: Script) -> None:
         await script.shows("│bad")
-        assert [line.strip() for line in script.shown()[:3]] == ["00:01  good", "00:02 │bad", "good again"]
+        assert [line.strip() for line in script.shown()[:3]] == ["1s  good", "2s │bad", "good again"]
         await script.press("o")
         await script.until(lambda: script.view.shown.size == len(b"good\ngood again\n"))
         await script.press("o")

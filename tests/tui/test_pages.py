@@ -154,7 +154,7 @@ def test_failures_of_the_last_day_are_listed_the_newest_first_and_opened(home: P
         home,
         failed("older", 3600),
         failed("of yesterday", 90000),
-        failed("late", 5, status=Status.TIMEOUT, reason="stopped after its timeout of 2.0 s"),
+        failed("late", 5, status=Status.TIMEOUT, reason="stopped after its timeout of 2s"),
         failed("eaten", 60, flags=("oom_killed",), reason="killed by SIGKILL: the kernel's OOM killer"),
         made_job(name="fine", start_time=time.time()),
     )

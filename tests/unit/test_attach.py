@@ -172,7 +172,7 @@ def test_totals_are_those_of_the_last_sample_and_the_record_says_what_is_missing
     usage = done.usage
     assert [usage.cpu_total_seconds, usage.cpu_percent_mean, usage.cpu_efficiency] == pytest.approx([4.5, 50, 0.25])
     assert done.sources["cpu"] == "sampled"
-    assert done.incomplete == ("all: what it did in its last 750 ms was not seen",)
+    assert done.incomplete == ("all: what it did in its last 750ms was not seen",)
     assert (done.duration_seconds, done.end_time) == (9.75, (JOB.start_time or 0) + 9.75)
 
 

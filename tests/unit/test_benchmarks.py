@@ -73,10 +73,10 @@ def test_what_could_not_be_measured_is_absent_and_says_why() -> None:
 def test_the_table_has_a_line_for_each_result_with_its_columns_below_each_other() -> None:
     lines = table([FAST, SMALL, PLAIN]).splitlines()
     assert lines == [
-        "what                ours          theirs  ratio      bound",
-        "a fast start      100 ms  200 ms another  0.500     ≤ 0.75  ok",
-        "a small process  3.0 MiB               –      –  ≤ 4.0 MiB  ok",
-        "for information  1.0 MiB               –      –          –",
+        "what                ours         theirs  ratio      bound",
+        "a fast start       100ms  200ms another  0.500     ≤ 0.75  ok",
+        "a small process  3.0 MiB              –      –  ≤ 4.0 MiB  ok",
+        "for information  1.0 MiB              –      –          –",
     ]
 
 

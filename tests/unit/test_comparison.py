@@ -72,7 +72,7 @@ def test_what_was_asked_otherwise_is_named() -> None:
         "tag team": ("a", None),
         "host": (first.host, "node-17"),
         "limit memory": ("8.0 GiB", "16.0 GiB"),
-        "limit timeout": (None, "01:30"),
+        "limit timeout": (None, "1m30s"),
         "limit enforced": (None, "yes"),
     }
 

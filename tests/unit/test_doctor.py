@@ -31,7 +31,7 @@ SCOPE = "systemd-run --user --scope -p Delegate=yes jobtop run …"
 
 def test_what_a_trial_showed_becomes_findings(machine_files: MachineFiles) -> None:
     good = TrialJob(None, 0.03, 3 * MEBIBYTE, True)
-    assert "30 ms" in probes.shim(good).meaning
+    assert "30ms" in probes.shim(good).meaning
     assert "3.0 MiB" in probes.shim(good).meaning
     assert "MiB" not in probes.shim(TrialJob(start_seconds=0.03)).meaning
     assert {probes.shim(good).state, probes.subreaper(good, machine_files).state} == {State.WORKS}

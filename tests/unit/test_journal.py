@@ -22,14 +22,14 @@ def job(status: Status, reason: str | None = None, seconds: float | None = 3.2, 
 @pytest.mark.parametrize(
     ("ended", "level", "line"),
     [
-        (job(Status.SUCCESS), "INFO", "job 0f8fad5b train: success after 3.2 s with 1.5 s of CPU"),
+        (job(Status.SUCCESS), "INFO", "job 0f8fad5b train: success after 3.2s with 1.5s of CPU"),
         (
             job(Status.FAILED, "exit code 7"),
             "ERROR",
-            "job 0f8fad5b train: failed after 3.2 s with 1.5 s of CPU (exit code 7)",
+            "job 0f8fad5b train: failed after 3.2s with 1.5s of CPU (exit code 7)",
         ),
-        (job(Status.TIMEOUT, "t"), "WARNING", "job 0f8fad5b train: timeout after 3.2 s with 1.5 s of CPU (t)"),
-        (job(Status.CANCELLED, "c"), "WARNING", "job 0f8fad5b train: cancelled after 3.2 s with 1.5 s of CPU (c)"),
+        (job(Status.TIMEOUT, "t"), "WARNING", "job 0f8fad5b train: timeout after 3.2s with 1.5s of CPU (t)"),
+        (job(Status.CANCELLED, "c"), "WARNING", "job 0f8fad5b train: cancelled after 3.2s with 1.5s of CPU (c)"),
         (job(Status.LOST, "gone", None), "ERROR", "job 0f8fad5b train: lost (gone)"),
         (job(Status.ERROR, "x: not found", None), "ERROR", "job 0f8fad5b train: error (x: not found)"),
         (job(Status.SUCCESS, None, None, "a\nb\x1b"), "INFO", "job 0f8fad5b a\\nb\\x1b: success"),

@@ -41,9 +41,9 @@ def test_a_table_has_a_line_a_sample_and_fits_eighty_columns(job: str) -> None:
     head, *rows = call("metrics", job).stdout.splitlines()
     assert head == HEAD
     assert [row.split()[1:] for row in (rows[0], rows[4], rows[5])] == [
-        "1.0 s 50.0 % 1.0 MiB 1000 B 0 B 2 5".split(),
-        "5.0 s 50.0 % 5.0 MiB 1000 B 0 B 2 5".split(),
-        "5.5 s 50.0 % – 4.9 KiB 0 B – –".split(),
+        "1s 50.0 % 1.0 MiB 1000 B 0 B 2 5".split(),
+        "5s 50.0 % 5.0 MiB 1000 B 0 B 2 5".split(),
+        "5.5s 50.0 % – 4.9 KiB 0 B – –".split(),
     ]
     assert {len(row) for row in rows} == {len(head)} == {79}
 
@@ -84,7 +84,7 @@ def test_csv_has_the_keys_as_its_header(job: str) -> None:
 def test_a_metric_chooses_what_is_printed_and_a_counter_shows_total_and_rate(job: str) -> None:
     head, *rows = call("metrics", job, "--metric", "io.read_bytes", "--metric", "mem.used").stdout.splitlines()
     assert head.split() == ["TIME", "ELAPSED", "io.read_bytes", "rate", "mem.used"]
-    assert rows[1].split()[1:] == "1.0 s 1000 B 1000 B/s 1.0 MiB".split()
+    assert rows[1].split()[1:] == "1s 1000 B 1000 B/s 1.0 MiB".split()
     assert lines(job, "--metric", "mem.used")[1].keys() == {"schema_version", "job_id", "elapsed", "timestamp", "mem"}
     assert lines(job, "--metric", "mem.used")[1]["mem"] == {"used": 1 << 20}
     header = call("metrics", job, "--metric", "mem.used", "--format", "csv").stdout.splitlines()[0]
@@ -128,8 +128,8 @@ def test_blocks_have_sections_units_and_a_true_peak(home: Path) -> None:
     job = kept_sampled(home, made_job(duration_seconds=3.5), samples).id
     blocks = call("metrics", job, "--blocks").stdout.split("═══ Metrics Sample at ")
     assert blocks[2] == (
-        f"22:13:22 ═══\nJob ID: {job}\nElapsed: 2.0 s\nSample Interval: 1.0 s\n"
-        "\nCPU:\n  Usage: 20.0 %\n  User Time: 20.0 %, 1.2 s in total\n  System Time: 0.0 %, 500 ms in total\n"
+        f"22:13:22 ═══\nJob ID: {job}\nElapsed: 2s\nSample Interval: 1s\n"
+        "\nCPU:\n  Usage: 20.0 %\n  User Time: 20.0 %, 1.2s in total\n  System Time: 0.0 %, 500ms in total\n"
         "\nMemory:\n  Current: 512.0 MiB (50.0 % of 1.0 GiB)\n  Peak: 768.0 MiB\n"
         "\nI/O:\n  Read: 1.0 MiB in total\n\n"
     ).replace("22:13:22", blocks[2][:8])
@@ -157,7 +157,7 @@ def test_a_job_never_sampled_says_so_and_prints_its_totals(home: Path) -> None:
         " (jobtop run samples unless --no-monitor is given)\n"
     )
     head, row = answer.stdout.splitlines()
-    assert (head, row.split()[1:6]) == (HEAD, "2.0 s 138 % –".split())
+    assert (head, row.split()[1:5]) == (HEAD, "2s 138 % –".split())
 
 
 def test_a_job_that_runs_and_was_never_sampled_says_so(home: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_gap_between_samples_is_in_the_record() -> None:
     done = seen(*with_gap)
     assert done.monitor.longest_interval_seconds == 6.0
     (said,) = done.incomplete
-    assert "none for 6.0 s, from 2.0 s to 8.0 s" in said
+    assert "none for 6s, from 2s to 8s" in said
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_the_time_before_a_process_was_attached_is_no_gap() -> None:
 def test_impossible_cpu_time_is_flagged_and_said() -> None:
     done = replace(seen_in(steady(9)), impossible_seconds=3600.0).of(replace(JOB, flags=("throttled",)))
     assert done.flags == ("impossible_cpu", "throttled")
-    assert done.incomplete == ("cpu.percent: 3600.0 s more than the cores could give were held back",)
+    assert done.incomplete == ("cpu.percent: 1h00m more than the cores could give were held back",)
 
 
 def test_what_could_not_be_kept_is_said() -> None:

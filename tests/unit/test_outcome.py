@@ -199,7 +199,7 @@ def test_a_timeout_says_how_long_it_was_and_what_had_to_be_killed() -> None:
     job = replace(JOB, limits=Limits(timeout_seconds=90))
     done = conclude(job, facts(status=killed_by(9), stop="timeout", killed=["11 python", "12 "]))
     assert done.status is Status.TIMEOUT
-    assert done.reason == "stopped after its timeout of 01:30; had to be killed: python (11), ? (12)"
+    assert done.reason == "stopped after its timeout of 1m30s; had to be killed: python (11), ? (12)"
     assert done.flags == ("had_to_be_killed",)
     assert outcome.exit_code(done) == ExitCode.TIMED_OUT
 

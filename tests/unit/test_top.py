@@ -184,10 +184,10 @@ def test_children_stand_below_their_parents_unless_sorted() -> None:
 def test_a_page_says_how_the_job_stands_and_who_does_it() -> None:
     lines = list(page(live(line(10, state="R", threads=2), line(12, 10, command="sleep 5")), None, False, None))
     assert lines == [
-        "train  ● running  01:01  CPU 187 %  memory 5.0 MiB  2 processes",
-        "PID     CPU   TIME      PSS  THR  STATE    AGE  COMMAND",
-        " 10  12.3 %  1.5 s  3.0 MiB    2  run    01:00  work",
-        " 12  12.3 %  1.5 s  3.0 MiB    1  sleep  01:00  └ sleep 5",
+        "train  ● running  1m01s  CPU 187 %  memory 5.0 MiB  2 processes",
+        "PID     CPU  TIME      PSS  THR  STATE    AGE  COMMAND",
+        " 10  12.3 %  1.5s  3.0 MiB    2  run    1m00s  work",
+        " 12  12.3 %  1.5s  3.0 MiB    1  sleep  1m00s  └ sleep 5",
     ]
 
 
@@ -196,7 +196,7 @@ def test_a_page_has_the_threads_of_those_with_more_than_one() -> None:
     alone = (ThreadLine(12, "sh", "S", 0.1, 0.0),)
     lines = list(page(live(line(10, thread_lines=pair), line(12, thread_lines=alone)), None, False, None))
     assert [text.split()[-2:] for text in lines[3:5]] == [["·", "main"], ["·", "worker"]]
-    assert lines[4].split()[:5] == ["11", "99.0", "%", "2.0", "s"]
+    assert lines[4].split()[:5] == ["11", "99.0", "%", "2s", "run"]
     assert len(lines) == 6
 
 
@@ -256,8 +256,8 @@ def test_a_job_that_has_ended_shows_its_processes_as_they_were_last_seen(home: P
     Snapshots(database).keep(job.seq, 1.25, [line(12, 10).row, line(10).row])
     database.close()
     first, second, *table = call("top", job.id).stdout.splitlines()
-    assert first == "train  ✗ failed after 2.0 s (exit code 3)"
-    assert second.startswith("as it was last seen, 1.2 s after its start, at 20")
+    assert first == "train  ✗ failed after 2s (exit code 3)"
+    assert second.startswith("as it was last seen, 1.2s after its start, at 20")
     assert [text.split()[0] for text in table] == ["PID", "10", "12"]
     assert "MEMORY" in table[0]
     found = json.loads(call("top", "--json", job.id).stdout)

@@ -116,27 +116,37 @@ def test_a_message_never_repeats_a_huge_or_harmful_value() -> None:
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
-        (0, "0 ms"),
-        (0.0004, "0.4 ms"),
-        (0.00994, "9.9 ms"),
-        (0.00996, "10 ms"),
-        (0.05, "50 ms"),
-        (0.9994, "999 ms"),
-        (0.9996, "1.0 s"),
-        (3.2, "3.2 s"),
-        (59.94, "59.9 s"),
-        (59.96, "01:00"),
-        (330, "05:30"),
-        (3599.4, "59:59"),
-        (3599.6, "1:00:00"),
-        (3723, "1:02:03"),
-        (86399.6, "1d 00:00"),
-        (2 * 86400 + 3 * 3600 + 4 * 60, "2d 03:04"),
-        (-3.2, "-3.2 s"),
+        (0, "0s"),
+        (0.0004, "0.4ms"),
+        (0.005, "5ms"),
+        (0.00994, "9.9ms"),
+        (0.00996, "10ms"),
+        (0.408, "408ms"),
+        (0.9994, "999ms"),
+        (0.9996, "1s"),
+        (4.5, "4.5s"),
+        (6, "6s"),
+        (9.94, "9.9s"),
+        (9.96, "10s"),
+        (59.4, "59s"),
+        (59.6, "1m00s"),
+        (66, "1m06s"),
+        (3599.4, "59m59s"),
+        (3599.6, "1h00m"),
+        (2 * 3600 + 5 * 60 + 59, "2h05m"),
+        (86399.6, "1d00h"),
+        (3 * 86400 + 4 * 3600, "3d04h"),
+        (1000 * 86400 + 4 * 3600, "1000d"),
+        (-3.2, "-3.2s"),
     ],
 )
 def test_a_duration_is_shown(seconds: float, shown: str) -> None:
     assert format_duration(seconds) == shown
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0.408, "0s"), (6.9, "6s"), (59.9, "59s"), (66.9, "1m06s")])
+def test_a_duration_that_still_counts_has_completed_seconds_only(seconds: float, shown: str) -> None:
+    assert format_duration(seconds, is_counting=True) == shown
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from jobtop.core.metrics import Metric, Unit
 from jobtop.core.record import record
 from jobtop.core.series.drawing import MARK_TOLERANCE, MIN_STEPS, time_marks
 from jobtop.core.text.metric_text import format_shown
+from jobtop.core.units import format_duration
 
 ROWS_PER_MARK = 4
 PARTS = range(1, 7)
@@ -127,17 +128,11 @@ def column_of(moment: float, bounds: tuple[float, float], columns: int) -> int:
 
 
 def ago_words(seconds: float) -> str:
-    """A short duration for a label: `45s`, `2m30`, `10m`, `1h30`, `2d`; 0 has no unit."""
+    """A short duration for a label: `45s`, `2m30s`, `10m`, `1h30m`, `2d`; 0 has no unit."""
     if seconds < 60:
         return f"{seconds:g}s" if seconds else "0"
-    minutes, second = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m{second:02}" if second else f"{minutes}m"
-    hours, minute = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h{minute:02}" if minute else f"{hours}h"
-    days, hour = divmod(hours, 24)
-    return f"{days}d{hour:02}h" if hour else f"{days}d"
+    words = format_duration(seconds)
+    return words[:-3] if words[-3:-1] == "00" else words
 
 
 def label_line(labels: Sequence[tuple[int, str]], columns: int) -> str:

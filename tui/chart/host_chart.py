@@ -29,7 +29,7 @@ def machine_chart(past: Sequence[MachineMoment]) -> ChartView:
 def network(past: Sequence[MachineMoment], times: Sequence[float]) -> ChartView:
     received, sent = [moment.received for moment in past], [moment.sent for moment in past]
     series = (ChartSeries("in", RECEIVED, times, received, is_filled=True), ChartSeries("out", SENT, times, sent))
-    return ChartView("network", series, Axis(least=LEAST_TRAFFIC), is_live=True, note="60 s", empty=UNKNOWN)
+    return ChartView("network", series, Axis(least=LEAST_TRAFFIC), is_live=True, note="60s", empty=UNKNOWN)
 
 
 def one_gpu(past: Sequence[MachineMoment], name: str, times: Sequence[float]) -> ChartView:
@@ -38,7 +38,7 @@ def one_gpu(past: Sequence[MachineMoment], name: str, times: Sequence[float]) ->
     series = [ChartSeries("busy", BUSY, times, busy, is_filled=True)]
     if any(held is not None for held in memory):
         series.append(ChartSeries("mem", GPU_MEMORY, times, memory, Side.RIGHT))
-    return ChartView("GPU", series, Axis(top=100.0), Axis(least=totals[-1] or 0.0), is_live=True, note="60 s")
+    return ChartView("GPU", series, Axis(top=100.0), Axis(least=totals[-1] or 0.0), is_live=True, note="60s")
 
 
 def gpus(past: Sequence[MachineMoment], names: Sequence[str], times: Sequence[float]) -> ChartView:
@@ -56,7 +56,7 @@ def gpus(past: Sequence[MachineMoment], names: Sequence[str], times: Sequence[fl
         busy = {f"gpu{name}": values for name, values in busy.items()}
         title = ""
     series = [ChartSeries(label, BUSY, times, values) for label, values in busy.items()]
-    return ChartView(title, series, Axis(top=100.0), is_live=True, note="busy · 60 s")
+    return ChartView(title, series, Axis(top=100.0), is_live=True, note="busy · 60s")
 
 
 def known(values: Sequence[Number | None]) -> list[Number]:

@@ -4,7 +4,7 @@ from jobtop.core.record import record, replace
 from jobtop.core.units import format_duration
 
 SPANS: tuple[float | None, ...] = (60.0, 300.0, 900.0, 3600.0, None)
-SPAN_WORDS = {60.0: "1 m", 300.0: "5 m", 900.0: "15 m", 3600.0: "1 h", None: "all"}
+SPAN_WORDS = {60.0: "1m", 300.0: "5m", 900.0: "15m", 3600.0: "1h", None: "all"}
 LEAST_SPAN = 5.0
 SHORTEST_SECONDS = 1.0  # of an axis, even if only one moment is known
 PAN_SHARE = 0.25
@@ -62,7 +62,7 @@ class TimeWindow:
 
     @property
     def words(self) -> str:
-        """The span as text: `5 m`, `all`, or its length after a zoom."""
+        """The span as text: `5m`, `all`, or its length after a zoom."""
         return SPAN_WORDS.get(self.span) or format_duration(self.span)
 
 

@@ -15,7 +15,7 @@ from jobtop.core.model import Job, Status
 from jobtop.core.paths import hostname
 from jobtop.core.query.conditions import Filter
 from jobtop.core.record import record
-from jobtop.core.units import ABSENT
+from jobtop.core.units import ABSENT, format_duration
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import (
@@ -33,7 +33,7 @@ from jobtop.store.listing import (
 )
 from jobtop.tui.data.reader import StoreFile, StoreReader
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone
-from jobtop.tui.widgets.cells import Align, Cell, Words, bounded, short_bytes, short_duration
+from jobtop.tui.widgets.cells import Align, Cell, Words, bounded, short_bytes
 from jobtop.tui.widgets.columns import Column
 
 Answer = TypeVar("Answer")
@@ -233,7 +233,7 @@ def past_columns(has_hosts: bool = False) -> tuple[Column[PastRow], ...]:
         Column("tool", "TOOL", lambda row: text(row.line.tool), 8, flex=1, most=14, priority=9),
         Column("status", "STATUS", status, 9, priority=4),
         Column("start", "STARTED", started, 11, priority=2),
-        Column("duration", "TIME", lambda row: number(short_duration(row.elapsed)), 8, align=right),
+        Column("duration", "TIME", elapsed, 8, align=right),
         Column("cpu", "CPU TIME", cpu_time, 8, align=right, priority=5),
         Column("efficiency", "EFF", efficiency, 5, align=right, priority=7),
         Column("memory", "MEM PK", memory, 6, align=right),
@@ -265,8 +265,12 @@ def started(row: PastRow) -> Cell:
     return Words(time.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d", then), Tone.GREY)
 
 
+def elapsed(row: PastRow) -> Cell:
+    return number(format_duration(row.elapsed, is_counting=not row.line.status.ended))
+
+
 def cpu_time(row: PastRow) -> Cell:
-    return number(short_duration(row.line.cpu_total_seconds))
+    return number(format_duration(row.line.cpu_total_seconds))
 
 
 def efficiency(row: PastRow) -> Cell:

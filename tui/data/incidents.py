@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from jobtop.core.errors import StoreError
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.units import format_duration
 from jobtop.tui.data.reader import ABSENT, EMPTY
 from jobtop.tui.data.view import StoreState, View
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
-from jobtop.tui.widgets.cells import Span, short_duration
+from jobtop.tui.widgets.cells import Span
 
 if TYPE_CHECKING:
     from jobtop.store.database import Database
@@ -86,11 +87,11 @@ def clock_time(incident: Incident) -> str:
 
 
 def incident_text(incident: Incident) -> str:
-    """The text of an incident: `exit code 1 after 03:12`, `memory 92 % of its limit`."""
+    """The text of an incident: `exit code 1 after 3m12s`, `memory 92 % of its limit`."""
     has_run = incident.severity is None and (incident.duration_seconds or 0.0) >= 1.0
     if not has_run or " after " in incident.words:
         return incident.words
-    return f"{incident.words} after {short_duration(incident.duration_seconds)}"
+    return f"{incident.words} after {format_duration(incident.duration_seconds)}"
 
 
 def count_label(incidents: Incidents) -> list[Span]:

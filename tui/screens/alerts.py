@@ -11,13 +11,14 @@ from textual.binding import BindingType
 from jobtop.core.config import Alert, Config
 from jobtop.core.metrics import find_metric
 from jobtop.core.text.metric_text import format_shown
+from jobtop.core.units import format_duration
 from jobtop.store.incidents import Incident
 from jobtop.tui.actions import ALERTS, APP, bindings
 from jobtop.tui.chart.axes import ago_words
 from jobtop.tui.data.incidents import Incidents, clock_time, glyph_of
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
-from jobtop.tui.widgets.cells import Align, Cell, Span, Words, short_duration
+from jobtop.tui.widgets.cells import Align, Cell, Span, Words
 from jobtop.tui.widgets.columns import Column
 from jobtop.tui.widgets.panes import PANE, PanedPage, PlainTable
 from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, heading, set_border_texts
@@ -36,7 +37,7 @@ def when(incident: Incident) -> Cell:
 
 
 def ran(incident: Incident) -> Cell:
-    return Words(short_duration(incident.duration_seconds), Tone.GREY)
+    return Words(format_duration(incident.duration_seconds), Tone.GREY)
 
 
 COLUMNS: tuple[Column[Incident], ...] = (

@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 from jobtop.core.record import record
 from jobtop.core.series.drawing import BARS
-from jobtop.core.units import ABSENT, printable
+from jobtop.core.units import ABSENT, format_duration, printable
 from jobtop.tui.palette import Tone, load_tone
 
 # Invisible characters (Unicode: Default_Ignorable_Code_Point, U+FFF9 to B) and emoji skin tones: they reverse text
@@ -204,14 +204,5 @@ def short_rate(rate: float | None) -> str:
 
 
 def short_duration(seconds: float | None) -> str:
-    """`00:37`, `1:02:16`, `2d 03:04`, `12d 03h`: at most eight cells; the length changes at most once a minute."""
-    if seconds is None or not math.isfinite(seconds):
-        return ABSENT
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days >= 1000:
-        return f"{days}d"
-    if days:
-        return f"{days}d {hour:02}:{minute:02}" if days < 10 else f"{days}d {hour:02}h"
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
+    """A time that counts up: `37s`, `1m06s`, `2h05m`, `12d03h`: at most seven cells, without decimals."""
+    return format_duration(seconds, is_counting=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from jobtop.core.query.conditions import has_wildcards
 from jobtop.core.query.filter import quoted
-from jobtop.core.units import ABSENT
+from jobtop.core.units import ABSENT, format_duration
 from jobtop.store.listing import TREND_RUNS, Group
 from jobtop.tui.data.history_rows import number
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Align, Cell, Sparkline, Words, bounded, short_bytes, short_duration
+from jobtop.tui.widgets.cells import Align, Cell, Sparkline, Words, bounded, short_bytes
 from jobtop.tui.widgets.columns import Column, Sort, sorted_by
 from jobtop.tui.widgets.table import Table
 
@@ -42,7 +42,7 @@ def group_columns() -> tuple[Column[Group], ...]:
 
 
 def seconds(value: float | None) -> Cell:
-    return number(short_duration(value))
+    return number(format_duration(value))
 
 
 def size(group: Group, value: float | None) -> Cell:

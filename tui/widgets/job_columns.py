@@ -8,6 +8,7 @@ from typing import Any
 
 from jobtop.core.record import record, replace
 from jobtop.core.text.job_text import is_peak_upper_bound
+from jobtop.core.units import format_duration
 from jobtop.tui.data.last_minute import columns_of
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone, load_tone
@@ -25,7 +26,6 @@ from jobtop.tui.widgets.cells import (
     percent_words,
     safe_text,
     short_bytes,
-    short_duration,
     short_rate,
     spark,
     width_of,
@@ -151,7 +151,8 @@ def elapsed(row: JobRow) -> Cell:
     if row.elapsed is None:
         return ABSENT
     is_at_it = row.job.start_time is not None and not row.job.status.ended
-    return Words(short_duration(row.elapsed), Tone.TEXT if is_at_it else Tone.GREY)
+    words = format_duration(row.elapsed, is_counting=not row.job.status.ended)
+    return Words(words, Tone.TEXT if is_at_it else Tone.GREY)
 
 
 def with_wait(row: JobRow, now: float) -> JobRow:
