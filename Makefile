@@ -14,7 +14,7 @@ CHECKED := $(wildcard tests benchmarks docs/examples tools/*.py)
 ROOMS := core store lifecycle tui cli
 
 help:
-	@echo "make run     run a small lively job, show what it cost, and open the console"
+	@echo "make run     run a small job, show what it used, and open the console"
 	@echo "make test    run the tests"
 	@echo "make check   everything that has to pass: format, ruff, mypy, tests"
 	@echo "make format  format the code    make lint   ruff only    make types  mypy only"
@@ -39,7 +39,7 @@ run: $(VENV)/.installed
 	@printf '\n$$ jobtop history\n'; $(BIN)/jobtop history
 	@if [ -t 0 ] && [ -t 1 ]; then \
 		printf '\n$$ jobtop\n'; sleep 2; $(BIN)/jobtop; else printf '\nOn a terminal, jobtop alone opens the console.\n'; fi
-	@command -v jobtop > /dev/null || printf '\njobtop is in %s here: say %s/jobtop, or install it (pipx install .).\n' $(BIN) $(BIN)
+	@command -v jobtop > /dev/null || printf '\njobtop is in %s: type %s/jobtop, or install it (pipx install .).\n' $(BIN) $(BIN)
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)

@@ -1,4 +1,4 @@
-"""A small lively job of about three seconds: memory, worker processes, a file that reaches the disk, some output."""
+"""A small job of about three seconds: memory, worker processes, a file that reaches the disk, some output."""
 
 import os
 import tempfile
