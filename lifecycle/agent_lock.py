@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.measure.collectors.proc import send
+from jobtop.core.procfs import read_text, start_ticks
 from jobtop.core.run import supervisor
 from jobtop.core.state_files import open_lock
 from jobtop.store.agents import registered
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jobtop.store.database import Database
 
 EXIT_SECONDS = 10.0  # a warning is logged if an agent holds the lock for longer after it has unregistered
+READER_SECONDS = 1.0  # the longest time for which a process that only reads the state of the lock may share it
 SCRATCH = "/tmp"
 LOCK_BYTES = 16
 AGENT = "the agent, which runs queued jobs and samples detached ones"
@@ -53,14 +55,27 @@ def agent_environment() -> dict[str, str]:
 
 
 def take_lock(path: Path) -> int | None:
-    """Take the lock until this process exits; None if another process holds it."""
+    """Take the lock until this process exits; None if another process holds it.
+
+    Shims and verbs share the lock for a moment to find out whether an agent holds it: that is no other agent.
+    """
     fd = open_lock(path)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
+    deadline = time.monotonic() + READER_SECONDS
+    while not _try_lock(fd, fcntl.LOCK_EX):
+        if not _try_lock(fd, fcntl.LOCK_SH) or time.monotonic() > deadline:
+            os.close(fd)
+            return None
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        time.sleep(0.001)
     return fd
+
+
+def _try_lock(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_lock_file(fd: int, path: Path) -> bool:
@@ -91,12 +106,9 @@ def is_taken(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try_lock(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
-    return False
 
 
 def is_attended(database: Database, paths: StatePaths) -> bool:
@@ -148,7 +160,7 @@ def wait_for_lock(path: Path, database: Database, say: Callable[[str], None]) ->
 
     Only one process waits. Others exit and rely on it, so it gives up only if an agent is registered by then.
     """
-    while (fd := take_lock(path)) is None:
+    while (fd := _take_in_turn(path, database)) is None:
         waiter = take_lock(path.with_name(f"{path.name}.next"))
         if waiter is None:
             return None
@@ -164,7 +176,7 @@ def wait_for_lock(path: Path, database: Database, say: Callable[[str], None]) ->
 def _poll_lock(path: Path, database: Database, say: Callable[[str], None]) -> int | None:
     """Try to take the lock again and again; None as soon as another agent is registered."""
     since, is_said = time.monotonic(), False
-    while (fd := take_lock(path)) is None:
+    while (fd := _take_in_turn(path, database)) is None:
         waited = time.monotonic() - since
         if registered(database) is not None:
             return None
@@ -173,3 +185,35 @@ def _poll_lock(path: Path, database: Database, say: Callable[[str], None]) -> in
             say(f"agent {os.getpid()} waits for the agent before it, which has not exited yet")
         time.sleep(0.02 if waited < 1.0 else 0.2)
     return fd
+
+
+def _take_in_turn(path: Path, database: Database) -> int | None:
+    """Take the lock unless another process holds it, or an older agent will: its lock file was deleted or moved."""
+    return None if has_older_agent(os.path.dirname(database.file)) else take_lock(path)
+
+
+def has_older_agent(root: str) -> bool:
+    """Whether an agent of this user and state directory runs that started before this process."""
+    words = f"\0store.dir={root}\0agent\0run\0".encode("utf-8", "surrogateescape")
+    own_start = start_ticks(os.getpid()) or 0
+    for pid in lock_holders():
+        start = start_ticks(pid)
+        is_older = start is not None and (start, pid) < (own_start, os.getpid())
+        if is_older and read_own_command_line(pid).endswith(words):
+            return True
+    return False
+
+
+def lock_holders() -> set[int]:
+    """The processes that hold a lock which flock(2) gave them; empty where /proc/locks does not exist."""
+    rows = [line.split() for line in read_text("/proc/locks").splitlines()]
+    return {int(row[4]) for row in rows if row[1] == "FLOCK"}
+
+
+def read_own_command_line(pid: int) -> bytes:
+    """The command line of a process of this user; empty for one of another user, or that has exited."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read() if os.fstat(file.fileno()).st_uid == os.getuid() else b""
+    except OSError:
+        return b""

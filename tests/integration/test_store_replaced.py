@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from agents import Line, Load, agents_of, line
 from jobtop.core.errors import StoreReplaced
 from jobtop.core.model import Identity, Sample
 from jobtop.core.paths import StatePaths, hostname
+from jobtop.lifecycle.agent_lock import is_taken
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from records import made_job
@@ -161,6 +163,33 @@ def test_so_is_that_of_a_job_that_only_the_agent_sees(
     check(jobtop, load, record, "left")
     assert wait_for(lambda: show(jobtop, "queued")["status"] == "cancelled", DEADLINE), "what it waits for has failed"
     wait_for(lambda: not agents_of(jobtop.state), DEADLINE)
+
+
+@pytest.mark.parametrize("harm", [move_away, delete_directory])
+def test_an_agent_that_starts_in_a_new_directory_leaves_it_to_the_one_that_runs(
+    jobtop: Jobtop, line: Line, harm: Callable[[Path, Path], None]
+) -> None:
+    """The one that runs is stopped meanwhile, so that the other comes first for sure."""
+    load, later = Load(jobtop.home / "load", 0.0, "7", 0, waits=True), Load(jobtop.home / "later")
+    assert jobtop("run", "--detach", *QUICK, "--external-id", "left", "--", *load.command).returncode == 0
+    load.begins()
+    wait_for(lambda: samples(jobtop, "left"), DEADLINE)
+    agent = recorder(jobtop, "left")
+    line.close()
+    os.kill(agent.pid, signal.SIGSTOP)
+    try:
+        harm(jobtop.state, jobtop.home)
+        assert jobtop("submit", "--external-id", "later", "--", *later.command).returncode == 0
+        lock = line.paths.agent
+        wait_for(lambda: is_taken(lock) or is_taken(lock.with_name(f"{lock.name}.next")), DEADLINE)
+        assert not is_taken(lock)
+    finally:
+        os.kill(agent.pid, signal.SIGCONT)
+    assert ended(jobtop, "later")["exit_code"] == 0
+    assert recorder(jobtop, "left") == agent
+    wait_for(lambda: agents_of(jobtop.state) == [agent.pid], DEADLINE)
+    load.let_end()
+    assert ended(jobtop, "left")["exit_code"] == 7
 
 
 @pytest.mark.parametrize("harm", [delete_all, replace_all, move_away])

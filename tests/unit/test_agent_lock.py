@@ -1,5 +1,6 @@
 """Who is the agent: one lock_path, one row, and decisions that leave no job behind."""
 
+import fcntl
 import os
 import signal
 import stat
@@ -18,6 +19,7 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Identity, Queued, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.shim import revival
+from jobtop.core.state_files import open_lock
 from jobtop.lifecycle import agent_lock
 from jobtop.store import agents
 from jobtop.store.database import Database
@@ -63,6 +65,18 @@ def test_the_seat_is_held_by_one_and_free_when_that_one_is_gone(
     os.close(held)
     assert not agent_lock.is_taken(paths.agent)
     assert not agent_lock.is_taken(paths.root / "never made")
+
+
+def test_a_shim_that_reads_the_lock_is_not_taken_for_another_agent(paths: StatePaths) -> None:
+    paths.root.mkdir(exist_ok=True)
+    reader = open_lock(paths.agent)
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    leaving = threading.Timer(0.05, os.close, (reader,))
+    leaving.start()
+    held = agent_lock.take_lock(paths.agent)
+    leaving.join()
+    assert held is not None
+    os.close(held)
 
 
 def test_whoever_comes_while_an_agent_leaves_waits_for_the_seat(
