@@ -48,9 +48,8 @@ def test_output_that_cannot_be_written_is_no_success(jobtop: Jobtop) -> None:
 
 def test_what_outlived_its_shim_can_be_killed_and_is_not_forgotten_before(jobtop: Jobtop) -> None:
     with running(jobtop, "--quiet", "--", "sleep", "600") as run:
-        (shim,) = wait_for(lambda: [pid for pid in descendants(run.pid) if name_of(pid) == "jobtop-shim"], 10)
-        (sleeper,) = wait_for(lambda: [pid for pid in descendants(shim) if name_of(pid) == "sleep"], 10)
-        os.kill(shim, signal.SIGKILL)
+        (sleeper,) = wait_for(lambda: [pid for pid in descendants(run.pid) if name_of(pid) == "sleep"], 10)
+        os.kill(run.shim(), signal.SIGKILL)
         assert run.end() == 125
     job = str(the_job(jobtop)["id"])
     assert jobtop("rm", job).returncode == 2
