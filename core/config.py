@@ -217,6 +217,12 @@ SETTINGS: tuple[Setting, ...] = (
         "auto",
         "open the console for a job; auto: where there is a terminal",
     ),
+    Setting(
+        "run.when_done",
+        choice("auto", "stay", "leave"),
+        "auto",
+        "close the console when the job of `jobtop run` ends; auto: unless a key was pressed",
+    ),
     Setting("run.grace", duration, "10s", "the time between SIGTERM and SIGKILL when a job is stopped"),
     Setting(
         "run.after_exit", choice("leave", "wait", "kill"), "leave", "what happens to processes a job leaves behind"

@@ -31,6 +31,7 @@ class ExitCode(IntEnum):
     OK = 0
     BAD_ANSWER = 1
     USAGE = 2
+    NOT_FINISHED = 75  # the user left the console, and the job keeps running
     TIMED_OUT = 124
     FAILED = 125
     NOT_EXECUTABLE = 126

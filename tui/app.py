@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from textual.command import CommandPalette
@@ -14,6 +15,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 
 from jobtop.core.config import Config
+from jobtop.core.job_id import JobId
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import fresh, record
 from jobtop.tui.data.feed import Feed
@@ -54,7 +56,15 @@ class Options:
     machine: MachineSource | None = None
     job_id: str | None = None  # opened first
     is_attended: bool = False  # when the user quits, ask whether to stop the job
+    when_done: str = "stay"  # whether to close when the attended job ends: auto, stay or leave
     notices: Sequence[str] = ()
+
+
+END_POLL_SECONDS = 0.1
+INPUT_EVENTS = (
+    *(events.Key, events.Paste, events.MouseDown),
+    *(events.MouseScrollDown, events.MouseScrollUp, events.MouseScrollLeft, events.MouseScrollRight),
+)
 
 
 class NewView(Message):
@@ -81,6 +91,7 @@ class Console(App[int]):
         self.options = options
         self.view: View | None = None
         self.answer: str | None = None  # "stop" or "detach": the user's answer about the attended job
+        self.has_input = False  # whether the user has pressed a key or a mouse button
         self.is_frozen = False
         self.pages: dict[str, Page] = {}
         self.preferences = Preferences(options.preferences)
@@ -115,6 +126,12 @@ class Console(App[int]):
         await self.action_go("dashboard")
         if self.options.job_id is not None:
             await self.open_job(self.options.job_id)
+        if self.options.is_attended:
+            self.set_interval(END_POLL_SECONDS, self._leave_if_done)
+
+    async def on_event(self, event: events.Event) -> None:
+        self.has_input = self.has_input or isinstance(event, INPUT_EVENTS)
+        await super().on_event(event)
 
     def on_unmount(self) -> None:
         self.feed.stop()
@@ -126,6 +143,28 @@ class Console(App[int]):
         page = next((screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen)), None)
         if not self.is_frozen and isinstance(page, Page) and page.query(TopLine):
             page.show(message.view)
+        if (row := self.attended_row) is not None and row.job.status.ended and isinstance(page, Page):
+            page.say_ended(row.job)
+
+    @property
+    def attended_row(self) -> JobRow | None:
+        """The row of the job that `jobtop run` opened the console for."""
+        return self.row(self.options.job_id) if self.options.is_attended and self.options.job_id else None
+
+    def _leave_if_done(self) -> None:
+        """Close the console when the attended job has ended, unless it has to stay; `ended` is in its directory."""
+        own, job_id, row = self.options.own, self.options.job_id, self.attended_row
+        has_ended = own is not None and job_id is not None and (own.job(JobId(job_id)) / "ended").exists()
+        if not has_ended and (row is None or not row.job.status.ended):
+            return
+        has_to_stay = self.options.when_done == "stay" or (self.options.when_done == "auto" and self.has_input)
+        if self.is_asked_to_leave or not has_to_stay:  # a user who is asked wants to leave
+            self.exit()
+
+    @property
+    def is_asked_to_leave(self) -> bool:
+        """Whether the question is open what to do with the attended job."""
+        return isinstance(self.screen, import_object("jobtop.tui.dialogs.leaving:Leaving"))
 
     async def on_top_line_tab_clicked(self, message: TopLine.TabClicked) -> None:
         await self.action_go(message.name)
@@ -173,12 +212,12 @@ class Console(App[int]):
 
     async def action_quit(self) -> None:
         """Quit; jobs keep running. If `jobtop run` opened the console, ask first what to do with its job."""
-        attended = self.options.job_id if self.options.is_attended else None
-        row = self.row(attended) if attended is not None else None
+        row = self.attended_row
         if row is None or row.job.status.ended:
             self.exit()
-        elif not isinstance(self.screen, import_object("jobtop.tui.dialogs.leaving:Leaving")):
-            await self.push_screen(import_object("jobtop.tui.dialogs.leaving:Leaving")(row.job.name), self._leave)
+        elif not self.is_asked_to_leave:
+            leaving = import_object("jobtop.tui.dialogs.leaving:Leaving")
+            await self.push_screen(leaving(row.job.name, row.job.grace_seconds), self._leave)
 
     def _leave(self, answer: str | None) -> None:
         if answer is not None:

@@ -15,11 +15,13 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.strip import Strip
 
+from jobtop.core.model import Job, Status
+from jobtop.core.run.outcome import signal_name
 from jobtop.tui.actions import ACTIONS, APP, Action, bindings, key_words
 from jobtop.tui.data.incidents import Incidents, IncidentWatch, count_label
 from jobtop.tui.data.view import View
 from jobtop.tui.keymap import active_keys, shown_key
-from jobtop.tui.palette import Tone
+from jobtop.tui.palette import STATUS_GLYPHS, Tone
 from jobtop.tui.widgets.cells import Span, aligned, width_of
 from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
 from jobtop.tui.widgets.problem_line import ProblemLine
@@ -121,6 +123,14 @@ class TopLine(Painted):
             left += width_of(spans)
 
 
+def end_words(job: Job) -> str:
+    """How a job ended, in few words: `exit 0`, `SIGKILL`, `timeout`."""
+    if job.signal is not None and job.status is Status.FAILED:
+        return signal_name(job.signal)
+    is_exit = job.exit_code is not None and job.status in (Status.SUCCESS, Status.FAILED)
+    return f"exit {job.exit_code}" if is_exit else str(job.status)
+
+
 def key_spans(key: str, title: str) -> list[Span]:
     return [Span(key, Tone.ORANGE, True), Span(f" {title}  ", Tone.TEXT)]
 
@@ -131,6 +141,10 @@ class KeyLine(Painted):
     DEFAULT_CSS = "KeyLine { height: 1; dock: bottom; background: $panel; }"
     keys: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)
     last: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)  # always shown
+    notice: reactive[Span | None] = reactive(None, repaint=False)  # before the keys
+
+    def watch_notice(self) -> None:
+        self.repaint()
 
     def watch_keys(self) -> None:
         self.repaint()
@@ -142,7 +156,7 @@ class KeyLine(Painted):
         end = [Span("^p", Tone.ORANGE, True), Span(" palette " if width >= WITH_PALETTE else " ", Tone.GREY)]
         room = width - width_of(end)
         last = [span for key, title in self.last for span in key_spans(key, title)]
-        line: list[Span] = [Span(" ")]
+        line: list[Span] = [Span(" ")] if self.notice is None else [Span(" "), self.notice, Span("   ")]
         for key, title in self.keys:
             words = key_spans(key, title)
             if width_of(line) + width_of(words) + width_of(last) > room:
@@ -197,6 +211,13 @@ class Page(Screen[None]):
 
     def show_incidents(self, incidents: Incidents) -> None:
         """Show a new list of incidents; the top line already counts them."""
+
+    def say_ended(self, job: Job) -> None:
+        """Say at the bottom that the job of `jobtop run` has ended, and which key leaves."""
+        if self.query(KeyLine):
+            quit_key = shown_key(active_keys(self).get("app.quit", ("q",))[0], self.console.options.is_ascii)
+            tone = STATUS_GLYPHS[str(job.status)][1]
+            self.query_one(KeyLine).notice = Span(f"ended: {end_words(job)} · {quit_key} leaves", tone, True)
 
     def on_mount(self) -> None:
         top = self.query_one(TopLine)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import sys
 
 from jobtop.cli.app import App
-from jobtop.cli.run.launch import exit_code, print_job_id, print_outcome, report_outcome
+from jobtop.cli.failure import print_error
+from jobtop.cli.run.last_output import copy_output, print_last_output
+from jobtop.cli.run.launch import exit_code, print_outcome, report_outcome
 from jobtop.cli.verbs.console import console_options
 from jobtop.cli.verbs.control import end_jobs
+from jobtop.core.errors import ExitCode
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
+from jobtop.core.units import printable
 from jobtop.lifecycle.control import Control
 from jobtop.lifecycle.start import start_and_stay
-from jobtop.store.output.logs import open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,21 +37,32 @@ def run_in_console(app: App, supervisor: Supervisor, request: Request, options: 
     from jobtop.tui.dialogs.leaving import STOP
     from jobtop.tui.opening import options_for_terminal, run_console
 
-    code, choice = 0, None
-    if not has_ended(app, job):
-        console = Console(options_for_terminal(console_options(app, job_id=job.id, is_attended=True)))
+    code = 0
+    if has_ended(app, job):  # before the console could open
+        copy_output(app, job)
+    else:
+        when_done = app.config.text("run.when_done")
+        console = Console(
+            options_for_terminal(console_options(app, job_id=job.id, is_attended=True, when_done=when_done))
+        )
         code = run_console(console)
-        choice = STOP if code == 128 + signal.SIGTERM else console.answer
-    elif not options["quiet"]:
-        copy_output(app, job)  # the job ended before the console could open
-    if choice == STOP:
-        stop_job(app, job)
-    elif not has_ended(app, job):
-        print_job_id(job.id)
-        return code
+        is_stop_wanted = console.answer == STOP or code == 128 + signal.SIGTERM
+        if is_stop_wanted and not has_ended(app, job):
+            stop_job(app, job)
+        if not has_ended(app, job):
+            print_detached(job)
+            return code or ExitCode.NOT_FINISHED
+        print_last_output(app, job)
     ended_job = Control(app.jobs(), app.paths, app.warn).finished(job)
     print_outcome(app, ended_job, options["record"], options["quiet"])
     return code or outcome.exit_code(ended_job)
+
+
+def print_detached(job: Job) -> None:
+    """Print that the job keeps running, and the commands that show it again."""
+    short = job.id[:8]
+    print_error(f"jobtop: {printable(job.name)} keeps running as job {short}")
+    print_error(f"  see it again: jobtop show {short} or jobtop logs -f {short}")
 
 
 def has_ended(app: App, job: Job) -> bool:
@@ -66,14 +78,3 @@ def stop_job(app: App, job: Job) -> None:
         end_jobs(app, (job.id,), by_force=False)
     except KeyboardInterrupt:
         end_jobs(app, (job.id,), by_force=True)
-
-
-def copy_output(app: App, job: Job) -> None:
-    """Copy the job's logs to standard output and standard error, where they would have gone without the console."""
-    for number, stream in enumerate((sys.stdout, sys.stderr)):
-        try:
-            with open(open_log(app.paths.job(job.id), number), "rb") as log:
-                shutil.copyfileobj(log, stream.buffer)
-                stream.flush()
-        except OSError:
-            continue

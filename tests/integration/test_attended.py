@@ -1,7 +1,6 @@
 """`jobtop run` at a terminal: the console shows the job, and whatever becomes of the console, the job is told of."""
 
 import json
-import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,22 +17,25 @@ from terminal import Recorder, ended, recorded, terminal
 
 __all__ = ["line", "nothing_is_left"]
 
-ID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 OPENED, CLOSED = b"\x1b[?1049h", b"\x1b[?1049l"
 OVER = ("sh", "-c", "echo to see; echo to worry >&2; exit 3")
 
 
 @contextmanager
-def at_a_terminal(jobtop: Jobtop, *words: str, ui: str = "auto") -> Iterator[tuple[Display, Recorder]]:
-    """`jobtop run …` as somebody types it."""
-    with recorded(jobtop.command("run", *words), {**jobtop.env, "JOBTOP_RUN_UI": ui}) as shown:
+def at_a_terminal(
+    jobtop: Jobtop, *words: str, ui: str = "auto", when_done: str = "auto"
+) -> Iterator[tuple[Display, Recorder]]:
+    """`jobtop run …` as a user types it."""
+    settings = {"JOBTOP_RUN_UI": ui, "JOBTOP_RUN_WHEN_DONE": when_done}
+    with recorded(jobtop.command("run", *words), {**jobtop.env, **settings}) as shown:
         yield shown
 
 
 @contextmanager
-def shown(jobtop: Jobtop, load: Load, *options: str) -> Iterator[tuple[Display, Recorder]]:
+def shown(jobtop: Jobtop, load: Load, *options: str, when_done: str = "auto") -> Iterator[tuple[Display, Recorder]]:
     """A job that runs until it is told to end, and its console."""
-    with at_a_terminal(jobtop, *options, "--name", "gazer", "--", *load.command) as (display, recorder):
+    words = (*options, "--name", "gazer", "--", *load.command)
+    with at_a_terminal(jobtop, *words, when_done=when_done) as (display, recorder):
         display.until(lambda screen: "running   gazer" in screen.text(), "the job")
         yield display, recorder
 
@@ -61,12 +63,18 @@ def press(display: Display, key: str) -> None:
     display.press(key)
 
 
-def test_who_leaves_with_d_gets_the_id_and_the_job_runs_on(jobtop: Jobtop, line: Line, load: Load) -> None:
+def test_detaching_exits_with_75_and_names_the_commands_that_show_the_job(
+    jobtop: Jobtop, line: Line, load: Load
+) -> None:
     with shown(jobtop, load) as (display, recorder):
         press(display, "d")
-        assert ended(display) == 0
+        assert ended(display) == 75
         job = the_job(line)
-        assert ID.findall(left_behind(recorder)) == [job.id.encode()]
+        said = left_behind(recorder).decode().splitlines()
+        assert len(said) == 2
+        assert "keeps running" in said[0]
+        assert f"jobtop show {job.id[:8]}" in said[1]
+        assert f"jobtop logs -f {job.id[:8]}" in said[1]
         assert (job.status, is_alive(load.pids[0])) == ("running", True)
     load.let_end()
     load.check(line.ended(job))
@@ -86,17 +94,56 @@ def test_who_leaves_with_s_stops_the_job(jobtop: Jobtop, line: Line, load: Load)
         assert json.loads(record.read_text())["status"] == "cancelled"
 
 
-def test_who_stays_till_the_end_gets_the_summary_and_the_exit_code(jobtop: Jobtop, line: Line, load: Load) -> None:
+def test_the_console_closes_with_its_job_and_leaves_output_summary_and_exit_code(
+    jobtop: Jobtop, line: Line, load: Load
+) -> None:
     record = jobtop.home / "record.json"
     with shown(jobtop, load, "--record", str(record)) as (display, recorder):
         load.let_end()
-        display.until(lambda screen: "failed   gazer" in screen.text(), "the end")
-        display.press("q")
         assert ended(display) == 7
         load.check(the_job(line))
         assert "exit code 7" in left_behind(recorder).decode()
         kept = json.loads(record.read_text())
         assert (kept["id"], kept["exit_code"]) == (the_job(line).id, 7)
+
+
+@pytest.mark.parametrize(("when_done", "is_touched"), [("auto", True), ("stay", False)])
+def test_a_console_that_stays_says_how_the_job_ended_and_how_to_leave(
+    jobtop: Jobtop, line: Line, load: Load, when_done: str, is_touched: bool
+) -> None:
+    with shown(jobtop, load, when_done=when_done) as (display, recorder):
+        if is_touched:
+            display.press("\t")
+        load.let_end()
+        display.until(lambda screen: "ended: exit 7 · q leaves" in screen.text(), "the end")
+        display.press("q")
+        assert ended(display) == 7
+        load.check(the_job(line))
+        assert "exit code 7" in left_behind(recorder).decode()
+
+
+def test_a_click_is_input_too(jobtop: Jobtop, load: Load) -> None:
+    with shown(jobtop, load) as (display, _):
+        display.press("\x1b[<0;10;10M\x1b[<0;10;10m")
+        load.let_end()
+        display.until(lambda screen: "ended: exit 7 · q leaves" in screen.text(), "the end")
+        display.press("q")
+        assert ended(display) == 7
+
+
+def test_with_leave_the_console_closes_although_a_key_was_pressed(jobtop: Jobtop, load: Load) -> None:
+    with shown(jobtop, load, when_done="leave") as (display, _):
+        display.press("\t")
+        load.let_end()
+        assert ended(display) == 7
+
+
+def test_the_question_what_to_do_with_the_job_closes_when_the_job_has_ended(jobtop: Jobtop, load: Load) -> None:
+    with shown(jobtop, load) as (display, _):
+        display.press("q")
+        display.until(lambda screen: "Leave the job running?" in screen.text(), "the question")
+        load.let_end()
+        assert ended(display) == 7
 
 
 def test_a_console_that_is_told_to_end_stops_the_job(jobtop: Jobtop, line: Line, load: Load) -> None:

@@ -47,20 +47,28 @@ class Operation:
 STOP = Operation(
     "Stop",
     "stopped",
-    "TERM to all processes; what is left of them after the grace is killed.",
+    "All processes get SIGTERM. Processes still alive after {grace} are killed.",
     lambda control, job: control.stop(job, REQUESTED_BY),
     ends_job=True,
 )
 KILL = Operation(
     "Kill",
     "killed",
-    "KILL to all processes, at once: nothing of the work can be saved.",
+    "All processes get SIGKILL at once. They cannot save their work.",
     lambda control, job: control.kill(job, REQUESTED_BY),
     ends_job=True,
     is_forced=True,
 )
-PAUSE = Operation("Pause", "paused", "STOP to all processes, which stand still until they are resumed.", Control.pause)
-RESUME = Operation("Resume", "resumed", "CONT to all processes, which go on.", Control.resume)
+PAUSE = Operation(
+    "Pause", "paused", "All processes get SIGSTOP. They stand still until you resume them.", Control.pause
+)
+RESUME = Operation("Resume", "resumed", "All processes get SIGCONT and run again.", Control.resume)
+
+
+def stop_words(grace_seconds: float | None) -> str:
+    """What a stop does to a job; None if several jobs have different grace periods."""
+    grace = "their grace period" if grace_seconds is None else f"{grace_seconds:g} s"
+    return STOP.meaning.format(grace=grace)
 
 
 @record

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from jobtop.tui.actions import LEAVING, bindings
+from jobtop.tui.data.operations import stop_words
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton, Text
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import fitted
@@ -24,17 +25,19 @@ class Leaving(Dialog[str]):
     title_words = "Leave the job running?"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(LEAVING)]
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, grace_seconds: float = 10.0) -> None:
         super().__init__()
-        self.job_name = name
+        self.job_name, self.grace_seconds = name, grace_seconds
 
     def parts(self) -> ComposeResult:
+        stop = stop_words(self.grace_seconds)
         yield Text(
             [
                 Paragraph(fitted(self.job_name, NAME_CELLS).rstrip(), Tone.TEXT, bold=True),
                 BLANK,
-                Paragraph("Detached, it goes on; the console and the history have it.", Tone.GREY),
-                Paragraph("Stopped, all its processes get TERM, and KILL after its grace.", Tone.GREY),
+                Paragraph("Detach: the job keeps running. Type `jobtop` to see it again.", Tone.GREY),
+                BLANK,
+                Paragraph(f"Stop: {stop[0].lower()}{stop[1:]}", Tone.GREY),
             ]
         )
 

@@ -228,7 +228,15 @@ def question(operation: Operation, rows: Sequence[JobRow]) -> Confirm:
     if len(rows) > MOST_NAMED:
         lines.append(Paragraph(f"and {len(rows) - MOST_NAMED} more", Tone.GREY))
     title = f"{operation.title} {'this job' if len(rows) == 1 else f'{len(rows)} jobs'}?"
-    return Confirm(title, [*lines, BLANK, Paragraph(operation.meaning, Tone.GREY)], operation.title, "Leave it")
+    return Confirm(title, [*lines, BLANK, Paragraph(meaning(operation, rows), Tone.GREY)], operation.title, "Cancel")
+
+
+def meaning(operation: Operation, rows: Sequence[JobRow]) -> str:
+    """What an operation does to these jobs."""
+    from jobtop.tui.data.operations import STOP, stop_words
+
+    graces = {row.job.grace_seconds for row in rows}
+    return stop_words(graces.pop() if len(graces) == 1 else None) if operation is STOP else operation.meaning
 
 
 def named(row: JobRow) -> Paragraph:
