@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 
 from jobtop.cli.failure import print_error
@@ -95,23 +95,34 @@ class App:
     def jobs_to_change(self, references: Iterable[str]) -> tuple[Jobs, list[Job]]:
         """Find jobs in this host's store, the only one that is written; UsageError says where any other job is."""
         jobs = None if self.stores and not self.has_store() else self.jobs()
-        found = [self._find_in_own_store(jobs, reference) for reference in references]
+        found = [self._find_to_change(jobs, reference) for reference in references]
         return jobs or self.jobs(), found
 
-    def _find_in_own_store(self, jobs: Jobs | None, reference: str) -> Job:
+    def _find_to_change(self, jobs: Jobs | None, reference: str) -> Job:
+        """Find a job among this host's jobs and those of named stores, as verbs that read do; it has to be here."""
+        if not self.stores and jobs is not None:
+            return jobs.find(reference)
+        store, job = self._fleet_with(jobs).find(reference)
         try:
             if jobs is not None:
-                return jobs.find(reference)
+                return jobs.find(job.id)
         except UnknownJob:
-            if not self.stores:
-                raise
-        store, job = self.find(reference)
+            pass
         from jobtop.lifecycle.control import elsewhere
 
         why = (
             elsewhere(job, self.paths.host) or f"job {job.id[:8]} is in {store.database.path}, which is only read here"
         )
         raise UsageError(why)
+
+    def _fleet_with(self, jobs: Jobs | None) -> Fleet:
+        """Return the named stores and this host's store, which is open already."""
+        from jobtop.store.fleet import Fleet
+
+        openers: dict[Path, Callable[[], Jobs]] = {file: partial(self._open_jobs, file) for file in self.stores}
+        if jobs is not None:
+            openers |= {self.paths.store: lambda: jobs}
+        return Fleet(openers, self.warn, True, self.paths.store)
 
     def _open_jobs(self, file: Path) -> Jobs:
         """Open a store for reading; this host's own is reconciled first."""

@@ -1,6 +1,7 @@
 """`jobtop completion`, and the completion of job ids."""
 
 import os
+import re
 from contextlib import closing
 
 import click
@@ -10,17 +11,22 @@ from jobtop.cli.app import App
 from jobtop.core.errors import JobtopError
 from jobtop.core.units import printable
 
+NEEDS_QUOTES = r"[^\w:=.,@%+/-]"  # characters that a shell would not take as they are
 NO_SPACE_AFTER_COLON = "if [[ $value == *: ]]; then compopt -o nospace; fi"
 
 
 def complete_job_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return job ids with this prefix and the jobs' names; an empty list instead of an error."""
+    """Return names and ids of jobs that begin so, the ids with the jobs' names; an empty list instead of an error."""
+    from jobtop.store.references import completions, last_words
+
     try:
         with closing(CompletionApp(ctx)) as app:
-            found = app.fleet.each(lambda jobs: jobs.ids_with_prefix(incomplete))
+            found = app.fleet.each(lambda jobs: completions(jobs, incomplete))
     except JobtopError:
         return []
-    return [CompletionItem(job_id[:8], help=printable(name)) for _, several in found for job_id, name in several]
+    words = {word: text for _, several in found for word, text in several if not re.search(NEEDS_QUOTES, word)}
+    words |= dict.fromkeys(last_words(incomplete) if incomplete else (), "the newest job")
+    return [CompletionItem(word, help=printable(text)) for word, text in words.items()]
 
 
 class CompletionApp(App):

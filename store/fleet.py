@@ -8,9 +8,8 @@ from collections import Counter
 from jobtop.core.errors import RowDamaged, StoreDamaged, StoreError, UsageError
 from jobtop.core.model import knowledge
 from jobtop.core.record import replace
-from jobtop.core.units import printable
 from jobtop.store.jobs import BEGIN_TIME, Query
-from jobtop.store.references import ambiguous_job, unknown_job
+from jobtop.store.references import look_up, recent_names
 from jobtop.store.rows import are_numbers, quote_value
 
 TYPE_CHECKING = False
@@ -75,15 +74,10 @@ class Fleet:
         return answers
 
     def find(self, reference: str) -> Found:
-        """The job with this id, id prefix or external id, and its store."""
+        """The job that a word means, and its store; the order of looking is the same as in one store."""
         if not self.has_several:
             return self.each(lambda jobs: jobs.find(reference))[0]
-        found = self._matching(reference)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise ambiguous_job(reference, [(job, f" on {printable(job.host)}") for _, job in found])
-        raise unknown_job(reference, f"any of {len(self.stores)} stores")
+        return look_up(reference, self._ask, self._recent_names, f"any of {len(self.stores)} stores")
 
     def select(self, query: Query, after: str | None = None) -> list[Found]:
         """The jobs of a query from all stores in one order; with `after`, only those that follow this job."""
@@ -128,23 +122,25 @@ class Fleet:
             return query
         return replace(query, filter=replace(query.filter, caretaker=""))
 
-    def _matching(self, reference: str) -> list[Found]:
-        """All matching jobs, each once; RowDamaged if there are some and none can be read."""
+    def _ask(self, read: Callable[[Jobs], list[Job]]) -> list[Found]:
+        """The jobs that all stores find, the best copy of each; RowDamaged if there are some and none can be read."""
         damaged: list[RowDamaged] = []
 
-        def matching(jobs: Jobs) -> list[Job]:
+        def read_readable(jobs: Jobs) -> list[Job]:
             try:
-                return jobs.matching(reference)
+                return read(jobs)
             except RowDamaged as error:
                 damaged.append(error)
                 return []
 
-        found = [(jobs, job) for jobs, matches in self.each(matching) for job in matches]
+        found = [(jobs, job) for jobs, matches in self.each(read_readable) for job in matches]
         if damaged and not found:
             raise damaged[0]
-        exact = [(jobs, job) for jobs, job in found if reference in (job.id, job.external_id)]
-        outdated = self._outdated_ids({job.id for _, job in exact or found})
-        return [(jobs, job) for jobs, job in exact or found if job.id not in outdated.get(jobs, ())]
+        outdated = self._outdated_ids({job.id for _, job in found})
+        return [(jobs, job) for jobs, job in found if job.id not in outdated.get(jobs, ())]
+
+    def _recent_names(self) -> list[str]:
+        return [name for _, names in self.each(recent_names) for name in names]
 
     def _outdated_ids(self, ids: set[str] | None) -> dict[Jobs, set[str]]:
         """The ids of some jobs, or of all, of which another store has a better copy, by store.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 
 from jobtop.core.errors import RowDamaged, UnknownJob
+from jobtop.core.job_id import is_job_id
 from jobtop.core.model import LIVE, Identity, Job
 from jobtop.core.record import as_dict, record, replace
 from jobtop.store.database import Database
@@ -107,35 +108,25 @@ class Jobs:
         return self.insert_or_change(replace(job, seq=None), event("recorded_again"), change)
 
     def find(self, reference: str) -> Job:
-        """The job with this id, id prefix or external id; raises AmbiguousJob and UnknownJob."""
-        jobs = self.matching(reference)
-        if len(jobs) == 1:
-            return jobs[0]
-        from jobtop.store.references import ambiguous_job, unknown_job
+        """The job that a word means, as `store.references` looks it up; raises AmbiguousJob and UnknownJob."""
+        if is_job_id(reference) and (found := self.read_where("id = ?", (reference,))):
+            return found[0]
+        from jobtop.store.references import look_up, recent_names
 
-        if jobs:
-            raise ambiguous_job(reference, [(job, "") for job in jobs])
-        raise unknown_job(reference, str(self.database.path))
+        where = str(self.database.path)
+        return look_up(reference, lambda read: [(self, job) for job in read(self)], lambda: recent_names(self), where)[
+            1
+        ]
 
-    def matching(self, reference: str) -> list[Job]:
-        """The newest jobs with this id or external id; if there are none, those with this id prefix."""
+    def read_where(self, condition: str, values: Sequence[Any]) -> list[Job]:
+        """The newest jobs that meet an SQL condition, at most MOST_MATCHES; RowDamaged if none of them can be read."""
+        sql = f"SELECT * FROM jobs WHERE {condition} ORDER BY seq DESC LIMIT {MOST_MATCHES}"
         with self.database.reading() as connection:
-            rows = connection.execute(
-                "SELECT * FROM jobs WHERE id = CAST(:reference AS TEXT) OR external_id = CAST(:reference AS TEXT)"
-                f" ORDER BY seq DESC LIMIT {MOST_MATCHES}",
-                {"reference": stored_text(reference)},
-            ).fetchall()
-            if not rows and len(reference) >= SHORTEST_ID_PREFIX and reference.isascii():
-                prefix = reference.lower()
-                rows = connection.execute(
-                    f"SELECT * FROM jobs WHERE id >= ? AND id < ? ORDER BY seq DESC LIMIT {MOST_MATCHES}",
-                    (prefix, prefix + "g"),
-                ).fetchall()
+            rows = connection.execute(sql, values).fetchall()
         found = self.database.decode_rows(rows, job_from_row)
         if rows and not found:
             raise RowDamaged(f"{self.database.path}: {next(reversed(self.database.damaged))}")
-        # Attempts of a retried job share its external id; the last attempt is meant.
-        return [job for job in found if job.queue is None or job.queue.retried_by is None] or found
+        return found
 
     def by_seq(self, seqs: Iterable[int]) -> dict[int, Job]:
         """Jobs by their numbers; deleted jobs are left out."""

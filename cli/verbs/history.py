@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import CompletionApp
+from jobtop.cli.completion import NEEDS_QUOTES, CompletionApp
 from jobtop.cli.run.summary import GLYPHS, memory_peak
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
@@ -54,7 +54,7 @@ def complete_filter(ctx: click.Context, param: click.Parameter, incomplete: str)
     except JobtopError:
         known = {}
     candidates = complete(key_part + typed, len(key_part + typed), known)
-    return [word.removeprefix(key_part) for word in candidates if not re.search(r"[^\w:=.,@%+/-]", word)]
+    return [word.removeprefix(key_part) for word in candidates if not re.search(NEEDS_QUOTES, word)]
 
 
 def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -106,6 +106,11 @@ def key_of(word: Word) -> tuple[bool, str, str, str]:
     return negated, found[1].lower(), found[2], word.text[found.end() :]
 
 
+def find_key(name: str) -> Key | None:
+    """Return the key of the filter language with this name."""
+    return KEYS.get(name)
+
+
 def shortened(text: str) -> str:
     return text if len(text) <= SHOWN else text[:SHOWN] + "…"
 

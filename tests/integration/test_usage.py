@@ -118,7 +118,7 @@ def test_a_verb_that_makes_no_sense_is_refused(home: Path, args: tuple[str, ...]
         ("abcd", ["abcd", "abcd1111", "abcd2222", "first", "sec\\x1bond"]),
         ("ffff", ['"ffff"', "jobtop history"]),
         ("ff", ['"ff"', "4"]),
-        ("first", ['no job "first"', "jobtop history name:first"]),
+        ("frist", ['"frist" is not a job', "first"]),
         ("", ['""']),
         ("\x1b[2J\n!", ['"\\x1b[2J\\n!"']),
         ("\udcff\udcfe\udcfd\udcfc", ["\\udcff"]),

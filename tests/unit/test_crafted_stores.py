@@ -116,7 +116,7 @@ def test_only_a_bad_row_is_left_out(store: tuple[Path, dict[str, Job]]) -> None:
         for verb in (("show", "JOB"), ("metrics", "JOB"), ("logs", "JOB")):
             code, _, err = answers(path, verb, spoilt[kind].id)
             assert code == (2 if column == "id" else 125), (kind, verb)
-            assert column in err or "no job" in err
+            assert column in err or "is not a job" in err
 
 
 @pytest.mark.parametrize("column", ["name", "note"])

@@ -103,7 +103,7 @@ def test_the_page_after_the_last_job_is_empty_and_after_an_unknown_one_an_error(
     assert "No more matching jobs" in call("history", "--page-after", job.id).stdout
     unknown = call("history", "--page-after", "ffffffff")
     assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert 'no job "ffffffff"' in unknown.stderr
+    assert '"ffffffff" is not a job' in unknown.stderr
 
 
 def plans_of(jobs: Jobs, query: Query) -> list[str]:
