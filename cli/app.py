@@ -66,6 +66,12 @@ class App:
             self.warn(notice)
         return config
 
+    def add_settings(self, sets: Iterable[str]) -> None:
+        """Add settings, as KEY=VALUE, to those of the command line; notices are not repeated."""
+        self.sets = (*self.sets, *sets)
+        if "config" in self.__dict__:
+            self.config = load(self.sets, self.environ, current_directory() or "/")
+
     @cached_property
     def paths(self) -> StatePaths:
         return StatePaths(self.config.text("store.dir"), hostname())

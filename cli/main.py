@@ -16,6 +16,7 @@ from jobtop.core.run.supervisor import Supervisor
 
 VERBS = {
     "run": ("jobtop.cli.verbs.run:run", "Run a command and record exactly what it cost."),
+    "rerun": ("jobtop.cli.verbs.rerun:rerun", "Run an earlier job again, as it was or with changes."),
     "submit": ("jobtop.cli.verbs.submit:submit", "Queue a command; it starts when the host has room for it."),
     "attach": ("jobtop.cli.verbs.attach:attach", "Monitor a running process and its descendants as a job."),
     "queue": ("jobtop.cli.verbs.queue:queue", "List queued jobs in start order, with the reason each one waits."),
@@ -178,6 +179,8 @@ def _usage_message(error: click.UsageError) -> str:
         # Compared without dashes, which would make all names look similar.
         names = {name.strip("-"): name for name in error.possibilities or ()}
         name = names.get(nearest_name(error.option_name.strip("-"), names, likeness=0.75) or "")
-        return f"no such option '{error.option_name}'" + (f" (did you mean '{name}'?)" if name else "")
+        text = f"no such option '{error.option_name}'" + (f" (did you mean '{name}'?)" if name else "")
+        is_rerun = error.ctx is not None and error.ctx.info_name == "rerun"
+        return f"{text}; arguments of the command follow --" if is_rerun and not name else text
     text = error.format_message().replace("\n\t", " ").replace("a valid integer range", "a whole number")
     return text[:1].lower() + text[1:].rstrip(".")

@@ -179,11 +179,12 @@ def write_record(app: App, job: Job, path: str) -> None:
 
 def check_options(command: tuple[str, ...], options: dict[str, Any]) -> None:
     """Raise BadValue for options that cannot work, before anything is started."""
-    if not command:
+    is_new = options["like"] is None
+    if not command and is_new:
         raise BadValue("no command given: jobtop run [OPTIONS] -- COMMAND [ARGUMENT…]")
-    if not os.path.isdir(working_directory(options["cwd"])):
+    if (is_new or options["cwd"] is not None) and not os.path.isdir(working_directory(options["cwd"])):
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
-    if options["enforce"] and not (options["memory"] or options["cpus"]):
+    if options["enforce"] and is_new and not (options["memory"] or options["cpus"]):
         raise BadValue("--enforce: there is nothing to enforce; say --memory SIZE, --cpus N or both")
     if options["enforce"] and 0 < (options["memory"] or 0) < LEAST_MEMORY_BYTES:
         raise BadValue("--enforce: nothing can be started with so little --memory; at least 1M")
@@ -202,6 +203,10 @@ def working_directory(chosen: str | None) -> str:
 
 def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) -> Request:
     """Return the request that the command and the options describe."""
+    if options["like"] is not None:
+        from jobtop.cli.run.again import request_like
+
+        return request_like(app, command, options)
     return Request(
         command=command,
         cwd=working_directory(options["cwd"]),

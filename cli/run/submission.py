@@ -59,7 +59,7 @@ def submit_from_arguments(arguments: Sequence[str]) -> int | None:
 
 def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     """Queue the command and print its id; with --wait, return the job's exit code."""
-    if not command:
+    if not command and options["like"] is None:
         raise BadValue("no command given: jobtop submit [OPTIONS] -- COMMAND [ARGUMENT…]")
     options = {option.key: unset_value(option) for option in RUN} | options
     check_options(command, options)
@@ -72,8 +72,9 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         retries=options["retries"] or 0,
         is_forced=options["force"],
     )
+    request = make_request(app, command, options)
     queue = open_queue(app)
-    job = submit_to(queue, app.config, make_request(app, command, options), wish)
+    job = submit_to(queue, app.config, request, wish)
     try:
         print_job_id(job.id)
     finally:  # the job is queued even if its id cannot be printed

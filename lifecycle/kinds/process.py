@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
 DAMAGED = "how it ended is not known, because what its supervisor left is damaged"
 NEVER_STARTED = "jobtop was ended before it could start the command"
-NO_SPEC = "its command and environment are not kept any more (store.spec_days)"
+NO_SPEC = "its command and environment were deleted (store.spec_days); type them again: jobtop run -- COMMAND"
 SILENT_DIRECTORY = "its working directory does not answer"
 SILENT_SHIM = "its supervisor did not answer"
 
