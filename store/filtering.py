@@ -18,6 +18,7 @@ from jobtop.core.query.conditions import (
     JoinedWords,
     MatchesPattern,
     NumberComparison,
+    NumberRange,
 )
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, SEQ_IN_LIST, placeholders, sql_list
 from jobtop.store.rows import parse_mapping, parse_texts
@@ -92,10 +93,11 @@ def _term(condition: Condition, wanted: Filter, functions: list[Function]) -> Te
 def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Function]) -> Term:
     """Whether a field passes at least one of some tests."""
     match field, *tests:
+        # The plus keeps SQLite from the index by this number, which lacks other columns; another has them all.
         case _, NumberComparison(by, number):
-            # The plus keeps SQLite from the index by this number, which lacks other columns; another has them all.
-            values: dict[str, list[Any]] = {"elapsed": [wanted.now], "stale": [wanted.caretaker, wanted.now]}
-            return f"+{COMPUTED_FIELDS.get(field, field)} {by} ?", [*values.get(field, []), number]
+            return f"+{COMPUTED_FIELDS.get(field, field)} {by} ?", [*_values_of(field, wanted), number]
+        case _, NumberRange(low, high):
+            return f"+{COMPUTED_FIELDS.get(field, field)} BETWEEN ? AND ?", [*_values_of(field, wanted), low, high]
         case "status" | "kept", IsOneOf(words):
             return f"{field} IN ({placeholders(words)})", [*words]
     call = f"{_function_name(len(functions))}({field if field in JSON_FIELDS else f'CAST({field} AS BLOB)'})"
@@ -106,6 +108,12 @@ def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Functio
         case [JoinedWords(ContainsText(text) | MatchesPattern(text) | IsOneOf((text,)))]:
             return f"CASE WHEN {HAS_ESCAPE} OR {LIKE} THEN {call} END", [_like_pattern(_plain_part(text))]
     return call, []
+
+
+def _values_of(field: str, wanted: Filter) -> list[Any]:
+    """The values of the placeholders of a computed field."""
+    values: dict[str, list[Any]] = {"elapsed": [wanted.now], "stale": [wanted.caretaker, wanted.now]}
+    return values.get(field, [])
 
 
 def _function(tests: list[Test], parse: Function | None) -> Function:

@@ -162,7 +162,7 @@ def _ambiguous_job(word: str, jobs: list[Job]) -> AmbiguousJob:
 
 
 def _unknown_job(word: str, names: Callable[[], Iterable[str]], where: str) -> UnknownJob:
-    from jobtop.core.query.filter import find_key
+    from jobtop.core.query.keys import find_key
 
     shown = printable(word)
     wanted = word.removeprefix("name:").removeprefix("id:")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobtop.core.query.filter import CHOICES, KEYS, Word, key_of, quoted, split
+from jobtop.core.query.filter import Word, key_of, quoted, split
+from jobtop.core.query.keys import CHOICES, KEYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +28,18 @@ def complete(text: str, cursor: int, values: Mapping[str, Iterable[str]]) -> lis
         return []
     if not key:
         begin = word.text.removeprefix(mark).lower()
-        return [f"{mark}{name}{row.operator}" for name, row in KEYS.items() if name.startswith(begin)]
+        return [f"{mark}{name}:" for name in KEYS if name.startswith(begin)]
     before, _, begin = value.rpartition(",") if key in LISTS else ("", "", value)
     before = f"{before}," if before else ""
-    known = CHOICES.get(key) or values.get(key, ())
+    known = CHOICES.get(key) or _known_values(key, values)
     fitting = [one for one in known if one.lower().startswith(begin.lower())]
     return [f"{mark}{key}{operator}{before}{quoted(one)}" for one in dict.fromkeys(fitting)]
+
+
+def _known_values(key: str, values: Mapping[str, Iterable[str]]) -> Iterable[str]:
+    """Return the known values of a key; those of `tag.team` are among the known pairs of `tag`."""
+    base, dot, pair_key = key.partition(".")
+    if not dot:
+        return values.get(key, ())
+    pairs = (pair.partition("=") for pair in values.get(base, ()))
+    return [value for name, equals, value in pairs if equals and name == pair_key]

@@ -40,6 +40,17 @@ class NumberComparison:
 
 
 @record
+class NumberRange:
+    """Whether a number is in a range, both ends included."""
+
+    low: float
+    high: float
+
+    def __call__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@record
 class IsOneOf:
     """Whether a word is one of some words."""
 
@@ -103,6 +114,17 @@ class AnyPair:
         )
 
 
+@record
+class NamedPair:
+    """Whether the tag or parameter with this key has a value that, as it is shown, passes a test."""
+
+    key: str
+    test: Test
+
+    def __call__(self, value: Mapping[str, Any]) -> bool:
+        return self.key in value and self.test(as_text(value[self.key]))
+
+
 def as_text(value: Any) -> str:
     """Return the value of a tag or parameter as it is shown."""
     if isinstance(value, str):
@@ -112,13 +134,13 @@ def as_text(value: Any) -> str:
 
 @record
 class NumberParameter:
-    """Whether a parameter with a matching key has this number as its value, however it is written."""
+    """Whether a parameter with a matching key has a number that passes a test, however it is written."""
 
     key: Test
-    number: float
+    test: Test
 
     def __call__(self, value: Mapping[str, Any]) -> bool:
-        return any(type(item) in (int, float) and item == self.number and self.key(key) for key, item in value.items())
+        return any(type(item) in (int, float) and self.test(item) and self.key(key) for key, item in value.items())
 
 
 @record

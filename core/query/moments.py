@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from jobtop.core.errors import BadValue
-from jobtop.core.units import printable
+from jobtop.core.units import parse_duration, printable
 
 PAST_SECONDS = 60.0  # a script may read its clock some time before it calls jobtop
 
@@ -26,6 +27,29 @@ def parse_moment(text: str, now: float) -> float:
     if moment < now - PAST_SECONDS:
         raise BadValue(f'"{printable(text)}" is in the past')
     return moment
+
+
+def parse_past(text: str, now: float) -> tuple[float, float]:
+    """Parse a duration before now, such as 7d, or a date and time, local unless it names a zone.
+
+    Return the first and the last moment that is meant: they differ for a date, which is a whole day.
+    """
+    try:
+        moment = now - parse_duration(text)
+        return moment, moment
+    except BadValue:
+        pass
+    try:
+        begin = datetime.fromisoformat(text.strip())
+        is_day = re.fullmatch(r"\d{4}-\d\d-\d\d", text.strip(), re.ASCII) is not None
+        end = begin + timedelta(days=1) if is_day else begin
+        first, next_day = begin.astimezone().timestamp(), end.astimezone().timestamp()
+    except (ValueError, OverflowError):
+        raise BadValue(
+            f'"{printable(text[:40])}" is neither a duration such as 7d nor a date such as 2026-01-31'
+            " or 2026-01-31T09:30"
+        ) from None
+    return first, math.nextafter(next_day, first) if is_day else first
 
 
 def _local(now: float, days: int, hour: int, minute: int) -> float:

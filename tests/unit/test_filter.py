@@ -11,7 +11,8 @@ import pytest
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import Kept, Status, Usage
 from jobtop.core.query.completion import complete, word_at
-from jobtop.core.query.filter import KEYS, FilterError, line_of, parse, quoted
+from jobtop.core.query.filter import LANGUAGE, FilterError, line_of, parse, quoted
+from jobtop.core.query.keys import KEYS
 from records import HERE, HOSTILE_TEXTS, made_job, running_job
 from support import ROOT
 
@@ -75,7 +76,35 @@ def used(**usage: Any) -> dict[str, Any]:
         ("since:7d", {"start_time": None, "submitted_at": NOW - DAY}),
         ("before:1h", {"start_time": NOW - HOUR - 1}),
         ("mem>4G", used(memory_peak_bytes=(4 << 30) + 1)),
-        ("mem>=4G mem<=4G mem=4GiB mem:4096M", used(memory_peak_bytes=4 << 30)),
+        ("mem>=4G mem<=4G mem=4GiB mem:4096M.. mem:..4G mem:4G..4G", used(memory_peak_bytes=4 << 30)),
+        ("mem:1G..4G", used(memory_peak_bytes=2 << 30)),
+        ("time:1m..5m", {"duration_seconds": 60.0}),
+        ("time:1m..5m", {"duration_seconds": 300.0}),
+        ("-time:1m..5m", {"duration_seconds": 300.5}),
+        ("cpu:1h.. efficiency:10%..20%", used(cpu_total_seconds=3600.0, cpu_efficiency=0.2)),
+        ("read:1G.. write:..1k", used(io_read_bytes=2 << 30, io_write_bytes=0)),
+        ("exit:1..127", {"exit_code": 127}),
+        ("!exit:1..127", {"exit_code": 0}),
+        ("signal:HUP..KILL", {"signal": 9}),
+        ("started:2h..1h", {"start_time": NOW - HOUR}),
+        ("started:2h..", {"start_time": NOW}),
+        ("ended:..1h", {"end_time": NOW - 2 * HOUR}),
+        ("ended>=2h ended<1h", {"end_time": NOW - 2 * HOUR}),
+        ("param.lr:0.3", {"params": {"lr": 0.3}}),
+        ("param.lr:3e-1", {"params": {"lr": 0.3}}),
+        ("param.lr:0.1..0.5", {"params": {"lr": 0.3}}),
+        ("param.lr:..0.5", {"params": {"lr": -1}}),
+        ("param.lr>0.1", {"params": {"lr": 1}}),
+        ("param.lr!=0.1", {"params": {"lr": 1}}),
+        ("PARAM.LR:1", {"params": {"LR": 1}}),
+        ("param.file:../x..y", {"params": {"file": "../x..y"}}),
+        ("param.opt:ad*", {"params": {"opt": "adam"}}),
+        ("param.layers.0:64", {"params": {"layers.0": 64}}),
+        ("tag.team:vis*", {"tags": {"team": "vision"}}),
+        ("tag.team:vision", {"tags": {"team": "vision"}}),
+        ("train.py:12", {"command": ("vim", "train.py:12")}),
+        ("command:resnet", {"command": ("python", "train.py", "ResNet50")}),
+        ("note:word", {"note": "a Word"}),
         ("cpu>1h", used(cpu_total_seconds=3601.0)),
         ("time<10m", {"duration_seconds": 599.0}),
         ("efficiency<20%", used(cpu_efficiency=0.19)),
@@ -140,6 +169,17 @@ def test_a_word_means_the_jobs_that_have_it(line: str, values: dict[str, Any]) -
         ("mem>4G", used(memory_peak_bytes=4 << 30)),
         ("mem<4G", used(memory_peak_bytes=None)),
         ("exit=0", {"exit_code": None}),
+        ("mem:4G..", used(memory_peak_bytes=(4 << 30) - 1)),
+        ("mem:..4G", used(memory_peak_bytes=(4 << 30) + 1)),
+        ("mem:..4G", used(memory_peak_bytes=None)),
+        ("time:1m..5m", {"duration_seconds": 59.9}),
+        ("started:2h..1h", {"start_time": None}),
+        ("param.lr:0.1..0.5", {"params": {"lr": "0.3"}}),
+        ("param.lr:0.3", {"params": {"rate": 0.3}}),
+        ("param.lr:0.3", {}),
+        ("param.LR:1", {"params": {"lr": 1}}),
+        ("tag.team:x", {"tags": {"x": "team"}}),
+        ("command=python", {}),
         ("train -py", {}),
         ("train eval", {}),
         ("train*eval", {}),
@@ -174,13 +214,43 @@ def test_a_date_is_local_unless_it_says_otherwise(text: str, moment: datetime) -
     assert fits(f"before:{text}", start_time=begun - 1)
 
 
+def test_a_date_in_a_range_is_the_whole_day() -> None:
+    noon, next_day = (datetime.fromisoformat(text).timestamp() for text in ("2026-01-31T12:00", "2026-02-01"))
+    for line in ("started:2026-01-31", "started:2026-01-30..2026-01-31", "started:..2026-01-31", "ended<=2026-01-31"):
+        assert fits(line, start_time=noon, end_time=noon)
+        assert fits(line, start_time=next_day - 0.001, end_time=next_day - 0.001)
+        assert not fits(line, start_time=next_day, end_time=next_day)
+    assert fits("started>2026-01-31", start_time=next_day)
+    assert not fits("started>2026-01-31", start_time=noon)
+
+
+def test_the_short_description_names_keys_that_exist() -> None:
+    words = re.findall(r"[a-z]+(?:\.[a-z]+)?:[^\s;'\x08]+", LANGUAGE)
+    assert len(words) > 10
+    for word in words:
+        parse(word, NOW)
+
+
 @pytest.mark.parametrize(
     ("line", "marked", "problem"),
     [
-        ("name:x nmae:y z", "nmae:y", '"nmae" is no key (did you mean "name"?)'),
-        ("memory>4G", "memory>4G", 'did you mean "mem"'),
+        ("name:x nmae:y z", "nmae:y", 'Unknown filter "nmae" (did you mean name?)'),
+        ("stauts:failed", "stauts:failed", "did you mean status?). Quote it"),
+        ("memory>4G", "memory>4G", "did you mean mem?"),
+        ("params.lr:0.3", "params.lr:0.3", "did you mean param?"),
         ("http://x", "http://x", "there are name, tool"),
-        ("qqq=1", "qqq=1", "in quotes the word is looked for as it is"),
+        ("mem:4G", "mem:4G", "mem:4G.."),
+        ("since:7d time:5m..1m", "time:5m..1m", 'did you mean "1m..5m"?'),
+        ("mem:..", "mem:..", "bounds"),
+        ("mem:1G..2Q", "mem:1G..2Q", '"2Q" is not a size'),
+        ("mem:1G..2G..3G", "mem:1G..2G..3G", "is not a size"),
+        ("started:1h..2h", "started:1h..2h", "nothing is in the range"),
+        ("started:7d", "started:7d", "started:7d.."),
+        ("since:7d..1d", "since:7d..1d", "started:7d..1d"),
+        ("mem<0", "mem<0", "no job"),
+        ("signal=99", "signal=99", "not a signal"),
+        ("param.lr>x", "param.lr>x", "not a number"),
+        ("tag.team>1", "tag.team>1", "not compared by >"),
         ("a mem>4Q", "mem>4Q", '"4Q" is not a size'),
         ("cpu>soon b", "cpu>soon", '"soon" is not a duration'),
         ("efficiency<20", "efficiency<20", "use 20%"),
@@ -188,7 +258,7 @@ def test_a_date_is_local_unless_it_says_otherwise(text: str, moment: datetime) -
         ("signal=NOPE", "signal=NOPE", "KILL"),
         ("status:failed,tmeout", "status:failed,tmeout", 'did you mean "timeout"'),
         ("kept:minute", "kept:minute", 'did you mean "minutes"'),
-        ("pinned:1", "pinned:1", "there are yes, no"),
+        ("pinned:1", "pinned:1", "use yes, no"),
         ("since:soon", "since:soon", "2026-01-31"),
         ("since:0001-01-01", "since:0001-01-01", "neither"),
         ("-name:", "-name:", "name: needs a value"),
@@ -204,7 +274,7 @@ def test_a_wrong_word_is_marked_and_explained(line: str, marked: str, problem: s
     error = caught.value
     assert line[error.start : error.end] == marked
     assert problem in error.problem
-    assert str(error) == f"{line[: error.start]}»{marked}«{line[error.end :]}: {error.problem}"
+    assert str(error) == error.problem
     assert error.exit_code is ExitCode.USAGE
 
 
@@ -261,7 +331,7 @@ KNOWN = {
     ("typed", "candidates"),
     [
         ("na", ["name:"]),
-        ("x m", ["mem>"]),
+        ("x m", ["mem:"]),
         ("STAT", ["status:"]),
         ("!to", ["!tool:"]),
         ("name:tr", ["name:train-1", "name:train-2"]),
@@ -273,6 +343,7 @@ KNOWN = {
         ("status:failed,ti", ["status:failed,timeout"]),
         ("flag:", ["flag:left_running", "flag:oom_killed"]),
         ("tag:team=", ["tag:team=x"]),
+        ("tag.team:", ["tag.team:x"]),
         ("mem>4", []),
         ("nosuch:x", []),
         ("zzz", []),
@@ -289,14 +360,14 @@ def test_the_word_before_the_cursor_is_completed(typed: str, candidates: list[st
 def test_every_key_is_explained() -> None:
     page = (ROOT / "docs/history.md").read_text(encoding="utf-8").partition("## Filters")[2].partition("## Status")[0]
     examples = [word for row in re.findall(r"(?m)^\| (`.*?`) \|", page) for word in re.findall(r"`([^`]+)`", row)]
-    assert {re.split("[:<>=]", word)[0] for word in examples} == set(KEYS)
+    assert {re.split("[:<>=.]", word)[0] for word in examples} == set(KEYS)
     for word in examples:
         parse(word if not word.endswith(":") else f"{word}x", NOW)
 
 
 def test_where_no_word_is_begun_every_key_is_offered() -> None:
-    assert complete("mem>4G ", 7, KNOWN) == [f"{name}{key.operator}" for name, key in KEYS.items()]
-    assert complete("-", 1, {}) == [f"-{name}{key.operator}" for name, key in KEYS.items()]
+    assert complete("mem>4G ", 7, KNOWN) == [f"{name}:" for name in KEYS]
+    assert complete("-", 1, {}) == [f"-{name}:" for name in KEYS]
 
 
 def test_only_the_word_at_the_cursor_is_replaced() -> None:

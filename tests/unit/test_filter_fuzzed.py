@@ -8,7 +8,8 @@ from fuzzing import ODD_NUMBERS, ODD_WORDS, fuzz, fuzzed, mutated_text
 from jobtop.core.errors import JobtopError
 from jobtop.core.paths import StatePaths
 from jobtop.core.query.completion import complete, word_at
-from jobtop.core.query.filter import KEYS, line_of, parse, quoted, split
+from jobtop.core.query.filter import line_of, parse, quoted, split
+from jobtop.core.query.keys import KEYS
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Jobs, Query
 from records import HERE, HOSTILE_TEXTS, kept_jobs, made_job, running_job
@@ -20,6 +21,8 @@ VALUES = (
     *HOSTILE_TEXTS.values(),
     *("train*", "*a*a*a*a*a*b", "?", "success,failed", "7d", "today", "4G", "50%", "SIGKILL", "9", "a=b", "a", "yes"),
     *("2026-01-02", "12:30", "-", "!", '"', "'", "\\", "a" * 3000, "*" * 300, "'a b", "(a+)+$", "last", "#1", "@2"),
+    *("4G..", "..4G", "1m..5m", "5m..1m", "..", "...", "1..2..3", "9..KILL", "0%..5%", "7d..", "..2026-01-02"),
+    *("0.1..0.5", "-1..", "..1e309", "2026-01-02..7d", "0x1..", "a..b", "../x"),
 )
 OPERATORS = (":", ">", "<", "=", "!=", ">=", "<=", "::", "")
 
@@ -30,7 +33,7 @@ def written(dice: random.Random) -> str:
     for _ in range(dice.randint(1, 4)):
         value = dice.choice(VALUES)
         value = quoted(value) if dice.random() < 0.3 else value
-        key = dice.choice([*KEYS, "", "nam", "NAME", "tag.x", "ключ"])
+        key = dice.choice([*KEYS, "", "nam", "NAME", "tag.x", "param.lr", "param.s", "params.lr", "tag.", "ключ"])
         words.append(dice.choice(["", "", "-", "!"]) + key + dice.choice(OPERATORS) + value)
     line = dice.choice([" ", "\t", "\n", " OR "]).join(words)
     line = mutated_text(dice, line) if dice.random() < 0.5 else line

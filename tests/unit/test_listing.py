@@ -125,6 +125,7 @@ def asked(chance: random.Random, job: Job) -> str:
     begin, end = sorted(chance.randrange(len(text) + 1) for _ in range(2))
     part = text[begin : min(end, begin + 40)]
     pattern = chance.choice([text, f"{text[:begin]}*", f"*{part}*", text.replace("a", "?"), part, "*"])
+    plain_key = next((key for key in job.params if key.isalnum()), "x")
     key = chance.choice("name tool host user script note id command tag param flag".split())
     return chance.choice(
         [
@@ -136,6 +137,10 @@ def asked(chance: random.Random, job: Job) -> str:
             f"{chance.choice(['time', 'cpu'])}{chance.choice(['<', '>=', '='])}{chance.random() * 100:.2f}s",
             f"{chance.choice(['mem', 'read', 'write'])}{chance.choice(['<', '<=', '>', '=', '!='])}{2**33}",
             f"efficiency>{chance.randrange(100)}%",
+            f"{chance.choice(['time', 'cpu'])}:{chance.randrange(50)}s..{chance.choice(['', '50s', '80s'])}",
+            f"{chance.choice(['mem', 'read'])}:{chance.choice(['0', '1000', ''])}..{chance.choice([1000, 2**34])}",
+            f"{chance.choice(['started', 'ended'])}:{chance.choice(['', '80s'])}..{chance.randrange(80)}s",
+            f"param.{plain_key}:{chance.choice(['7', '0..9', '..0.5', 't*'])}",
             f"{chance.choice(['exit', 'signal'])}{chance.choice(['=', '!=', '>'])}{chance.choice([0, 1, 9])}",
         ]
     )
