@@ -3,6 +3,7 @@
 import json
 import shlex
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -13,11 +14,14 @@ from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, incomplete_lines, 
 from jobtop.cli.text.sample_text import SampleText
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
+from jobtop.core.analysis.ending import EndingLine, LineKind, explain_end, needs_explanation
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
+from jobtop.core.paths import StatePaths
 from jobtop.core.text.event_text import event_text
 from jobtop.core.text.job_text import queue_parts, samples_kept_text
 from jobtop.core.units import format_bytes, format_duration, printable
+from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
 
 
@@ -29,21 +33,43 @@ def show(app: App, reference: str, style: str) -> int:
     """Show one job: how it went, why it ended, what it used, and where each number came from."""
     jobs, job = app.find(reference)
     if style != "table":
-        print_records(style, [job_json(app, jobs, job)], single=True)
+        error_lines = read_ending_output(jobs, job)
+        print_records(style, [job_json(app, jobs, job) | {"error_lines": error_lines or None}], single=True)
         return 0
     color = app.uses_color(1)
     status = colored(f"{GLYPHS[job.status]} {status_text(app, jobs, job)}", job.status, color)
     print(f"{printable(job.name)}  {status}  {job.id}")
-    for title, value in facts(job, SampleText(app, Curves(jobs.database), job), retention_rule_text(app, job)):
+    events = sorted(jobs.events(job), key=lambda event: event.at)
+    ending = explain_end(job, [(event.at, event.kind, event.detail) for event in events], read_ending_output(jobs, job))
+    samples = SampleText(app, Curves(jobs.database), job)
+    for title, value in facts(job, samples, retention_rule_text(app, job), ending):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")
         for line in rest:
             print(f"  {'':<11}{line}")
     begin = min((moment for moment in (job.submitted_at, job.start_time) if moment), default=0.0)
-    for position, event in enumerate(sorted(jobs.events(job), key=lambda event: event.at)):
+    for position, event in enumerate(events):
         after = f"+{format_duration(max(0.0, event.at - begin))}"
         print(f"  {'timeline' if position == 0 else '':<11}{after:>9}  {event_text(event.kind, event.detail)}")
     return 0
+
+
+def read_ending_output(jobs: Jobs, job: Job) -> list[str]:
+    """Return the traceback or the last lines of a job that ended badly; empty for other jobs."""
+    if not needs_explanation(job):
+        return []
+    from jobtop.store.output.last_lines import read_error_lines
+
+    return list(read_error_lines(StatePaths(jobs.database.path.parent, job.host).job(job.id)))
+
+
+def ending_text(ending: Sequence[EndingLine], kind: LineKind, prefix: str = "") -> str:
+    """Return the lines of one kind from the explanation of an end."""
+    return "\n".join(f"{prefix}{printable_line(line.text)}" for line in ending if line.kind is kind)
+
+
+def printable_line(text: str) -> str:
+    return "\t".join(map(printable, text.split("\t")))
 
 
 def retention_rule_text(app: App, job: Job) -> str | None:
@@ -59,7 +85,7 @@ def retention_rule_text(app: App, job: Job) -> str | None:
     return f'all data {duration}, by [[retention]] tag = "{printable(rule.tag)}"'
 
 
-def facts(job: Job, samples: SampleText, rule: str | None) -> list[tuple[str, str]]:
+def facts(job: Job, samples: SampleText, rule: str | None, ending: Sequence[EndingLine] = ()) -> list[tuple[str, str]]:
     """Return the titles and values of the page; lines without a value are left out."""
     usage, monitor = job.usage, job.monitor
     elapsed = job.duration_seconds
@@ -67,6 +93,9 @@ def facts(job: Job, samples: SampleText, rule: str | None) -> list[tuple[str, st
         elapsed = time.time() - job.start_time
     rows: list[tuple[str, Any]] = [
         ("reason", printable(job.reason) if job.reason else None),
+        ("why", ending_text(ending, LineKind.EVIDENCE)),
+        ("advice", ending_text(ending, LineKind.ADVICE)),
+        ("output", ending_text(ending, LineKind.OUTPUT, "│ ")),
         ("command", printable(shlex.join(job.command))),
         ("in", printable(job.cwd)),
         ("where", place_text(job)),

@@ -24,7 +24,7 @@ from jobtop.core.series.downsample import select_positions
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs
-from jobtop.store.output.text import Output
+from jobtop.store.output.last_lines import read_error_lines
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.chart.window import Bounds, TimeWindow
@@ -170,18 +170,11 @@ class JobReading:
         return ProcessList() if snapshot is None else ProcessList(snapshot.members, snapshot.elapsed)
 
     def _read_last_lines(self, job: Job) -> tuple[str, ...]:
-        """The last lines of stderr, or of stdout if that is empty; only if the job ended badly."""
+        """The end of its traceback or of its output; only if the job ended badly."""
         if not needs_explanation(job):
             return ()
         if self._last_lines is None:
-            self._last_lines = ()
-            for stream in (1, 0):
-                output = Output(self.directory, [stream])
-                output.refresh()
-                lines = [row.text for row in output.rows_before(output.size, LAST_LINES) if row.text.strip()]
-                if lines:
-                    self._last_lines = tuple(lines)
-                    break
+            self._last_lines = read_error_lines(self.directory)[-LAST_LINES:]
         return self._last_lines
 
 

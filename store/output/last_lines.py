@@ -1,0 +1,47 @@
+"""The end of a job's output that explains why it failed: its last traceback, or its last lines."""
+
+from __future__ import annotations
+
+import re
+
+from jobtop.store.output.text import Output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+TRACEBACK = "Traceback (most recent call last):"
+LAST_LINES = 10
+LONGEST_TRACEBACK = 40  # lines; of a longer one the end, which has the error
+SEARCHED_LINES = 60  # a traceback may have a little other output after it
+LONGEST_LINE = 2000
+_ESCAPES = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[@-Z\\\\-_])")
+
+
+def read_error_lines(directory: Path) -> tuple[str, ...]:
+    """The last traceback of stderr, else its last lines; of stdout if stderr is empty or both streams are one log.
+
+    Colours and other escape sequences are removed. Empty if there is no output.
+    """
+    for stream in (1, 0):
+        output = Output(directory, [stream])
+        output.refresh()
+        rows = output.rows_before(output.size, SEARCHED_LINES)
+        lines = [_ESCAPES.sub("", row.text)[:LONGEST_LINE].rstrip() for row in rows if row.left_out is None]
+        if written := [line for line in lines if line]:
+            return tuple(_traceback(written) or written[-LAST_LINES:])
+    return ()
+
+
+def _traceback(lines: Sequence[str]) -> Sequence[str]:
+    """The last traceback, up to its error; empty if there is none."""
+    starts = [index for index, line in enumerate(lines) if line.strip() == TRACEBACK]
+    if not starts:
+        return ()
+    start = starts[-1]
+    indent = len(lines[start]) - len(lines[start].lstrip())
+    body = lines[start + 1 :]
+    end = next((at for at, line in enumerate(body) if not line[indent:].startswith(" ")), len(body) - 1)
+    found = lines[start : start + end + 2]
+    return found if len(found) <= LONGEST_TRACEBACK else (found[0], *found[1 - LONGEST_TRACEBACK :])
