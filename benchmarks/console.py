@@ -71,7 +71,7 @@ def measure_first_row(tools: Installation, work: Path, rounds: int) -> Iterator[
 
 
 def measure_idle(tools: Installation, work: Path) -> BenchmarkResult:
-    """Measure the CPU time of a console whose jobs have all ended."""
+    """Measure the CPU time of a console that shows only ended jobs."""
     env = home(work, "idle")
     with crowd(tools, env, FEW_JOBS, 0, "success"), display([tools.tool("jobtop")], env) as shown:
         settle(shown)

@@ -34,10 +34,10 @@ def measure_imports(_tools: Installation, work: Path, rounds: int) -> Iterator[B
         file.writelines(map(keystone_line, range(JOBS)))
     store = work / "imported"
     taken = measure_in_turns(
-        {"ours": partial(import_into_new_store, lines, store), "theirs": partial(parse, lines)}, rounds
+        {"ours": partial(import_into_new_store, lines, store), "other": partial(parse, lines)}, rounds
     )
     yield BenchmarkResult(
-        f"{JOBS:,} jobs of Keystone imported", "seconds", taken["ours"], taken["theirs"], "json.loads", bound=10
+        f"{JOBS:,} jobs of Keystone imported", "seconds", taken["ours"], taken["other"], "json.loads", bound=10
     )
     again, kept = cpu_seconds(partial(import_all, lines, store))
     if kept != ImportCounts(known=JOBS):

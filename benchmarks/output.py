@@ -30,7 +30,7 @@ def measure_output(tools: Installation, work: Path, rounds: int) -> Iterator[Ben
 
 
 def seconds(command: str, redirection: str, work: Path) -> float:
-    """Return how long a shell command takes whose output is read completely; its files are removed."""
+    """Return how long a shell command takes if its output is read completely; its files are removed."""
     code = work / "code"
     taken = wall_seconds(["sh", "-c", f"{{ {command}; echo $? >code; }} {redirection}"], environment(work), work)
     if code.read_text() != "0\n":

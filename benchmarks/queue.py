@@ -163,13 +163,13 @@ def measure_crowds(tools: Installation, work: Path) -> Iterator[BenchmarkResult]
     """Measure the CPU time of an agent that only samples."""
     with store(tools, work / "one-job", "5m") as one:
         one.submit("sh", "-c", MANY_SLEEPERS)
-        theirs = sampling_seconds(one, 1)
+        others = sampling_seconds(one, 1)
     with store(tools, work / "many-jobs", "5m") as many:
         for _ in range(CROWD):
             many.submit("sleep", "600")
         ours = sampling_seconds(many, CROWD)
     what = f"an agent samples {CROWD} jobs, CPU a second"
-    yield BenchmarkResult(what, "seconds", [ours], [theirs], f"one of {CROWD} processes", bound=1.3)
+    yield BenchmarkResult(what, "seconds", [ours], [others], f"one of {CROWD} processes", bound=1.3)
 
 
 def measure_process_starts(tools: Installation, work: Path) -> Iterator[BenchmarkResult]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobtop.core.units import ABSENT, cell_width, format_bytes, format_duration
 
-HEADINGS = ("what", "ours", "theirs", "ratio", "bound", "")
+HEADINGS = ("what", "ours", "others", "ratio", "bound", "")
 
 
 class MeasurementError(Exception):
@@ -21,7 +21,7 @@ class BenchmarkResult:
     what: str
     unit: str
     ours: Sequence[float] = ()
-    theirs: Sequence[float] = ()
+    others: Sequence[float] = ()
     rival: str | None = None
     bound: float | None = None
     problem: str | None = None
@@ -29,8 +29,8 @@ class BenchmarkResult:
     @property
     def ratio(self) -> float | None:
         """The median of the pairs' ratios: both samples of a pair were taken under the same load of the machine."""
-        pairs = zip(self.ours, self.theirs, strict=True) if self.theirs else ()
-        return median(ratios) if (ratios := [ours / theirs for ours, theirs in pairs]) else None
+        pairs = zip(self.ours, self.others, strict=True) if self.others else ()
+        return median(ratios) if (ratios := [ours / others for ours, others in pairs]) else None
 
     @property
     def is_bound_by_ratio(self) -> bool:
@@ -47,13 +47,13 @@ class BenchmarkResult:
             "what": self.what,
             "unit": self.unit,
             "ours": median(self.ours) if self.ours else None,
-            "theirs": median(self.theirs) if self.theirs else None,
+            "others": median(self.others) if self.others else None,
             "rival": self.rival,
             "ratio": self.ratio,
             "bound": self.bound,
             "bound_kept": self.is_bound_kept,
             "problem": self.problem,
-            "samples": {"ours": list(self.ours), "theirs": list(self.theirs)},
+            "samples": {"ours": list(self.ours), "others": list(self.others)},
         }
 
 
@@ -88,11 +88,11 @@ def verdict(result: BenchmarkResult) -> str:
 
 
 def _row(result: BenchmarkResult) -> tuple[str, ...]:
-    theirs = _value(result.theirs, result.unit)
+    others = _value(result.others, result.unit)
     return (
         result.what,
         _value(result.ours, result.unit),
-        f"{theirs} {result.rival}" if result.theirs else ABSENT,
+        f"{others} {result.rival}" if result.others else ABSENT,
         f"{result.ratio:.3f}" if result.ratio is not None else ABSENT,
         _bound(result),
         verdict(result),

@@ -118,15 +118,15 @@ def compare_with_psutil(share: float, bound: float, rounds: int) -> Iterator[Ben
         }
         samples = measure_in_turns(turns, rounds)
     wait_for_orphans()
-    ours, theirs, rival = samples["ours"], samples["psutil"], "psutil"
+    ours, others, rival = samples["ours"], samples["psutil"], "psutil"
     what = f"a tick over {PROCESSES:,} processes in {JOBS} jobs, {describe(share)}"
     full_pass = [mean(samples["full"])]
     # Samples have PSS and swap, so psutil reads them too. Means: medians hide what only every tenth tick reads.
     yield BenchmarkResult(f"{what}, CPU time", "seconds", [mean(ours)], full_pass, rival, bound)
     yield BenchmarkResult(
-        "  against a pass without PSS and swap", "seconds", [mean(ours)], [mean(theirs)], rival, bound
+        "  against a pass without PSS and swap", "seconds", [mean(ours)], [mean(others)], rival, bound
     )
-    yield BenchmarkResult("  the same, the usual tick", "seconds", ours, theirs, rival, bound)
+    yield BenchmarkResult("  the same, the usual tick", "seconds", ours, others, rival, bound)
     yield BenchmarkResult("  without a budget", "seconds", [mean(samples["free"])], full_pass, rival)
     yield BenchmarkResult("  the first tick, which finds them all", "seconds", [first])
     yield completeness(watcher)

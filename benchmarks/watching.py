@@ -47,7 +47,7 @@ class Pair:
     """CPU seconds of both, jobtop's own cost in its record, and the largest number of processes on the machine."""
 
     ours: float
-    theirs: float
+    others: float
     recorded: float | None
     processes: int
 
@@ -57,13 +57,13 @@ def measure_watching(tools: Installation, work: Path, rounds: int) -> Iterator[B
     whole = [side_by_side(tools, work, SECONDS) for _ in range(rounds)]
     brief = [side_by_side(tools, work, 0) for _ in range(rounds)]
     refuse_busy_machine(max(pair.processes for pair in whole))
-    ours, theirs, rival = [pair.ours for pair in whole], [pair.theirs for pair in whole], "con-duct"
-    our_start, their_start = [pair.ours for pair in brief], [pair.theirs for pair in brief]
+    ours, others, rival = [pair.ours for pair in whole], [pair.others for pair in whole], "con-duct"
+    our_start, their_start = [pair.ours for pair in brief], [pair.others for pair in brief]
     what = f"watching {CHILDREN + 1} mostly idle processes for {SECONDS} s, CPU time"
-    yield BenchmarkResult(what, "seconds", ours, theirs, rival, bound=0.25)
+    yield BenchmarkResult(what, "seconds", ours, others, rival, bound=0.25)
     yield BenchmarkResult("  of which to start and to end", "seconds", our_start, their_start, rival)
     yield BenchmarkResult(
-        "  of which to watch", "seconds", differences(ours, our_start), differences(theirs, their_start), rival
+        "  of which to watch", "seconds", differences(ours, our_start), differences(others, their_start), rival
     )
     yield compare_recorded([pair.recorded for pair in whole], ours)
 
@@ -101,11 +101,11 @@ def side_by_side(tools: Installation, work: Path, seconds: float) -> Pair:
     processes = 0
     with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
         ours = pool.submit(own_cpu_seconds, [*jobtop, *load], work / "load-of-jobtop", work)
-        theirs = pool.submit(own_cpu_seconds, [*duct, *load], work / "load-of-duct", work)
-        while wait([ours, theirs], timeout=1.0).not_done:
+        others = pool.submit(own_cpu_seconds, [*duct, *load], work / "load-of-duct", work)
+        while wait([ours, others], timeout=1.0).not_done:
             processes = max(processes, len(psutil.pids()))
     recorded = json.loads(record.read_text())["monitor"]["cpu_seconds"]
-    return Pair(ours.result(), theirs.result(), recorded, processes)
+    return Pair(ours.result(), others.result(), recorded, processes)
 
 
 def own_cpu_seconds(command: Sequence[str], used: Path, work: Path) -> float:

@@ -102,7 +102,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("mem.shmem", "shared memory and tmpfs of the cgroup", Unit.BYTES, GAUGE, JOB, Fold.OWN),
     Metric("mem.faults_minor", "page faults without I/O", Unit.COUNT, COUNTER, JOB, Fold.SUM),
     Metric("mem.faults_major", "page faults with I/O", Unit.COUNT, COUNTER, JOB, Fold.SUM),
-    Metric("mem.oom_kills", "processes killed for want of memory", Unit.COUNT, COUNTER, JOB, Fold.OWN),
+    Metric("mem.oom_kills", "processes killed by the OOM killer", Unit.COUNT, COUNTER, JOB, Fold.OWN),
     Metric("mem.pressure", "time stalled for memory", Unit.SECONDS, COUNTER, JOB_AND_HOST, Fold.OWN),
     Metric("mem.total", "memory of the host", Unit.BYTES, GAUGE, HOST, Fold.NONE),
     Metric("mem.available", "memory available without swapping", Unit.BYTES, GAUGE, HOST, Fold.NONE),
@@ -153,7 +153,7 @@ CATALOGUE: tuple[Metric, ...] = (
 )
 
 BY_KEY = {metric.key: metric for metric in CATALOGUE}
-# A series whose name a job chose has one value, which is no row of the catalogue.
+# A series with a name that a job chose has one value, which is no row of the catalogue.
 VALUE = "value"
 STORED_METRICS = BY_KEY | {VALUE: Metric(VALUE, "value of a chosen name", Unit.COUNT, GAUGE, (), Fold.NONE)}
 DEVICE_SCOPES = tuple(scope for scope in Scope if scope not in JOB_AND_HOST)

@@ -3,7 +3,7 @@
 Python's `re` backtracks, which takes exponential time for `(a+)+$`. Here an expression, as `re` parses it, is compiled
 into a small program. One pass from the end of the text to its beginning finds, for each position, the instructions
 from which a match can be reached: they are live there. A walk forward then follows, at each branch, the first live
-target. So the result is what `re` finds, without backtracking. Look-around is a program of its own, whose result is
+target. So the result is what `re` finds, without backtracking. Look-around is a program of its own; its result is
 computed for each position first.
 """
 

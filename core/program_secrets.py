@@ -1,4 +1,4 @@
-"""Finds passwords in options whose names do not reveal them: `curl -u me:PW`, `mysql -pPW`, `sshpass -p PW`.
+"""Finds passwords in options that cannot be recognised by their names: `curl -u me:PW`, `mysql -pPW`, `sshpass -p PW`.
 
 Only for the programs in the table: for another program, `-p 8080` may be a port.
 """

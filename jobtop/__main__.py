@@ -20,7 +20,7 @@ def open_standard_descriptors() -> None:
         except OSError:
             # The lowest free number is this one, since those below were seen to; jobs have to inherit it.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    # Python leaves None for a stream whose descriptor was closed when it started.
+    # Python sets a stream to None if its descriptor was closed at the start.
     sys.stdin = sys.stdin or os.fdopen(0)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
@@ -101,7 +101,7 @@ def leave(code: int) -> int:
     """End at once: taking an interpreter apart costs 15 ms, and everything that matters is on disk by now."""
     try:
         sys.stderr.flush()
-    finally:  # an error here only says that nobody reads it
+    finally:  # an error here only means that the reader has exited
         os._exit(code)
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.2  # the longest sleep between two rounds
 REREAD_SECONDS = 1.0  # also without a reported change: SQLite does not report changes by this process itself
-ADOPT_SECONDS = 1.0  # between two searches for jobs whose recorder was killed
+ADOPT_SECONDS = 1.0  # between two searches for jobs with a killed recorder
 RECONCILE_SECONDS = 5.0
 FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
 GAP_SECONDS = 3.0  # a longer time without samples is an event of the timeline
@@ -202,7 +202,7 @@ class Agent:
     # -- jobs to record
 
     def _look(self) -> None:
-        """Read what changed in the store, and find jobs whose recorder is gone."""
+        """Read what changed in the store, and find jobs with a recorder that has exited."""
         seen = self.database.version_seen()
         may_have_changed = self._is_due("changes", REREAD_SECONDS) or seen != self._seen
         if may_have_changed:
@@ -343,7 +343,7 @@ class Agent:
     # -- jobs that have ended
 
     def _record_ends(self) -> None:
-        """Finish the records of jobs that have ended, or whose root process has exited."""
+        """Finish the records of jobs that have ended, and of jobs with an exited root process."""
         recordings = self.recordings.values()
         gone = [recording for recording in recordings if recording.fd in self._ready] if self._ready else []
         if self._is_due("ends", END_SECONDS):

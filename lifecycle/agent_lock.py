@@ -35,7 +35,7 @@ SPAWNING = allocate_lock()
 
 
 def lock_path(paths: StatePaths, network: bool | None) -> Path:
-    """The file whose lock makes a process the agent; always on a local disk, since locks may not work on others."""
+    """The file that the agent holds a lock on; always on a local disk, since locks may not work on others."""
     shared = is_network(paths.store) if network is None else network
     if not shared:
         return paths.agent
@@ -79,7 +79,7 @@ def _try_lock(fd: int, kind: int) -> bool:
 
 
 def is_lock_file(fd: int, path: Path) -> bool:
-    """Whether an open file is the one whose lock makes a process the agent."""
+    """Whether an open file is the one that the agent holds a lock on."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except OSError:

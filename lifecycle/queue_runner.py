@@ -46,7 +46,7 @@ SILENT_PROGRAM = "the file system its program is on does not answer"
 
 
 class Ordered:
-    """A job whose start was ordered and not answered yet."""
+    """A job with a start that was ordered and not answered yet."""
 
     def __init__(self, job: Job, starting: Starting) -> None:
         self.job, self.starting, self.at = job, starting, time.monotonic()
@@ -82,7 +82,7 @@ class Starter:
         return bool(self.lineup.to_retry or self.ordered) or any(not job.is_paused for job in waiting)
 
     def start_due(self) -> Iterator[Job]:
-        """Start every job whose turn it is; yields the jobs that have started."""
+        """Start every job that may start now; yield the jobs that have started."""
         yield from self._started()  # also orders of earlier rounds
         if not self.is_due and time.time() < self.next_moment:
             return

@@ -1,4 +1,4 @@
-"""Brings the store up to date with the files of jobs whose recorder is gone.
+"""Brings the store up to date with the files of jobs after their recorder has exited.
 
 The recorder of a job is the process that its row names: `run`, or the agent. It writes how the job started and ended.
 If it is killed, the shim goes on and leaves `started` and `ended` in the directory of the job. Every verb that lists or
@@ -36,7 +36,7 @@ RECORD_BYTES = 16 * 1024 * 1024
 
 
 def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None:
-    """Import jobs that ran while the store could not be written; record the ends of jobs whose recorder is gone."""
+    """Import jobs that ran while the store could not be written; record the ends of jobs without a live recorder."""
     import_unrecorded(jobs, paths)
     for job in jobs.unsettled(paths.host, not_recorded_by=me):
         if not has_a_recorder(paths, job):

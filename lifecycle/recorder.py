@@ -161,7 +161,7 @@ class Recorder:
             self._give_up(error)
 
     def _without_shim(self, jobs: Jobs) -> Job:
-        """Write the end of a job whose shim was killed while this process ran: it is lost, or never started."""
+        """Write the end of a job after its shim was killed while this process ran: it is lost, or never started."""
         job = process.update_from_files(jobs, self.paths, self.job)
         if job.status.ended or job.shim is not None:
             return job

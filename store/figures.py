@@ -38,7 +38,7 @@ def read_figures(
 ) -> list[JobFigures]:
     """The figures of every job that began since a moment, the oldest first, labelled by a grouping.
 
-    Jobs whose ids are in `seen` are left out; the ids of the others are added to it.
+    Jobs with ids in `seen` are left out; the ids of the others are added to it.
     """
     column = "tags" if by.startswith(TAG_PREFIX) else by
     names = ("seq", "id", column, "status", "duration_seconds", "cpu_total_seconds", "memory_peak_bytes")

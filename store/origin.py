@@ -28,7 +28,7 @@ def check_ours(path: str, connection: sqlite3.Connection) -> int:
     """The version of a store; StoreForeign for a database that jobtop did not make, StoreTooNew for a later one."""
     version = check_version(path, connection)
     if _is_foreign(connection, version):
-        raise StoreForeign(f"{path}: it is somebody else's database, no store of jobtop")
+        raise StoreForeign(f"{path}: it is a database of another program, not a store of jobtop")
     if (wrong := _fake_table(connection)) is not None:
         raise StoreForeign(f"{path}: {wrong}, which jobtop never makes; it is not read")
     return version
@@ -37,7 +37,7 @@ def check_ours(path: str, connection: sqlite3.Connection) -> int:
 def check_origin(path: str, connection: sqlite3.Connection, version: int) -> None:
     """Raise StoreForeign for a database that must not be written, since jobtop did not make it."""
     if _is_foreign(connection, version):
-        raise StoreForeign(f"{path}: it is somebody else's database; move it away or set JOBTOP_HOME")
+        raise StoreForeign(f"{path}: it is a database of another program; move it away or set JOBTOP_HOME")
 
 
 def _is_foreign(connection: sqlite3.Connection, version: int) -> bool:

@@ -26,7 +26,7 @@ EXTERNAL_ID_SHOWN = 8  # characters of an external id that are enough
 HIGHEST_PLACE = 999  # of `@2`
 MOST_NAMED = 8
 MOST_NAMES = 5
-NEAREST_OF_JOBS = 1000  # the newest, whose names an unknown word is compared with
+NEAREST_OF_JOBS = 1000  # the newest; an unknown word is compared with their names
 MOST_COMPLETIONS = 30
 FORMS = "a name, 4 or more characters of an id, last, last:failed, @2 or #15"
 

@@ -138,7 +138,7 @@ def job_from_row(stored: sqlite3.Row) -> Job:
 
 
 def _job(row: dict[str, Any]) -> Job:
-    """Decode a row whose types and bounds are checked; changes the row."""
+    """Decode a row after its types and bounds were checked; changes the row."""
     # An older store that is only read is not migrated.
     if "kind" not in row:
         row["kind"] = "attached" if '"attached"' in row["flags"] else "process"

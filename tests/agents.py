@@ -86,7 +86,7 @@ class Line:
         self.queue = Queue(self.jobs, self.paths)
 
     def submit(self, command: tuple[str, ...], cwd: str = "/", **queued: Any) -> Job:
-        """Let a command wait that takes no room; nobody is told."""
+        """Queue a command that declares no resources, without a message."""
         request = Request(command, cwd, limits=Limits(cpus=0))
         job, spec = prepare(request, new_id(), HERE, self.config)
         return self.queue.submit(job, spec, Queued(**queued))

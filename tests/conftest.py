@@ -37,7 +37,7 @@ def jobs_are_alone() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """$JOBTOP_HOME, empty and not yet made, in an environment without anybody's settings."""
+    """$JOBTOP_HOME, empty and not yet made, in an environment without settings."""
     environment = clean_environment(tmp_path)
     for key in os.environ.keys() - environment.keys() - {"PYTEST_CURRENT_TEST"}:
         monkeypatch.delenv(key)
@@ -79,7 +79,7 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def machine_files(tmp_path: Path) -> MachineFiles:
-    """A machine whose files are below a directory, and a user without privileges on it."""
+    """A machine with its files below a directory, and a user without privileges on it."""
     return MachineFiles(str(tmp_path / "machine"), 1000, "ada", "linux", (1000, 27))
 
 

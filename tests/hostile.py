@@ -69,7 +69,7 @@ def hostile_texts(count: int = COUNT) -> list[str]:
 
 
 def clean_texts(count: int) -> list[str]:
-    """As many that nobody could object to."""
+    """As many harmless ones."""
     return [f"~{number:04} plain words" for number in range(count)]
 
 

@@ -21,7 +21,7 @@ def below(pid: int, start_boottime: float = 0.0, cgroups: Iterable[str] = (), in
 
 
 class FakeProc:
-    """Processes that live as long as the test says; `clocks` are theirs in nanoseconds."""
+    """Processes that live as long as the test says; `clocks` are their CPU times in nanoseconds."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -91,7 +91,7 @@ def made_job(**values: Any) -> Job:
 
 
 def running_job(**values: Any) -> Job:
-    """A job of which only the start is known, and whose recorder is gone."""
+    """A job of which only the start is known; its recorder has exited."""
     unknown = {"exit_code": None, "end_time": None, "duration_seconds": None, "settled": False}
     return made_job(
         **{"status": Status.RUNNING, "recorder": Identity("another boot", NO_PROCESS, 1)} | unknown | values

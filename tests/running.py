@@ -160,7 +160,7 @@ def is_alive(pid: int) -> bool:
 
 
 def is_waiting_on_a_pipe(pid: int) -> bool:
-    """Whether a process sleeps until somebody writes to, or reads from, a pipe."""
+    """Whether a process sleeps until another one writes to, or reads from, a pipe."""
     place = Path(f"/proc/{pid}/wchan").read_text()
     return "pipe" in place or (place == "0" and state(pid) == "S")
 

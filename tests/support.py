@@ -49,7 +49,7 @@ def open_files(root: Path) -> list[str]:
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """This environment without anybody's settings, with the home directory and jobtop's state below `home`."""
+    """This environment without settings, with the home directory and jobtop's state below `home`."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("JOBTOP_", "XDG_", "PYTHON"))}
     own = {"HOME": str(home), "JOBTOP_HOME": str(home / "state")}
     return kept | own | ALONE

@@ -94,7 +94,7 @@ class Terminal:
 
 @contextmanager
 def terminal(jobtop: Jobtop) -> Iterator[Terminal]:
-    """A terminal whose shell has jobtop's environment; gone at the end of the block."""
+    """A terminal with a shell in jobtop's environment; closed at the end of the block."""
     if shutil.which("tmux") is None:
         require("tmux", "tmux is not installed")
     env = {**jobtop.env, "J": " ".join(jobtop.command()), "TERM": "xterm"}

@@ -1,4 +1,4 @@
-"""A machine whose only cgroup tree is a pure version 2 one: user-mode Linux on the files of this machine.
+"""A machine with a pure version 2 cgroup tree only: user-mode Linux on the files of this machine.
 
 The root file system is read-only and /tmp is fresh, but for the directories that are shared, which have the same
 names on both sides. There is one CPU, a clock of 10 ms and no network. This file is also the machine's init, until it

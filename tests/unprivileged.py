@@ -58,7 +58,7 @@ def installation() -> Iterator[Installation]:
         (packages,) = root.glob("venv/lib/python*/site-packages")
         copy_jobtop(packages)
         copy_dependencies(packages)
-        # Nobody who runs it can keep what is compiled: every call would do it again.
+        # The unprivileged user cannot store compiled files: every call would compile again.
         subprocess.run([root / "venv/bin/python", "-m", "compileall", "-q", packages / "jobtop", packages / "click"])
         subprocess.run(["chmod", "-R", "a+rX", root / "venv"], check=True)
         yield Installation(prefix, str(root / "venv/bin/python"), homes)

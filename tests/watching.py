@@ -1,4 +1,4 @@
-"""Runs whose samples a test looks at, while they run and afterwards."""
+"""Runs with samples that a test looks at, while they run and afterwards."""
 
 import json
 import subprocess

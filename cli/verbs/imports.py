@@ -46,7 +46,7 @@ def import_(
     Snakemake   benchmark files
     Nextflow    trace files
 
-    Jobs imported before are left unchanged. Jobs whose outcome is not recorded get the status unknown.
+    Jobs imported before are left unchanged. Jobs without a recorded outcome get the status unknown.
 
     Exit code 1 if a file could not be read and no job came from it.
     """

@@ -52,7 +52,7 @@ command_words = click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, me
 
 
 def job_command(name: str, callback: Callable[..., int], options: Iterable[click.Option]) -> click.Command:
-    """Return a verb that takes options, then the command of a job, whose own options are left alone."""
+    """Return a verb that takes options, then the command of a job; options of that command are left alone."""
     return click.Command(
         name,
         callback=callback,

@@ -30,7 +30,7 @@ from jobtop.store.samples.snapshots import Snapshots
 
 FIRST_SECONDS = 0.5  # between the two reads that give the first percentages
 SHORTEST_SECONDS = 0.1
-END_SECONDS = 10.0  # how long to wait for the record of a job whose shim is gone
+END_SECONDS = 10.0  # how long to wait for the record of a job after its shim has exited
 POLL_SECONDS = 0.05
 
 

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 
 HOST_LEASE_SECONDS = 3.0
-MOST_HELD = 3600  # batches, while the store is somebody else's
+MOST_HELD = 3600  # batches, while another process holds the store
 STEPS_PER_BATCH = 8
-BUSY_SECONDS = 0.2  # until a store that somebody else holds is tried again
+BUSY_SECONDS = 0.2  # until a store that another process holds is tried again
 
 
 @record
@@ -192,7 +192,7 @@ class Engine:
         return self._idle.wait(patience_seconds)
 
     def close(self, patience_seconds: float) -> None:
-        """End both threads; a store that is held by somebody else for longer loses what waits for it."""
+        """End both threads; if another process holds the store for longer, batches that wait for it are lost."""
         self.sampler.stop()
         self._closing = True
         self._flushing.set()
@@ -222,7 +222,7 @@ class Engine:
                 self._idle.set()
                 if not waiting:
                     self._keep_house()
-            if is_busy or self._finished:  # somebody else holds the store: by and by they will not
+            if is_busy or self._finished:  # another process holds the store: try again
                 self._flushing.wait(BUSY_SECONDS)
                 self._news.set()
             if self._closing and not (waiting or self._batches or self._finished):
@@ -239,7 +239,7 @@ class Engine:
         return batches
 
     def _keep(self, batches: list[Batch]) -> tuple[list[Batch], bool]:
-        """What could not be kept now and may be later; and whether only because somebody else holds the store."""
+        """The batches to try again later, and whether the only reason is that another process holds the store."""
         try:
             if batches and self.settings.keeps_series:
                 self.sink.keep(batches)

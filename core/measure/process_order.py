@@ -18,7 +18,7 @@ SORTS: dict[str, Callable[[ProcessRow], float]] = {
 
 
 def family(rows: Iterable[ProcessRow]) -> list[tuple[int, ProcessRow]]:
-    """Each with its depth below the first of its line; children by pid, nobody twice and nobody lost."""
+    """Each row with its depth in the tree, children by pid; every row exactly once."""
     known = {row.pid: row for row in rows}
     below: dict[int | None, list[ProcessRow]] = {}
     for row in sorted(known.values(), key=lambda row: -row.pid):

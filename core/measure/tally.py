@@ -131,7 +131,7 @@ class Tally:
                     place = next(place for place, value in enumerate(column) if value is not None)
                     self._first[key] = moments[place], column[place] or 0
                 self._extremes.setdefault(key, Extremes()).see(rates)
-            if key in self._first:  # the record at the end does not know all, nor does one whose cgroup is gone
+            if key in self._first:  # the last sample may lack values, as it does when the cgroup is gone
                 pairs = zip(reversed(moments), reversed(column), strict=True)
                 last = next(((moment, value) for moment, value in pairs if value is not None), None)
                 self._latest[key] = last or self._latest[key]

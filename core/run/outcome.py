@@ -18,7 +18,7 @@ POSSIBLE_SLACK, POSSIBLE_SLACK_SECONDS = 0.02, 0.1  # clocks are not read at the
 CTRL_C = "Ctrl-C"  # typed into the terminal of the job, which may read it as a key
 BLOCK_BYTES = 512  # the unit of ru_inblock and ru_oublock
 REACHED_SHARE = 0.95  # a job this close to its limit reached it: the kernel charges memory in large steps
-NOT_SAMPLED = "limits: nobody sampled the job, so that its memory limit did not hold"
+NOT_SAMPLED = "limits: the job was not sampled, so its memory limit was not enforced"
 BOTH, BY_SAMPLES = "cgroup+rusage", "+sampled"  # sources of CPU time
 DIFFERENCE_SECONDS, DIFFERENCE_SHARE = 0.05, 0.02
 OVER_LIMIT = "over_limit"
@@ -77,7 +77,7 @@ def watched(job: Job, over_bytes: int | None = None) -> Job:
 
 
 def lost(job: Job, why: str, moment: float | None) -> Job:
-    """The record of a job whose end is not known, because its shim was killed."""
+    """The record of a job with an unknown end, because its shim was killed."""
     return replace(job, status=Status.LOST, reason=why, end_time=moment, settled=True)
 
 

@@ -75,7 +75,7 @@ def write_report(report: str, skip: str | None = None, **more: object) -> None:
 
 
 def finish(report: str, skip: str | None = None, **more: object) -> NoReturn:
-    """Report what was used and exit without Python's clean-up, whose cost would not be in the report."""
+    """Report what was used and exit without Python's clean-up, because its cost would not be in the report."""
     write_report(report, skip, **more)
     os._exit(0)
 
@@ -221,7 +221,7 @@ def orphans(report: str, count: int, seconds: float) -> None:
 
 
 def sigchld_ignored(report: str, count: int, seconds: float) -> None:
-    """Run children whose CPU time the kernel discards, because their parent ignores SIGCHLD."""
+    """Run children under a parent that ignores SIGCHLD, so that the kernel discards their CPU time."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
     def work() -> None:

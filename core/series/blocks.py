@@ -98,7 +98,7 @@ class Growth:
 
 @record
 class OpenBlock:
-    """A block whose table has been read: the short ids of its columns, and where their bytes are."""
+    """A block after its table was read: the short ids of its columns, and where their bytes are."""
 
     count: int
     names: tuple[int, ...]

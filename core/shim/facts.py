@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         hwm: int  # the largest resident size that was seen of one process
         rchar: int
         wchar: int
-        chars_missing: int  # processes whose rchar and wchar are not known
+        chars_missing: int  # processes with unknown rchar and wchar
         reaped: int
         seen: int
         peak: int  # processes at the same time

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def create_started(paths: StatePaths, job_id: JobId, root: Identity, start_time: float, start_boottime: float) -> bytes:
-    """Create `started` for a job whose root process is its main process; the text of the file.
+    """Create `started` for a job with its main process as root process; return the text of the file.
 
     FileExistsError if the job has started before.
     """

@@ -61,7 +61,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
-    """The columns of a table; none for a view or a virtual table, whose queries may never end."""
+    """The columns of a table; none for a view or a virtual table, because their queries may never end."""
     is_table = "SELECT 1 FROM sqlite_master WHERE name = ? AND type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
     if connection.execute(is_table, (table,)).fetchone() is None:
         return []

@@ -29,7 +29,7 @@ OWNER_NAMES = {
     NAMED: "SELECT id, jobs.name FROM named JOIN jobs ON jobs.seq = job_seq WHERE named.seq = ?",
     DEVICES: "SELECT NULL, kind || ' ' || name FROM devices WHERE seq = ?",
 }
-DECODERS: dict[str, tuple[str, Callable[[Any], object]]] = {  # tables whose rows are decoded to check them
+DECODERS: dict[str, tuple[str, Callable[[Any], object]]] = {  # tables with rows that are decoded to check them
     "jobs": ("SELECT * FROM jobs", job_from_row),
     "events": ("SELECT at, kind, detail FROM events", event_from_row),
     "log_marks": ("SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks", mark_from_row),
@@ -77,7 +77,7 @@ def check(path: Path, progress: Progress | None = None) -> Iterator[Problem]:
 
 
 def _damaged_rows(database: Database, tables: Mapping[str, Columns]) -> Iterator[Problem]:
-    """Rows whose job or host is missing, and values that jobtop never writes."""
+    """Rows that refer to a missing job or host, and values that jobtop never writes."""
     with database.reading() as connection:
         if "jobs" in tables:
             yield from _orphaned_rows(connection)

@@ -86,7 +86,7 @@ def free_some_pages(database: Database) -> int:
 
 
 def other_users(path: Path, proc: Path = Path("/proc")) -> list[str]:
-    """The other processes that have a file open, among those whose descriptors we may read."""
+    """The other processes that have a file open, among those with descriptors that we may read."""
     target, users = os.path.realpath(path), []
     for pid in filter(str.isdecimal, os.listdir(proc) if proc.is_dir() else ()):
         with suppress(OSError):  # the process has exited, or belongs to another user

@@ -26,7 +26,7 @@ STATUSES, TIERS = frozenset(map(str, Status)), frozenset(map(str, Kept))
 UNREADABLE = "unreadable"
 
 CHECK_SECONDS = 5.0
-ESTIMATE_ROWS = 1000  # rows whose mean length gives the estimated size of a table
+ESTIMATE_ROWS = 1000  # rows; their mean length gives the estimated size of a table
 BLOCK_BYTES = 512  # the unit of st_blocks
 TIERS_SINCE_VERSION = 6  # of the schema: the columns `kept`, `pinned` and `rolled_until`
 KINDS = {

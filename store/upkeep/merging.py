@@ -356,7 +356,7 @@ def _tables_referring_to(connection: sqlite3.Connection, owners: str) -> list[st
 
 
 def _readable_seq(row: sqlite3.Row) -> int:
-    """The number of a job whose row can be decoded; RowDamaged for any other."""
+    """The number of a job if its row can be decoded; else RowDamaged."""
     seq = job_from_row(row).seq
     assert seq is not None
     return seq

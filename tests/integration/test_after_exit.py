@@ -1,4 +1,4 @@
-"""Jobs whose main process is not the end of it: descendants left, awaited or killed, time-outs, detached, nested."""
+"""Jobs that outlive their main process: descendants left, awaited or killed, time-outs, detached, nested."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ __all__ = ["nothing_is_left"]
 
 CORES = os.cpu_count() or 1
 
-# A daemon as the books have it: forks twice, leaves the session, lets go of all streams; then argv[2] seconds of CPU.
+# A classic daemon: forks twice, leaves the session, closes all streams; then uses argv[2] seconds of CPU.
 DAEMON = """
 import os, sys, time
 if os.fork() == 0:

@@ -174,7 +174,7 @@ def test_jobs_nobody_watches_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop
 
 
 def test_after_a_reboot_a_job_is_lost_with_what_is_known_of_it_and_tried_again(jobtop: Jobtop, line: Line) -> None:
-    """Its pids may be somebody else's by then: only the boot id tells."""
+    """Its pids may belong to other processes by then: only the boot id tells."""
     load = Load(jobtop.home / "load", 0.05, "0", 16, waits=True)
     job = line.submit(load.command, retries=1)
     line.call_agent()

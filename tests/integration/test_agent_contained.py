@@ -28,7 +28,7 @@ IMPATIENT = "import jobtop.lifecycle.queue_runner as starter; starter.START_SECO
 
 @pytest.fixture
 def dead(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a file system whose server never says a word, until the test is over or lets it go."""
+    """A directory on a file system with a server that never answers, until the test ends or releases it."""
     try:
         server = os.open("/dev/fuse", os.O_RDWR)
     except OSError as error:

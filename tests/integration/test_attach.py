@@ -20,7 +20,7 @@ OFTEN = {"JOBTOP_MONITOR_INTERVAL": "0.1s", "JOBTOP_RUN_GRACE": "0.2s"}
 MIB = 1 << 20
 ROUNDING = 0.025  # of children's user and of their system time to 10 ms each
 # It has waited for a child, and holds less than it once did; another child lives on. At a line of input both go on;
-# what was used is told, and then it waits to be let go.
+# it reports what it used, and then waits to be released.
 LOAD = """
 import os, resource, sys, time
 def burn(seconds):

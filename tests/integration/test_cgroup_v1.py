@@ -140,7 +140,7 @@ def test_a_verb_removes_the_cgroups_that_a_killed_shim_left(jobtop: Jobtop, memo
         run.end()
         lost = show(jobtop, job_id)
         assert lost["status"] == "lost"
-        assert own_cgroups(job_id), "the cgroups have to stay while somebody lives in them"
+        assert own_cgroups(job_id), "the cgroups have to stay while they have processes"
         for pid in orphans:
             kill_if_alive(pid)
         wait_for(lambda: not any(map(is_alive, orphans)))
@@ -225,7 +225,7 @@ def test_neither_exit_code_137_nor_a_signal_alone_is_called_oom(
 
 
 def test_a_job_that_could_not_enter_its_cgroup_is_counted_otherwise(jobtop: Jobtop) -> None:
-    """Below a threaded cgroup new ones are invalid: they can be made, but nobody can be moved there."""
+    """Below a threaded cgroup new ones are invalid: they can be made, but no process can be moved there."""
     tree = CGROUPS / "unified"
     if not (tree / "cgroup.procs").exists():
         require("cgroup-v1", "there is no tree of version 2 beside version 1")

@@ -44,7 +44,7 @@ def has_systemd() -> bool:
 
 @pytest.fixture
 def with_systemd(guest: Answers) -> Answers:
-    """What happened to a user whose systemd runs there, below one that runs the machine."""
+    """What happened to a user with a systemd there, below the one that runs the machine."""
     if not has_systemd():
         require("systemd", f"there is no {SYSTEMD} or no {DBUS_DAEMON} (Debian: systemd, dbus)")
     return guest

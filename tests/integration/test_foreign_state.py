@@ -44,7 +44,7 @@ def victim(called: Jobtop) -> Iterator[Path]:
 
 
 def crafted(path: Path, work: Path, job_id: object) -> Path:
-    """A store with one old job of this host whose id is replaced."""
+    """A store with one old job of this host, with its id replaced."""
     database = open_to_write(StatePaths(work, "made"))
     job = Jobs(database).insert(made_job(host=hostname(), settled=True))
     with database.writing() as connection:
@@ -81,11 +81,11 @@ def test_a_row_with_such_an_id_in_our_own_store_reaches_no_directory(
 def test_a_job_of_another_file_names_no_process_of_this_host(tmp_path: Path) -> None:
     target = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     who = identify(target.pid)
-    theirs = open_to_write(StatePaths(tmp_path, "theirs"))
-    Jobs(theirs).insert(running_job(shim=who, recorder=None, flags=("attached",)))
-    theirs.close()
+    other = open_to_write(StatePaths(tmp_path, "other"))
+    Jobs(other).insert(running_job(shim=who, recorder=None, flags=("attached",)))
+    other.close()
     ours = open_to_write(StatePaths(tmp_path / "ours", HERE))
-    merge(ours, tmp_path / "theirs.db", HERE)
+    merge(ours, tmp_path / "other.db", HERE)
     (job,) = Jobs(ours).live_and_recent(9)[0]
     ours.close()
     assert (job.shim, job.status, job.settled) == (None, "lost", True)
@@ -95,10 +95,10 @@ def test_a_job_of_another_file_names_no_process_of_this_host(tmp_path: Path) -> 
 def test_a_file_from_elsewhere_does_not_replace_a_record_of_this_host(tmp_path: Path) -> None:
     ours = open_to_write(StatePaths(tmp_path / "ours", HERE))
     job = Jobs(ours).insert(running_job())
-    theirs = open_to_write(StatePaths(tmp_path, "theirs"))
-    Jobs(theirs).insert(made_job(id=job.id, host="elsewhere", name="forged"))
-    theirs.close()
-    merge(ours, tmp_path / "theirs.db", HERE)
+    other = open_to_write(StatePaths(tmp_path, "other"))
+    Jobs(other).insert(made_job(id=job.id, host="elsewhere", name="forged"))
+    other.close()
+    merge(ours, tmp_path / "other.db", HERE)
     assert Jobs(ours).find(job.id).name == job.name
     ours.close()
 

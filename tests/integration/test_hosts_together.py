@@ -29,7 +29,7 @@ def machine(jobtop: Jobtop, name: str, **env: str) -> Jobtop:
 
 @pytest.fixture
 def machines(jobtop: Jobtop, root: None) -> list[Jobtop]:
-    """Two machines whose home is on one network file system."""
+    """Two machines with home directories on one network file system."""
     if shutil.which("unshare") is None or shutil.which("hostname") is None:
         require("namespaces", "unshare (util-linux) or hostname is not installed")
     return [machine(jobtop, name, **NETWORK) for name in ("alpha", "beta")]
@@ -72,7 +72,7 @@ def test_two_hosts_share_a_directory_and_see_the_jobs_of_both(machines: list[Job
 
 
 def has_begun(run: Run) -> bool:
-    """Whether somebody watches the job by now."""
+    """Whether the job is monitored by now."""
     found = [job for job in history(run.jobtop) if job["external_id"] == run.reference]
     return bool(found) and found[0]["last_heard"] is not None
 

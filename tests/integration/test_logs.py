@@ -54,7 +54,7 @@ def read_terminal(process: subprocess.Popen[bytes], master: int) -> bytes:
     try:
         while part := os.read(master, 65536):
             parts.append(part)
-    except OSError:  # EIO: nobody has the other end any more
+    except OSError:  # EIO: the other end is closed
         pass
     os.close(master)
     _, words = process.communicate(timeout=60)

@@ -24,7 +24,7 @@ LONG = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 @pytest.mark.parametrize(("jobs", "kills"), [(10, 4), pytest.param(100, 50, marks=LONG)])
 def test_an_agent_killed_at_any_moment_costs_no_job_anything(home: Path, line: Line, jobs: int, kills: int) -> None:
-    """And nobody is there to start another."""
+    """And no process is there to start another."""
     dice = random.Random()
     line.queue.set_slots(GROUP, 2 if kills < 10 else SLOTS)
     loads = [Load(home.parent / f"job-{number}", 0.4, ENDS[number % 4]) for number in range(jobs)]
@@ -72,7 +72,7 @@ def test_jobs_that_are_submitted_at_once_run_in_their_turn(home: Path, line: Lin
     assert slots_used(done) <= SLOTS
     turns = sorted(done, key=lambda job: (-priority(job), job.seq or 0))
     begun = sorted(done, key=lambda job: job.start_time or 0.0)
-    # Those whose turn comes at one moment begin at once.
+    # Jobs that may start at the same moment start at once.
     late = [job.seq for place, job in enumerate(turns) if abs(begun.index(job) - place) >= SLOTS]
     assert not late
 

@@ -87,7 +87,7 @@ def until_the_machine_is_recorded(watched: Watched) -> None:
 
 
 def hold_the_store(watched: Watched) -> None:
-    """Somebody else writes for three seconds, and nobody can beside."""
+    """Another process writes for three seconds, and no other can meanwhile."""
     wait_for(watched.stored, DEADLINE)
     connection = sqlite3.connect(StatePaths(watched.jobtop.state, HERE).store, isolation_level=None, timeout=30)
     connection.execute("BEGIN IMMEDIATE")
@@ -348,7 +348,7 @@ def test_of_three_neighbours_one_records_the_machine(runs: dict[str, Watched]) -
     with first.store() as database, database.reading() as connection:
         moments = [row[0] for row in connection.execute("SELECT elapsed FROM host_head ORDER BY id")]
         assert connection.execute("SELECT count(*) FROM hosts").fetchone()[0] == 1
-        assert connection.execute("SELECT count(*) FROM leases").fetchone()[0] == 0, "it is let go at the end"
+        assert connection.execute("SELECT count(*) FROM leases").fetchone()[0] == 0, "it is released at the end"
     assert len(moments) >= 2
     assert all(after - before > 0.2 for before, after in pairwise(moments)), moments
     assert all(runs[name].usage["samples"] > 4 for name in ("first", "second", "third"))

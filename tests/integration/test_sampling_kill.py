@@ -56,7 +56,7 @@ def test_an_agent_samples_what_a_killed_run_sampled_within_two_seconds(jobtop: J
 
 
 def test_so_it_does_for_a_user_without_privileges(unprivileged: Jobtop) -> None:
-    check_succeeded(unprivileged, "theirs")
+    check_succeeded(unprivileged, "other")
     wait_for(lambda: not agents_of(unprivileged.state), DEADLINE)
 
 
@@ -170,7 +170,7 @@ def test_a_job_in_a_job_gets_an_agent_that_is_part_of_neither(jobtop: Jobtop) ->
 
 @contextmanager
 def started(jobtop: Jobtop, name: str, *options: str) -> Iterator[Watched]:
-    """A run whose job runs."""
+    """A run with a running job."""
     folder = jobtop.home / name
     with begun(jobtop, name, *QUICK, *options, command=(jobtop.python, *PYTHON[1:], STEADY, str(folder))) as run:
         wait_for(folder.with_suffix(".began").exists, DEADLINE)

@@ -1,4 +1,4 @@
-"""Two engines and five readers of one store at once: every sample is kept, and nobody is told of locks."""
+"""Two engines and five readers of one store at once: every sample is kept, and no message is about locks."""
 
 import subprocess
 import sys
@@ -86,7 +86,7 @@ def started(jobtop: Jobtop, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def living_jobs(paths: StatePaths, network: bool) -> dict[str, int]:
-    """Jobs that run, as far as anybody can tell, by their ids."""
+    """Jobs that run by their record, by their ids."""
     database = open_to_write(paths, network)
     jobs = [Jobs(database).insert(running_job()) for _ in range(ENGINES * JOBS_OF_EACH)]
     database.close()

@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 
 def shell(jobtop: Jobtop, line: str, deadline: float = 30.0) -> subprocess.CompletedProcess[bytes]:
-    """A line of bash in which `$J` is jobtop, with nobody's terminal; PIPESTATUS is what a user would look at."""
+    """A line of bash in which `$J` is jobtop, without a terminal; PIPESTATUS is what a user would look at."""
     return subprocess.run(
         ["bash", "-c", line],
         env={**jobtop.env, "J": " ".join(jobtop.command())},
@@ -263,7 +263,7 @@ def test_inherited_descriptors_reach_the_job(jobtop: Jobtop) -> None:
 
 
 def test_the_shim_keeps_no_descriptor_of_the_caller_open(jobtop: Jobtop) -> None:
-    """A lock or a pipe the job lets go of is free, though its shim lives."""
+    """A lock or a pipe that the job releases is free, though its shim lives."""
     job = "exec 7>&-; echo begun; exec sleep 30"
     reader, writer = os.pipe()
     try:

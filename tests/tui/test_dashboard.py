@@ -284,7 +284,7 @@ def test_a_panel_with_more_incidents_than_room_keeps_the_cursor_visible() -> Non
 
 
 def opens(visitor: Visitor) -> Callable[[], str | None]:
-    """A function that returns the id of the job whose screen is open."""
+    """A function that returns the id of the job on the open screen."""
     return lambda: visitor.console.screen.job_id if isinstance(visitor.console.screen, JobScreen) else None
 
 

@@ -29,7 +29,7 @@ TABLES = ("jobs", "events", "log_marks", "head", "blocks", "snapshots", "hosts",
 
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """A demo whose time does not advance."""
+    """A demo in which time does not advance."""
     return Demo(tmp_path_factory.mktemp("demo"), MOMENT)
 
 

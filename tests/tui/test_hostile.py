@@ -61,7 +61,7 @@ WIDE, LOW, NARROW = (160, 42), (120, 30), (60, 30)
 FEW = 60
 # Characters that control a terminal, reverse or join text, or cannot be encoded.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200c-\u200f\u061c\u2028-\u202e\u2060-\u206f\ufe0e\ufe0f\ufeff\ud800-\udfff]")
-THEIRS = {Color.parse(colour).rich_color for colour in ("red", "ansi_red", "#800000", "#123457")}
+FOREIGN_COLOURS = {Color.parse(colour).rich_color for colour in ("red", "ansi_red", "#800000", "#123457")}
 DEADLINE_SECONDS = 20.0
 TOUR = (
     *(("2", "╭─ History "), ("b", "╭─ History by name"), ("3", "╭─ Compare "), ("4", "╭─ Containers ")),
@@ -106,7 +106,7 @@ class Watched(Console):
     def looks(self) -> set[object]:
         """Styles that only markup or escape sequences could cause: their colours, blinking, links, actions."""
         styles = [style for style in self.inks_seen if style is not None]
-        colours = {colour for style in styles for colour in (style.color, style.bgcolor)} & THEIRS
+        colours = {colour for style in styles for colour in (style.color, style.bgcolor)} & FOREIGN_COLOURS
         blinking = {style for style in styles if style.blink or style.strike or style.link}
         return {*colours, *blinking, *(key for style in styles for key in style.meta if "@click" in key)}
 

@@ -57,7 +57,7 @@ def broken_stores(root: Path) -> dict[Path, str]:
         "garbage": "not a database",
         "damaged": "is damaged",
         "newer": "upgrade jobtop",
-        "foreign": "somebody else's database",
+        "foreign": "database of another program",
         "directory": "is a directory",
         "missing": "no such store",
     }

@@ -46,7 +46,7 @@ def fake(tmp_path: Path) -> FakeProc:
 
 @pytest.fixture
 def child() -> Iterator[int]:
-    """A process that nobody asked jobtop to run."""
+    """A process that was not started by jobtop."""
     with subprocess.Popen(["sleep", "600"]) as process:
         yield process.pid
         process.kill()

@@ -67,13 +67,13 @@ def test_a_bound_holds_the_ratio_where_there_is_a_rival_and_the_value_where_ther
 def test_what_could_not_be_measured_is_absent_and_says_why() -> None:
     assert verdict(UNKNOWN) == "NOT MEASURED: there is none here"
     values = UNKNOWN.to_json()
-    assert values["ours"] is values["theirs"] is values["ratio"] is values["bound_kept"] is None
+    assert values["ours"] is values["others"] is values["ratio"] is values["bound_kept"] is None
 
 
 def test_the_table_has_a_line_for_each_result_with_its_columns_below_each_other() -> None:
     lines = table([FAST, SMALL, PLAIN]).splitlines()
     assert lines == [
-        "what                ours         theirs  ratio      bound",
+        "what                ours         others  ratio      bound",
         "a fast start       100ms  200ms another  0.500     ≤ 0.75  ok",
         "a small process  3.0 MiB              –      –  ≤ 4.0 MiB  ok",
         "for information  1.0 MiB              –      –          –",
@@ -83,8 +83,8 @@ def test_the_table_has_a_line_for_each_result_with_its_columns_below_each_other(
 def test_the_document_keeps_every_sample_and_survives_json() -> None:
     whole = json.loads(json.dumps(results_json([FAST], {"cpus": 2}, {"time_line": [("python is up", 0.01)]})))
     (kept,) = whole["results"]
-    assert kept["samples"] == {"ours": [0.1, 0.9, 0.1], "theirs": [0.2, 0.3, 0.2]}
-    assert (kept["ours"], kept["theirs"], kept["ratio"], kept["bound_kept"]) == (0.1, 0.2, 0.5, True)
+    assert kept["samples"] == {"ours": [0.1, 0.9, 0.1], "others": [0.2, 0.3, 0.2]}
+    assert (kept["ours"], kept["others"], kept["ratio"], kept["bound_kept"]) == (0.1, 0.2, 0.5, True)
     assert (whole["machine"], whole["breakdown"]) == ({"cpus": 2}, {"time_line": [["python is up", 0.01]]})
 
 

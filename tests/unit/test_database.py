@@ -517,8 +517,8 @@ def test_a_reader_says_what_is_no_store_and_leaves_it_alone(paths: StatePaths) -
     for make, error, words in (
         (paths.store.mkdir, StoreUnavailable, "it is a directory"),
         (lambda: os.mkfifo(paths.store), StoreUnavailable, "it is no file"),
-        (lambda: execute(paths.store, "CREATE TABLE mine (x)"), StoreForeign, "somebody else's"),
-        (lambda: execute(paths.store, "CREATE TABLE mine (x)", "PRAGMA user_version = 77"), StoreForeign, "somebody"),
+        (lambda: execute(paths.store, "CREATE TABLE mine (x)"), StoreForeign, "another program"),
+        (lambda: execute(paths.store, "CREATE TABLE mine (x)", "PRAGMA user_version = 77"), StoreForeign, "another"),
         (lambda: paths.store.write_bytes(GARBAGE), StoreDamaged, "no store at all"),
     ):
         make()

@@ -40,10 +40,10 @@ BOOT, GPU, CORE = "boot of another", Device("gpu", "0"), Device("core", "3")
 @pytest.fixture
 def stores(home: Path, tmp_path: Path) -> Iterator[tuple[Database, Database]]:
     """This host's store, and that of another."""
-    ours, theirs = open_to_write(StatePaths(home, HERE)), open_to_write(StatePaths(tmp_path, "other"))
-    yield ours, theirs
-    ours.close()
-    theirs.close()
+    target, source = open_to_write(StatePaths(home, HERE)), open_to_write(StatePaths(tmp_path, "other"))
+    yield target, source
+    target.close()
+    source.close()
 
 
 @pytest.fixture
@@ -92,51 +92,51 @@ def names(database: Database, job: Job) -> dict[str, object]:
 def test_devices_names_and_events_come_along_when_stores_are_merged(
     stores: tuple[Database, Database], count: int
 ) -> None:
-    ours, theirs = stores
-    other = Jobs(ours).insert(made_job(name="ours"))
-    record_names(ours, other, 7)
-    job = Jobs(theirs).insert(made_job(host="other"))
-    record_names(theirs, job, count)
-    record_machine(theirs, count)
-    before = names(ours, other)
-    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, added=1)
-    assert names(ours, job) == names(theirs, job) != {}
-    assert machine(ours) == machine(theirs) != {}
-    assert MachineEvents(ours).of_host(boot=BOOT) == [Event(1.0, "suspended", {})]
-    assert names(ours, other) == before
-    with ours.reading() as connection:
+    target, source = stores
+    other = Jobs(target).insert(made_job(name="target"))
+    record_names(target, other, 7)
+    job = Jobs(source).insert(made_job(host="other"))
+    record_names(source, job, count)
+    record_machine(source, count)
+    before = names(target, other)
+    assert merge(target, source.path, HERE) == Merged(source.path, added=1)
+    assert names(target, job) == names(source, job) != {}
+    assert machine(target) == machine(source) != {}
+    assert MachineEvents(target).of_host(boot=BOOT) == [Event(1.0, "suspended", {})]
+    assert names(target, other) == before
+    with target.reading() as connection:
         assert connection.execute("SELECT name FROM hosts WHERE boot = ?", (BOOT,)).fetchone()[0] == "other"
-    assert list(check(ours.path)) == []
-    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, known=1)
-    assert machine(ours) == machine(theirs)
+    assert list(check(target.path)) == []
+    assert merge(target, source.path, HERE) == Merged(source.path, known=1)
+    assert machine(target) == machine(source)
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_machine_that_was_recorded_longer_is_taken_again(stores: tuple[Database, Database]) -> None:
-    ours, theirs = stores
-    record_machine(theirs, 100)
-    merge(ours, theirs.path, HERE)
-    record_machine(theirs, 100, first=100)
-    merge(ours, theirs.path, HERE)
-    assert machine(ours) == machine(theirs)
-    assert len(MachineEvents(ours).of_host(boot=BOOT)) == 2
-    with ours.reading() as connection:
+    target, source = stores
+    record_machine(source, 100)
+    merge(target, source.path, HERE)
+    record_machine(source, 100, first=100)
+    merge(target, source.path, HERE)
+    assert machine(target) == machine(source)
+    assert len(MachineEvents(target).of_host(boot=BOOT)) == 2
+    with target.reading() as connection:
         assert connection.execute("SELECT count(*) FROM devices").fetchone()[0] == 2
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_store_that_is_merged_goes_on_with_greater_ids(stores: tuple[Database, Database]) -> None:
-    ours, theirs = stores
-    record_machine(theirs, 300)
-    job = Jobs(theirs).insert(running_job(host="other", shim=None))
-    record_names(theirs, replace(job, seq=job.seq), 300)
-    with theirs.writing() as connection:
+    target, source = stores
+    record_machine(source, 300)
+    job = Jobs(source).insert(running_job(host="other", shim=None))
+    record_names(source, replace(job, seq=job.seq), 300)
+    with source.writing() as connection:
         connection.execute("UPDATE jobs SET shim_pid = 1")
-    merge(ours, theirs.path, HERE)
-    own = Jobs(ours).insert(running_job())
-    record_names(ours, own, 10)
-    assert names(ours, own) != {}
-    assert {len(series.times) for series in names(ours, own).values()} == {10}  # type: ignore[attr-defined]
+    merge(target, source.path, HERE)
+    own = Jobs(target).insert(running_job())
+    record_names(target, own, 10)
+    assert names(target, own) != {}
+    assert {len(series.times) for series in names(target, own).values()} == {10}  # type: ignore[attr-defined]
 
 
 def test_a_machine_of_a_store_without_devices_is_merged(stores: tuple[Database, Database], tmp_path: Path) -> None:
@@ -168,13 +168,13 @@ DAMAGED = {
 def test_damaged_rows_of_devices_and_names_are_left_out_and_counted(
     stores: tuple[Database, Database], kind: str
 ) -> None:
-    ours, theirs = stores
-    job = Jobs(theirs).insert(made_job(host="other"))
-    record_names(theirs, job, 130)
-    record_machine(theirs, 130)
+    target, source = stores
+    job = Jobs(source).insert(made_job(host="other"))
+    record_names(source, job, 130)
+    record_machine(source, 130)
     for layout in (DEVICES, NAMED):
-        SeriesStore(theirs, layout).seal(1)
-    with theirs.alone() as connection:
+        SeriesStore(source, layout).seal(1)
+    with source.alone() as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
@@ -182,27 +182,27 @@ def test_damaged_rows_of_devices_and_names_are_left_out_and_counted(
         )
         connection.execute("PRAGMA writable_schema = RESET")
         connection.execute(DAMAGED[kind])
-    done = merge(ours, theirs.path, HERE)
+    done = merge(target, source.path, HERE)
     count = 2 if kind == "events of two" else 1  # once for each of its owners
     assert (done.problem, done.added, done.damaged_rows) == (None, 1, count)
     assert done.damaged_tables == f"{count} in {kind.split(maxsplit=1)[0]}"
-    assert list(check(ours.path)) == []
+    assert list(check(target.path)) == []
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_check_names_damaged_blocks_by_their_device_or_job(home: Path, stores: tuple[Database, Database]) -> None:
-    ours, _ = stores
-    job = Jobs(ours).insert(made_job(name="train"))
-    record_names(ours, job, 130)
-    record_machine(ours, 130)
+    target, _ = stores
+    job = Jobs(target).insert(made_job(name="train"))
+    record_names(target, job, 130)
+    record_machine(target, 130)
     for layout in (DEVICES, NAMED):
-        SeriesStore(ours, layout).seal(1)
-    assert list(check(ours.path)) == []
-    with ours.writing() as connection:
+        SeriesStore(target, layout).seal(1)
+    assert list(check(target.path)) == []
+    with target.writing() as connection:
         connection.execute("UPDATE device_blocks SET data = x'0000'")
         connection.execute("UPDATE named_blocks SET data = x'0000'")
         connection.execute("INSERT INTO device_head (device_seq, elapsed, gpu_util) VALUES (1, 1.0, 'x')")
-    found = {(problem.where, problem.job_id, problem.name) for problem in check(ours.path)}
+    found = {(problem.where, problem.job_id, problem.name) for problem in check(target.path)}
     assert found == {
         ("device_blocks", None, "gpu 0"),
         ("named_blocks", job.id, "train"),
@@ -213,13 +213,13 @@ def test_a_check_names_damaged_blocks_by_their_device_or_job(home: Path, stores:
 
 @pytest.mark.usefixtures("elsewhere")
 def test_info_counts_devices_names_and_samples_that_are_lists(home: Path, stores: tuple[Database, Database]) -> None:
-    ours, _ = stores
-    jobs = [Jobs(ours).insert(running_job()) for _ in range(5)]
-    record_names(ours, jobs[0], 130)
-    SeriesStore(ours, NAMED).seal(1)
-    record_machine(ours, 20)
+    target, _ = stores
+    jobs = [Jobs(target).insert(running_job()) for _ in range(5)]
+    record_names(target, jobs[0], 130)
+    SeriesStore(target, NAMED).seal(1)
+    record_machine(target, 20)
     one = steady(1)[0]
-    store = SeriesStore(ours)
+    store = SeriesStore(target)
     for second in range(10):
         store.append([(job.seq or 0, replace(one, elapsed=float(second))) for job in jobs])
     store.seal(jobs[0].seq or 0)
@@ -232,16 +232,16 @@ def test_info_counts_devices_names_and_samples_that_are_lists(home: Path, stores
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_backup_has_them(home: Path, tmp_path: Path, stores: tuple[Database, Database]) -> None:
-    ours, _ = stores
-    job = Jobs(ours).insert(made_job())
-    record_names(ours, job, 130)
-    record_machine(ours, 130)
+    target, _ = stores
+    job = Jobs(target).insert(made_job())
+    record_names(target, job, 130)
+    record_machine(target, 130)
     assert call("store", "backup", str(tmp_path / "copy" / f"{HERE}.db")).returncode != 0
-    target = tmp_path / "copied"
-    target.mkdir(mode=0o700)
-    assert call("store", "backup", str(target / f"{HERE}.db")).returncode == 0
-    copy = open_to_write(StatePaths(target, HERE))
-    assert (machine(copy), names(copy, job)) == (machine(ours), names(ours, job))
+    directory = tmp_path / "copied"
+    directory.mkdir(mode=0o700)
+    assert call("store", "backup", str(directory / f"{HERE}.db")).returncode == 0
+    copy = open_to_write(StatePaths(directory, HERE))
+    assert (machine(copy), names(copy, job)) == (machine(target), names(target, job))
     copy.close()
 
 
@@ -263,28 +263,28 @@ def aged(database: Database, days: float, count: int = 600) -> Job:
 
 
 def test_named_series_age_with_their_job(home: Path, stores: tuple[Database, Database]) -> None:
-    ours, _ = stores
-    new, old, oldest = (aged(ours, days) for days in (1.0, 10.0, 100.0))
-    assert pruned(ours, StatePaths(home, HERE), is_dry=True).report.samples == 1200
-    report = pruned(ours, StatePaths(home, HERE)).report
+    target, _ = stores
+    new, old, oldest = (aged(target, days) for days in (1.0, 10.0, 100.0))
+    assert pruned(target, StatePaths(home, HERE), is_dry=True).report.samples == 1200
+    report = pruned(target, StatePaths(home, HERE)).report
     assert report.samples == 1200
-    record = NamedRecord(ours)
-    assert [Jobs(ours).find(job.id).kept for job in (new, old, oldest)] == [Kept.WHOLE, Kept.MINUTES, Kept.RECORD]
+    record = NamedRecord(target)
+    assert [Jobs(target).find(job.id).kept for job in (new, old, oldest)] == [Kept.WHOLE, Kept.MINUTES, Kept.RECORD]
     assert [record.names(job) for job in (new, old, oldest)] == [["loss"], ["loss"], []]
     assert len(record.series(new, "loss").times) == 600
     minutes = record.series(old, "loss")
     assert len(minutes.times) <= 44
     assert max(value for value in minutes.values[VALUE] if value is not None) == 599 / 7
-    with ours.reading() as connection:
+    with target.reading() as connection:
         assert connection.execute("SELECT count(DISTINCT named_seq) FROM named_blocks").fetchone()[0] == 2
         assert connection.execute("SELECT count(*) FROM named_head").fetchone()[0] == 0
 
 
 def test_devices_age_with_their_host_and_old_empty_ones_go(home: Path, stores: tuple[Database, Database]) -> None:
-    ours, _ = stores
+    target, _ = stores
     now = time.time()
-    boots = {age: boot_number(ours, f"boot {age}", now - age * DAY) for age in (100, 10, 0)}
-    with ours.writing() as connection:
+    boots = {age: boot_number(target, f"boot {age}", now - age * DAY) for age in (100, 10, 0)}
+    with target.writing() as connection:
         for age, boot in boots.items():
             for kind, name in (("gpu", "0"), ("core", "1")):
                 connection.execute("INSERT INTO devices (host_seq, kind, name) VALUES (?, ?, ?)", (boot, kind, name))
@@ -293,24 +293,24 @@ def test_devices_age_with_their_host_and_old_empty_ones_go(home: Path, stores: t
                 sql = f"INSERT INTO events ({owner}, at, kind, detail) VALUES (?, ?, 'alert', '{{}}')"
                 connection.execute(sql, (seq, now - age * DAY))
         devices = [row[0] for row in connection.execute("SELECT seq FROM devices ORDER BY seq")]
-    store = SeriesStore(ours, DEVICES)
+    store = SeriesStore(target, DEVICES)
     values = tuple(7 for _ in DEVICES.keys)
     store.append([(seq, Sample(float(second), values)) for second in range(600) for seq in devices])
-    pruned(ours, StatePaths(home, HERE))
-    record = DeviceRecord(ours)
+    pruned(target, StatePaths(home, HERE))
+    record = DeviceRecord(target)
     found = {age: [store.count(device.seq) for device in record.devices(f"boot {age}")] for age in boots}
     assert found == {100: [], 10: [10, 10], 0: [600, 600]}
-    assert len(MachineEvents(ours).of_host()) == 2
-    with ours.reading() as connection:
+    assert len(MachineEvents(target).of_host()) == 2
+    with target.reading() as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone()[0] == 4
-    assert list(check(ours.path)) == []
+    assert list(check(target.path)) == []
 
 
 def test_a_job_that_is_removed_takes_its_names_along(home: Path, stores: tuple[Database, Database]) -> None:
-    ours, _ = stores
-    job = aged(ours, 1.0)
+    target, _ = stores
+    job = aged(target, 1.0)
     assert call("rm", job.id).returncode == 0
-    with ours.reading() as connection:
+    with target.reading() as connection:
         for table in ("named", "named_series", "named_blocks"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
-    assert list(check(ours.path)) == []
+    assert list(check(target.path)) == []

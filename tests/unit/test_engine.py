@@ -1,4 +1,4 @@
-"""An engine whose store is slow, busy or broken: sampling waits for nothing, nothing is lost or there twice."""
+"""An engine with a slow, busy or broken store: sampling waits for nothing, nothing is lost or there twice."""
 
 import os
 import threading
@@ -302,7 +302,7 @@ def test_jobs_that_end_at_a_time_wait_for_the_writer_once(make: Make, monkeypatc
         return flush(seconds)
 
     monkeypatch.setattr(engine, "flush", counted)
-    assert engine.conclude_all(("one", "two", "nobody"), PATIENCE).keys() == {"one", "two"}
+    assert engine.conclude_all(("one", "two", "unknown"), PATIENCE).keys() == {"one", "two"}
     assert engine.conclude_all(("one", "two"), PATIENCE) == {}
     assert waits == [PATIENCE]
     assert engine.conclude("three", PATIENCE) is not None

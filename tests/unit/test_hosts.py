@@ -54,7 +54,7 @@ def job_begun(at: float, **values: object) -> Job:
 
 
 def fill(host: HostRecord, begin: int, count: int) -> None:
-    """A reading a second, whose mem.used says its second."""
+    """A reading a second; its mem.used is the second."""
     for second in range(begin, begin + count):
         assert host.append([(float(second), {"mem.used": second, "cpu.percent": 50.0, "net.rx_bytes": 10 * second})])
 

@@ -406,7 +406,7 @@ def test_the_first_forks_of_one_that_was_alone_when_it_was_looked_at_share_all_o
 
 
 class DetailedReads:
-    """A job of a process with 100 MiB, and whose PSS is read in each pass."""
+    """A job of a process with 100 MiB; its PSS is read in each pass."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fake = FakeProc(root / "proc")

@@ -146,8 +146,8 @@ def test_the_shim_imports_nothing_but_the_standard_library() -> None:
         others = {
             name for name in imported_modules(module, source) if name.split(".")[0] not in sys.stdlib_module_names
         }
-        strangers = {name for name in others if not name.startswith(SHIM)}
-        assert strangers <= {"psutil"}, "psutil serves where there is no /proc, and a shim is told the boot id"
+        unwanted = {name for name in others if not name.startswith(SHIM)}
+        assert unwanted <= {"psutil"}, "psutil serves where there is no /proc, and a shim is told the boot id"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def waiting(queue: Queue) -> Job:
 
 
 def listening(then: Callable[[int], None], said: list[str]) -> App:
-    """A call of jobtop whose every word is kept, with something done after each."""
+    """A call of jobtop that keeps every message, with something done after each."""
 
     class Listening(App):
         def warn(self, text: str) -> None:

@@ -35,11 +35,11 @@ OLD = Path(__file__).parents[1] / "data" / "store-v1.db"
 @pytest.fixture
 def stores(home: Path, tmp_path: Path) -> Iterator[tuple[Database, Database]]:
     """This host's store, with a job of its own, and that of another."""
-    ours, theirs = open_to_write(StatePaths(home, HERE)), open_to_write(StatePaths(tmp_path, "other"))
-    Jobs(ours).insert(made_job(name="ours"))
-    yield ours, theirs
-    ours.close()
-    theirs.close()
+    target, source = open_to_write(StatePaths(home, HERE)), open_to_write(StatePaths(tmp_path, "other"))
+    Jobs(target).insert(made_job(name="target"))
+    yield target, source
+    target.close()
+    source.close()
 
 
 def add_job(database: Database, job: Job, samples: int = 0, is_sealed: bool = False) -> Job:
@@ -77,64 +77,64 @@ def dump(database: Database) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("samples", [0, 7, 120, 300])
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_a_job_is_merged_with_all_its_rows(stores: tuple[Database, Database], samples: int, is_sealed: bool) -> None:
-    ours, theirs = stores
+    target, source = stores
     names = ("first", "caf\udce9", "last")
-    kept = [add_job(theirs, made_job(name=name), samples, is_sealed) for name in names]
-    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, added=3)
+    kept = [add_job(source, made_job(name=name), samples, is_sealed) for name in names]
+    assert merge(target, source.path, HERE) == Merged(source.path, added=3)
     for job in kept:
-        SeriesStore(theirs).seal(job.seq or 0)  # to the resolution of a block
-        assert all_of(ours, job.id) == all_of(theirs, job.id)
-    assert [job.name for job in Jobs(ours).select(Query(reverse=True))] == ["ours", *names]
+        SeriesStore(source).seal(job.seq or 0)  # to the resolution of a block
+        assert all_of(target, job.id) == all_of(source, job.id)
+    assert [job.name for job in Jobs(target).select(Query(reverse=True))] == ["target", *names]
 
 
 def test_merging_again_changes_nothing(stores: tuple[Database, Database]) -> None:
-    ours, theirs = stores
+    target, source = stores
     for number in range(220):
-        add_job(theirs, made_job(), number % 3)
-    assert merge(ours, theirs.path, HERE).added == 220
-    before = dump(ours)
-    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, known=220)
-    assert dump(ours) == before
+        add_job(source, made_job(), number % 3)
+    assert merge(target, source.path, HERE).added == 220
+    before = dump(target)
+    assert merge(target, source.path, HERE) == Merged(source.path, known=220)
+    assert dump(target) == before
 
 
 def test_a_job_that_ran_is_completed_once_it_has_ended(stores: tuple[Database, Database]) -> None:
-    ours, theirs = stores
-    job = add_job(theirs, running_job(), 130)
-    assert merge(ours, theirs.path, HERE).added == 1
-    assert Jobs(ours).find(job.id).status is Status.RUNNING
-    Jobs(theirs).change(
+    target, source = stores
+    job = add_job(source, running_job(), 130)
+    assert merge(target, source.path, HERE).added == 1
+    assert Jobs(target).find(job.id).status is Status.RUNNING
+    Jobs(source).change(
         job.id, lambda row: (replace(row, status=Status.FAILED, settled=True), [Event(9.0, "exited", {})])
     )
-    series = SeriesStore(theirs)
+    series = SeriesStore(source)
     series.append([(job.seq or 0, one) for one in steady(140)[130:]])
     series.seal(job.seq or 0)
-    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, completed=1)
-    assert all_of(ours, job.id) == all_of(theirs, job.id)
-    theirs_older = running_job(id=job.id, host="other")
-    third = open_to_write(StatePaths(theirs.path.parent, "third"))
-    Jobs(third).insert(theirs_older)
-    assert merge(ours, third.path, HERE) == Merged(third.path, known=1)
+    assert merge(target, source.path, HERE) == Merged(source.path, completed=1)
+    assert all_of(target, job.id) == all_of(source, job.id)
+    older = running_job(id=job.id, host="other")
+    third = open_to_write(StatePaths(source.path.parent, "third"))
+    Jobs(third).insert(older)
+    assert merge(target, third.path, HERE) == Merged(third.path, known=1)
     third.close()
 
 
 def test_jobs_of_this_host_are_not_overwritten_and_queued_jobs_are_not_merged(
     stores: tuple[Database, Database],
 ) -> None:
-    ours, theirs = stores
-    running = Jobs(ours).insert(running_job())
-    Jobs(theirs).insert(replace(running, status=Status.FAILED, settled=True))
+    target, source = stores
+    running = Jobs(target).insert(running_job())
+    Jobs(source).insert(replace(running, status=Status.FAILED, settled=True))
     waiting = running_job(status=Status.QUEUED, recorder=None, queue=Queued(), host="other")
-    Jobs(theirs).insert(waiting)
-    assert merge(ours, theirs.path, HERE) == Merged(theirs.path, known=1, waiting=1)
-    assert Jobs(ours).find(running.id).status is Status.RUNNING
+    Jobs(source).insert(waiting)
+    assert merge(target, source.path, HERE) == Merged(source.path, known=1, waiting=1)
+    assert Jobs(target).find(running.id).status is Status.RUNNING
 
 
 def test_samples_of_a_merged_job_that_come_later_are_seen(stores: tuple[Database, Database]) -> None:
-    ours, theirs = stores
-    job = add_job(theirs, running_job(), 130)
-    merge(ours, theirs.path, HERE)
-    merged = Jobs(ours).find(job.id)
-    series = SeriesStore(ours)
+    target, source = stores
+    job = add_job(source, running_job(), 130)
+    merge(target, source.path, HERE)
+    merged = Jobs(target).find(job.id)
+    series = SeriesStore(target)
     series.append([(merged.seq or 0, one) for one in steady(140)[130:]])
     assert series.series(merged.seq or 0, ["proc.count"]).times == [float(number) for number in range(1, 141)]
 
@@ -142,22 +142,22 @@ def test_samples_of_a_merged_job_that_come_later_are_seen(stores: tuple[Database
 def test_host_samples_are_merged_and_this_boot_stays_the_latest(
     stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, theirs = stores
+    target, source = stores
     me = Identity("their boot", NO_PROCESS, 1)
-    for database, boot in ((theirs, "their boot"), (ours, "our boot")):
+    for database, boot in ((source, "their boot"), (target, "our boot")):
         monkeypatch.setattr("jobtop.store.samples.hosts.boot_id", lambda boot=boot: boot)
         host = HostRecord(database)
         assert host.lease(replace(me, boot=boot))
         assert host.append([(1000.0 + number, {"cpu.percent": float(number)}) for number in range(150)])
         assert host.keep_detail(1001.0, {"of": boot})
-    job = add_job(theirs, made_job(shim=me, start_boottime=1000.0, duration_seconds=140.0))
+    job = add_job(source, made_job(shim=me, start_boottime=1000.0, duration_seconds=140.0))
     for _ in range(2):
-        assert merge(ours, theirs.path, HERE).problem is None
+        assert merge(target, source.path, HERE).problem is None
     keys = ["cpu.percent"]
-    around = HostRecord(ours).around(Jobs(ours).find(job.id), keys)
+    around = HostRecord(target).around(Jobs(target).find(job.id), keys)
     assert len(around.times) > 100
-    assert around == HostRecord(theirs).around(job, keys)
-    latest = HostRecord(ours).latest_detail()
+    assert around == HostRecord(source).around(job, keys)
+    latest = HostRecord(target).latest_detail()
     assert latest is not None
     assert latest.values == {"of": "our boot"}
 
@@ -166,9 +166,9 @@ def test_host_samples_are_merged_and_this_boot_stays_the_latest(
 def test_devices_of_a_host_and_named_series_of_a_job_are_merged(
     stores: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch, is_sealed: bool
 ) -> None:
-    ours, theirs = stores
+    target, source = stores
     jobs = []
-    for database, boot, util in ((ours, "our boot", 1), (theirs, "their boot", 50)):
+    for database, boot, util in ((target, "our boot", 1), (source, "their boot", 50)):
         monkeypatch.setattr("jobtop.store.samples.hosts.boot_id", lambda boot=boot: boot)
         jobs.append(job := add_job(database, made_job(name=boot), 5))
         named, devices = NamedRecord(database), DeviceRecord(database)
@@ -179,17 +179,17 @@ def test_devices_of_a_host_and_named_series_of_a_job_are_merged(
             named.seal(job.seq or 0)
             devices.store.seal(devices.devices()[0].seq)
     for added, known in ((1, 0), (0, 1)):
-        assert merge(ours, theirs.path, HERE) == Merged(theirs.path, added=added, known=known)
-    for source, boot, job in zip(stores, ("our boot", "their boot"), jobs, strict=True):
-        merged = Jobs(ours).find(job.id)
+        assert merge(target, source.path, HERE) == Merged(source.path, added=added, known=known)
+    for origin, boot, job in zip(stores, ("our boot", "their boot"), jobs, strict=True):
+        merged = Jobs(target).find(job.id)
         for name in ("loss", "step"):
-            series = NamedRecord(ours).series(merged, name)
-            assert (len(series.times), series) == (150, NamedRecord(source).series(job, name))
-        (device,), (before,) = DeviceRecord(ours).devices(boot), DeviceRecord(source).devices(boot)
-        series = DeviceRecord(ours).series(device, ["gpu.util"])
-        assert (len(series.times), series) == (150, DeviceRecord(source).series(before, ["gpu.util"]))
-        assert [event.detail for event in MachineEvents(ours).of_device(device)] == [{"of": boot}]
-        assert len(MachineEvents(ours).of_host(boot=boot)) == 1
+            series = NamedRecord(target).series(merged, name)
+            assert (len(series.times), series) == (150, NamedRecord(origin).series(job, name))
+        (device,), (before,) = DeviceRecord(target).devices(boot), DeviceRecord(origin).devices(boot)
+        series = DeviceRecord(target).series(device, ["gpu.util"])
+        assert (len(series.times), series) == (150, DeviceRecord(origin).series(before, ["gpu.util"]))
+        assert [event.detail for event in MachineEvents(target).of_device(device)] == [{"of": boot}]
+        assert len(MachineEvents(target).of_host(boot=boot)) == 1
     assert call("store", "check").returncode == 0
 
 
@@ -229,13 +229,13 @@ def test_unreadable_files_are_named_and_the_others_are_merged(home: Path, tmp_pa
 
 def test_nothing_is_merged_into_the_store_of_another_host(home: Path, tmp_path: Path) -> None:
     kept_jobs(home, made_job())
-    theirs = tmp_path / "node07.db"
+    source = tmp_path / "node07.db"
     kept_jobs(tmp_path, made_job(host="node07"))
-    StatePaths(tmp_path, HERE).store.rename(theirs)
-    answer = call("store", "merge", str(home), "--into", str(theirs))
+    StatePaths(tmp_path, HERE).store.rename(source)
+    answer = call("store", "merge", str(home), "--into", str(source))
     assert answer.returncode == 2
-    assert_one_line(answer.stderr, "--into", str(theirs), "node07")
-    renamed = theirs.rename(tmp_path / "all.db")
+    assert_one_line(answer.stderr, "--into", str(source), "node07")
+    renamed = source.rename(tmp_path / "all.db")
     assert call("store", "merge", str(home), "--into", str(renamed)).returncode == 0
 
 

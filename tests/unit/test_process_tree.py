@@ -1,4 +1,4 @@
-"""Processes that no shim is above: all of a tree stand still, go on and end, and nobody else does."""
+"""Processes without a shim: all of a tree are paused, resumed and stopped, and no other process is."""
 
 import os
 import subprocess

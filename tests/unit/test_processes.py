@@ -18,14 +18,14 @@ from jobtop.core.procfs import pid_clock
 from processes import MIB, FakeProc
 from support import wait_for
 
-SHIM, STRANGER = 50, 7
+SHIM, OTHER = 50, 7
 
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeProc:
     proc = FakeProc(tmp_path / "proc")
     proc.put(1, 0)
-    proc.put(STRANGER, 1)
+    proc.put(OTHER, 1)
     proc.put(SHIM, 1)
     return proc
 
@@ -60,12 +60,12 @@ def test_an_orphan_that_comes_to_the_shim_stays_a_member(fake: FakeProc) -> None
 def test_strangers_and_their_children_never_become_members(fake: FakeProc) -> None:
     table = fake.table()
     tree = table.add(SHIM)
-    fake.put(8, STRANGER)
+    fake.put(8, OTHER)
     fake.put(51, SHIM)
     for _ in range(20):
         table.sweep()
     assert list(tree.members) == [51]
-    assert {1, STRANGER, 8} <= table.other_processes
+    assert {1, OTHER, 8} <= table.other_processes
 
 
 def test_a_process_whose_parent_was_not_listed_yet_is_decided_later(fake: FakeProc) -> None:
@@ -83,9 +83,9 @@ def test_the_pid_of_a_stranger_may_become_a_members(fake: FakeProc) -> None:
     table = fake.table()
     tree = table.add(SHIM)
     table.sweep()
-    fake.put(STRANGER, SHIM, start=900)
+    fake.put(OTHER, SHIM, start=900)
     table.sweep()
-    assert list(tree.members) == [STRANGER]
+    assert list(tree.members) == [OTHER]
 
 
 @pytest.mark.parametrize("cpu", [0.5, 9.0], ids=["its clock fell", "its clock is ahead"])
@@ -181,7 +181,7 @@ def test_who_has_not_run_is_not_read(fake: FakeProc) -> None:
 
 
 def at_rest(fake: FakeProc) -> tuple[ProcessTable, Tree]:
-    """A job of one process, in which nobody runs any more."""
+    """A job of one process that does not run any more."""
     table = fake.table()
     tree = table.add(SHIM)
     fake.put(51, SHIM, cpu=1.0)
@@ -211,7 +211,7 @@ def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: Fa
 
 
 def test_what_nobody_saw_is_told_by_the_shim_of_a_job_that_rests_too(fake: FakeProc) -> None:
-    """As a child that is hidden from us (hidepid) and nobody else waits for."""
+    """As a child that is hidden from us (hidepid) and that no other process waits for."""
     table, tree = at_rest(fake)
     version = tree.version
     fake.put(SHIM, 1, cpu=0.1, children=(2.0, 0.0))
@@ -366,7 +366,7 @@ def test_new_processes_are_found_by_their_pids_without_a_listing(fake: FakeProc,
     table.sweep()
     listings.clear()
     fake.put(53, SHIM)
-    fake.put(54, STRANGER)
+    fake.put(54, OTHER)
     put_last_pid(fake, 60)  # the others were threads, or have exited
     table.sweep()
     assert list(tree.members) == [53]
@@ -392,7 +392,7 @@ def test_a_process_that_was_being_made_during_a_sweep_is_found_by_the_next(fake:
 def test_a_pid_of_another_process_that_was_given_out_again_is_looked_at(fake: FakeProc) -> None:
     table = fake.table()
     tree = table.add(SHIM)
-    fake.put(70, STRANGER)
+    fake.put(70, OTHER)
     put_last_pid(fake, 69)
     table.sweep()
     assert 70 in table.other_processes
@@ -406,7 +406,7 @@ def test_when_pids_begin_again_all_other_processes_are_looked_at(fake: FakeProc)
     table = fake.table()
     tree = table.add(SHIM)
     for pid in range(100, 120):
-        fake.put(pid, STRANGER)
+        fake.put(pid, OTHER)
     put_last_pid(fake, 4_000_000)
     table.sweep()
     for pid in range(100, 120):

@@ -1,4 +1,4 @@
-"""Who is who and who is below whom, with real processes; and signals that reach nobody else."""
+"""Identities and descendants of real processes; and signals that reach no other process."""
 
 import errno
 import os
@@ -76,7 +76,7 @@ def family(start: Start) -> int:
 
 @pytest.fixture
 def vanished() -> int:
-    """A pid that was somebody's."""
+    """A pid of a process that has exited."""
     process = subprocess.Popen(["true"])
     process.wait()
     return process.pid
@@ -145,23 +145,23 @@ def parent_of(pid: int) -> int:
 
 
 def test_a_signal_reaches_everybody_below_and_nobody_else(start: Start) -> None:
-    root, stranger = family(start), named(start, "stranger")
+    root, other = family(start), named(start, "other")
     below = procfs.descendants(root)
     reached = procfs.signal_descendants(root, signal.SIGKILL)
     assert {pid for pid, _ in reached} == set(below)
     wait_for(lambda: not any(proc.is_alive(proc.identify(pid)) for pid in below))
     assert proc.is_alive(proc.identify(root))
-    assert proc.is_alive(proc.identify(stranger))
+    assert proc.is_alive(proc.identify(other))
 
 
-@pytest.mark.parametrize("pid_of", ["stranger", "vanished"])
+@pytest.mark.parametrize("pid_of", ["other", "vanished"])
 def test_a_pid_that_is_no_longer_below_is_not_signalled(
     start: Start, vanished: int, monkeypatch: pytest.MonkeyPatch, pid_of: str
 ) -> None:
-    root, stranger = named(start, "root"), named(start, "stranger")
-    monkeypatch.setattr(procfs, "signal_targets", lambda *_: [stranger if pid_of == "stranger" else vanished])
+    root, other = named(start, "root"), named(start, "other")
+    monkeypatch.setattr(procfs, "signal_targets", lambda *_: [other if pid_of == "other" else vanished])
     assert procfs.signal_descendants(root, signal.SIGKILL) == []
-    assert proc.is_alive(proc.identify(stranger))
+    assert proc.is_alive(proc.identify(other))
 
 
 def test_the_dead_are_not_signalled(start: Start) -> None:

@@ -84,7 +84,7 @@ def test_a_reader_that_does_not_read_holds_back_the_rest_and_blocks_nobody(pipe:
         stream.pull()
     stream.push()
     assert stream.pending is not None
-    assert os.get_blocking(sink), "the flags of somebody else's pipe must stay as they are"
+    assert os.get_blocking(sink), "the flags of a pipe that others share must stay as they are"
     got = drain(reader)
     stream.push()
     assert stream.pending is None
@@ -250,7 +250,7 @@ def test_a_warning_that_cannot_be_written_is_no_error(monkeypatch: pytest.Monkey
 
     def refuse(fd: int, data: bytes) -> int:
         tried.append(fd)
-        raise OSError(errno.EPIPE, "nobody listens")
+        raise OSError(errno.EPIPE, "no reader")
 
     monkeypatch.setattr(os, "write", refuse)
     system_calls.warn_once("help")

@@ -24,7 +24,7 @@ HOUR = 3600
 
 
 def restless(count: int, interval: float = 1.0) -> list[Sample]:
-    """A job whose use of everything goes up and down."""
+    """A job that uses more and less of everything in turn."""
     chance = random.Random(count)
     user = system = read = 0.0
     made = []

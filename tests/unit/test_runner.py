@@ -148,7 +148,7 @@ def test_a_shim_whose_caller_leaves_without_a_word_leaves_too(
     supervisor.close()
     assert supervisor.receive() is None
     os.close(supervisor.status_read)
-    assert not early.exists(), "a cgroup that nobody will enter has to go"
+    assert not early.exists(), "a cgroup that stays empty has to be removed"
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

@@ -1,4 +1,4 @@
-"""The sampler's grid, its budget, and that it lets go."""
+"""The sampler's grid, its budget, and that it forgets ended jobs."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Samples of a machine that slept, whose clock was set, whose pids go round: no rate is wrong or impossible."""
+"""Samples of a machine that was suspended, with a changed clock and reused pids: no rate is wrong or impossible."""
 
 import time
 from itertools import pairwise

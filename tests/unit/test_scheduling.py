@@ -1,4 +1,4 @@
-"""Whose turn it is: order, room, groups, dependencies, clocks, and that nothing starves."""
+"""Which job starts next: order, room, groups, dependencies, clocks, and that nothing starves."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -234,7 +234,7 @@ def test_nothing_is_given_twice_and_everything_runs_in_the_end() -> None:
             taken = (job.group, job.cpus, job.memory_bytes, job.gpus, start.gpus)
             running[start.id] = Running(start.id, *taken, None)
         queue = [job for job in queue if job.id not in running]
-        assert running, "somebody can always run"
+        assert running, "one job can always run"
         held = [gpu for job in running.values() for gpu in job.given]
         assert len(set(held)) == len(held) == sum(job.gpus or 0 for job in running.values())
         assert sum((job.group is None) if job.cpus is None else job.cpus for job in running.values()) <= 4
@@ -304,7 +304,7 @@ def test_a_record_is_planned_by_what_it_declares() -> None:
     assert waiting_from(job) == Waiting(job.id, (-3, 7), "g", 2.0, 5, 1, 50.0, ("x",), 9.0, 2, True)
     going = made_job(id=job.id, status=Status.RUNNING, limits=limits, queue=queued, parent_id="p", start_time=100.0)
     assert running_from(going) == Running(job.id, "g", 2.0, 5, 1, ("nvidia:0",), 150.0, "p")
-    assert running_from(job).ends_at is None, "nobody knows how long a paused job takes"
+    assert running_from(job).ends_at is None, "it is not known how long a paused job takes"
 
 
 def test_a_request_beyond_the_host_is_named() -> None:

@@ -98,13 +98,13 @@ def test_without_the_end_of_its_own_job_nothing_is_taken_for_granted(tmp_path: P
 
 
 def start_and_hang_up(tmp_path: Path, answers: list[bytes]) -> None:
-    ours, theirs = socket.socketpair()
-    theirs.sendall(b"".join(answers))
-    theirs.shutdown(socket.SHUT_WR)
+    own, peer = socket.socketpair()
+    peer.sendall(b"".join(answers))
+    peer.shutdown(socket.SHUT_WR)
     manager = scope.Manager.__new__(scope.Manager)
     manager.connection = Connection.__new__(Connection)
-    manager.connection.socket = ours
-    with ours, theirs:
+    manager.connection.socket = own
+    with own, peer:
         manager.start_scope("jobtop-7.scope", PID, BOTH, 345)
 
 
@@ -182,7 +182,7 @@ def test_a_job_that_outlives_its_session_is_not_put_where_it_would_end_with_it(
 
 
 def never() -> int:
-    raise AssertionError("there is nobody to be moved")
+    raise AssertionError("there is no process to move")
 
 
 def test_without_a_systemd_of_the_user_the_job_stays_where_it_is(

@@ -31,7 +31,7 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def database(database: Database) -> Database:
-    """The store of this host, with jobs whose names and commands can be searched."""
+    """The store of this host, with jobs to search by name and command."""
     with database.writing():
         for number in range(JOBS):
             Jobs(database).insert(made_job(name=f"job-{number:03}", command=("make", f"target-{number}")))

@@ -56,7 +56,7 @@ def moments(paths: StatePaths, job: Job) -> list[float]:
 
 
 def held(paths: StatePaths) -> sqlite3.Connection:
-    """Somebody else who holds the store until the connection is closed."""
+    """Another connection that holds the store until it is closed."""
     connection = sqlite3.connect(paths.store, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     return connection
@@ -120,7 +120,7 @@ def test_a_store_that_becomes_busy_half_way_has_nothing_twice(
     ]
 
     def busy(*_: object) -> None:
-        raise StoreBusy("somebody else was quicker")
+        raise StoreBusy("another process was quicker")
 
     with monkeypatch.context() as patch:
         patch.setattr(StoreSink, what, busy)

@@ -26,7 +26,7 @@ SHIM = 50
 
 @pytest.fixture
 def proc(tmp_path: Path) -> FakeProc:
-    """A shim, and a stranger."""
+    """A shim, and another process."""
     found = FakeProc(tmp_path)
     found.put(1, 0)
     found.put(SHIM, 1)
@@ -107,7 +107,7 @@ def test_a_process_that_vanishes_while_it_is_read_is_simply_gone(
     def sweep_and_end(due: Any) -> None:
         sweep(due)
         proc.end(60)
-        proc.put(61, 1, start=777, name="stranger")
+        proc.put(61, 1, start=777, name="other")
 
     monkeypatch.setattr(closeup.table, "sweep", sweep_and_end)
     assert closeup.read().processes == ()
@@ -280,7 +280,7 @@ def test_a_job_of_which_no_process_was_kept_says_so(home: Path) -> None:
         (("--once", "--count", "2"), "--count is for the table and for --format jsonl"),
         (("--json", "--count", "2"), "--count is for the table and for --format jsonl"),
         (("--sort", "name"), "--sort"),
-        ((), "no job"),
+        ((), "not a job"),
     ],
 )
 def test_wrong_usage_is_one_line(home: Path, options: tuple[str, ...], words: str) -> None:

@@ -15,7 +15,7 @@ from jobtop.core.errors import ConfigError, StoreUnavailable
 from jobtop.core.trust import trust
 from support import Jobtop
 
-STRANGER = 4242  # a user id
+OTHER_USER = 4242  # a user id
 EVERYTHING = """
 [run]
 ui = "never"
@@ -216,17 +216,17 @@ def test_a_link_to_a_file_and_a_file_that_the_group_can_write_are_read(machine: 
 def test_a_file_of_another_user_is_not_read(machine: Machine, root: None) -> None:
     for path in (machine.project_file, machine.user_file):
         machine.write(path, "[cost]\nkwh = 7\n")
-    os.chown(machine.project_file, STRANGER, STRANGER)
+    os.chown(machine.project_file, OTHER_USER, OTHER_USER)
     assert (machine.load().number("cost.kwh"), machine.load().origin("cost.kwh")) == (7.0, str(machine.user_file))
-    assert [str(STRANGER) in notice for notice in machine.load().notices] == [True]
-    os.chown(machine.user_file, STRANGER, STRANGER)
-    assert str(STRANGER) in machine.problem()
+    assert [str(OTHER_USER) in notice for notice in machine.load().notices] == [True]
+    os.chown(machine.user_file, OTHER_USER, OTHER_USER)
+    assert str(OTHER_USER) in machine.problem()
 
 
 def test_a_link_to_a_file_of_another_user_is_not_read(machine: Machine, root: None) -> None:
     real = machine.root / "real.toml"
     machine.write(real, "[cost]\nkwh = 7\n")
-    os.chown(real, STRANGER, STRANGER)
+    os.chown(real, OTHER_USER, OTHER_USER)
     machine.project_file.symlink_to(real)
     assert (machine.load().number("cost.kwh"), len(machine.load().notices)) == (0.3, 1)
 

@@ -162,11 +162,11 @@ def test_a_damaged_file_is_reported_and_not_changed(home: Path, damage: str, tmp
 
 
 def test_a_foreign_database_is_refused_without_advice_to_move_it(home: Path, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
-        connection.execute("CREATE TABLE theirs (x)")
-    answer = call("store", "check", str(tmp_path / "theirs.db"))
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    answer = call("store", "check", str(tmp_path / "other.db"))
     assert (answer.returncode, answer.stdout) == (125, "")
-    assert_one_line(answer.stderr, "theirs.db", "no store of jobtop")
+    assert_one_line(answer.stderr, "other.db", "not a store of jobtop")
 
 
 def test_free_pages_are_returned_to_the_file_system(home: Path, database: Database) -> None:

@@ -1,6 +1,6 @@
 """A cgroup of the job's own, where one can be made without asking anyone, and what it tells in the end.
 
-It counts what the kernel forgets elsewhere: the times of children whose parent ignores SIGCHLD, and OOM kills.
+It counts what the kernel forgets elsewhere: CPU times of children of a parent that ignores SIGCHLD, and OOM kills.
 Without a limit that is to hold (see enforcing.py) it changes nothing for the job, and it is never required.
 """
 
@@ -55,7 +55,7 @@ class Reading:
 
 
 def hierarchies(proc: str = "/proc/self", with_cpu: bool = False) -> list[Hierarchy]:
-    """The trees whose counters are useful to a job of its own: v2, v1 memory, and v1 cpuacct without `cpu` beside it.
+    """The trees that a cgroup of a job is useful in: v2, v1 memory, and v1 cpuacct without `cpu` beside it.
 
     A new cgroup in a `cpu` hierarchy would change how the job is scheduled against everything else: only if it has to.
     Its `cpu.stat` has no times, so it comes last.
@@ -135,7 +135,7 @@ def own_procs(proc: str = "/proc/self") -> str | None:
 
 
 def discard(directories: Iterable[str]) -> bool:
-    """Remove cgroups nobody lives in; False if somebody still does."""
+    """Remove cgroups without processes; False if one still has processes."""
     populated = False
     for directory in directories:
         inner = os.listdir(directory) if os.path.isdir(directory) else []

@@ -47,7 +47,7 @@ class CgroupSource:
         return None
 
     def collect(self, jobs: Jobs) -> Readings:
-        """What the cgroups count, and the moment of the CPU time where that is theirs."""
+        """What the cgroups count, and the moment of the CPU time if they count it."""
         if jobs is not self._due:
             self._set_due(jobs)
         found: dict[str, dict[str, Number]] = {}

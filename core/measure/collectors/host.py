@@ -149,7 +149,7 @@ def rates(before: Counters, after: Counters, seconds: float) -> Counters:
 
 
 class HostCollector:
-    """Samples a Linux machine from its `proc` and `sys`; `disk_path` is on the file system whose space counts.
+    """Samples a Linux machine from its `proc` and `sys`; `disk_path` is on the file system to report the free space of.
 
     Space and temperature are read every `slow_seconds`: both may ask a device.
     """

@@ -25,7 +25,7 @@ FILES = (
     *("memory.current", "memory.usage_in_bytes", "memory.events", "memory.oom_control"),
 )
 QUOTA_STAT = "cpu.stat of version 1"
-# What changes while nobody runs: pages are taken away, and who waits for a disk stalls.
+# What changes while no process of the job runs: pages are reclaimed, and processes that wait for a disk stall.
 WITNESSES = ("memory.current", "memory.usage_in_bytes", "io.pressure")
 MOST_READINGS = 3
 
@@ -60,7 +60,7 @@ class CgroupReader:
         return cpu | self._throttled() | self._memory() | self._pressure(), began + took / 2 if cpu else None
 
     def has_changed(self) -> bool:
-        """Whether there is anything new for a job in which nobody has run since the last reading."""
+        """Whether a value changed although no process of the job has run since the last reading."""
         return any(_total(self._files[name].read()) != _total(self._texts.get(name, "")) for name in self._witnesses)
 
     @property

@@ -1,4 +1,4 @@
-"""How long tasks were stalled for want of CPU, memory or I/O (PSI), for the host or for one cgroup.
+"""How long tasks were stalled because they waited for CPU, memory or I/O (PSI), for the host or one cgroup.
 
 Only `total` is kept: the kernel's averages hide spikes.
 """

@@ -1,4 +1,4 @@
-"""Processes by identity: who is alive, who belongs to a job, and signals that cannot hit a stranger."""
+"""Processes by identity: which are alive, which belong to a job, and signals that never reach another process."""
 
 import os
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Number = int | float
 
-MOST_THREADS = 64  # whose context switches are worth reading
+MOST_THREADS = 64  # context switches of a process with more threads are too expensive to read
 SWITCHES = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
 
 GONE = (errno.ESRCH, errno.ENOENT)
-RECHECKED = 4  # processes of no job whose parent is read again after each listing of /proc
+RECHECKED = 4  # processes of no job: after each listing of /proc the parents of so many are read again
 MOST_PASSES = 4
 MOST_TRIES = 3
 CLOCK_SECONDS = 3e-6
