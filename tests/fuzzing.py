@@ -33,8 +33,9 @@ SHARES = {
     "rows": 0.05,
     "configuration": 0.1,
     "imports": 0.05,
-    "filters": 0.1,
+    "filters": 0.08,
     "command line": 0.05,
+    "terminal text": 0.02,
 }
 MOST_CPU_SECONDS = 1.0
 MOST_BYTES = 64 * 1024 * 1024  # above the size of the input

@@ -1,6 +1,5 @@
 """`jobtop logs`: prints the output of a job, all of it or the last lines, and follows it."""
 
-import codecs
 import os
 import sys
 import time
@@ -15,13 +14,15 @@ from jobtop.cli.completion import complete_job_id
 from jobtop.core.errors import StoreBusy, UnknownJob
 from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
-from jobtop.core.units import format_bytes, printable
+from jobtop.core.text.output_streams import PlainStream, TerminalStream
+from jobtop.core.text.terminal_text import style_after
+from jobtop.core.units import format_bytes
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.wait import Looks, unattended
 from jobtop.store.jobs import Jobs
-from jobtop.store.output.logs import CHUNK_BYTES, STREAMS, extent_at, log_path, open_log, tail_start
+from jobtop.store.output.logs import CHUNK_BYTES, STREAMS, extent_at, is_one_log, log_path, open_log, tail_start
 
 POLL_SECONDS = 0.2
 NO_OUTPUT_SECONDS = 3.0
@@ -37,26 +38,31 @@ NO_OUTPUT_HINT = (
 @click.option("--stdout", "stdout", is_flag=True, help="Only the job's standard output.")
 @click.option("--stderr", "stderr", is_flag=True, help="Only the job's standard error.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
-@click.option("--raw", is_flag=True, help="Do not escape control characters when printing to a terminal.")
+@click.option("--raw", is_flag=True, help="Print the bytes of the output unchanged, with all control characters.")
 @click.pass_obj
 def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool, **chosen: bool) -> int:
-    """Print a job's output: its standard output to standard output, its standard error to standard error."""
+    """Print a job's output: its standard output to standard output, its standard error to standard error.
+
+    On a terminal the output has its colours; no other control sequence has an effect. In a pipe or a file it has
+    none.
+    """
     jobs, job = app.find(reference)
     directory = StatePaths(jobs.database.path.parent, job.host).job(job.id)
     if has_not_begun(job, directory) and not wait_for_start(app, jobs, job, directory, follow):
         return 0
     if (why := no_output_reason(job, directory)) is not None:
         raise UnknownJob(why)
+    if chosen["stderr"] and not chosen["stdout"] and is_one_log(directory):
+        app.warn(f"both streams of this job are kept as one: jobtop logs {job.id[:8]}")
+        return 0
     readers = [
-        LogReader(directory, number, raw)
+        LogReader(directory, number, writer(app, number + 1, raw))
         for number, stream in enumerate(STREAMS)
         if chosen[stream] or not any(chosen.values())
     ]
-    if chosen["stderr"] and not log_path(directory, 1).exists():
-        app.warn(f"both streams of this job went to one place and are kept as one: jobtop logs {job.id[:8]}")
     for reader in readers:
         if tail is not None:
-            reader.offset = tail_start(directory, reader.stream, tail)
+            reader.skip_to(tail_start(directory, reader.stream, tail))
     marks = jobs.log_marks(job) if tail is None and len(readers) == 2 else []
     for _, stdout_bytes, stderr_bytes in marks:
         readers[0].print(stdout_bytes)
@@ -65,7 +71,17 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
         reader.print(None)
     if follow:
         follow_output(app, jobs, job, directory, readers)
+    for reader in readers:
+        reader.finish()
     return 0
+
+
+def writer(app: App, descriptor: int, raw: bool) -> TerminalStream | PlainStream | None:
+    """Return what turns output into text for a descriptor: a terminal, a pipe or a file; None for unchanged bytes."""
+    if raw:
+        return None
+    color = app.uses_color(descriptor)
+    return TerminalStream(color) if color or os.isatty(descriptor) else PlainStream()
 
 
 def follow_output(app: App, jobs: Jobs, job: Job, directory: Path, readers: Sequence["LogReader"]) -> None:
@@ -138,11 +154,18 @@ def has_ended(app: App, jobs: Jobs, job: Job) -> bool:
 class LogReader:
     """Prints one log file from an offset on, and how much is missing where the middle of a long log was dropped."""
 
-    def __init__(self, directory: Path, stream: int, raw: bool) -> None:
-        self.directory, self.stream = directory, stream
-        self.plain = raw or not os.isatty(stream + 1)
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    def __init__(self, directory: Path, stream: int, writer: TerminalStream | PlainStream | None) -> None:
+        self.directory, self.stream, self.writer = directory, stream, writer
         self.offset = 0
+
+    def skip_to(self, offset: int) -> None:
+        """Start at an offset, with the colours that are set there."""
+        self.offset = offset
+        with suppress(OSError), open(open_log(self.directory, self.stream), "rb") as log:
+            log.seek(max(0, offset - CHUNK_BYTES))
+            style = style_after(log.read(min(offset, CHUNK_BYTES)))
+            if isinstance(self.writer, TerminalStream):
+                self.writer.begin_with(style)
 
     def print(self, until: int | None) -> None:
         """Print from the current offset to `until`, or to the end."""
@@ -168,10 +191,14 @@ class LogReader:
         self.offset += len(data)
         self._write(data)
 
-    def _write(self, data: bytes) -> None:
-        if not self.plain:
-            lines = self.decoder.decode(data).split("\n")
-            data = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines).encode()
+    def finish(self) -> None:
+        """Print what waited for more: the start of an escape sequence or of a character."""
+        self._write(b"", is_end=True)
+
+    def _write(self, data: bytes, is_end: bool = False) -> None:
+        if self.writer is not None:
+            made = self.writer.feed(data, is_end)
+            data = made.encode("utf-8", "replace") if isinstance(made, str) else made
         stream = sys.stdout.buffer if self.stream == 0 else sys.stderr.buffer
         stream.write(data)
         stream.flush()

@@ -34,6 +34,11 @@ def open_log(directory: Path, stream: int) -> int:
     return open_job_file(directory, f"{STREAMS[stream]}.log")
 
 
+def is_one_log(directory: Path) -> bool:
+    """Whether both streams of a job are kept in one log, because they were one terminal or one file."""
+    return log_path(directory, 0).exists() and not log_path(directory, 1).exists()
+
+
 def extent_at(fd: int, offset: int, end: int) -> Extent:
     """The data from an offset on, up to `end` at most, or the whole hole that begins there."""
     try:

@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from jobtop.core.record import record
 from jobtop.core.run.facts import read_marks
+from jobtop.core.text.terminal_text import ESCAPE_BYTES, PLAIN, plain_line, style_after
 from jobtop.store.output.logs import STREAMS, Extent, extents, open_log
 
 TYPE_CHECKING = False
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobtop.core.run.facts import Mark
+    from jobtop.core.text.terminal_text import TextStyle
 
 BLOCK_BYTES = 64 * 1024
 LONGEST_ROW = 8 * 1024  # a longer line is cut into rows at multiples of this
 SEARCHED_BYTES = 1024 * 1024
 OVERWRITTEN_BYTES = 8 * SEARCHED_BYTES  # overwritten rows are skipped for this many bytes
-_ERASING = re.compile("\x1b\\[[02]?K")  # the escape sequences that erase a line
+LONGEST_COLORS = 64  # of the escape sequences inside a match at the edge of two blocks
+STYLE_BYTES = 64 * 1024  # before a row, in which the colours that are still set at its start are looked for
 
 
 @record
@@ -37,9 +40,14 @@ class Row:
     place: int
     stop: int
     stream: int
-    text: str
+    raw: str  # without its newline, but with escape sequences and carriage returns
     left_out: int | None = None
     is_overwritten: bool = False  # a carriage return follows, and the line continues
+
+    @property
+    def text(self) -> str:
+        """The row as a terminal shows it in the end, without colours."""
+        return plain_line(self.raw)
 
 
 @record
@@ -137,6 +145,20 @@ class Output:
         cuts = _cuts(self._read(part.stream, low, min(extent.stop, offset + LONGEST_ROW)), low)
         return part.begin + max((cut for cut in cuts if cut <= offset), default=low) - part.start
 
+    def styles(self, rows: Sequence[Row]) -> list[TextStyle]:
+        """The style at the start of each row: what the same log has set before it and not reset."""
+        found, known = [], dict.fromkeys(self.streams, (0, PLAIN))  # known: the style at an offset of each log
+        for row in rows:
+            part, _ = self._around(row.place)
+            offset = part.start + row.place - part.begin
+            at, style = known[row.stream]
+            if at != offset:
+                style = style_after(self._read(row.stream, max(0, offset - STYLE_BYTES), offset))
+            found.append(style)
+            after = style_after(row.raw.encode(), style) if "\x1b" in row.raw else style
+            known[row.stream] = offset + row.stop - row.place, after
+        return found
+
     def find(self, needle: str, place: int, forward: bool = True, budget: int = 8 * SEARCHED_BYTES) -> Found:
         """The next match after a place, or the last before it, within `budget` bytes; lower case matches any case."""
         wanted, ignores_case = needle.encode("utf-8", "replace"), needle == needle.lower()
@@ -147,10 +169,9 @@ class Output:
             high = min(extent.stop, offset + SEARCHED_BYTES) if forward else offset
             budget -= high - low
             # A match across the edge of two blocks belongs to the block where it begins.
-            edge = min(extent.stop, high + len(wanted) - 1)
+            edge = min(extent.stop, high + len(wanted) - 1 + LONGEST_COLORS)
             data = b"" if extent.is_hole else self._read(part.stream, low, edge)
-            data = data.lower() if ignores_case else data
-            at = data.find(wanted) if forward else data.rfind(wanted)
+            at = _match(data.lower() if ignores_case else data, wanted, high - low, forward)
             if at >= 0:
                 return Found(place=begin + low + at)
             place = begin + (high if forward else low)
@@ -208,6 +229,24 @@ class Output:
             os.close(fd)
 
 
+def _match(data: bytes, wanted: bytes, stop: int, forward: bool) -> int:
+    """The first or the last match that begins before `stop`; escape sequences are skipped. -1 if there is none."""
+    pieces: list[bytes] = []
+    positions: list[int] = []  # of the escape sequences, in the data without them
+    removed = [0]  # bytes of escape sequences up to and with each of them
+    end = 0
+    for sequence in ESCAPE_BYTES.finditer(data) if b"\x1b" in data else ():
+        pieces.append(data[end : sequence.start()])
+        positions.append(sequence.start() - removed[-1])
+        removed.append(removed[-1] + len(sequence[0]))
+        end = sequence.end()
+    text = b"".join([*pieces, data[end:]]) if pieces else data
+    search = text.find if forward else text.rfind
+    before_stop = sum(position + skipped < stop for position, skipped in zip(positions, removed, strict=False))
+    at = search(wanted, 0, stop - removed[before_stop] + len(wanted) - 1)
+    return at if at < 0 else at + removed[bisect_right(positions, at)]
+
+
 def _extend(parts: list[Part], done: list[int], stream: int, stop: int) -> None:
     """Append to the text what a log has up to an offset."""
     start = done[stream]
@@ -244,23 +283,11 @@ def _rows(part: Part, extent: Extent, data: bytes, low: int, cuts: Sequence[int]
     for start, stop in pairwise(cuts):
         line = data[start - low : stop - low]
         is_overwritten = line.endswith(b"\r") and stop < extent.stop
-        rows.append(Row(shift + start, shift + stop, part.stream, _text(line), is_overwritten=is_overwritten))
+        raw = line.removesuffix(b"\n").decode("utf-8", "replace")
+        rows.append(Row(shift + start, shift + stop, part.stream, raw, is_overwritten=is_overwritten))
     return rows
 
 
 def _hole(part: Part, extent: Extent) -> Row:
     shift, left_out = part.begin - part.start, extent.stop - extent.start
     return Row(shift + extent.start, shift + extent.stop, part.stream, "", left_out)
-
-
-def _text(line: bytes) -> str:
-    """The text of a line as a terminal shows it in the end: after a carriage return, text overwrites the start.
-
-    The rest of a longer earlier text remains, unless an escape sequence erased it.
-    """
-    text = line.removesuffix(b"\n").decode("utf-8", "replace")
-    shown, *later = text.split("\r")
-    for overwriting in filter(None, later):
-        plain, erasures = _ERASING.subn("", overwriting)
-        shown = plain if erasures else plain + shown[len(plain) :]
-    return shown

@@ -72,9 +72,18 @@ def detached(jobtop: Jobtop, *command: str) -> str:
 
 def test_each_stream_is_printed_to_its_own_byte_for_byte(jobtop: Jobtop) -> None:
     job = kept_log(jobtop.state, WILD, WILD[::-1])
-    assert printed(jobtop, job) == (WILD, WILD[::-1])
-    assert printed(jobtop, job, "--stdout") == (WILD, b"")
-    assert printed(jobtop, job, "--stderr") == (b"", WILD[::-1])
+    assert printed(jobtop, job, "--raw") == (WILD, WILD[::-1])
+    assert printed(jobtop, job, "--stdout", "--raw") == (WILD, b"")
+    assert printed(jobtop, job, "--stderr", "--raw") == (b"", WILD[::-1])
+
+
+def test_a_pipe_gets_no_escape_sequences_and_plain_line_ends(jobtop: Jobtop) -> None:
+    job = kept_log(jobtop.state, WILD, b"\x1b]0;title\x07err\x1b[2J\r\n")
+    assert printed(jobtop, job) == (b"red\x07\x9b\xff\xfe\0\n\xe2\x82\xac \xf0\x9f\x98\x80\n", b"err\n")
+    colored = subprocess.run(
+        jobtop.command("--color", "always", "logs", job), env=jobtop.env, capture_output=True, timeout=60
+    )
+    assert colored.stdout.startswith(b"\x1b[31mred\x1b[0m\\x07")
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 1000])
@@ -96,7 +105,8 @@ def test_the_tail_is_what_tail_prints(home: Path, tmp_path: Path, content: str, 
     job = kept_log(home, content.encode())
     log = home / "jobs" / job / "stdout.log"
     expected = subprocess.run(["tail", "-n", str(count), log], capture_output=True).stdout.decode()
-    assert call("logs", job, "--tail", str(count)).stdout == expected
+    assert call("logs", job, "--raw", "--tail", str(count)).stdout == expected
+    assert call("logs", job, "--tail", str(count)).stdout == expected.replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize(("count", "before"), [(1, ""), (2, "b"), (3, "a\nb"), (9, "a\nb")])
@@ -118,13 +128,19 @@ def test_the_tail_is_of_each_stream(home: Path) -> None:
     assert (answer.stdout, answer.stderr) == ("o2\n", "e2\n")
 
 
-def test_a_terminal_is_shown_control_characters_and_does_not_obey_them(jobtop: Jobtop) -> None:
+def test_a_terminal_is_shown_colours_and_obeys_nothing_else(jobtop: Jobtop) -> None:
     job = kept_log(jobtop.state, WILD + b"tab\there\n" + "\u202eevil\u2028\n".encode())
     shown = on_terminal(jobtop, job)
-    assert shown == (
-        "\\x1b[31mred\\x1b[0m\\x07\ufffd\ufffd\ufffd\\x00\\r\n€ 😀\ntab\there\n\\u202eevil\\u2028\n".encode()
-    )
+    assert shown == ("\x1b[31mred\x1b[0m\\x07\ufffd\ufffd\ufffd\\x00\n€ 😀\ntab\there\n\\u202eevil\\u2028\n".encode())
     assert on_terminal(jobtop, job, "--raw") == (jobtop.state / "jobs" / job / "stdout.log").read_bytes()
+
+
+def test_colours_end_with_the_output_and_can_be_switched_off(jobtop: Jobtop) -> None:
+    job = kept_log(jobtop.state, b"\x1b[32mgreen\nstill\x1b[2J\n10 %\r20 %")
+    assert on_terminal(jobtop, job) == b"\x1b[32mgreen\nstill\n20 %\x1b[0m"
+    assert on_terminal(jobtop, job, "--tail", "1") == b"\x1b[32m20 %\x1b[0m"
+    plain = Jobtop(jobtop.python, jobtop.home, {**jobtop.env, "NO_COLOR": "1"})
+    assert on_terminal(plain, job) == b"green\nstill\n20 %"
 
 
 def test_a_character_is_shown_whole_wherever_the_log_is_cut(jobtop: Jobtop) -> None:
@@ -265,4 +281,8 @@ def test_a_job_without_output_here_says_where_it_ran(home: Path) -> None:
 def test_a_job_with_a_terminal_has_one_stream(jobtop: Jobtop) -> None:
     command: Sequence[str] = ("sh", "-c", "echo out; echo err >&2")
     assert jobtop("run", "--quiet", "--pty", "--external-id", "pty", "--", *command).returncode == 0
-    assert printed(jobtop, "pty") == (b"out\r\nerr\r\n", b"")
+    assert printed(jobtop, "pty") == (b"out\nerr\n", b"")
+    assert printed(jobtop, "pty", "--raw") == (b"out\r\nerr\r\n", b"")
+    out, words = printed(jobtop, "pty", "--stderr", "--follow")
+    assert (out, words.count(b"\n")) == (b"", 1)
+    assert b"jobtop logs" in words

@@ -312,7 +312,8 @@ def furnish_job(root: Path, texts: list[str]) -> Options:
     database.close()
     directory = paths.job(job.id)
     directory.mkdir(parents=True)
-    lines = [text.replace("\r", f"\r{text[:5]}") for text in texts]  # otherwise the rest would overwrite the mark
+    # Otherwise the text behind a carriage return or a backspace would overwrite the mark.
+    lines = [text.replace("\r", f"\r{text[:5]}").replace("\b", "x\b") for text in texts]
     (directory / "stdout.log").write_bytes("\n".join(lines[::2]).encode("utf-8", "surrogatepass"))
     (directory / "stderr.log").write_bytes("\n".join(lines[1::2]).encode("utf-8", "surrogatepass"))
     return Options([paths.store], refresh_seconds=5.0, job_id=job.id)

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from jobtop.core.paths import StatePaths
+from jobtop.core.text.terminal_text import PLAIN, TextStyle
 from jobtop.store.output.text import LONGEST_ROW, Output, Row
 from jobtop.tui.data.reader import StoreReader
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import width_of
-from jobtop.tui.widgets.output_rows import Follow, GoTo, Logs, Scroll, Until, dropped, row_spans, rows_after
+from jobtop.tui.widgets.output_rows import Follow, GoTo, Logs, Piece, Scroll, Until, row_pieces, rows_after
 from jobtop.tui.widgets.output_view import OutputPane, OutputView, SearchLine
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 from stage import Performance, Stage
@@ -184,7 +185,7 @@ def test_invalid_bytes_are_shown_and_have_no_effect(tmp_path: Path) -> None:
         await script.shows("[red]x[/red]")
         shown = "\n".join(script.shown())
         assert not holds_controls(shown)
-        assert "\\x1b[31mred" in shown
+        assert "red\\x9b31m" in shown
         assert "caf\ufffd" in shown
 
     with written(tmp_path, "\n".join(texts).encode("utf-8", "surrogateescape")) as logs:
@@ -239,24 +240,91 @@ def test_a_line_without_an_end_is_read_in_pieces(tmp_path: Path) -> None:
 
 
 def test_bytes_that_were_left_out_are_mentioned() -> None:
-    (span,) = row_spans(Row(0, 4096, 0, "", 3 << 20))
-    assert [fact for fact in ("3.0 MiB", "run.log_max") if fact not in span.text] == []
+    (piece,) = row_pieces(Row(0, 4096, 0, "", 3 << 20))
+    assert [fact for fact in ("3.0 MiB", "run.log_max") if fact not in piece.text] == []
 
 
 def test_matches_and_control_characters_have_tones_of_their_own() -> None:
-    spans = row_spans(Row(0, 9, 0, "\x1b[31mNo\x1b[0m, no!\x07"), "no")
-    assert [(span.text, span.tone) for span in spans] == [
-        ("\\x1b[31m", Tone.FAINT),
-        ("No", Tone.ORANGE),
-        ("\\x1b[0m", Tone.FAINT),
-        (", ", Tone.TEXT),
+    pieces = row_pieces(Row(0, 9, 0, "\x1b[31mN\x1b[0mo, no!\x07"), PLAIN, "no")
+    assert [(piece.text, piece.ink) for piece in pieces] == [
+        ("N", Tone.ORANGE),
+        ("o", Tone.ORANGE),
+        (", ", PLAIN),
         ("no", Tone.ORANGE),
-        ("!", Tone.TEXT),
+        ("!", PLAIN),
         ("\\x07", Tone.FAINT),
     ]
-    assert [span.text for span in row_spans(Row(0, 9, 0, "No no"), "No")] == ["No", " no"]
+    assert [piece.text for piece in row_pieces(Row(0, 9, 0, "No no"), PLAIN, "No")] == ["No", " no"]
 
 
-def test_cells_are_dropped_at_the_left_wide_characters_whole() -> None:
-    spans = row_spans(Row(0, 9, 0, "日本語 text"))
-    assert width_of(dropped(spans, 3)) == width_of(spans) - 4
+def test_tabs_are_as_wide_as_in_a_terminal_also_between_colours() -> None:
+    pieces = row_pieces(Row(0, 9, 0, "abc\x1b[31mde\tx\x1b[0m\ty"))
+    assert "".join(piece.text for piece in pieces) == "abcde   x       y"
+    assert row_pieces(Row(0, 9, 0, "\tabc" * 9), longest=10) == [Piece("        ab")]
+
+
+def test_colours_are_painted_and_carry_over_to_the_next_lines(tmp_path: Path) -> None:
+    async def scene(script: Script) -> None:
+        await script.shows("wide red")
+        paints = {
+            words: segment.style
+            for y in range(script.view.size.height)
+            for segment in script.view.render_line(y)
+            if (words := segment.text.strip()) and segment.style
+        }
+        red, plain = paints["still red"].color, paints["plain"].color
+        assert red == paints["red"].color == paints["wide red"].color != plain
+        assert (paints["bold"].bold, paints["still red"].bold) == (True, False)
+        assert paints["on blue"].bgcolor not in (None, paints["plain"].bgcolor)
+        assert not any("\\x1b" in line or "title" in line for line in script.shown())
+
+    colored = "\x1b[31mred\nstill red\n\x1b[1mbold\x1b[22m\nwide red\x1b[m\nplain\n"
+    with written(tmp_path, f"{colored}\x1b]0;title\x07\x1b[2J\x1b[44mon blue\x1b[K".encode()) as logs:
+        perform(logs, scene)
+
+
+def test_colours_that_were_set_above_the_first_shown_row_count(tmp_path: Path) -> None:
+    async def scene(script: Script) -> None:
+        await script.shows("line 0499")
+        colors = {segment.style.color for segment in script.view.render_line(0) if segment.style}
+        assert script.view.inks.program_style(TextStyle(foreground=2)).color in colors
+
+    with written(tmp_path, b"\x1b[32m" + "\n".join(LINES).encode()) as logs:
+        perform(logs, scene)
+
+
+def test_a_search_finds_words_that_change_their_colour_inside(tmp_path: Path) -> None:
+    async def scene(script: Script) -> None:
+        await script.shows("line 0499")
+        await script.press("slash", *"all 31 fine", "enter")
+        await script.shows("▌all 31 fine")
+
+    text = b"\x1b[31mall\x1b[0m \x1b[1m31\x1b[m fine\n" + "\n".join(LINES).encode()
+    with written(tmp_path, text) as logs:
+        perform(logs, scene)
+
+
+def test_a_job_with_one_log_says_that_its_streams_are_one(tmp_path: Path) -> None:
+    async def scene(script: Script) -> None:
+        await script.shows("hello")
+        assert "stderr" not in str(script.view._border_title)
+        await script.press("o", "o")
+        await script.shows("kept as one")
+
+    with written(tmp_path, b"hello\r\n") as logs:
+        (logs.directory / "stderr.log").unlink()
+        perform(logs, scene)
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 3, 30])
+def test_a_row_keeps_its_width_however_far_it_is_moved_to_the_left(tmp_path: Path, left: int) -> None:
+    async def scene(script: Script) -> None:
+        await script.shows("text")
+        script.view._left = left
+        script.view.repaint()
+        line = script.view.render_line(0)
+        assert line.cell_length == script.view.drawn_size.width == cell_len(line.text)
+        assert ("…" in line.text) == (left < 30)
+
+    with written(tmp_path, "日本語\x1b[31m text 漢字漢字漢字漢字漢字漢字漢字 end".encode()) as logs:
+        perform(logs, scene, size=(40, 6))

@@ -5,26 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
-
-from rich.cells import cell_len
+from typing import NamedTuple, TypeVar
 
 from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.text.job_text import are_samples_deleted, not_started_text
+from jobtop.core.text.terminal_text import PLAIN, Run, TextStyle, line_runs
 from jobtop.core.units import format_bytes, printable
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
+from jobtop.store.output.logs import is_one_log
 from jobtop.store.output.text import Output, Row
 from jobtop.tui.data.reader import StoreReader
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Span, safe_text
+from jobtop.tui.widgets.cells import safe_text
 
 Answer = TypeVar("Answer")
-_CONTROLS = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|[^\S ]|[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
-)
+TAB_CELLS = 8
+_CONTROLS = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")
+
+
+class Piece(NamedTuple):
+    """A piece of a row: in the style that its program chose, or in a tone of the console."""
+
+    text: str
+    ink: TextStyle | Tone = PLAIN
+    bold: bool = False
 
 
 @record
@@ -59,12 +66,14 @@ Movement = Follow | Scroll | GoTo | Until
 
 @record
 class ShownRows:
-    """The shown rows, when each was written, and how much output there is."""
+    """The shown rows, when each was written, the style at its start, and how much output there is."""
 
     rows: tuple[Row, ...] = ()
     times: tuple[float | None, ...] = ()
+    styles: tuple[TextStyle, ...] = ()
     size: int = 0
     is_there: bool = True
+    is_one_log: bool = False  # both streams were one terminal or one file
 
     @property
     def start(self) -> int:
@@ -125,53 +134,67 @@ def rows_after(output: Output, movement: Movement, start: int, height: int) -> S
     if len(rows) < height and not isinstance(movement, Until):
         rows = output.rows_before(output.size, height)
     times = tuple(output.moment(row.stop - 1) for row in rows)  # the shown part of a line was written last
-    return ShownRows(tuple(rows), times, output.size, output.directory.is_dir())
+    is_there, has_one_log = output.directory.is_dir(), is_one_log(output.directory)
+    return ShownRows(tuple(rows), times, tuple(output.styles(rows)), output.size, is_there, has_one_log)
 
 
-def row_spans(row: Row, needle: str = "", longest: int = 4096) -> list[Span]:
-    """A row as it is shown: control characters are visible and faint, matches of a search are marked."""
+def row_pieces(row: Row, style: TextStyle = PLAIN, needle: str = "", longest: int = 4096) -> list[Piece]:
+    """A row as it is shown: in its colours, with visible and faint control characters, and marked matches."""
     if row.left_out is not None:
-        return [Span(f"[{format_bytes(row.left_out)} left out here: run.log_max]", Tone.YELLOW)]
-    text = row.text[:longest].expandtabs(8)
-    spans: list[Span] = []
-    for piece, is_match in _matches(text, needle):
-        spans += _with_controls(piece, Tone.ORANGE if is_match else Tone.TEXT, is_match)
-    return spans
+        return [Piece(f"[{format_bytes(row.left_out)} left out here: run.log_max]", Tone.YELLOW)]
+    runs = _expanded(line_runs(row.raw, style)[0], longest)
+    matches = _matches("".join(run.text for run in runs), needle)
+    return [part for piece in _marked(runs, matches) for part in _with_controls(piece)]
 
 
-def _matches(text: str, needle: str) -> Iterator[tuple[str, bool]]:
-    """The text in pieces, each with whether it is a match."""
+def _expanded(runs: Sequence[Run], longest: int) -> list[Run]:
+    """The first characters of the runs, with spaces instead of tabs."""
+    found: list[Run] = []
+    column = 0
+    for text, style in runs:
+        if "\t" in text:
+            shift = column % TAB_CELLS
+            text = (" " * shift + text[:longest]).expandtabs(TAB_CELLS)[shift:]  # noqa: PLW2901
+        found.append(Run(text[: longest - column], style))
+        column += len(text)
+        if column >= longest:
+            break
+    return found
+
+
+def _matches(text: str, needle: str) -> list[tuple[int, int]]:
+    """Where the matches of a search begin and end."""
     searched = text.lower() if needle == needle.lower() else text
+    found: list[tuple[int, int]] = []
     end = 0
     if needle and len(searched) == len(text):
-        while (found := searched.find(needle, end)) >= 0:
-            yield text[end:found], False
-            end = found + len(needle)
-            yield text[found:end], True
-    yield text[end:], False
+        while (start := searched.find(needle, end)) >= 0:
+            end = start + len(needle)
+            found.append((start, end))
+    return found
 
 
-def _with_controls(text: str, tone: Tone, bold: bool) -> Iterator[Span]:
+def _marked(runs: Sequence[Run], matches: Sequence[tuple[int, int]]) -> Iterator[Piece]:
+    """The runs, cut at the edges of the matches; matches have a tone of their own."""
+    edges = [edge for match in matches for edge in match]
+    position, passed = 0, 0
+    for text, style in runs:
+        start, stop = position, position + len(text)
+        while position < stop:
+            while passed < len(edges) and edges[passed] <= position:
+                passed += 1
+            until = min(stop, edges[passed]) if passed < len(edges) else stop
+            words, is_match = text[position - start : until - start], passed % 2 == 1
+            yield Piece(words, Tone.ORANGE, True) if is_match else Piece(words, style)
+            position = until
+
+
+def _with_controls(piece: Piece) -> Iterator[Piece]:
     end = 0
-    for control in _CONTROLS.finditer(text):
+    for control in _CONTROLS.finditer(piece.text):
         if control.start() > end:
-            yield Span(safe_text(text[end : control.start()]), tone, bold)
-        yield Span(printable(control[0]), Tone.FAINT)
+            yield piece._replace(text=safe_text(piece.text[end : control.start()]))
+        yield Piece(printable(control[0]), Tone.FAINT)
         end = control.end()
-    if end < len(text):
-        yield Span(safe_text(text[end:]), tone, bold)
-
-
-def dropped(spans: Sequence[Span], cells: int) -> list[Span]:
-    """The pieces without their first cells."""
-    if not cells:
-        return list(spans)
-    kept: list[Span] = []
-    for text, tone, bold in spans:
-        position = 0
-        while position < len(text) and cells > 0:
-            cells -= cell_len(text[position])
-            position += 1
-        if position < len(text):
-            kept.append(Span(text[position:], tone, bold))
-    return kept
+    if end < len(piece.text):
+        yield piece._replace(text=safe_text(piece.text[end:]))

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import ClassVar, TypeVar
 
 from rich.cells import cell_len
+from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -19,18 +20,18 @@ from jobtop.core.errors import JobtopError
 from jobtop.store.output.logs import STREAMS
 from jobtop.store.output.text import Found, Output, Row
 from jobtop.tui.actions import LOG, SEARCH, bindings
-from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Span, aligned, fitted, safe_text, short_bytes, short_duration
+from jobtop.tui.palette import Tone, ascii_only
+from jobtop.tui.widgets.cells import Span, fitted, safe_text, short_bytes, short_duration, width_of
 from jobtop.tui.widgets.output_rows import (
     Follow,
     GoTo,
     Logs,
     Movement,
+    Piece,
     Scroll,
     ShownRows,
     Until,
-    dropped,
-    row_spans,
+    row_pieces,
     rows_after,
 )
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
@@ -145,9 +146,26 @@ class OutputView(Painted, can_focus=True):
         gutters = self._gutters() if width >= WIDE_ENOUGH_FOR_TIMES else [""] * len(self.shown.rows)
         longest = (self._left + width) * CELLS_PER_CHARACTER
         return [
-            inks.strip(aligned([*self._edge(row, written), *self._text(row, longest)], width), width)
-            for row, written in zip(self.shown.rows, gutters, strict=True)
+            self._line(inks, width, self._edge(row, written), row_pieces(row, style, self.needle, longest))
+            for row, style, written in zip(self.shown.rows, self.shown.styles, gutters, strict=True)
         ]
+
+    def _line(self, inks: Inks, width: int, edge: Sequence[Span], pieces: Sequence[Piece]) -> Strip:
+        """A row: its edge, then its text from the leftmost shown cell on, cut with `…` if it is too long."""
+        edge_width = min(width, width_of(edge))
+        room = width - edge_width
+        text = Strip(
+            Segment(
+                ascii_only(words) if inks.ascii else words,
+                inks.style(ink, bold) if isinstance(ink, Tone) else inks.program_style(ink),
+            )
+            for words, ink, bold in pieces
+        )
+        is_cut = text.cell_length - self._left > room
+        text = text.crop(self._left, self._left + max(0, room - is_cut))
+        end = inks.strip([Span("…")], 1) if is_cut and room else Strip([])
+        blank = inks.blank(room - text.cell_length - end.cell_length)
+        return Strip.join([inks.strip(edge, edge_width), text, end, blank])
 
     def _gutters(self) -> list[str]:
         """The time of each row, if it differs from the row above."""
@@ -162,13 +180,10 @@ class OutputView(Painted, can_focus=True):
             return [Span(written, Tone.GREY), Span("▌", Tone.ORANGE)]
         return [Span(written, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
 
-    def _text(self, row: Row, longest: int) -> list[Span]:
-        return dropped(row_spans(row, self.needle, longest), self._left)
-
     def _label(self) -> None:
-        which = " + ".join(STREAMS[stream] for stream in self.streams)
-        size = f"  {which}  {short_bytes(self.shown.size)}" if self.shown.size else f"  {which}"
-        self.set_title([Span("Output", Tone.TEXT, True), Span(size, Tone.GREY)])
+        which = "" if self.shown.is_one_log else " + ".join(STREAMS[stream] for stream in self.streams)
+        facts = [which, short_bytes(self.shown.size) if self.shown.size else ""]
+        self.set_title([Span("Output", Tone.TEXT, True), *(Span(f"  {fact}", Tone.GREY) for fact in facts if fact)])
         self.set_subtitle(self._state())
 
     def _state(self) -> list[Span]:
@@ -187,6 +202,8 @@ class OutputView(Painted, can_focus=True):
             return [self.why_none]
         if not self.shown.is_there:
             return ["its output is not on this machine"]
+        if self.shown.is_one_log and 0 not in self.streams:
+            return ["both streams of this job are kept as one: o shows it"]
         if self.moment is not None and self.shown.size:
             return ["nothing had been written by then"]
         which = "" if len(self.streams) > 1 else f" to its {STREAMS[self.streams[0]]}"

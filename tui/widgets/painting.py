@@ -12,10 +12,13 @@ from textual.strip import Strip
 from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
+from jobtop.core.text.terminal_text import TextStyle
 from jobtop.tui.palette import Ground, Palette, Tone, ascii_only, palette_of
+from jobtop.tui.terminal_colors import rich_style
 from jobtop.tui.widgets.cells import Span, safe_text
 
 ASCII_CLASS = "-ascii"
+MOST_PROGRAM_STYLES = 4096  # a picture in true colours has more
 # The frame of every pane that can have the focus; Textual does not inherit the CSS of a second base class.
 FRAME = """
     height: 1fr;
@@ -37,6 +40,7 @@ class Inks:
         self.ascii = ascii_text
         self._base = base
         self._styles: dict[tuple[Tone, bool, Ground], Style] = {}
+        self._program_styles: dict[TextStyle, Style] = {}
 
     def style(self, tone: Tone, bold: bool = False, ground: Ground = Ground.PLAIN) -> Style:
         """The style of a piece of text."""
@@ -45,6 +49,15 @@ class Inks:
         if style is None:
             style = self._styles[key] = self._make(tone, bold, ground)
         return style
+
+    def program_style(self, style: TextStyle) -> Style:
+        """The style of a piece of a program's output."""
+        found = self._program_styles.get(style)
+        if found is None:
+            if len(self._program_styles) >= MOST_PROGRAM_STYLES:
+                self._program_styles.clear()
+            found = self._program_styles[style] = rich_style(style, self.palette, self.style(Tone.TEXT))
+        return found
 
     def _make(self, tone: Tone, bold: bool, ground: Ground) -> Style:
         bold = bold or ground in (Ground.CURSOR, Ground.CURSOR_BLURRED)
