@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Queued
 from jobtop.core.record import record, replace
@@ -9,12 +11,14 @@ from jobtop.core.run.request import prepare
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.units import printable
 
+PROCESS = "process"  # the kind of job that is a command on this host
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobtop.core.config import Config
-    from jobtop.core.model import Job, Limits
+    from jobtop.core.model import Job, JobSpec, Limits
     from jobtop.core.run.request import Request
     from jobtop.lifecycle.queue import Queue
 
@@ -46,6 +50,8 @@ def submit_to(queue: Queue, config: Config, request: Request, options: QueueOpti
     # A job that is submitted from inside another one is not a child of it.
     request = replace(request, detached=True, parent_id=None)
     job, spec = prepare(request, new_id(), queue.paths.host, config)
+    if job.kind == PROCESS and not options.is_forced:
+        refuse_missing(spec)
     return queue.submit(job, spec, queued)
 
 
@@ -59,6 +65,18 @@ def refuse_impossible(limits: Limits) -> None:
     why = impossible(limits, capacity(with_gpus=bool(limits.gpus)))
     if why is not None:
         raise UsageError(f"the job {why}, so its turn would never come (--force queues it all the same)")
+
+
+def refuse_missing(spec: JobSpec) -> None:
+    """Raise UsageError if the program of a job does not exist or is not executable."""
+    name = spec.command[0]
+    directories = [""] if "/" in name else spec.env.get("PATH", os.defpath).split(":")
+    paths = [os.path.join(spec.cwd, directory, name) for directory in directories]
+    if any(os.access(path, os.X_OK) and not os.path.isdir(path) for path in paths):
+        return
+    is_there = any(os.path.isfile(path) for path in paths)
+    why = "is not executable (chmod +x)" if is_there else "was not found" + ("" if "/" in name else " in PATH")
+    raise UsageError(f'"{printable(name)}" {why}; --force queues it all the same')
 
 
 def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:

@@ -302,8 +302,8 @@ def test_jobs_that_cannot_start_are_errors_and_the_others_go_on(home: Path, line
     line.call_agent()
     load.check(line.ended(good))
     for job, words in (
-        (forgotten, "not kept any more"),
-        (garbled, "not kept any more"),
+        (forgotten, "spec_days"),
+        (garbled, "spec_days"),
         (missing, "/no/such/program: command not found"),
         (nowhere, "cannot enter /no/such/place"),
     ):

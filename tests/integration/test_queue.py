@@ -111,7 +111,7 @@ def test_who_submits_from_a_job_whose_run_is_gone_is_told_who_can_start_it(jobto
 
 
 def test_a_job_that_cannot_start_stops_nobody() -> None:
-    wrong = call("submit", "--wait", "--", "/no/such/program")
+    wrong = call("submit", "--force", "--wait", "--", "/no/such/program")
     assert wrong.returncode == 127
     assert wrong.stderr.startswith("jobtop: job ")
     assert call("submit", "--wait", "--", "true").returncode == 0

@@ -314,3 +314,25 @@ def test_what_cannot_be_retried_is_refused_before_anything_is_done(queue: Queue)
         assert_one_line(err, complaint)
     assert queue.jobs.find(good.id).queue == Queued()
     assert not is_agent_there(queue)
+
+
+@pytest.mark.parametrize("command", ["no-such-program", "./none", "/", ".", "plain.txt", ""])
+def test_a_command_that_cannot_run_is_refused_unless_forced(home: Path, tmp_path: Path, command: str) -> None:
+    (tmp_path / "plain.txt").write_text("text")
+    code, out, err = call("submit", "--cwd", str(tmp_path), "--", command)
+    assert (code, out) == (2, "")
+    assert "--force" in err
+    code, out, err = call("submit", "--force", "--at", "2099-01-01T00:00", "--cwd", str(tmp_path), "--", command)
+    assert (code, len(out.split())) == (0, 1)
+
+
+def test_a_command_is_looked_for_in_its_own_directory_and_path(home: Path, tmp_path: Path) -> None:
+    (tool := tmp_path / "tool").write_text("#!/bin/sh\n")
+    refused = call("submit", "--cwd", str(tmp_path), "--", "./tool")
+    assert (refused.returncode, "chmod" in refused.stderr) == (2, True)
+    tool.chmod(0o755)
+    later = ("--at", "2099-01-01T00:00", "--cwd", str(tmp_path))
+    assert call("submit", *later, "--", "./tool").returncode == 0
+    assert call("submit", *later, "--env", f"PATH={tmp_path}", "--", "tool").returncode == 0
+    assert call("submit", *later, "--", "tool").returncode == 2
+    assert call("submit", *later, "--shell", "--", "no-such-program | cat").returncode == 0
