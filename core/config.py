@@ -223,6 +223,13 @@ SETTINGS: tuple[Setting, ...] = (
         "auto",
         "close the console when the job of `jobtop run` ends; auto: unless a key was pressed",
     ),
+    Setting(
+        "run.pty",
+        choice("auto", "always", "never"),
+        "auto",
+        "give a job its own terminal: if standard output is one (auto), always, or never",
+    ),
+    Setting("run.unbuffer", boolean, "true", "set PYTHONUNBUFFERED=1 for queued and detached jobs"),
     Setting("run.grace", duration, "10s", "the time between SIGTERM and SIGKILL when a job is stopped"),
     Setting(
         "run.after_exit", choice("leave", "wait", "kill"), "leave", "what happens to processes a job leaves behind"

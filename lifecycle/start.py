@@ -11,7 +11,7 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import JobSpec, known
 from jobtop.core.record import replace
 from jobtop.core.run.request import Request, prepare
-from jobtop.core.run.supervisor import Supervisor
+from jobtop.core.run.supervisor import Supervisor, open_terminal
 from jobtop.core.state_files import read_state_file
 from jobtop.lifecycle.agent_lock import SPAWNING, ensure_agent, reap_child
 from jobtop.lifecycle.kinds.kind import Order
@@ -20,6 +20,8 @@ from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.recorder import Recorder
 
 SPEC_BYTES = 16 * 1024 * 1024
+# A pager would wait for keys in a pane that scrolls by itself.
+NO_PAGERS = dict.fromkeys(("PAGER", "GIT_PAGER", "SYSTEMD_PAGER", "MANPAGER"), "cat")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,8 +98,14 @@ def start_and_stay(
     warn: Callable[[str], None],
     supervisor: Supervisor | None = None,
 ) -> tuple[Job, Facts | None]:
-    """Start a detached job from a process that goes on; a thread of it reaps the shim."""
-    supervisor = supervisor or new_supervisor()
+    """Start a detached job from a process that goes on, such as the console; a thread of it reaps the shim.
+
+    A job with a terminal writes to it what the Output pane shows, and reads from it what is typed there.
+    """
+    supervisor = supervisor or new_supervisor(open_terminal() if request.pty else None)
+    if request.pty and supervisor.terminal is not None:
+        supervisor.terminal.is_controlling = False
+        request = replace(request, env=NO_PAGERS | request.env)
     try:
         return start_detached(supervisor, paths, config, request, warn)
     finally:

@@ -121,6 +121,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
         if directory is not None and not directory.exists():
             directory.mkdir()
         defaults: dict[str, Any] = {"cwd": str(tmp_path), "env": dict(os.environ), "grace_seconds": 5.0}
+        defaults |= {"pty": terminal is not None}
         spec = JobSpec(supervisor.new_id(), command, **defaults | options)
         started.append(Supervised(spec, directory, terminal, with_cgroup))
         return started[-1]

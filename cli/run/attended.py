@@ -14,6 +14,7 @@ from jobtop.cli.verbs.control import end_jobs
 from jobtop.core.errors import ExitCode
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
+from jobtop.core.run.foreground import terminal_descriptors
 from jobtop.core.units import printable
 from jobtop.lifecycle.control import Control
 from jobtop.lifecycle.start import start_and_stay
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 def run_in_console(app: App, supervisor: Supervisor, request: Request, options: dict[str, Any]) -> int:
     """Start the job, show it until the user leaves, print its outcome; return the exit code."""
+    if supervisor.terminal is not None:
+        supervisor.terminal.replaced = terminal_descriptors()
+    supervisor.copied = tuple(fd for fd in (1, 2) if not os.isatty(fd))
     job, shim_report = start_and_stay(app.paths, app.config, replace(request, detached=True), app.warn, supervisor)
     if shim_report is None or "exec_error" in shim_report:
         report_outcome(app, job, options["record"], options["quiet"])

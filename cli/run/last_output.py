@@ -21,13 +21,12 @@ STDERR = 1
 
 
 def print_last_output(app: App, job: Job) -> None:
-    """Print a short output whole, and of a long one its last lines; standard error that is a file gets all of its own.
+    """Print a short output whole, and of a long one its last lines.
 
-    A terminal that was closed meanwhile is no error.
+    Standard error that is no terminal has got its output while the job ran. A terminal that was closed is no error.
     """
-    is_own_stderr = os.isatty(2)
     try:
-        output = Output(app.paths.job(job.id), (0, 1) if is_own_stderr else (0,))
+        output = Output(app.paths.job(job.id), (0, STDERR) if os.isatty(2) else (0,))
         output.refresh()
         rows = output.rows_before(output.size, MOST_LINES + 1)
         if len(rows) > MOST_LINES:
@@ -35,8 +34,6 @@ def print_last_output(app: App, job: Job) -> None:
             _print(0, f"… only the last {LAST_LINES} lines; all of them: jobtop logs {job.id[:8]}")
         for row in rows:
             _print(row.stream, row_text(row))
-        if not is_own_stderr:
-            copy_log(app, job, STDERR)
     except OSError:
         return
 
@@ -53,9 +50,10 @@ def _print(stream: int, line: str) -> None:
 
 
 def copy_output(app: App, job: Job) -> None:
-    """Copy the job's logs to standard output and standard error, where they would have gone without the console."""
+    """Copy the job's logs to the terminal, where they would have gone without the console."""
     for stream in (0, STDERR):
-        copy_log(app, job, stream)
+        if os.isatty(stream + 1):
+            copy_log(app, job, stream)
 
 
 def copy_log(app: App, job: Job, stream: int) -> None:

@@ -19,9 +19,9 @@ from jobtop.core.procfs import signals as signal
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import Facts
-from jobtop.core.run.foreground import Foreground, in_background, open_terminal
+from jobtop.core.run.foreground import Foreground, in_background, set_up_terminal, terminal_descriptors
 from jobtop.core.run.request import Request, prepare, typed
-from jobtop.core.run.supervisor import Supervisor, Terminal
+from jobtop.core.run.supervisor import Supervisor, Terminal, open_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SHIM_SECONDS = 2.0
 LEAST_MEMORY_BYTES = 1024 * 1024
+CONTROLLING = "controlling"  # the job gets all keys, and a session of its own
+PLAIN = "plain"  # output appears at once, and keys such as Ctrl-C mean what they mean without it
 
 
 def run_from_arguments(arguments: Sequence[str], supervisor: Supervisor | None) -> int | None:
@@ -45,15 +47,17 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     check_options(command, options)
     app.sets = (*app.sets, *monitor_settings(options))
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
-    terminal = open_terminal() if options["pty"] and not options["detach"] else None
-    supervisor = app.supervisor or late_supervisor(terminal)
-    request = make_request(app, command, options)
+    use = terminal_use(app, command, options)
+    supervisor = with_terminal(app.supervisor, use)
+    request = replace(make_request(app, command, options), pty=use is not None)
     if request.detached:
         return detach(app, supervisor, request)
-    if os.isatty(0) and os.isatty(1) and wants_console(app, options):
+    if os.isatty(0) and os.isatty(1) and use is not CONTROLLING and wants_console(app, options):
         from jobtop.cli.run.attended import run_in_console
 
         return run_in_console(app, supervisor, request, options)
+    if use is PLAIN and supervisor.terminal is not None:
+        supervisor.terminal.replaced, supervisor.terminal.is_controlling = terminal_descriptors(), False
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
     from jobtop.lifecycle.kinds.kind import Order
     from jobtop.lifecycle.kinds.registry import kind_of
@@ -98,6 +102,32 @@ def start_agent(app: App) -> None:
 
     with suppress(OSError, StartError):  # the caller reports that no agent came
         agent_lock.start_agent(app.paths)
+
+
+def terminal_use(app: App, command: tuple[str, ...], options: dict[str, Any]) -> str | None:
+    """Return how the job uses a terminal of its own; None if it has none."""
+    setting = app.config.text("run.pty")
+    if options["detach"] or options["no_pty"] or (setting == "never" and not options["pty"]):
+        return None
+    if options["pty"] or (setting == "always" and not os.isatty(1)):
+        return CONTROLLING
+    if not os.isatty(1):
+        return None
+    from jobtop.core.run.interactive import takes_over_terminal
+
+    has_keys = os.isatty(0) and not in_background()
+    return CONTROLLING if has_keys and not options["shell"] and takes_over_terminal(command) else PLAIN
+
+
+def with_terminal(early: Supervisor | None, use: str | None) -> Supervisor:
+    """Return the shim that was started early, or a new one if there is none or it lacks a terminal."""
+    if early is not None and use is not None and early.terminal is None:
+        early.close()
+        early = None
+    supervisor = early or late_supervisor(open_terminal() if use is not None else None)
+    if use is not None and supervisor.terminal is not None:
+        set_up_terminal(supervisor.terminal)
+    return supervisor
 
 
 def wants_console(app: App, options: dict[str, Any]) -> bool:
@@ -163,6 +193,8 @@ def print_outcome(app: App, job: Job, record: str | None, quiet: bool) -> None:
         write_record(app, job, record)
     if job.status in (Status.ERROR, Status.LOST):
         app.warn(f"{job.reason}" + (f" (job {job.id[:8]})" if job.status is Status.LOST else ""))
+    elif not quiet and os.isatty(1) and not os.isatty(2):
+        print(summary(job, app.uses_color(1)))  # standard error was redirected for the job
     elif not quiet:
         print_error(summary(job, app.uses_color(2)))
 
@@ -188,6 +220,8 @@ def check_options(command: tuple[str, ...], options: dict[str, Any]) -> None:
         raise BadValue("--enforce: there is nothing to enforce; say --memory SIZE, --cpus N or both")
     if options["enforce"] and 0 < (options["memory"] or 0) < LEAST_MEMORY_BYTES:
         raise BadValue("--enforce: nothing can be started with so little --memory; at least 1M")
+    if options["pty"] and options["no_pty"]:
+        raise BadValue("--pty and --no-pty exclude each other")
     check_record_path(options["record"])
     for name in ("record", "pty", "report"):
         if options["detach"] and options[name]:
@@ -225,7 +259,6 @@ def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) ->
             enforced=options["enforce"],
         ),
         grace_seconds=options["grace"],
-        pty=options["pty"] and not options["detach"],
         detached=options["detach"],
         nice=options["nice"],
         ionice=options["ionice"],

@@ -122,7 +122,8 @@ RUN = (
         "leave|wait|kill",
         after_exit,
     ),
-    Option("--pty", "Give the job its own terminal, for progress bars, editors and pagers."),
+    Option("--pty", "Give the job the whole terminal, as an editor or a shell needs it; implies --no-ui."),
+    Option("--no-pty", "Give the job no terminal of its own, even if standard output is a terminal."),
     Option("--interval", "Time between samples, at least 0.1s, or auto.", "D", setting("monitor.interval")),
     Option(
         "--granularity",

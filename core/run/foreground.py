@@ -63,7 +63,10 @@ class Foreground:
         self.on_lasting: Callable[[], None] | None = on_lasting
         with RawTerminal(self.supervisor.terminal) as self.raw:
             self.reads_input = self.raw.passes_input
-            return self._receive()
+            try:
+                return self._receive()
+            finally:
+                self.supervisor.close_terminal()
 
     def stop_signal(self, ended_at: float) -> int | None:
         """The signal that asked us to stop, if the job ended because of it."""
@@ -110,8 +113,13 @@ class Foreground:
     def _handle(self, number: int) -> None:
         if number == signal.SIGTSTP:
             self._suspend()
-        elif number == signal.SIGWINCH and self.supervisor.terminal:
-            copy_size(self.supervisor.terminal)
+        elif number == signal.SIGWINCH and (terminal := self.supervisor.terminal):
+            copy_size(terminal)
+            if not terminal.is_controlling:
+                self._send_to_shim(number)
+        elif number == signal.SIGCONT and self.supervisor.terminal:
+            self._take_terminal()
+            self._send_to_shim(number)
         elif number in STOPPING:
             self._stop(number)
         else:
@@ -126,7 +134,7 @@ class Foreground:
         again = any(moment - at <= self.grace_seconds for _, at in self.requests)
         self.requests.append((number, moment))
         if again and not self.stopping:
-            say("stopping the job; once more kills it")
+            self._say("stopping the job; once more kills it")
         self.stopping |= again or number == signal.SIGTERM
         self._send_to_shim(signal.SIGTERM if self.stopping else number)
         self.on_stop(signal_name(number))
@@ -146,23 +154,49 @@ class Foreground:
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, lambda *_: None)
-        self.raw.enter()
+        self._take_terminal()
         signal_descendants(self.supervisor.pid, signal.SIGCONT)
         self.on_pause(False)
+
+    def _take_terminal(self) -> None:
+        """Read keys again after a stop, if we are in the foreground now: `fg`, not `bg`."""
+        self.raw.enter()
+        if os.isatty(0):
+            self.reads_input = self.raw.is_on
+
+    def _say(self, text: str) -> None:
+        end = "\r\n" if self.raw.is_on else "\n"
+        print(f"jobtop: {text}", file=sys.stderr, flush=True, end=end)
 
     def _read_input(self, terminal: Terminal) -> None:
         try:
             data = os.read(0, 65536)
         except OSError:
             data = b""
-        if data:
+        if data and terminal.is_controlling:
             self.pending_input = data
             if b"\x03" in data and makes_signals(terminal):
                 self.on_stop(CTRL_C)
+        elif data:
+            self._take_keys(terminal, data)
         else:
             self.reads_input = False
             self.pending_input = b"\x04\x04"  # the first ends an unfinished line, the second ends the file
         self._write_input(terminal)
+
+    def _take_keys(self, terminal: Terminal, data: bytes) -> None:
+        """Pass keys to the job, but for those that its terminal makes signals of: they mean what they mean to us."""
+        from jobtop.core.shim.terminal import signal_keys
+
+        signals = signal_keys(terminal.master)
+        for byte in data:
+            if byte not in signals:
+                self.pending_input += bytes((byte,))
+                continue
+            self.pending_input = b""  # as a terminal does
+            with suppress(OSError):
+                os.write(1, b"^" + bytes((byte ^ 0x40,)))
+            self._handle(signals[byte])
 
     def _write_input(self, terminal: Terminal) -> None:
         try:
@@ -177,9 +211,14 @@ class RawTerminal:
     """Our terminal, in raw mode while the job has its own terminal: all keys go to the job."""
 
     def __init__(self, terminal: Terminal | None) -> None:
-        self.terminal = terminal
+        self.terminal = terminal if terminal is not None and 0 in terminal.replaced else None
         self.before: list[Any] | None = None
-        self.passes_input = terminal is not None and (not os.isatty(0) or not in_background())
+        self.passes_input = self.terminal is not None and (not os.isatty(0) or not in_background())
+
+    @property
+    def is_on(self) -> bool:
+        """Whether our terminal is in raw mode now."""
+        return self.before is not None
 
     def __enter__(self) -> Self:
         self.enter()
@@ -189,7 +228,7 @@ class RawTerminal:
         self.leave()
 
     def enter(self) -> None:
-        if self.terminal is None or not os.isatty(0) or in_background():
+        if self.terminal is None or self.is_on or not os.isatty(0) or in_background():
             return
         import termios
         import tty
@@ -218,27 +257,33 @@ def makes_signals(terminal: Terminal) -> bool:
     return bool(termios.tcgetattr(terminal.master)[3] & termios.ISIG)
 
 
-def open_terminal() -> Terminal:
-    """Open a pseudo-terminal with the settings and the size of our terminal; without echo if we have none."""
+def set_up_terminal(terminal: Terminal) -> None:
+    """Give the terminal of the job the settings and the size of ours; without echo if we have none."""
     import termios
 
-    master, slave = os.openpty()
     if os.isatty(0):
-        termios.tcsetattr(slave, termios.TCSANOW, termios.tcgetattr(0))
+        settings = termios.tcgetattr(0)
     else:
-        settings = termios.tcgetattr(slave)
+        settings = termios.tcgetattr(terminal.master)
         settings[3] &= ~termios.ECHO
-        termios.tcsetattr(slave, termios.TCSANOW, settings)
-    terminal = Terminal(master, slave)
+    if not os.isatty(1):
+        settings[1] &= ~termios.ONLCR  # pipes and files get line feeds alone
+    termios.tcsetattr(terminal.master, termios.TCSANOW, settings)
     copy_size(terminal)
-    return terminal
+
+
+def terminal_descriptors() -> tuple[int, ...]:
+    """Our standard descriptors that lead to the terminal of standard output; in the background, without input."""
+    if not os.isatty(1):
+        return ()
+    ours = os.fstat(1).st_rdev
+    found = [fd for fd in (0, 1, 2) if os.isatty(fd) and os.fstat(fd).st_rdev == ours]
+    return tuple(fd for fd in found if fd != 0 or not in_background())
 
 
 def copy_size(terminal: Terminal) -> None:
-    """Give the terminal of the job the size of ours; the kernel sends the job a SIGWINCH."""
-    import fcntl
-    import struct
-    import termios
+    """Give the terminal of the job the size of ours."""
+    from jobtop.core.shim.terminal import set_size
 
     columns, lines = 80, 24
     for fd in (1, 2, 0):
@@ -247,7 +292,7 @@ def copy_size(terminal: Terminal) -> None:
             break
         except OSError:
             continue
-    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    set_size(terminal.master, columns, lines)
 
 
 def in_background() -> bool:
@@ -256,7 +301,3 @@ def in_background() -> bool:
         return os.isatty(0) and os.tcgetpgrp(0) != os.getpgrp()
     except OSError:
         return False
-
-
-def say(text: str) -> None:
-    print(f"jobtop: {text}", file=sys.stderr, flush=True)

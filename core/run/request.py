@@ -64,6 +64,8 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
     environment = job_environment(request.env, job_id)
     if request.environment is not None:
         environment = request.environment | request.env | {"JOBTOP_JOB_ID": str(job_id)}
+    if request.detached and not request.pty and config.boolean("run.unbuffer"):
+        environment.setdefault("PYTHONUNBUFFERED", "1")
     grace = request.grace_seconds if request.grace_seconds is not None else config.duration("run.grace")
     job = Job(
         id=job_id,

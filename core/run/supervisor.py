@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.model import JobSpec
     from jobtop.core.run.facts import Facts
-    from jobtop.core.shim.order import AgentStart, EnforcedLimits, Order, Prelude
+    from jobtop.core.shim.order import AgentStart, EnforcedLimits, Order, Prelude, TerminalOrder
 
 try:  # the public module would take a millisecond
     from _frozen_importlib_external import MAGIC_NUMBER, cache_from_source
@@ -46,6 +46,7 @@ SHIM = (
     "jobtop.core.shim.revival",
     "jobtop.core.shim.start",
     "jobtop.core.shim.stopping",
+    "jobtop.core.shim.terminal",
     "jobtop.core.shim.totals",
     "jobtop.core.shim.supervise",
 )
@@ -67,10 +68,29 @@ if len(data) == int(sys.argv[3]):
 
 
 class Terminal:
-    """The two ends of a job's pseudo-terminal."""
+    """The two ends of a job's pseudo-terminal, and how the job uses it.
+
+    A controlling terminal sends Ctrl-C and Ctrl-Z to the job, which has a session of its own and /dev/tty.
+    """
 
     def __init__(self, master: int, slave: int) -> None:
         self.master, self.slave = master, slave
+        self.replaced: tuple[int, ...] = (0, 1, 2)
+        self.is_controlling = True
+
+    def order(self) -> "TerminalOrder":
+        """The form in which a shim receives it."""
+        return {
+            "master": self.master,
+            "slave": self.slave,
+            "replaced": list(self.replaced),
+            "is_controlling": self.is_controlling,
+        }
+
+
+def open_terminal() -> Terminal:
+    """Open a pseudo-terminal for a job."""
+    return Terminal(*os.openpty())
 
 
 class AgentLaunch:
@@ -98,6 +118,7 @@ class Supervisor:
         if not os.path.exists(os.devnull) or not (HAS_PROC or sys.platform != "linux"):
             raise FileNotFoundError(errno.ENOENT, "a part of the machine that every job needs is missing")
         self.terminal = terminal
+        self.copied: tuple[int, ...] = ()  # of our descriptors, those that get the output of a detached job too
         self.job_id = new_id()
         order_read, self._order_write = os.pipe()
         enlarge(self._order_write)
@@ -158,6 +179,8 @@ class Supervisor:
         message = marshal.dumps(order, MARSHAL_VERSION)  # type: ignore[arg-type]  # marshal knows no TypedDict
         self._send(message[self._order_bytes_sent :])
         self.close()
+        if spec.detached or not spec.pty:
+            self.close_terminal()
 
     def answer(self) -> "Facts | None":
         """Wait until the job runs or could not be started; None if the shim was killed."""
@@ -169,6 +192,12 @@ class Supervisor:
     def close(self) -> None:
         """Close the pipe for orders."""
         os.close(self._order_write)
+
+    def close_terminal(self) -> None:
+        """Close our end of the terminal of the job, which the shim holds too."""
+        if self.terminal is not None:
+            os.close(self.terminal.master)
+            self.terminal = None
 
     def receive(self) -> "Facts | None":
         """Wait for the next message of the shim; None if the shim has exited without one, which is then reaped."""
@@ -240,10 +269,10 @@ class Supervisor:
             "env": {os.fsencode(key): os.fsencode(value) for key, value in spec.env.items()},
             "cwd": os.fsencode(spec.cwd),
             "directory": directory,
-            "output": "log" if spec.detached else "pty" if self.terminal else "pump",
+            "is_detached": spec.detached,
+            "copied": list(self.copied if spec.detached else (1, 2)),
             "stdin": "inherit" if with_stdin and not spec.detached else "null",
-            "master": self.terminal.master if self.terminal else -1,
-            "slave": self.terminal.slave if self.terminal else -1,
+            "terminal": self.terminal.order() if self.terminal is not None and spec.pty else None,
             "log_max": spec.log_max_bytes,
             "grace": spec.grace_seconds,
             "timeout": spec.timeout_seconds,

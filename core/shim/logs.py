@@ -73,10 +73,11 @@ class Log:
 
 
 class JobLogs:
-    """The one or two logs of a job. A detached job writes to them itself, so the shim has to watch them grow."""
+    """The one or two logs of a job. If the job writes to one itself, the shim has to watch it grow."""
 
-    def __init__(self, directory: str | None, limit: int, is_detached: bool) -> None:
-        self.directory, self.limit, self.is_detached = directory, limit, is_detached
+    def __init__(self, directory: str | None, limit: int) -> None:
+        self.directory, self.limit = directory, limit
+        self.are_written_by_job = False
         self.files: list[Log] = []
         self._start_boottime = 0.0
         self._marked: tuple[int, ...] = ()
@@ -96,7 +97,7 @@ class JobLogs:
         """Start to mark the logs, and to watch those that the job writes itself."""
         self._start_boottime = start_boottime
         self._mark_at = moment + MARK_SECONDS[0][1]
-        if self.is_detached and self.directory:
+        if self.are_written_by_job and self.directory:
             self._watch()
 
     def due_times(self) -> "tuple[float | None, ...]":
@@ -121,7 +122,7 @@ class JobLogs:
         self._trim()
         if self.directory and sizes != self._marked:
             self._marked = sizes
-            self._check_at = self._check_at or (time.monotonic() if self.is_detached else None)
+            self._check_at = self._check_at or (time.monotonic() if self.are_written_by_job else None)
             append_mark(self.directory, age_seconds, sizes)
 
     def lines(self) -> "list[LogLines]":

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     # The `cgroup.procs` file to join at once, the cgroups that may have been made for the job, and the agent to revive.
     Prelude = tuple[str | None, list[str], AgentStart | None]
 
+    class TerminalOrder(TypedDict):
+        master: int  # the two ends of the pseudo-terminal
+        slave: int
+        replaced: list[int]  # the descriptors of the job that lead to it: 0, 1, 2
+        is_controlling: bool  # whether it is the controlling terminal of the job, which then has a session of its own
+
     class EnforcedLimits(TypedDict):
         limits: list[LimitRow]
         memory_limit: int | None  # bytes
@@ -30,10 +36,10 @@ if TYPE_CHECKING:
         env: dict[bytes, bytes]
         cwd: bytes
         directory: str | None  # for the logs and the facts of the job
-        output: Literal["pump", "pty", "log"]  # pipes, a terminal, or nothing between the job and its log
+        is_detached: bool  # whether the process that sends the order leaves the job alone
+        copied: list[int]  # of descriptors 1 and 2, those of the shim that get the output too, besides the log
         stdin: Literal["inherit", "null"]
-        master: int  # the two ends of the terminal, or -1
-        slave: int
+        terminal: TerminalOrder | None
         log_max: int  # bytes
         grace: float  # seconds
         timeout: float | None  # seconds

@@ -62,11 +62,15 @@ class Stream:
             return False
         data = memoryview(self.buffer)[:count]
         if self.log is not None:
-            self.log.write(data)
+            self.keep(self.log, data)
         if self.sink >= 0:
             self.pending = data
             self.push()
         return True
+
+    def keep(self, log: "Log", data: memoryview) -> None:
+        """Write output to the log."""
+        log.write(data)
 
     def push(self) -> None:
         """Write pending output, as much as the reader takes."""
@@ -105,7 +109,21 @@ class Stream:
 
 
 class TerminalStream(Stream):
-    """The output of a job with a terminal. `run` holds the master too: closing it here does not hang up the job."""
+    """The output of a job on its terminal. Another process holds the master too: see holder.py."""
+
+    held_back = b""  # a carriage return at the end of the last part: a line feed may follow
+
+    def keep(self, log: "Log", data: memoryview) -> None:
+        """Write output to the log as the job wrote it: the terminal has put a carriage return before each line feed."""
+        text = self.held_back + data
+        self.held_back = text[-1:] if text.endswith(b"\r") else b""
+        log.write(memoryview(text[: len(text) - len(self.held_back)].replace(b"\r\n", b"\n")))
+
+    def close(self) -> None:
+        if self.log is not None and self.held_back:
+            self.log.write(memoryview(self.held_back))
+            self.held_back = b""
+        super().close()
 
     def reader_left(self) -> None:
         self.drop_sink()
@@ -123,17 +141,11 @@ class Pump:
 
     def open(self, order: "Order", logs: "JobLogs") -> tuple[int, int]:
         """Open the logs and the streams; return the two descriptors that the job writes to."""
-        kind = order["output"]
-        if kind == "pty":
-            (log,) = logs.open("stdout.log")
-            self.streams = [TerminalStream(order["master"], os.dup(1), log)]
-            return order["slave"], order["slave"]
-        has_one_target = kind == "pump" and is_same_file(1, 2)
-        files = logs.open("stdout.log") if has_one_target else logs.open("stdout.log", "stderr.log")
-        if kind == "log":
-            fds = [log.fd if log is not None and log.fd >= 0 else os.open(os.devnull, os.O_WRONLY) for log in files]
-        else:
-            fds = [self._open_pipe(number + 1, log) for number, log in enumerate(files)]
+        replaced = {*order["terminal"]["replaced"]} if order["terminal"] is not None else set()
+        is_one_copy = not replaced and {1, 2} <= {*order["copied"]} and is_same_file(1, 2)
+        files = logs.open("stdout.log") if {1, 2} <= replaced or is_one_copy else logs.open("stdout.log", "stderr.log")
+        fds = [self._open_end(order, number + 1, log) for number, log in enumerate(files)]
+        logs.are_written_by_job = len(self.streams) < len(fds)
         return fds[0], fds[-1]
 
     def move(self) -> bool:
@@ -175,6 +187,16 @@ class Pump:
 
     def due_times(self) -> "tuple[float | None, ...]":
         return (self._abandon_at,)
+
+    def _open_end(self, order: "Order", target: int, log: "Log | None") -> int:
+        """Open what the job has in place of one of our own descriptors."""
+        terminal, is_copied = order["terminal"], target in order["copied"]
+        if terminal is not None and target in terminal["replaced"]:
+            self.streams.append(TerminalStream(terminal["master"], os.dup(target) if is_copied else -1, log))
+            return terminal["slave"]
+        if is_copied:
+            return self._open_pipe(target, log)
+        return log.fd if log is not None and log.fd >= 0 else os.open(os.devnull, os.O_WRONLY)
 
     def _open_pipe(self, target: int, log: "Log | None") -> int:
         """Open a pipe that leads to the log and to one of our own descriptors; return the end to write to."""

@@ -69,14 +69,16 @@ def become_job(order: "Order", go_read: int, answer_write: int, outputs: tuple[i
         signals.set_wakeup_fd(-1)
         for number in (signals.SIGPIPE, signals.SIGXFSZ, signals.SIGCHLD):
             signals.signal(number, signals.SIG_DFL)
-        if order["output"] == "pty":
+        terminal = order["terminal"]
+        if terminal is not None and terminal["is_controlling"]:
             os.setsid()
-            fcntl.ioctl(order["slave"], TIOCSCTTY, 0)
-            os.dup2(order["slave"], 0)
+            fcntl.ioctl(terminal["slave"], TIOCSCTTY, 0)
         else:
             os.setpgid(0, 0)
-            if order["stdin"] == "null":
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if terminal is not None and 0 in terminal["replaced"]:
+            os.dup2(terminal["slave"], 0)
+        elif order["stdin"] == "null":
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(outputs[0], 1)
         os.dup2(outputs[1], 2)
         # A directory on a dead server blocks here: the job has not started yet, so a caller that waits can give up.

@@ -22,6 +22,7 @@ from jobtop.core.shim.revival import PR_SET_CHILD_SUBREAPER, Revival, revive_kil
 from jobtop.core.shim.start import Launch
 from jobtop.core.shim.stopping import Stopping
 from jobtop.core.shim.system_calls import c_call, now
+from jobtop.core.shim.terminal import Keyboard, end_holder, start_holder
 from jobtop.core.shim.totals import Census, Ledger, cpu_nanoseconds
 
 TYPE_CHECKING = False
@@ -52,8 +53,9 @@ class Shim:
         self.ledger = Ledger(self.pid)
         self.census = Census(self.ledger)
         self.stopping = Stopping(self.pid, order["grace"])
-        self.logs = JobLogs(order["directory"], order["log_max"], is_detached=order["output"] == "log")
+        self.logs = JobLogs(order["directory"], order["log_max"])
         self.pump = Pump()
+        self.keyboard: Keyboard | None = None
         self.revival: Revival | None = None
 
     def launch(self, callers_fds: "set[int]") -> None:
@@ -61,7 +63,8 @@ class Shim:
         order, directory = self.order, self.order["directory"]
         outputs = self.pump.open(order, self.logs)
         launch = Launch(order, outputs)
-        for fd in {*callers_fds, *(outputs if order["output"] != "log" else ())}:
+        slave = {order["terminal"]["slave"]} if order["terminal"] is not None else set()
+        for fd in {*callers_fds, *slave, *outputs} - {log.fd for log in self.logs.files}:
             os.close(fd)  # the job has them now; the shim must not hold a lock or a pipe of the caller
         refused = launch.refused_cgroups()
         self.main = self.ledger.main = launch.pid
@@ -75,8 +78,10 @@ class Shim:
             os._exit(0)
         self.ledger.floor_kib, self.exec_error = launch.execute()
         if self.exec_error is None:
+            if directory and order["terminal"] is not None and 0 in order["terminal"]["replaced"]:
+                self.keyboard = Keyboard(directory, order["terminal"])
             self.tell(started)
-        replace_by_null(*((0, 1) if order["output"] != "log" else (0, 1, 2)))
+        replace_by_null(*((0, 1, 2) if order["is_detached"] else (0, 1)))
         moment = time.monotonic()
         self.logs.begin(moment, self.start[1])
         self.census.begin(moment, self.start[1])
@@ -90,7 +95,7 @@ class Shim:
         """The process that records the job has exited; an agent has to sample a job that still runs."""
         self.status_pipe.close()
         if self.order["successor"] is not None and self.main_status is None:
-            delay = LAUNCHER_SECONDS if self.order["output"] == "log" else 0.0
+            delay = LAUNCHER_SECONDS if self.order["is_detached"] else 0.0
             self.revival = Revival(*self.order["successor"], is_needed=True, delay_seconds=delay)
 
     def supervise(self, wakeup_fd: int) -> None:
@@ -98,6 +103,8 @@ class Shim:
         while True:
             has_children = self.reap()
             has_output = self.pump.move()
+            if self.keyboard is not None:
+                self.keyboard.move()
             if not has_children and has_output and self.may_abandon_readers():
                 self.pump.abandon_readers()
                 has_output = self.pump.move()
@@ -170,6 +177,8 @@ class Shim:
         poll = select.poll()
         poll.register(wakeup_fd, select.POLLIN)
         self.pump.register(poll)
+        if self.keyboard is not None:
+            self.keyboard.register(poll)
         if self.status_pipe.fd >= 0:
             poll.register(self.status_pipe.fd, 0)  # POLLERR: its reader has exited
         due = [at for part in (self.census, self.logs, self.stopping, self.pump) for at in part.due_times()]
@@ -210,6 +219,8 @@ class Shim:
             write_ended(directory, text)
         replace_by_null(2)
         if is_final:
+            if self.keyboard is not None:
+                self.keyboard.close()
             remove_cgroups(self.order["cgroup_directories"])
 
 
@@ -229,18 +240,23 @@ def main(arguments: list[str]) -> None:
         remove_cgroups(possible_cgroups)
         revive_killed_agent(agent)
         return
+    terminal, holder_fd = order["terminal"], -1
+    ends = {terminal["master"], terminal["slave"]} if terminal is not None else set()
+    for fd in {status_fd, *ends}:
+        os.set_inheritable(fd, False)
+    if terminal is not None:
+        holder_fd = start_holder(terminal, order["directory"], order["log_max"])
     wakeup_fd = catch_signals()
     is_subreaper = c_call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    for fd in (status_fd, order["master"], order["slave"]):
-        if fd >= 0:
-            os.set_inheritable(fd, False)
     shim = Shim(order, status_fd, is_subreaper)
     try:
-        shim.launch(callers_fds - {order["master"], order["slave"]})
+        shim.launch(callers_fds - ends)
     except OSError as error:
         shim.exec_error = ("start", error.errno or 0)
         shim.start = shim.end = shim.last = now()
         shim.report(is_final=True)
     else:
         shim.supervise(wakeup_fd)
+    if holder_fd >= 0:
+        end_holder(holder_fd)
     revive_killed_agent(agent)

@@ -282,7 +282,7 @@ def test_a_job_with_a_terminal_has_one_stream(jobtop: Jobtop) -> None:
     command: Sequence[str] = ("sh", "-c", "echo out; echo err >&2")
     assert jobtop("run", "--quiet", "--pty", "--external-id", "pty", "--", *command).returncode == 0
     assert printed(jobtop, "pty") == (b"out\nerr\n", b"")
-    assert printed(jobtop, "pty", "--raw") == (b"out\r\nerr\r\n", b"")
+    assert printed(jobtop, "pty", "--raw") == (b"out\nerr\n", b"")
     out, words = printed(jobtop, "pty", "--stderr", "--follow")
     assert (out, words.count(b"\n")) == (b"", 1)
     assert b"jobtop logs" in words

@@ -51,8 +51,19 @@ def test_what_was_said_is_in_the_record_and_in_the_order(config: Config) -> None
 
 def test_a_given_environment_takes_the_place_of_ours(config: Config) -> None:
     old = {"PATH": "/bin", "JOBTOP_JOB_ID": "old"}
-    _, spec = prepare(Request(("true",), "/", environment=old, env={"A": "1"}), ID, "atlas", config)
+    request = Request(("true",), "/", environment=old, env={"A": "1"}, detached=False)
+    _, spec = prepare(request, ID, "atlas", config)
     assert spec.env == {"PATH": "/bin", "A": "1", "JOBTOP_JOB_ID": ID}
+
+
+@pytest.mark.parametrize(
+    ("pty", "given", "expected"), [(False, {}, "1"), (True, {}, None), (False, {"PYTHONUNBUFFERED": ""}, "")]
+)
+def test_a_detached_python_gets_no_buffer_unless_the_user_decides(
+    config: Config, pty: bool, given: dict[str, str], expected: str | None
+) -> None:
+    _, spec = prepare(Request(("true",), "/", environment=given, pty=pty), ID, "atlas", config)
+    assert spec.env.get("PYTHONUNBUFFERED") == expected
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.core.run import scope
 from jobtop.core.run.facts import Facts
-from jobtop.core.run.foreground import open_terminal
-from jobtop.core.run.supervisor import Supervisor
+from jobtop.core.run.supervisor import Supervisor, open_terminal
 from jobtop.core.shim import logs, system_calls
 from shims import Begin, Supervised
 from shims import begin as begin

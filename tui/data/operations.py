@@ -138,7 +138,8 @@ def start(options: Options, new_job: NewJob) -> tuple[Job, list[str]]:
     if new_job.queue_options is not None:
         with open_queue(options.own, warnings) as queue:
             return submit_to(queue, config, new_job.request, new_job.queue_options), warnings
-    request = replace(new_job.request, parent_id=os.environ.get("JOBTOP_JOB_ID"))
+    has_terminal = config.text("run.pty") != "never"
+    request = replace(new_job.request, parent_id=os.environ.get("JOBTOP_JOB_ID"), pty=has_terminal)
     return start_and_stay(options.own, config, request, warnings.append)[0], warnings
 
 
