@@ -10,7 +10,7 @@ APP, TABLE, CHART, JOBS, JOB, LOG, HISTORY, COMPARE, ALERTS, FORM = (
     *("app", "table", "chart", "jobs", "job", "log", "history", "compare", "alerts", "form"),
 )
 TEXT, SETTINGS, HELP, FILTER, SEARCH = "text", "settings", "help", "filter", "search"
-CONFIRM, TICK, COMMAND, LEAVING = "confirm", "tick", "command", "leaving"
+CONFIRM, TICK, COMMAND, LEAVING, AGAIN = "confirm", "tick", "command", "leaving", "again"
 
 
 @record
@@ -87,15 +87,9 @@ ACTIONS = (
         "jobs.pause", "p", "Pause", "Let the job stand still, or go on (asks)", JOBS, "pause_jobs", changes_jobs=True
     ),
     Action(
-        "jobs.retry",
-        "R",
-        "Queue again",
-        "Queue it, as another attempt",
-        JOBS,
-        "queue_again",
-        changes_jobs=True,
+        "jobs.again", "r", "Again", "Run again with changes: opens the form, filled in", JOBS, "change_job", True, True
     ),
-    Action("jobs.again", "r", "Again", "Run the same command again", JOBS, "run_again", True, True),
+    Action("jobs.retry", "R", "Run again", "Run again as it was (asks)", JOBS, "run_again", changes_jobs=True),
     Action("jobs.pin", "P", "Pin", "Keep the job whole, or no longer", JOBS, "pin_jobs", changes_jobs=True),
     Action("jobs.compare", "c", "Compare", "Compare the marked jobs", JOBS, "compare_marked"),
     Action("jobs.export", "e", "Export", "Write the samples of the job to a file", JOBS, "export_job"),
@@ -129,11 +123,14 @@ ACTIONS = (
     ),
     Action("leaving.stop", "s", "Stop", "Stop the job and leave", LEAVING, "answer('stop')", in_footer=True),
     Action("leaving.stay", "escape,n", "Stay", "Stay here", LEAVING, "leave", in_footer=True),
-    Action("form.submit", "ctrl+s", "Run", "Run the job, or write the file", FORM, "submit", in_footer=True),
-    Action("form.leave", "escape", "Leave", "Leave; nothing is done", FORM, "leave", in_footer=True),
+    Action("again.now", "y,enter", "Run now", "Start them now", AGAIN, "answer('now')", in_footer=True),
+    Action("again.queue", "w", "Wait in the queue", "Queue them", AGAIN, "answer('queue')", in_footer=True),
+    Action("again.cancel", "escape,n", "Cancel", "Run nothing", AGAIN, "leave", in_footer=True),
+    Action("form.submit", "enter,ctrl+s", "Run", "Run the job, or write the file", FORM, "submit", in_footer=True),
+    Action("form.leave", "escape", "Cancel", "Close the form and change nothing", FORM, "leave", in_footer=True),
     Action("form.next", "down", "Next", "To the next field", FORM, "app.focus_next"),
     Action("form.previous", "up", "Previous", "To the field before", FORM, "app.focus_previous"),
-    Action("form.tick", "space,enter", "Switch", "Switch it on or off", TICK, "switch"),
+    Action("form.tick", "space", "Switch", "Switch it on or off", TICK, "switch"),
     Action("form.older", "up", "Older", "The command before, of those that begin like this", COMMAND, "older"),
     Action("form.newer", "down", "Newer", "The command after", COMMAND, "newer"),
     Action("help.close", "escape,question_mark,q", "Close", "Back to where you were", HELP, "app.back", in_footer=True),
@@ -158,6 +155,7 @@ def bindings(*places: str) -> list[Binding]:
 
 
 KEY_NAMES = {
+    " ": "space",
     "question_mark": "?",
     "slash": "/",
     "left_square_bracket": "[",

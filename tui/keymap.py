@@ -14,6 +14,7 @@ from jobtop.core.errors import ConfigError, did_you_mean
 from jobtop.core.units import printable
 from jobtop.tui.actions import (
     ACTIONS,
+    AGAIN,
     ALERTS,
     APP,
     BY_ID,
@@ -54,6 +55,7 @@ SCREENS = (
     ({HELP}, (TEXT,)),
     ({CONFIRM}, (CONFIRM,)),
     ({LEAVING}, (LEAVING,)),
+    ({AGAIN}, (AGAIN,)),
 )
 ACTIVE_TOGETHER = tuple(places | {pane} for places, panes in SCREENS for pane in panes)
 A_CHARACTER = "a character to type"

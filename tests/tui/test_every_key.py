@@ -29,6 +29,7 @@ from jobtop.tui.dialogs.confirm import Confirm
 from jobtop.tui.dialogs.export_form import ExportForm
 from jobtop.tui.dialogs.fields import Tick
 from jobtop.tui.dialogs.leaving import Leaving
+from jobtop.tui.dialogs.run_again import RunAgain
 from jobtop.tui.dialogs.run_form import CommandLine, RunForm
 from jobtop.tui.screens import settings
 from jobtop.tui.screens.compare import Compare
@@ -50,7 +51,7 @@ from visiting import Visitor, visit
 
 __all__ = ["nothing_is_left"]
 
-QUIT, STARTING = "app.quit", ("jobs.retry", "jobs.again")
+QUIT, STARTING = "app.quit", ("jobs.again", "jobs.retry")
 # Places that are tested in one console; the first list gets each new place.
 ELSEWHERE = (
     ("chart", "job", "log", "search"),
@@ -266,6 +267,10 @@ def left(answer: object) -> Case:
     return Case(asking(lambda: Leaving("train")), lambda _: list(ANSWERS), lambda _, after: after == [answer])
 
 
+def asked_again(answer: object) -> Case:
+    return Case(asking(lambda: RunAgain(1, [])), lambda _: list(ANSWERS), lambda _, after: after == [answer])
+
+
 async def at_form(visitor: Visitor) -> None:
     """Open the empty form that runs a job."""
     if not isinstance(visitor.console.screen, RunForm):
@@ -303,6 +308,7 @@ async def at_export(visitor: Visitor) -> None:
     await page.action_export_job()
     await settled(visitor)
     editor = one(visitor, Input)
+    (Path.cwd() / "samples.csv").unlink(missing_ok=True)
     editor.value = str(Path.cwd() / "samples.csv")
 
 
@@ -355,11 +361,6 @@ async def at_real_job(visitor: Visitor) -> None:
     visitor.console.feed.poll_now()
     await until(lambda: (known := visitor.console.row(job.id)) is not None and known.job.status.ended)
     await until(lambda: table.select(job.id))
-
-
-def real_jobs(visitor: Visitor) -> int:
-    assert visitor.console.view is not None
-    return sum(known.job.command == ("true",) for known in visitor.console.view.rows)
 
 
 def pinned_jobs(visitor: Visitor) -> list[str]:
@@ -453,8 +454,8 @@ CASES: dict[str, Case] = {
     "jobs.stop": asks("Stop this job?"),
     "jobs.kill": asks("Kill this job?"),
     "jobs.pause": asks("Pause this job?"),
-    "jobs.retry": Case(at_real_job, real_jobs, more),
-    "jobs.again": Case(at_real_job, real_jobs, more),
+    "jobs.again": Case(at_real_job, kind_of_screen, comes_to(RunForm)),
+    "jobs.retry": Case(at_real_job, kind_of_screen, comes_to(RunAgain)),
     "jobs.pin": Case(at_dashboard, pinned_jobs, differs),
     "jobs.compare": Case(marked_two, kind_of_screen, comes_to(Compare)),
     "jobs.export": Case(at_dashboard, kind_of_screen, comes_to(ExportForm)),
@@ -478,6 +479,9 @@ CASES: dict[str, Case] = {
     "leaving.detach": left("detach"),
     "leaving.stop": left("stop"),
     "leaving.stay": left(None),
+    "again.now": asked_again("now"),
+    "again.queue": asked_again("queue"),
+    "again.cancel": asked_again(None),
     "form.submit": Case(at_export, lambda _: (Path.cwd() / "samples.csv").exists(), more),
     "form.leave": Case(at_form, kind_of_screen, comes_to(Dashboard)),
     "form.next": Case(in_form("#name Input"), focused, differs),
@@ -525,7 +529,7 @@ def test_every_key_does_what_it_says(options: Options, places: tuple[str, ...]) 
     visit(options.stores[0].parent, lambda visitor: press_all(visitor, actions), SIZE, options)
 
 
-def test_every_key_that_starts_a_job_starts_one(jobtop: Jobtop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_that_runs_a_job_again_asks_how(jobtop: Jobtop, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in jobtop.env.items():
         monkeypatch.setenv(name, value)
     paths = StatePaths(jobtop.state, HERE)

@@ -1,5 +1,6 @@
 """The console's operations on real jobs: they ask first, and never touch jobs that they may not."""
 
+import json
 import os
 import signal
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import pytest
 from textual.widgets import Input
 
 from jobtop.core.config import load
-from jobtop.core.model import Identity, Job, Status
+from jobtop.core.model import Identity, Job, Limits, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.run.request import Request
 from jobtop.lifecycle.reconcile import current
@@ -21,7 +22,8 @@ from jobtop.tui.app import Console
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.dialogs.confirm import Confirm
 from jobtop.tui.dialogs.export_form import default_path
-from jobtop.tui.dialogs.fields import FormField
+from jobtop.tui.dialogs.fields import FormField, Tick
+from jobtop.tui.dialogs.run_form import RunForm
 from jobtop.tui.preferences import Preferences
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.widgets.table import Table
@@ -235,20 +237,104 @@ def ended(paths: StatePaths, job: Job) -> Job:
     return wait_for(lambda: found if (found := current_record(paths, job)).status.ended else None)
 
 
-def test_a_job_runs_again_and_is_selected(paths: StatePaths, notifications: Notifications) -> None:
+@pytest.mark.parametrize(("key", "done"), [("y", "runs"), ("w", "is queued")])
+def test_a_job_runs_again_as_it_was_after_a_question(
+    paths: StatePaths, notifications: Notifications, key: str, done: str
+) -> None:
     job = ended(paths, start_job(paths, "sh", "-c", "echo $WORD >> words", env={"WORD": "again"}))
 
     async def scene(visitor: Visitor) -> None:
         await select_job(visitor, job)
-        await visitor.press("r")
+        await visitor.press("R")
+        await visitor.shows("Run this job again?", job.id[:8])
+        await visitor.press(key)
         table = visitor.console.screen.query_one("#jobs", Table)
         await visitor.until(lambda: table.cursor_key not in (None, job.id))
-        await wait_for_notification(visitor, notifications, f"({str(table.cursor_key)[:8]}) runs")
+        await wait_for_notification(visitor, notifications, f"({str(table.cursor_key)[:8]}) {done}")
 
     visit(paths.root, scene, (90, 28), own_store(paths))
     words = paths.root.parent / "words"
     wait_for(lambda: words.read_text() == "again\nagain\n" or None)
     call("history")
+
+
+def test_a_job_runs_again_with_changes(paths: StatePaths) -> None:
+    (paths.root.parent / "below").mkdir(parents=True, exist_ok=True)
+    command = "echo $WORD $OTHER --token hush $MORE >> words"
+    job = start_job(
+        *(paths, "/bin/sh", "-c", command),
+        name="echoing",
+        env={"WORD": "one", "OTHER": "two", "MORE": "a,b=c"},
+        params={"lr": 0.1},
+        tags={"project": "ocr"},
+        limits=Limits(cpus=0.5, memory_bytes=1 << 30, runtime_seconds=5400.0, timeout_seconds=60.0),
+    )
+    ended(paths, job)
+
+    async def scene(visitor: Visitor) -> None:
+        await select_job(visitor, job)
+        await visitor.press("r")
+        await visitor.until(lambda: isinstance(visitor.console.screen, RunForm))
+        form = visitor.console.screen
+        texts = {str(field.id): field.value for field in form.query(FormField)}
+        assert texts["command"] == command
+        assert form.query_one("#shell", Tick).value
+        assert (texts["name"], texts["params"], texts["tags"]) == ("echoing", "lr=0.1", "project=ocr")
+        assert (texts["cpus"], texts["memory"], texts["runtime"], texts["timeout"]) == ("0.5", "1G", "1h30m", "1m")
+        assert texts["env"].splitlines() == ["OTHER=two", "WORD=one"]
+        form.query_one("#params", FormField).value = "lr=0.2"
+        form.query_one("#env", FormField).value = "WORD=three"
+        form.query_one("#name Input").focus()
+        await visitor.press("enter")
+        await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
+        table = visitor.console.screen.query_one("#jobs", Table)
+        await visitor.until(lambda: table.cursor_key not in (None, job.id))
+        again.append(str(table.cursor_key))
+
+    again: list[str] = []
+    visit(paths.root, scene, (90, 40), own_store(paths))
+    words = paths.root.parent / "words"
+    wait_for(lambda: words.read_text().splitlines()[1:] == ["three --token hush a,b=c"] or None)
+    record = json.loads(call("show", again[0], "--json").stdout)
+    assert (record["name"], record["params"], record["tags"]) == ("echoing", {"lr": 0.2}, {"project": "ocr"})
+    assert record["limits"]["memory_bytes"] == 1 << 30
+
+
+def test_a_command_with_line_breaks_runs_again_unchanged(paths: StatePaths) -> None:
+    job = ended(paths, start_job(paths, "sh", "-c", "echo one >> words\necho two >> words"))
+
+    async def scene(visitor: Visitor) -> None:
+        await select_job(visitor, job)
+        await visitor.press("r")
+        await visitor.until(lambda: isinstance(visitor.console.screen, RunForm))
+        form = visitor.console.screen
+        line = form.query_one("#command", FormField)
+        before = line.value
+        line.value = before + " # more"
+        await visitor.press("enter")
+        await visitor.until(lambda: "line breaks" in line.problem)
+        line.value = before
+        await visitor.press("enter")
+        await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
+
+    visit(paths.root, scene, (90, 28), own_store(paths))
+    words = paths.root.parent / "words"
+    wait_for(lambda: words.read_text() == "one\ntwo\none\ntwo\n" or None)
+    call("history")
+
+
+def test_several_marked_jobs_are_not_changed_at_once(paths: StatePaths, notifications: Notifications) -> None:
+    kept_jobs(paths.root, made_job(), made_job())
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.until(lambda: visitor.console.view is not None and len(visitor.console.view.rows) == 2)
+        await visitor.press("space", "space", "r")
+        await wait_for_notification(visitor, notifications, "2 jobs are marked")
+        await visitor.press("R")
+        await visitor.shows("Run 2 jobs again?")
+        await visitor.press("escape")
+
+    visit(paths.root, scene, (90, 28), own_store(paths))
 
 
 def test_a_job_without_its_spec_is_not_run_again(paths: StatePaths, notifications: Notifications) -> None:

@@ -49,7 +49,7 @@ def test_a_key_may_do_something_else_in_another_pane_another_screen_or_a_dialogu
 
 
 def test_new_clashes_in_a_dialogue_are_named_and_default_ones_are_not() -> None:
-    assert Clash("Enter", "form.submit", "form.tick") in clashes(read_keys({"form.submit": ("enter",)}))
+    assert Clash("space", "form.submit", "form.tick") in clashes(read_keys({"form.submit": ("space",)}))
     assert Clash("j", "text.down", "help.close") in clashes(read_keys({"help.close": ("j",)}))
     assert Clash("n", "confirm.yes", "confirm.no") in clashes(read_keys({"confirm.yes": ("n",)}))
     assert clashes(read_keys({"app.back": ("esc", "h"), "log.next": ("n", ">"), "settings.again": ("x",)})) == []

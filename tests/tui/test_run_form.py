@@ -13,7 +13,8 @@ from jobtop.lifecycle.queue import Queue
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.dialogs.fields import FormField, Tick
-from jobtop.tui.dialogs.run_form import CommandLine, RunForm, past_commands, read_form
+from jobtop.tui.dialogs.form_values import read_form
+from jobtop.tui.dialogs.run_form import CommandLine, RunForm, past_commands
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.widgets.table import Table
 from records import HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
@@ -103,7 +104,7 @@ def test_every_field_of_the_form_is_in_the_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "text", "words"),
     [
-        ("command", " ", "run"),
+        ("command", " ", "command"),
         ("command", "echo 'a", "quote"),
         ("command", "echo a | wc", "| shell"),
         ("command", "sleep 9 &", "& shell"),
@@ -204,8 +205,8 @@ def test_in_a_small_terminal_fields_scroll_and_problems_appear_at_them(paths: St
         fill(form, command="echo 'a", cwd="/no/such/place", memory="much")
         await visitor.press("ctrl+s")
         await visitor.until(lambda: set(problems(form)) == {"command", "cwd", "memory"})
-        screen = await visitor.shows("quote", "no such directory", "esc Leave")
-        assert screen.index("quote") < screen.index("shell:") < screen.index("no such directory")
+        screen = await visitor.shows("quote", "no such directory", "esc Cancel")
+        assert screen.index("quote") < screen.index("shell") < screen.index("no such directory")
         assert screen.count("✗") >= 2
         assert isinstance(form.focused, CommandLine)
         fill(form, command="no-such-program", cwd="/", memory="")
@@ -257,3 +258,38 @@ def test_earlier_commands_are_completed_and_stepped_through(paths: StatePaths) -
         assert line.value == "echo two | wc"
 
     visit(paths.root, scene, (90, 28), own_store(paths))
+
+
+@pytest.mark.parametrize("where", ["#command Input", "#tags Input", "#interval Input", "#enforce"])
+def test_enter_runs_the_job_from_every_field_of_one_line(paths: StatePaths, where: str) -> None:
+    async def scene(visitor: Visitor) -> None:
+        form = await opened(visitor)
+        fill(form, command="true")
+        form.query_one(where).focus()
+        await visitor.press("enter")
+        await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
+
+    visit(paths.root, scene, (90, 40), own_store(paths))
+    (job,) = all_jobs(paths)
+    assert call("wait", job.id).returncode == 0
+
+
+def test_enter_in_a_field_of_several_lines_begins_a_line(paths: StatePaths) -> None:
+    async def scene(visitor: Visitor) -> None:
+        form = await opened(visitor)
+        fill(form, command="true")
+        form.query_one("#env TextArea").focus()
+        await visitor.press("A", "equals_sign", "1", "enter", "B", "equals_sign", "2")
+        assert form.query_one("#env", FormField).value == "A=1\nB=2"
+        assert visitor.console.screen is form
+
+    visit(paths.root, scene, (90, 40), own_store(paths))
+    assert not paths.store.exists() or all_jobs(paths) == []
+
+
+def test_the_form_says_which_keys_it_has(paths: StatePaths) -> None:
+    async def scene(visitor: Visitor) -> None:
+        await opened(visitor)
+        await visitor.shows("^s Run", "esc Cancel", "↑ earlier commands", "tab next field")
+
+    visit(paths.root, scene, (90, 40), own_store(paths))

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from jobtop.tui.actions import BY_ID
-from jobtop.tui.keymap import active_keys, shown_keys
+from jobtop.tui.keymap import active_keys, shown_key, shown_keys
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, width_of
 from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
@@ -48,6 +48,28 @@ class KeyButton(Painted):
     async def on_click(self, event: events.Click) -> None:
         event.stop()
         await self.screen.run_action(self.action.call)
+
+
+class KeyHint(Painted):
+    """A key that works in some fields of a dialog, and what it does there."""
+
+    DEFAULT_CSS = "KeyHint { height: 1; width: auto; margin-right: 3; background: $panel; }"
+
+    def __init__(self, key: str, title: str) -> None:
+        super().__init__()
+        self.key, self.title = key, title
+
+    def words(self) -> list[Span]:
+        return [
+            Span(shown_key(self.key, self.app.has_class(ASCII_CLASS)), Tone.GREY),
+            Span(f" {self.title}", Tone.GREY),
+        ]
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return width_of(self.words())
+
+    def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
+        return [inks.strip(self.words(), width)]
 
 
 class Text(Painted):
@@ -101,7 +123,7 @@ class Dialog(ModalScreen[Answer]):
         """The parts in the box."""
         raise NotImplementedError
 
-    def keys(self) -> Iterable[KeyButton]:
+    def keys(self) -> Iterable[KeyButton | KeyHint]:
         """The keys at the bottom of the box."""
         raise NotImplementedError
 

@@ -59,6 +59,13 @@ class FormField(Painted):
     def value(self) -> str:
         return self.editor.text if isinstance(self.editor, TextArea) else self.editor.value
 
+    @value.setter
+    def value(self, text: str) -> None:
+        if isinstance(self.editor, TextArea):
+            self.editor.text = text
+        else:
+            self.editor.value = text
+
     def watch_problem(self) -> None:
         self._make_room()
 
@@ -98,7 +105,7 @@ class FormField(Painted):
 
 
 class Tick(Painted, can_focus=True):
-    """A checkbox: `[x] what it means`. Space, Enter or a click switches it."""
+    """A checkbox: `[x] what it means`. Space or a click switches it."""
 
     DEFAULT_CSS = """
     Tick {

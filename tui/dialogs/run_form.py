@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -16,36 +14,29 @@ from textual.containers import Horizontal
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from jobtop.core.config import interval
-from jobtop.core.errors import BadValue, JobtopError, StoreError
-from jobtop.core.model import Limits, Status
-from jobtop.core.query.moments import parse_moment
+from jobtop.core.errors import JobtopError, StoreError
+from jobtop.core.model import Status
 from jobtop.core.redact import HIDDEN
-from jobtop.core.run.request import Request, count, cpus, group_name, pairs, typed, whole_number
-from jobtop.core.units import parse_duration, parse_size
-from jobtop.lifecycle.submit import QueueOptions
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.actions import COMMAND, FORM, bindings
 from jobtop.tui.data.operations import NewJob, start
-from jobtop.tui.dialogs.dialog import Dialog, KeyButton
+from jobtop.tui.dialogs.dialog import Dialog, KeyButton, KeyHint
 from jobtop.tui.dialogs.fields import FormField, LineInput, LinesInput, Tick, focus_first_problem
+from jobtop.tui.dialogs.form_values import SHELL, Filled, current_directory, read_form
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
     from jobtop.tui.app import Console
 
-SHELL = ("/bin/sh", "-c")
 PAST = 500
 LONGEST = 1000
-OPERATORS = "|&;<>"
-QUEUE = ("group", "priority", "at", "retries", "after")
 TALL = 22  # rows from which groups of fields are separated
 
 
 class CommandLine(LineInput):
-    """The command field; it completes earlier commands, and up and down step through them."""
+    """The command field; it completes earlier commands, and up and down step through those that begin like the text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMMAND)]
 
@@ -68,7 +59,8 @@ class CommandLine(LineInput):
     def _walk(self, step: int) -> None:
         if self.value != self._shown:
             self._typed, self._place = self.value, -1
-        fitting = [line for line in self.past if line.startswith(self._typed) and line != self._typed]
+        others = [line for line in self.past if line != self._typed]
+        fitting = [line for line in others if line.startswith(self._typed)] or others
         self._place = max(-1, min(self._place + step, len(fitting) - 1))
         self.value = self._shown = fitting[self._place] if self._place >= 0 else self._typed
         self.cursor_position = len(self.value)
@@ -88,22 +80,23 @@ class RunForm(Dialog[None]):
         &.-queued .-queue { display: block; }
     }
     """
-    title_words = "Run a job"
 
-    def __init__(self) -> None:
+    def __init__(self, filled: Filled | None = None) -> None:
         super().__init__()
+        self.filled = filled
+        self.title_words = "Run a job" if filled is None else "Run again with changes"
         self.shell_lines: frozenset[str] = frozenset()
         self._is_starting = False
 
     def parts(self) -> ComposeResult:
         self._fit()
         yield FormField("command", "Command", CommandLine())
-        yield Tick("shell: for pipes, variables, *", id="shell", classes="-last")
+        yield Tick("run in a shell, for pipes, variables and *", id="shell", classes="-last")
         with Horizontal(classes="pair"):
-            yield FormField("name", "Name", LineInput(placeholder="the script's"))
-            yield FormField("tool", "Tool", LineInput(placeholder="the program"), "-second")
+            yield FormField("name", "Name", LineInput(placeholder="from the command"))
+            yield FormField("tool", "Tool", LineInput(placeholder="from the command"), "-second")
         yield FormField("cwd", "Directory", LineInput(shown_directory()), "-last")
-        yield FormField("env", "Environment", LinesInput("KEY=VALUE, a line each or with commas"))
+        yield FormField("env", "Environment", LinesInput("KEY=VALUE, one per line"))
         yield FormField("params", "Parameters", LineInput(placeholder="e.g. lr=0.1, epochs=3"))
         yield FormField("tags", "Tags", LineInput(placeholder="e.g. project=ocr"), "-last")
         with Horizontal(classes="pair"):
@@ -113,24 +106,39 @@ class RunForm(Dialog[None]):
             yield FormField("runtime", "Time", LineInput(placeholder="e.g. 1h30m"))
             yield FormField("timeout", "Stop after", LineInput(placeholder="never"), "-second")
         yield FormField("gpus", "GPUs", LineInput(placeholder="e.g. 1"))
-        yield Tick("CPUs and memory hold: who takes more is stopped", id="enforce", classes="-last")
+        yield Tick("enforce CPU and memory limits", id="enforce", classes="-last")
         yield FormField("interval", "Interval", LineInput(placeholder="between samples, e.g. 5s"), "-last")
-        yield Tick("wait in the queue for its turn", id="queue")
+        yield Tick("wait in the queue", id="queue")
         with Horizontal(classes="pair -queue"):
-            yield FormField("group", "Group", LineInput(placeholder="with slots of its own"))
+            yield FormField("group", "Group", LineInput(placeholder="a name"))
             yield FormField("priority", "Priority", LineInput(placeholder="0"), "-second")
         with Horizontal(classes="pair -queue"):
             yield FormField("at", "Not before", LineInput(placeholder="e.g. 22:00"))
             yield FormField("retries", "Retries", LineInput(placeholder="0"), "-second")
-        yield FormField("after", "After", LineInput(placeholder="ids of jobs that have to succeed first"), "-queue")
+        yield FormField("after", "After", LineInput(placeholder="ids of jobs that must succeed first"), "-queue")
 
-    def keys(self) -> Iterable[KeyButton]:
+    def keys(self) -> Iterable[KeyButton | KeyHint]:
         yield KeyButton("form.submit", "Run")
         yield KeyButton("form.leave")
+        yield KeyHint("up", "earlier commands")
+        yield KeyHint("tab", "next field")
 
     def on_mount(self) -> None:
+        if self.filled is not None:
+            self._fill(self.filled)
         self.query_one(CommandLine).focus()
         start_work(self, self._offer_past_commands)
+
+    def _fill(self, filled: Filled) -> None:
+        """Show the values of an earlier job."""
+        for key, text in filled.texts.items():
+            self.query_one(f"#{key}", FormField).value = text
+        for key, is_on in filled.ticks.items():
+            self.query_one(f"#{key}", Tick).value = is_on
+        for key, text in filled.defaults.items():
+            self.query_one(f"#{key} Input", Input).placeholder = text
+        for key, text in filled.notes.items():
+            self.call_after_refresh(setattr, self.query_one(f"#{key}", FormField), "problem", text)
 
     def on_resize(self) -> None:
         self._fit()
@@ -165,7 +173,7 @@ class RunForm(Dialog[None]):
         self.set_class(self.query_one("#queue", Tick).value, "-queued")
 
     def on_input_submitted(self) -> None:
-        self.focus_next()
+        self.action_submit()
 
     def action_submit(self) -> None:
         if not self._is_starting:
@@ -177,7 +185,7 @@ class RunForm(Dialog[None]):
         try:
             texts = {str(field.id): field.value for field in self.query(FormField)}
             ticks = {str(tick.id): tick.value for tick in self.query(Tick)}
-            new_job, problems = await asyncio.to_thread(read_form, texts, ticks)
+            new_job, problems = await asyncio.to_thread(read_form, texts, ticks, self.filled)
             if new_job is not None:
                 problems = await self._run(new_job)
             for field in self.query(FormField):
@@ -195,102 +203,10 @@ class RunForm(Dialog[None]):
             self.app.notify(safe_text(warning), severity="warning", markup=False)
         if job.status is Status.ERROR:
             self.console.feed.poll_now()
-            return {"command": job.reason or "it could not be started"}
+            return {"command": job.reason or "The job could not be started"}
         _ = self.dismiss(None)
         self.app.call_later(self.console.select_job, job.id)
         return {}
-
-
-def read_form(texts: Mapping[str, str], ticks: Mapping[str, bool]) -> tuple[NewJob | None, dict[str, str]]:
-    """The job that the fields describe, or None and the problem of each wrong field."""
-    is_shell, is_queued, is_enforced = (ticks.get(key, False) for key in ("shell", "queue", "enforce"))
-    readers: dict[str, Callable[[str], Any]] = {
-        "command": lambda text: command_words(text, is_shell),
-        "cwd": directory,
-        "env": pairs,
-        "params": pairs,
-        "tags": pairs,
-        "cpus": cpus,
-        "memory": parse_size,
-        "runtime": parse_duration,
-        "timeout": parse_duration,
-        "gpus": count,
-        "interval": interval,
-        "group": group_name,
-        "priority": whole_number,
-        "retries": count,
-        "at": lambda text: parse_moment(text, time.time()),
-        "after": str.split,
-    }
-    if not is_queued:
-        texts = {key: text for key, text in texts.items() if key not in QUEUE}
-    values: dict[str, Any] = {}
-    problems: dict[str, str] = {}
-    for key, text in texts.items():
-        words = text.strip()
-        try:
-            values[key] = readers.get(key, str)(words) if words or key in ("command", "cwd") else None
-        except BadValue as error:
-            problems[key] = str(error)
-    if is_enforced and not problems and values["cpus"] is None and values["memory"] is None:
-        problems["memory"] = "what is to hold? CPUs, memory, or both"
-    if problems:
-        return None, problems
-    request = Request(
-        command=values["command"],
-        cwd=values["cwd"],
-        is_shell=is_shell,
-        name=values["name"],
-        tool=values["tool"],
-        env=values["env"] or {},
-        params={key: typed(value) for key, value in (values["params"] or {}).items()},
-        tags=values["tags"] or {},
-        limits=Limits(
-            values["cpus"], values["memory"], values["runtime"], values["gpus"], values["timeout"] or None, is_enforced
-        ),
-    )
-    queue_options = None
-    if is_queued:
-        queue_options = QueueOptions(
-            after=values["after"] or (),
-            priority=values["priority"] or 0,
-            group=values["group"],
-            not_before=values["at"],
-            retries=values["retries"] or 0,
-        )
-    return NewJob(request, values["interval"], queue_options), {}
-
-
-def command_words(text: str, is_shell: bool) -> tuple[str, ...]:
-    """The words of a command line; for a shell, the line as one word."""
-    if not text:
-        raise BadValue("what is to be run?")
-    if is_shell:
-        return (text,)
-    try:
-        words = tuple(shlex.split(text))
-        lexer = shlex.shlex(text, posix=False, punctuation_chars=OPERATORS)
-        operators = [word for word in lexer if not word.strip(OPERATORS)]
-    except ValueError:
-        raise BadValue("a quote in it is not closed") from None
-    if operators:
-        raise BadValue(f"{operators[0]} is for a shell: switch that on below, or quote it")
-    return words
-
-
-def directory(text: str) -> str:
-    """The directory to run in."""
-    path = os.path.abspath(os.path.expanduser(text or current_directory()))
-    if not os.path.isdir(path):
-        raise BadValue("there is no such directory")
-    return path
-
-
-def current_directory() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # it was removed
-        return "/"
 
 
 def shown_directory() -> str:

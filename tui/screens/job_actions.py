@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jobtop.core.errors import JobtopError
 from jobtop.core.model import Job, Status
+from jobtop.core.paths import StatePaths
 from jobtop.tui.actions import Action
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.page import Page
@@ -104,17 +106,40 @@ class JobActions(Page):
         stuck = [job for (_, job), end in zip(done, ends, strict=True) if end is None]
         self.say_all([f"{label(job)} has processes that cannot be ended" for job in stuck], "error")
 
+    def action_change_job(self) -> None:
+        """Open the form that runs a job, filled in from the chosen job."""
+        rows = self.rows_to_change()
+        if len(rows) > 1:
+            self.say(f"{len(rows)} jobs are marked: choose one to change, or run all again with R", "warning")
+        elif rows:
+            start_work(self.app, self._change_job, rows[0], group="ask", exclusive=True)
+
+    async def _change_job(self, row: JobRow) -> None:
+        from jobtop.tui.dialogs.form_values import filled_form
+        from jobtop.tui.dialogs.run_form import RunForm
+
+        try:
+            paths = StatePaths(row.store.parent, row.job.host)
+            filled = await asyncio.to_thread(filled_form, paths, row.job, os.environ)
+        except (JobtopError, OSError) as error:
+            self.say(str(error), "warning")
+            return
+        await self.app.push_screen(RunForm(filled))
+
     def action_run_again(self) -> None:
+        """Run the chosen jobs again as they were, if the user confirms."""
         if rows := self.rows_to_change():
-            from jobtop.tui.data.operations import start_again
+            start_work(self.app, self._ask_to_run_again, rows, group="ask", exclusive=True)
 
+    async def _ask_to_run_again(self, rows: Sequence[JobRow]) -> None:
+        from jobtop.tui.data.operations import queue_again, start_again
+        from jobtop.tui.dialogs.run_again import NOW, QUEUE, RunAgain
+
+        answer = await self.app.push_screen_wait(RunAgain(len(rows), named_rows(rows)))
+        if answer == NOW:
             start_work(self.app, self._begin_again, rows, start_again, "runs", group="act")
-
-    def action_queue_again(self) -> None:
-        if rows := self.rows_to_change():
-            from jobtop.tui.data.operations import queue_again
-
-            start_work(self.app, self._begin_again, rows, queue_again, "waits for its turn", group="act")
+        elif answer == QUEUE:
+            start_work(self.app, self._begin_again, rows, queue_again, "is queued", group="act")
 
     async def _begin_again(self, rows: Sequence[JobRow], begin: StartFunction, done: str) -> None:
         started: list[Job] = []
@@ -224,9 +249,7 @@ def question(operation: Operation, rows: Sequence[JobRow]) -> Confirm:
     """The dialog that asks whether to do an operation to these jobs."""
     from jobtop.tui.dialogs.confirm import Confirm
 
-    lines = [named(row) for row in rows[:MOST_NAMED]]
-    if len(rows) > MOST_NAMED:
-        lines.append(Paragraph(f"and {len(rows) - MOST_NAMED} more", Tone.GREY))
+    lines = named_rows(rows)
     title = f"{operation.title} {'this job' if len(rows) == 1 else f'{len(rows)} jobs'}?"
     return Confirm(title, [*lines, BLANK, Paragraph(meaning(operation, rows), Tone.GREY)], operation.title, "Cancel")
 
@@ -237,6 +260,12 @@ def meaning(operation: Operation, rows: Sequence[JobRow]) -> str:
 
     graces = {row.job.grace_seconds for row in rows}
     return stop_words(graces.pop() if len(graces) == 1 else None) if operation is STOP else operation.meaning
+
+
+def named_rows(rows: Sequence[JobRow]) -> list[Paragraph]:
+    """A line for each job, with a limit."""
+    more = [Paragraph(f"and {len(rows) - MOST_NAMED} more", Tone.GREY)] if len(rows) > MOST_NAMED else []
+    return [*map(named, rows[:MOST_NAMED]), *more]
 
 
 def named(row: JobRow) -> Paragraph:
