@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from contextlib import suppress
 
 from jobtop.cli.app import App, current_directory
 from jobtop.cli.failure import print_error
 from jobtop.cli.run.monitoring import Monitoring
-from jobtop.cli.run.options import MONITOR_SETTINGS, parse_run
+from jobtop.cli.run.options import MONITOR_SETTINGS, misplaced_option, parse_run
 from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Job, Limits, Status
@@ -45,6 +46,7 @@ def run_from_arguments(arguments: Sequence[str], supervisor: Supervisor | None) 
 def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     """Run the command, record what it used, return the exit code."""
     check_options(command, options)
+    warn_of_misplaced_option(app, command)
     app.sets = (*app.sets, *monitor_settings(options))
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     use = terminal_use(app, command, options)
@@ -94,6 +96,13 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         signal.signal(stop_signal, signal.SIG_DFL)
         os.kill(os.getpid(), stop_signal)
     return 128 + stop_signal if stop_signal is not None else exit_code(job, shim_report)
+
+
+def warn_of_misplaced_option(app: App, command: tuple[str, ...]) -> None:
+    """Warn if an option of ours stands behind the command, which gets it, and nothing says that this is meant."""
+    name = misplaced_option(command, sys.argv)
+    if name is not None:
+        app.warn(f"{name} went to {command[0]}; put it before the command, or -- before the command if that is right")
 
 
 def start_agent(app: App) -> None:

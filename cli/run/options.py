@@ -140,6 +140,16 @@ RUN = (
 )
 
 
+# Options that other programs hardly have, and the programs that do have some of them.
+SURELY_OURS = frozenset(
+    "--no-ui --detach --like --external-id --memory --cpus --enforce --ionice --after-exit --no-monitor --granularity"
+    " --no-pty".split()
+)
+PROGRAMS_WITH_SUCH_OPTIONS = frozenset(
+    "jobtop docker podman nerdctl buildah singularity apptainer kubectl minikube kind k3d srun sbatch salloc scontrol"
+    " systemd-run tmux screen nextflow snakemake cromwell".split()
+)
+
 MONITOR_SETTINGS = {name: f"monitor.{name}" for name in ("interval", "granularity", "without")}
 
 
@@ -173,6 +183,17 @@ def parse_arguments(rows: Sequence[Option], arguments: Sequence[str]) -> tuple[d
         value = parse_option_value(option, text)
         values[option.key] = (*values[option.key], value) if option.repeated else value
     return values, tuple(arguments[index:])
+
+
+def misplaced_option(command: Sequence[str], arguments: Sequence[str]) -> str | None:
+    """Return the first option behind the command that is surely meant for jobtop; None if there is none.
+
+    `--` among all arguments of jobtop tells that the command has been set apart on purpose.
+    """
+    if "--" in arguments or not command or command[0].rpartition("/")[2] in PROGRAMS_WITH_SUCH_OPTIONS:
+        return None
+    names = (word.partition("=")[0] for word in command[1:])
+    return next((name for name in names if name in SURELY_OURS), None)
 
 
 def unset_value(option: Option) -> Any:

@@ -8,7 +8,13 @@ import time
 
 from jobtop.cli.app import App
 from jobtop.cli.failure import run_reporting_errors
-from jobtop.cli.run.launch import check_options, make_request, monitor_settings, print_job_id
+from jobtop.cli.run.launch import (
+    check_options,
+    make_request,
+    monitor_settings,
+    print_job_id,
+    warn_of_misplaced_option,
+)
 from jobtop.cli.run.options import RUN, Option, parse_arguments, unset_value
 from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.model import Status
@@ -63,6 +69,7 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         raise BadValue("no command given: jobtop submit [OPTIONS] -- COMMAND [ARGUMENT…]")
     options = {option.key: unset_value(option) for option in RUN} | options
     check_options(command, options)
+    warn_of_misplaced_option(app, command)
     app.sets = (*app.sets, *monitor_settings(options))
     wish = QueueOptions(
         after=options["after"],

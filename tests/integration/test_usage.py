@@ -1,5 +1,6 @@
 """Bad input: one clear line, exit code 2, no traceback, nothing run and nothing written."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -258,3 +259,33 @@ def test_words_that_standard_output_cannot_encode_are_escaped(jobtop: Jobtop) ->
         assert shown.returncode == 0
         assert "na\\xefve" in shown.stdout
         assert shown.stderr == ""
+
+
+@pytest.mark.parametrize("verb", [("run",), ("submit", "--wait"), ("-v", "run")])
+def test_an_option_behind_the_command_is_passed_on_and_warned_about(jobtop: Jobtop, verb: tuple[str, ...]) -> None:
+    done = jobtop(*verb, "sh", "-c", 'echo "$@"', "sh", "--memory", "8G", "--no-ui")
+    warnings = [line for line in done.stderr.splitlines() if "--memory" in line and "before the command" in line]
+    assert (done.returncode, len(warnings)) == (0, 1)
+    record = json.loads(jobtop("history", "--json").stdout)[0]
+    assert record["limits"]["memory_bytes"] is None
+    assert jobtop("logs", record["id"]).stdout == "--memory 8G --no-ui\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--", "echo", "--memory", "8G"),
+        ("--memory", "1G", "echo", "hi"),
+        ("echo", "--name", "x", "--verbose", "--timeout", "3", "memory", "--memories"),
+    ],
+)
+def test_options_of_the_command_itself_are_not_warned_about(jobtop: Jobtop, words: tuple[str, ...]) -> None:
+    done = jobtop("run", "--quiet", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_programs_that_have_such_options_are_not_warned_about(jobtop: Jobtop, tmp_path: Path) -> None:
+    (docker := tmp_path / "docker").write_text("#!/bin/sh\n")
+    docker.chmod(0o755)
+    done = jobtop("run", "--quiet", str(docker), "run", "--memory", "8G")
+    assert (done.returncode, done.stderr) == (0, "")
