@@ -71,9 +71,18 @@ def report_failure(text: str, code: int) -> int:
 def print_error(text: str) -> None:
     """Print text to standard error; do nothing if standard error is closed."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(text.replace("\n", "\r\n") + "\r" if is_raw_terminal(2) else text, file=sys.stderr, flush=True)
     except OSError:
         return
+
+
+def is_raw_terminal(fd: int) -> bool:
+    """Return whether a line feed alone does not return to column 0: `run` passes all keys to a job."""
+    if not os.isatty(fd):
+        return False
+    import termios
+
+    return not termios.tcgetattr(fd)[1] & termios.OPOST
 
 
 def _report_bug(error: Exception) -> int:

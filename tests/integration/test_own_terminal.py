@@ -215,6 +215,14 @@ def test_the_terminal_is_restored_and_input_ends(jobtop: Jobtop, tmp_path: Path)
     assert (tmp_path / "after").read_text() == (tmp_path / "before").read_text()
 
 
+def test_lines_of_jobtop_begin_in_the_first_column(jobtop: Jobtop) -> None:
+    with terminal(jobtop) as screen:
+        screen.enter("clear; $J run --quiet --report 1s -- sleep 60")
+        screen.until(lambda shown: shown.count("\n[Resources]") >= 2, "two reports")
+        screen.press("C-c")
+        screen.back_at_prompt()
+
+
 def test_a_background_child_is_not_hung_up(jobtop: Jobtop, tmp_path: Path) -> None:
     script = f"(until [ -e {tmp_path}/go ]; do sleep 0.02; done; echo $$ > {tmp_path}/outlived) & exit 0"
     with terminal(jobtop) as screen:
