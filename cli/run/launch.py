@@ -49,9 +49,10 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     warn_of_misplaced_option(app, command)
     app.sets = (*app.sets, *monitor_settings(options))
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
-    use = terminal_use(app, command, options)
+    request = make_request(app, command, options)
+    use = terminal_use(app, request, options)
+    request = replace(request, pty=use is not None)
     supervisor = with_terminal(app.supervisor, use)
-    request = replace(make_request(app, command, options), pty=use is not None)
     if request.detached:
         return detach(app, supervisor, request)
     if os.isatty(0) and os.isatty(1) and use is not CONTROLLING and wants_console(app, options):
@@ -113,7 +114,7 @@ def start_agent(app: App) -> None:
         agent_lock.start_agent(app.paths)
 
 
-def terminal_use(app: App, command: tuple[str, ...], options: dict[str, Any]) -> str | None:
+def terminal_use(app: App, request: Request, options: dict[str, Any]) -> str | None:
     """Return how the job uses a terminal of its own; None if it has none."""
     setting = app.config.text("run.pty")
     if options["detach"] or options["no_pty"] or (setting == "never" and not options["pty"]):
@@ -125,7 +126,7 @@ def terminal_use(app: App, command: tuple[str, ...], options: dict[str, Any]) ->
     from jobtop.core.run.interactive import takes_over_terminal
 
     has_keys = os.isatty(0) and not in_background()
-    return CONTROLLING if has_keys and not options["shell"] and takes_over_terminal(command) else PLAIN
+    return CONTROLLING if has_keys and not request.is_shell and takes_over_terminal(request.command) else PLAIN
 
 
 def with_terminal(early: Supervisor | None, use: str | None) -> Supervisor:
