@@ -103,6 +103,7 @@ def start_and_stay(
     A job with a terminal writes to it what the Output pane shows, and reads from it what is typed there.
     """
     supervisor = supervisor or new_supervisor(open_terminal() if request.pty else None)
+    request = replace(request, pty=request.pty and supervisor.terminal is not None)
     if request.pty and supervisor.terminal is not None:
         supervisor.terminal.is_controlling = False
         request = replace(request, env=NO_PAGERS | request.env)

@@ -51,8 +51,10 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     request = make_request(app, command, options)
     use = terminal_use(app, request, options)
-    request = replace(request, pty=use is not None)
     supervisor = with_terminal(app.supervisor, use)
+    request = replace(request, pty=use is not None and supervisor.terminal is not None)
+    if options["pty"] and not request.pty and not request.detached:
+        raise StartError("--pty: this machine has no pseudo-terminal to give (is /dev/pts mounted?)")
     if request.detached:
         return detach(app, supervisor, request)
     if os.isatty(0) and os.isatty(1) and use is not CONTROLLING and wants_console(app, options):

@@ -88,9 +88,12 @@ class Terminal:
         }
 
 
-def open_terminal() -> Terminal:
-    """Open a pseudo-terminal for a job."""
-    return Terminal(*os.openpty())
+def open_terminal() -> Terminal | None:
+    """Open a pseudo-terminal for a job; None if this machine has none left, or no /dev/pts."""
+    try:
+        return Terminal(*os.openpty())
+    except OSError:
+        return None
 
 
 class AgentLaunch:

@@ -2,13 +2,14 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 from jobtop.core.procfs import SAME_REQUEST_SECONDS
 from running import ended, is_alive, log_file, nothing_is_left, pids_in, show
-from support import Jobtop, wait_for
+from support import Jobtop, require, wait_for
 from terminal import Terminal, terminal
 
 __all__ = ["nothing_is_left"]
@@ -221,6 +222,19 @@ def test_lines_of_jobtop_begin_in_the_first_column(jobtop: Jobtop) -> None:
         screen.until(lambda shown: shown.count("\n[Resources]") >= 2, "two reports")
         screen.press("C-c")
         screen.back_at_prompt()
+
+
+def test_a_machine_without_terminals_to_give_runs_jobs_without(jobtop: Jobtop, tmp_path: Path) -> None:
+    (tmp_path / "without").write_text('mount --bind /dev/null /dev/ptmx && exec "$@"')
+    inside = f"unshare -m sh {tmp_path}/without"
+    if subprocess.run([*inside.split(), "true"], capture_output=True).returncode != 0:
+        require("namespaces", "a mount namespace cannot be made")
+    with terminal(jobtop) as screen:
+        screen.enter(f"{inside} $J run --quiet -- sh -c 'test -t 1 || echo piped'")
+        screen.shows("\npiped")
+        screen.back_at_prompt()
+        screen.enter(f"clear; {inside} $J run --pty -- true; echo code=$?")
+        assert "no pseudo-terminal" in screen.shows("code=125")
 
 
 def test_a_background_child_is_not_hung_up(jobtop: Jobtop, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from jobtop.core.procfs import descendants, stat_fields
 from jobtop.core.record import replace
 from jobtop.core.run import scope
 from jobtop.core.run.facts import Facts
-from jobtop.core.run.supervisor import Supervisor, open_terminal
+from jobtop.core.run.supervisor import Supervisor, Terminal
 from jobtop.core.shim import logs, system_calls
 from shims import Begin, Supervised
 from shims import begin as begin
@@ -373,7 +373,7 @@ def test_what_outlives_the_main_process_can_be_killed(begin: Begin) -> None:
 
 
 def test_a_job_with_a_terminal_has_one_and_one_stream(begin: Begin, capfd: pytest.CaptureFixture[str]) -> None:
-    terminal = open_terminal()
+    terminal = Terminal(*os.openpty())
     job = begin("sh", "-c", "test -t 0 && test -t 1 && test -t 2 && tty >/dev/tty", terminal=terminal)
     told = job.end()
     os.close(terminal.master)
@@ -474,7 +474,7 @@ def test_a_terminal_whose_reader_went_away_hangs_up(begin: Begin) -> None:
     os.close(reader)
     saved = os.dup(1)
     os.dup2(writer, 1)
-    terminal = open_terminal()
+    terminal = Terminal(*os.openpty())
     try:
         job = begin("sh", "-c", "while :; do echo x; done", terminal=terminal)
     finally:

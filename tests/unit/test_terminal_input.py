@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.run import terminal_input
-from jobtop.core.run.supervisor import Terminal, open_terminal
+from jobtop.core.run.supervisor import Terminal
 from jobtop.core.run.terminal_input import open_input
 from jobtop.core.shim.terminal import INPUT, Keyboard, signal_keys
 from shims import Begin
@@ -109,7 +109,7 @@ def test_a_raw_terminal_makes_no_signals(ends: tuple[int, int]) -> None:
 
 
 def test_a_job_reads_what_is_typed_and_ctrl_c_is_a_signal(begin: Begin, tmp_path: Path) -> None:
-    terminal = open_terminal()
+    terminal = Terminal(*os.openpty())
     terminal.is_controlling = False
     script = "trap 'echo interrupted; exit 4' INT; read line; echo got-$line; while :; do sleep 0.02; done"
     job = begin("sh", "-c", script, terminal=terminal, detached=True)
