@@ -13,16 +13,25 @@ from jobtop.core.units import cell_width, printable
 FORMATS = ("table", "json", "jsonl", "csv")
 
 
+STREAM = "stream"  # --json of a verb that can follow: JSON Lines if it does
+
+
 def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--format` and its short form `--json` to a verb, as the argument `style`."""
+    return _format_options(command, "json", "Short for --format json.")
 
+
+def stream_format_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same for a verb that can follow: there `--json` makes the argument `style` STREAM."""
+    return lambda command: _format_options(command, STREAM, text)
+
+
+def _format_options(command: Callable[..., Any], short_form: str, text: str) -> Callable[..., Any]:
     def choose_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
-            ctx.params["style"] = "json"
+            ctx.params["style"] = short_form
 
-    command = click.option(
-        "--json", is_flag=True, expose_value=False, callback=choose_json, help="Short for --format json."
-    )(command)
+    command = click.option("--json", is_flag=True, expose_value=False, callback=choose_json, help=text)(command)
     return click.option("--format", "style", type=click.Choice(FORMATS), default="table", help="The output format.")(
         command
     )

@@ -11,7 +11,9 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
-from jobtop.core.errors import StoreBusy, UnknownJob
+from jobtop.cli.text.output_lines import LinePrinter
+from jobtop.cli.text.tables import STREAM, stream_format_options
+from jobtop.core.errors import StoreBusy, UnknownJob, UsageError
 from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
 from jobtop.core.text.output_streams import PlainStream, TerminalStream
@@ -39,13 +41,17 @@ NO_OUTPUT_HINT = (
 @click.option("--stderr", "stderr", is_flag=True, help="Only the job's standard error.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
 @click.option("--raw", is_flag=True, help="Print the bytes of the output unchanged, with all control characters.")
+@stream_format_options("Print each line as JSON: a list; JSON Lines with --follow.")
 @click.pass_obj
-def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool, **chosen: bool) -> int:
+def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool, style: str, **chosen: bool) -> int:
     """Print a job's output: its standard output to standard output, its standard error to standard error.
 
     On a terminal the output has its colours; no other control sequence has an effect. In a pipe or a file it has
     none.
     """
+    style = ("jsonl" if follow else "json") if style == STREAM else style
+    if follow and style == "json":
+        raise UsageError("--format json is one list and has to end: --follow goes with --format jsonl")
     jobs, job = app.find(reference)
     directory = StatePaths(jobs.database.path.parent, job.host).job(job.id)
     if has_not_begun(job, directory) and not wait_for_start(app, jobs, job, directory, follow):
@@ -55,10 +61,13 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     if chosen["stderr"] and not chosen["stdout"] and is_one_log(directory):
         app.warn(f"both streams of this job are kept as one: jobtop logs {job.id[:8]}")
         return 0
-    readers = [
+    numbers = [number for number, stream in enumerate(STREAMS) if chosen[stream] or not any(chosen.values())]
+    printer = None if style == "table" else LinePrinter(job, style, jobs.log_marks(job), follow, raw)
+    readers: list[LogReader] = [
         LogReader(directory, number, writer(app, number + 1, raw))
-        for number, stream in enumerate(STREAMS)
-        if chosen[stream] or not any(chosen.values())
+        if printer is None
+        else LineReader(directory, number, printer)
+        for number in numbers
     ]
     for reader in readers:
         if tail is not None:
@@ -73,6 +82,8 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
         follow_output(app, jobs, job, directory, readers)
     for reader in readers:
         reader.finish()
+    if printer is not None:
+        printer.close()
     return 0
 
 
@@ -183,13 +194,15 @@ class LogReader:
     def _print_extent(self, fd: int, end: int) -> None:
         extent = extent_at(fd, self.offset, end)
         if extent.is_hole:
-            left_out = format_bytes(extent.stop - extent.start)
-            self._write(f"\n[jobtop: {left_out} left out here: run.log_max]\n".encode())
             self.offset = extent.stop
+            self._write_hole(extent.stop - extent.start)
             return
         data = os.pread(fd, min(CHUNK_BYTES, extent.stop - self.offset), self.offset)
         self.offset += len(data)
         self._write(data)
+
+    def _write_hole(self, size: int) -> None:
+        self._write(f"\n[jobtop: {format_bytes(size)} left out here: run.log_max]\n".encode())
 
     def finish(self) -> None:
         """Print what waited for more: the start of an escape sequence or of a character."""
@@ -202,3 +215,29 @@ class LogReader:
         stream = sys.stdout.buffer if self.stream == 0 else sys.stderr.buffer
         stream.write(data)
         stream.flush()
+
+
+class LineReader(LogReader):
+    """Hands each line of one log file to a printer of lines, with the offset in the log where the line ends."""
+
+    def __init__(self, directory: Path, stream: int, printer: LinePrinter) -> None:
+        super().__init__(directory, stream, None)
+        self.printer = printer
+        self._begun = b""  # a line that has not ended yet
+
+    def _write(self, data: bytes, is_end: bool = False) -> None:
+        *lines, self._begun = (self._begun + data).split(b"\n")
+        end = self.offset - len(self._begun) - sum(len(line) + 1 for line in lines)
+        for line in lines:
+            end += len(line) + 1
+            self.printer.print_line(self.stream, line, end)
+        if is_end and self._begun:
+            self.printer.print_line(self.stream, self._begun, self.offset)
+            self._begun = b""
+        self.printer.flush()
+
+    def _write_hole(self, size: int) -> None:
+        if self._begun:
+            self.printer.print_line(self.stream, self._begun, self.offset - size)
+            self._begun = b""
+        self.printer.print_hole(self.stream, size)

@@ -12,7 +12,7 @@ from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
 from jobtop.cli.text.printers import PRINTERS, BlockPrinter, Printer
 from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_if_thinned, warn_of_damage
-from jobtop.cli.text.tables import format_options
+from jobtop.cli.text.tables import STREAM, stream_format_options
 from jobtop.cli.values import Duration
 from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample
@@ -53,7 +53,7 @@ def metric_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any
 @click.option(
     "--blocks", is_flag=True, help="Print a block of lines per sample, with all known values, instead of a table."
 )
-@format_options
+@stream_format_options("Short for --format jsonl.")
 @click.pass_obj
 def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, blocks: bool, **options: Any) -> int:
     """Print the samples of a job from its start, and new ones while it runs.
@@ -61,6 +61,7 @@ def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, bloc
     A table has a line per sample, with rates since the previous one. JSON Lines and CSV have the counters themselves.
     """
     chosen = job_metrics(keys)
+    style = "jsonl" if style == STREAM else style
     if blocks and (keys or style != "table"):
         raise UsageError("--blocks shows everything for people: leave out --metric and --format")
     jobs, job = app.find(reference)

@@ -8,7 +8,8 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.run.submission import call_agent, open_queue
-from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
+from jobtop.cli.text.queue_watch import QueueEntry, watch_json_lines, watch_table
+from jobtop.cli.text.tables import STREAM, TableColumn, format_options, print_records, stream_format_options, table
 from jobtop.cli.verbs.control import references_argument
 from jobtop.cli.verbs.history import HOST
 from jobtop.core.errors import BadValue, ExitCode, UsageError
@@ -50,21 +51,21 @@ NO_GROUP = {"schema_version": SCHEMA_VERSION, "name": "", "slots": None, "runnin
 
 
 @click.command()
-@format_options
+@click.option("--watch", is_flag=True, help="Show the queue again when it changes, until Ctrl-C (or q).")
+@stream_format_options("Short for --format json, with --watch for --format jsonl.")
 @click.pass_obj
-def queue(app: App, /, style: str) -> int:
+def queue(app: App, /, style: str, watch: bool) -> int:
     """List queued jobs in start order, with the reason each one waits."""
-    waiting = waiting_in_all_stores(app) if app.has_history() else []
+    style = ("jsonl" if watch else "json") if style == STREAM else style
+    if watch:
+        watch_queue(app, style)
+        return ExitCode.OK
+    waiting = read_queue(app)
     if style != "table":
         records = [job.to_json() | {"position": place, "waits_for": why} for place, job, why in waiting]
         print_records(style, records, empty=NO_JOB.to_json() | {"position": 0, "waits_for": ""})
-    elif waiting and app.fleet.has_several:
-        columns = (*QUEUE_COLUMNS[:3], HOST, *QUEUE_COLUMNS[3:])
-        print(table(columns, ((*(cells := queue_row(*item))[:3], item[1].host, *cells[3:]) for item in waiting)))
-    elif waiting:
-        print(table(QUEUE_COLUMNS, (queue_row(*item) for item in waiting)))
     else:
-        print("No job waits. To queue one: jobtop submit -- COMMAND")
+        print(queue_table(app, waiting))
     for jobs in app.fleet.stores if waiting else ():
         own = [job for _, job, _ in waiting if job.host == app.paths.host]
         if jobs.database.path == app.paths.store and own and not has_agent_soon(jobs, app.paths, own):
@@ -72,7 +73,32 @@ def queue(app: App, /, style: str) -> int:
     return ExitCode.OK
 
 
-def waiting_in_all_stores(app: App) -> list[tuple[int, Job, str]]:
+def watch_queue(app: App, style: str) -> None:
+    """Show the queue, and its changes, until the user leaves."""
+    if style in ("json", "csv"):
+        raise UsageError(f"--format {style} has to end: --watch goes with the table and with --format jsonl")
+    if style == "jsonl":
+        watch_json_lines(lambda: read_queue(app), lambda job_id: app.find(job_id)[1])
+    else:
+        watch_table(lambda: read_queue(app), lambda waiting: queue_table(app, waiting))
+
+
+def read_queue(app: App) -> list[QueueEntry]:
+    """Return the queued jobs with their positions and reasons."""
+    return waiting_in_all_stores(app) if app.has_history() else []
+
+
+def queue_table(app: App, waiting: Sequence[QueueEntry]) -> str:
+    """Return the queue as a table, or the sentence that it is empty."""
+    if not waiting:
+        return "No job waits. To queue one: jobtop submit -- COMMAND"
+    if app.fleet.has_several:
+        columns = (*QUEUE_COLUMNS[:3], HOST, *QUEUE_COLUMNS[3:])
+        return table(columns, ((*(cells := queue_row(*item))[:3], item[1].host, *cells[3:]) for item in waiting))
+    return table(QUEUE_COLUMNS, (queue_row(*item) for item in waiting))
+
+
+def waiting_in_all_stores(app: App) -> list[QueueEntry]:
     """Return the queued jobs of every store; only the host itself knows why its jobs wait."""
 
     def waiting_in_store(jobs: Jobs) -> list[tuple[int, Job, str]]:

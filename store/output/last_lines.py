@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from jobtop.core.text.terminal_text import without_escapes
 from jobtop.store.output.text import Output
 
 TYPE_CHECKING = False
@@ -16,7 +15,6 @@ LAST_LINES = 10
 LONGEST_TRACEBACK = 40  # lines; of a longer one the end, which has the error
 SEARCHED_LINES = 60  # a traceback may have a little other output after it
 LONGEST_LINE = 2000
-_ESCAPES = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[@-Z\\\\-_])")
 
 
 def read_error_lines(directory: Path) -> tuple[str, ...]:
@@ -28,10 +26,14 @@ def read_error_lines(directory: Path) -> tuple[str, ...]:
         output = Output(directory, [stream])
         output.refresh()
         rows = output.rows_before(output.size, SEARCHED_LINES)
-        lines = [_ESCAPES.sub("", row.text)[:LONGEST_LINE].rstrip() for row in rows if row.left_out is None]
+        lines = [_plain(row.text) for row in rows if row.left_out is None]
         if written := [line for line in lines if line]:
             return tuple(_traceback(written) or written[-LAST_LINES:])
     return ()
+
+
+def _plain(text: str) -> str:
+    return without_escapes(text.encode("utf-8", "replace")).decode("utf-8", "replace")[:LONGEST_LINE].rstrip()
 
 
 def _traceback(lines: Sequence[str]) -> Sequence[str]:

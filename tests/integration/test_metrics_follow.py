@@ -26,7 +26,7 @@ def elapsed(text: str) -> list[float]:
 def test_what_is_printed_live_is_what_is_printed_afterwards(jobtop: Jobtop) -> None:
     with running(jobtop, "--interval", "0.1s", "--", "sh", "-c", "echo up; sleep 2") as run:
         run.reads(b"up")
-        live = jobtop("metrics", run.reference, "--format", "jsonl")
+        live = jobtop("metrics", run.reference, "--json")
         assert run.end() == 0
     after = jobtop("metrics", run.reference, "--format", "jsonl")
     assert (live.returncode, live.stdout) == (0, after.stdout)

@@ -68,8 +68,9 @@ def test_counters_never_fall_along_the_samples(job: str) -> None:
         assert values == sorted(values)
 
 
-def test_json_is_a_list_of_the_same(job: str) -> None:
-    assert json.loads(call("metrics", job, "--json").stdout) == lines(job)
+def test_json_is_json_lines_and_the_format_json_a_list_of_the_same(job: str) -> None:
+    assert [json.loads(line) for line in call("metrics", job, "--json").stdout.splitlines()] == lines(job)
+    assert json.loads(call("metrics", job, "--format", "json").stdout) == lines(job)
 
 
 def test_csv_has_the_keys_as_its_header(job: str) -> None:
@@ -145,7 +146,7 @@ def test_blocks_go_with_nothing_that_is_for_programs(job: str) -> None:
 
 
 def test_following_as_one_list_is_refused(job: str) -> None:
-    answer = call("metrics", job, "--json", "--follow")
+    answer = call("metrics", job, "--format", "json", "--follow")
     assert (answer.returncode, "--format jsonl" in answer.stderr) == (2, True)
 
 
