@@ -48,6 +48,7 @@ VERBS = {
     "selftest": ("jobtop.cli.verbs.selftest:selftest", "Run loads of known cost and compare the measurements."),
     "doctor": ("jobtop.cli.verbs.doctor:doctor", "Report what works on this machine, what does not, and the remedy."),
     "config": ("jobtop.cli.verbs.config:config", "Print every setting and where its value came from."),
+    "help": ("jobtop.cli.verbs.help:help_", "Print the help of a verb, or of the filter language (help filters)."),
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
 # Both take --store after their name. Verbs that change jobs use it only to tell the user which store a job is in.

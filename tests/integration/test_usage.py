@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.cli.main import VERBS
 from records import HERE, Answer, assert_one_line, call, kept_jobs, made_job
 from running import nothing_is_left
 from support import Jobtop
@@ -289,3 +290,24 @@ def test_programs_that_have_such_options_are_not_warned_about(jobtop: Jobtop, tm
     docker.chmod(0o755)
     done = jobtop("run", "--quiet", str(docker), "run", "--memory", "8G")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [("rerun",), ("store", "check"), ("job-history",), ("help",)])
+def test_help_of_a_verb_is_what_the_verb_itself_prints(home: Path, words: tuple[str, ...]) -> None:
+    asked = call("help", *words)
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout == call(*words, "--help").stdout
+
+
+def test_help_without_a_verb_lists_all_and_help_filters_has_the_words(home: Path) -> None:
+    listed = call("help").stdout
+    assert all(f"\n  {verb} " in listed for verb in VERBS)
+    assert "jobtop help filters" in listed
+    words = call("help", "filters").stdout
+    assert all(key in words for key in ("status:", "since:", "param.", "tag:"))
+
+
+def test_help_of_an_unknown_verb_names_the_nearest_one(home: Path) -> None:
+    refused(call("help", "histroy"), "histroy", "history")
+    refused(call("help", "store", "chekc"), "chekc", "check")
+    refused(call("help", "run", "x"), '"x"')
