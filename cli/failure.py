@@ -98,4 +98,4 @@ def _report_bug(error: Exception) -> int:
         where = f"; the details are in {log}"
     except (OSError, JobtopError):
         where = ""
-    return report_failure(f"a mistake in jobtop itself: {type(error).__name__}: {error}{where}", ExitCode.FAILED)
+    return report_failure(f"a bug in jobtop: {type(error).__name__}: {error}{where}", ExitCode.FAILED)

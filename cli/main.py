@@ -15,7 +15,7 @@ from jobtop.core.errors import ExitCode, UsageError, did_you_mean, nearest_name
 from jobtop.core.run.supervisor import Supervisor
 
 VERBS = {
-    "run": ("jobtop.cli.verbs.run:run", "Run a command and record exactly what it cost."),
+    "run": ("jobtop.cli.verbs.run:run", "Run a command and record exactly what it used."),
     "rerun": ("jobtop.cli.verbs.rerun:rerun", "Run an earlier job again, as it was or with changes."),
     "submit": ("jobtop.cli.verbs.submit:submit", "Queue a command; it starts when the host has room for it."),
     "attach": ("jobtop.cli.verbs.attach:attach", "Monitor a running process and its descendants as a job."),
@@ -112,16 +112,16 @@ class Verbs(click.Group):
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Use colours in the output."
 )
 @click.option("--store", **STORE_SETTINGS)
-@click.option("--refresh", type=Duration(), default="1s", help="Console: time between two updates; 1s by default.")
-@click.option("--readonly", is_flag=True, help="Console: show jobs, change nothing.")
-@click.option("--demo", is_flag=True, help="Console: show a simulated machine, to look around.")
-@click.option("--ascii", is_flag=True, help="Console: use ASCII characters only, for serial lines.")
+@click.option("--refresh", type=Duration(), default="1s", help="Console refresh interval (default 1s).")
+@click.option("--readonly", is_flag=True, help="Console: do not change any job.")
+@click.option("--demo", is_flag=True, help="Show the console with sample data.")
+@click.option("--ascii", is_flag=True, help="Console: use only ASCII characters.")
 @click.version_option(__version__, message="jobtop %(version)s")
 @click.pass_context
 def jobtop(
     ctx: click.Context, /, sets: tuple[str, ...], verbose: bool, color: str, store: tuple[str, ...], **console: Any
 ) -> int:
-    """`top` for jobs, with a memory: run jobs, measure exactly what each one used, keep it, look it up.
+    """`top` for jobs, with a memory: run jobs, measure exactly what each one uses, and look it up later.
 
     Without a verb, on a terminal, it opens the console.
     """
@@ -130,7 +130,7 @@ def jobtop(
     console_flags = [f"--{name}" for name in console if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if ctx.invoked_subcommand is not None:
         if console_flags:
-            raise UsageError(f"{console_flags[0]} is an option of the console, which opens without a verb")
+            raise UsageError(f"{console_flags[0]} only works with the console, which opens without a verb")
         check_stores(app, ALIASES.get(ctx.invoked_subcommand, ctx.invoked_subcommand))
         return ExitCode.OK
     from jobtop.cli.verbs.console import can_open_console, open_console
@@ -138,7 +138,7 @@ def jobtop(
     if can_open_console():
         return open_console(app, **console)
     if console_flags:
-        raise UsageError(f"{console_flags[0]} is an option of the console, which needs a terminal as input and output")
+        raise UsageError(f"{console_flags[0]} only works with the console, which needs a terminal as input and output")
     if store:
         raise UsageError(
             "--store without a verb is for the console, which needs a terminal (jobtop --store PATH history)"

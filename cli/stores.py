@@ -53,7 +53,7 @@ def _stores_from_variable(variable: str, warn: Callable[[str], None]) -> Iterato
         found = True
         yield from files
     if words and not found:
-        raise UsageError(f"{VARIABLE}: none of the stores it names is there")
+        raise UsageError(f"{VARIABLE}: none of the stores that it names exists")
 
 
 def _is_same_file(file: Path, own: Path) -> bool:

@@ -232,21 +232,21 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("run.unbuffer", boolean, "true", "set PYTHONUNBUFFERED=1 for queued and detached jobs"),
     Setting("run.grace", duration, "10s", "the time between SIGTERM and SIGKILL when a job is stopped"),
     Setting(
-        "run.after_exit", choice("leave", "wait", "kill"), "leave", "what happens to processes a job leaves behind"
+        "run.after_exit", choice("leave", "wait", "kill"), "leave", "what happens to processes that outlive the job"
     ),
     Setting("run.log_max", size, "256MiB", "the largest size of a job's kept output"),
     Setting("run.keep_env", texts, _KEEP_ENV_DEFAULT, "the environment variables recorded with a job"),
     Setting("run.redact", patterns, "", "regular expressions of other text to hide"),
     Setting("store.dir", text, "", "where the history is kept"),
     Setting("store.network", switch, "auto", "treat the store as on a network file system; auto: ask the kernel"),
-    Setting("store.raw_days", non_negative_number, "7", "the days that every sample of a job is kept"),
+    Setting("store.raw_days", non_negative_number, "7", "how many days every sample of a job is kept"),
     Setting(
         "store.rollup_days",
         non_negative_number,
         "90",
-        "the days that one sample per minute is kept; then only the record",
+        "how many days one sample per minute is kept; then only the record",
     ),
-    Setting("store.spec_days", non_negative_number, "30", "the days that a job can be run again exactly"),
+    Setting("store.spec_days", non_negative_number, "30", "how many days the exact command and environment are kept"),
     Setting("store.max_size", size, "2GiB", "the largest size of the history, output included; 0: no limit"),
     Setting("agent.idle", duration, "5m", "how long the agent waits for work before it exits"),
     Setting("cost.kwh", non_negative_number, "0.30", "the price of a kilowatt-hour", is_used=False),

@@ -80,14 +80,14 @@ def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
     for job in jobs.unsettled(paths.host):
         known = f"job {job.id[:8]} ({printable(job.name)})"
         if job.shim is not None and job.shim.pid in above and is_alive(job.shim):
-            raise UsageError(f"process {pid} is of {known} already: jobtop show {job.id[:8]}")
+            raise UsageError(f"process {pid} already belongs to {known}: jobtop show {job.id[:8]}")
         if job.recorder is not None and job.recorder.pid == pid and is_alive(job.recorder):
-            raise UsageError(f"process {pid} is the jobtop that watches {known}: attach to what is to be watched")
+            raise UsageError(f"process {pid} is the jobtop that monitors {known}: attach to another process")
         if job.kind == ATTACHED and job.shim is not None and job.shim.pid in below and is_alive(job.shim):
-            raise UsageError(f"{known} is below process {pid}, and nothing is counted twice: jobtop show {job.id[:8]}")
+            raise UsageError(f"{known} is below process {pid} and would be counted twice: jobtop show {job.id[:8]}")
     agent = registered(jobs.database)
     if agent is not None and agent.who.pid in (pid, *below):
-        raise UsageError(f"the agent, process {agent.who.pid}, is not to watch itself: attach to what is to be watched")
+        raise UsageError(f"the agent, process {agent.who.pid}, cannot monitor itself: attach to another process")
 
 
 def call_agent(jobs: Jobs, paths: StatePaths, environ: Mapping[str, str]) -> bool:

@@ -55,7 +55,7 @@ class Control:
         if self.queue.waits(job):
             return None
         if is_gone(job):
-            started = "it ended just now" if job.shim is not None else "it has not begun"
+            started = "it ended just now" if job.shim is not None else "it has not started"
             state = str(job.status) if job.status.ended else started
             return f"job {job.id[:8]} is not running ({state})"
         return None
@@ -119,7 +119,9 @@ class Control:
 
     def _cancel_queued(self, job: Job, by: str) -> bool:
         """Cancel a job that waits in the queue; False if it does not."""
-        return self.queue.waits(job) and self.queue.cancel(job.id, f"cancelled before it began by {by}", by) is not None
+        return (
+            self.queue.waits(job) and self.queue.cancel(job.id, f"cancelled before it started by {by}", by) is not None
+        )
 
     def _pause_queued(self, job: Job, paused: bool) -> bool:
         """Pause or resume a job that waits in the queue; False if it does not."""
@@ -144,7 +146,7 @@ class Control:
         try:
             self.jobs.change(job.id, change)
         except StoreError as error:
-            self.warn(f"done, but not kept: {error}")
+            self.warn(f"done, but not recorded: {error}")
 
 
 class Ending:

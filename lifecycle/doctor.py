@@ -59,7 +59,7 @@ def history(paths: StatePaths, network: bool | None = None) -> Finding:
     shared = is_network(paths.store) if network is None else network
     where = "on a network file system, with a rollback journal" if shared else "on a local disk"
     if not paths.store.exists():
-        return Finding("history", State.ABSENT, f"{paths.store}, made by the first job; {where}")
+        return Finding("history", State.ABSENT, f"{paths.store}, created by the first job; {where}")
     found = inspect(paths.store)
     if found.is_sound is False:
         return Finding("history", State.FAILS, f"damaged: {found.problem}", setting_aside(paths))
@@ -85,16 +85,16 @@ def unrecorded(paths: StatePaths) -> Finding:
     """Whether there are jobs that ran while the store could not be written."""
     waiting = len(list(paths.unrecorded.glob("*.json")))
     if not waiting:
-        return Finding("unrecorded jobs", State.WORKS, "none wait for the history to be writable")
+        return Finding("unrecorded jobs", State.WORKS, "none: all jobs are in the history")
     meaning = f"{waiting} ran while the history could not be written; they wait in {paths.unrecorded}"
-    return Finding("unrecorded jobs", State.FAILS, meaning, "jobtop history takes them in, once it can be written")
+    return Finding("unrecorded jobs", State.FAILS, meaning, "jobtop history adds them when the store can be written")
 
 
 def verdict(findings: Iterable[Finding]) -> str:
     """The summary of all findings."""
     failing = [finding for finding in findings if finding.state is State.FAILS]
     if essential := [finding.name for finding in failing if finding.essential]:
-        return f"jobtop cannot do its work here: {', '.join(essential)}."
+        return f"jobtop does not work here: {', '.join(essential)}."
     if failing:
         return "jobtop works here, with the limits marked ✗."
     return "Everything works."

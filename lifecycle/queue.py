@@ -39,7 +39,7 @@ CARRIED = (
     *("kind", "environment"),
 )
 CALL_SECONDS, POLL_SECONDS = 5.0, 0.02
-NO_AGENT = "no agent starts it yet: this is inside of a job (start one outside of it: jobtop agent start)"
+NO_AGENT = "no agent is running to start it, and none can be started inside a job (outside: jobtop agent start)"
 
 
 class Queue:
@@ -253,7 +253,7 @@ def check_retry(job: Job, by_hand: bool) -> None:
         raise UsageError(f"job {job.id[:8]} has not ended ({job.status}): there is nothing to retry")
     if job.queue is not None and job.queue.retried_by is not None:
         later = job.queue.retried_by[:8]
-        raise UsageError(f"job {job.id[:8]} was retried already, by {later}: jobtop retry {later}")
+        raise UsageError(f"job {job.id[:8]} was already retried as {later}: jobtop retry {later}")
     if not by_hand and not will_be_retried(job.status, job.queue):
         raise UsageError(f"job {job.id[:8]} has no attempt left")
 

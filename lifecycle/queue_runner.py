@@ -213,7 +213,7 @@ class Starter:
         self._forget(ordered)
         count = self.unanswered_starts[job.id] = self.unanswered_starts.get(job.id, 0) + 1
         self.queue.put_off(job.id, self.me, result.why, retry_seconds(count + 5))  # half a minute at first
-        self.log("WARNING", f"job {job.id[:8]} is put off: {result.why}")
+        self.log("WARNING", f"job {job.id[:8]} is postponed: {result.why}")
         self.is_due = True
         return None
 
@@ -247,7 +247,7 @@ class Starter:
 
 def mistake(error: Exception) -> str:
     """The reason in the record of a job that triggered a bug of jobtop."""
-    return f"a mistake in jobtop itself: {type(error).__name__}: {error}"
+    return f"a bug in jobtop: {type(error).__name__}: {error}"
 
 
 @contextmanager

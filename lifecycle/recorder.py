@@ -140,7 +140,7 @@ class Recorder:
             self.job = outcome.conclude(self.job, ended)
             self.job = self.job if add_samples is None else add_samples(self.job)
         else:
-            self.job = outcome.lost(self.job, process.VANISHED, None)
+            self.job = outcome.lost(self.job, process.DIED, None)
         self.job = replace(self.job, seq=None)
         self._write_unrecorded()
         return self.job

@@ -84,7 +84,7 @@ def start_detached(
             try:
                 ensure_agent(recorder.jobs.database, paths)
             except StartError as error:
-                problems.append(f"{error}; the job runs, and is not sampled")
+                problems.append(f"{error}; the job runs, but is not sampled")
     recorder.close()
     for problem in problems:
         warn(problem)

@@ -64,7 +64,7 @@ def refuse_impossible(limits: Limits) -> None:
 
     why = impossible(limits, capacity(with_gpus=bool(limits.gpus)))
     if why is not None:
-        raise UsageError(f"the job {why}, so its turn would never come (--force queues it all the same)")
+        raise UsageError(f"the job {why}, so it would never start (--force queues it anyway)")
 
 
 def refuse_missing(spec: JobSpec) -> None:
@@ -87,6 +87,6 @@ def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:
     outcomes = queue.outcomes(found) if found else {}
     for job_id, reference in found.items():
         if (status := outcomes[job_id]) in ENDED:
-            why = f"that job {ENDED[status]}; what comes after would never run"
+            why = f"that job {ENDED[status]}, so this job would never start"
             raise UsageError(f"--after {printable(reference)}: {why}")
     return tuple(found)

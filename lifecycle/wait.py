@@ -77,7 +77,7 @@ def unattended(queue: Queue, jobs: Iterable[Job]) -> str | None:
     waiting = [job for job in jobs if job.status is Status.QUEUED and job.host == queue.paths.host and queue.waits(job)]
     if not waiting or was_called(waiting) or is_attended(queue.jobs.database, queue.paths):
         return None
-    return f"job {waiting[0].id[:8]} waits for its turn, and there is no agent to start it: jobtop agent start"
+    return f"job {waiting[0].id[:8]} is queued, and no agent is running to start it: jobtop agent start"
 
 
 def was_called(waiting: Iterable[Job]) -> bool:

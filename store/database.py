@@ -59,11 +59,11 @@ BUSY, IOERR = 5, 10
 APPLICATION_ID = 0x6A6F6274  # "jobt"
 STEPS_BETWEEN_LOOKS, MOST_LOOKS = 1_000_000, 2000  # a table of 100,000 jobs is read in some 20 million steps
 CORRUPT = 11
-SETTING_ASIDE = "; the next call on its host checks it and sets it aside if so"
+SETTING_ASIDE = "; the next call on its host checks it and renames it if so"
 DAMAGED = (CORRUPT, 26)  # SQLite's primary result codes CORRUPT and NOTADB
 # BUSY, INTERRUPT, READONLY, IOERR, FULL, CANTOPEN
 REMEDIES = {
-    BUSY: "another program holds it; try again",
+    BUSY: "another program has locked it; try again",
     9: "it takes too long to read: is it damaged, or made to be slow?",
     8: "it is read-only; make it writable or set JOBTOP_HOME to a directory that is",
     10: "it cannot be read or written: the disk is full or failing",
@@ -256,7 +256,7 @@ def open_to_read(path: Name, patience: float | None = None) -> Database:
         kind = "a directory: name a store in it, HOST.db" if os.path.isdir(file) else "no file"
         raise StoreUnavailable(f"{file}: it is {kind}")
     if not os.access(file, os.R_OK):
-        raise StoreUnavailable(f"{file}: it may not be read by this user")
+        raise StoreUnavailable(f"{file}: this user may not read it")
     if is_cut(file):
         raise StoreDamaged(f"{file}: it was emptied while it was open{SETTING_ASIDE}")
     with errors_named(file):
@@ -268,7 +268,7 @@ def open_to_read(path: Name, patience: float | None = None) -> Database:
             except sqlite3.OperationalError as error:
                 if error_code(error) == BUSY or has_lost_wal(file):
                     raise
-        notice = f"{file} can only be read, as it was last closed: it or its directory is not writable"
+        notice = f"{file} is read as it was last closed, because it or its directory is not writable"
         connection, version = _connect_checked(file, "mode=ro&immutable=1", patience)
         return Database(file, connection, notice, version, is_guarded=True)
 
@@ -388,7 +388,7 @@ def _named(path: Name, error: sqlite3.Error) -> StoreError:
         if code == CORRUPT:  # any writer notices a file that is no database, and it may be no store
             mark_suspect(path)
         if code != CORRUPT:
-            return StoreDamaged(f"{path}: it is damaged, or no store at all ({error})")
+            return StoreDamaged(f"{path}: it is damaged, or not a store ({error})")
         return StoreDamaged(f"{path}: it is damaged ({error}){SETTING_ASIDE}")
     if code == IOERR and has_lost_wal(path):
         return StoreBusy(f"{path}: its write-ahead log was removed while a program has it open; try again after that")

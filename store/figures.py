@@ -29,7 +29,7 @@ def grouping(word: str) -> str:
     if word not in GROUPINGS and (not word.startswith(TAG_PREFIX) or word == TAG_PREFIX):
         hint = did_you_mean(word, GROUPINGS)
         words = f"{', '.join(GROUPINGS)}, {TAG_PREFIX}KEY"
-        raise BadValue(f'--by: "{printable(word)}" is no grouping{hint}; there are {words}')
+        raise BadValue(f'--by: "{printable(word)}" is not a grouping{hint}; use {words}')
     return word
 
 

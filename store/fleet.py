@@ -198,7 +198,7 @@ class Fleet:
         if not self.has_several and not self._are_named:
             raise error
         if not isinstance(error, StoreError):
-            error = StoreDamaged(f"{path}: something in it makes no sense ({error}); is it damaged?")
+            error = StoreDamaged(f"{path}: it has an invalid value ({error}); is it damaged?")
         if not self.has_several:
             raise UsageError(str(error)) from error
         self._warn(f"left out: {error}")

@@ -51,7 +51,7 @@ def sort_key(word: str) -> str:
     word = SORT_ALIASES.get(word, word)
     if word not in SORT_KEYS:
         hint = did_you_mean(word, SORT_KEYS)
-        raise BadValue(f'--sort: "{printable(word)}" is no key{hint}; there are {", ".join(SORT_KEYS)}')
+        raise BadValue(f'--sort: "{printable(word)}" is not a sort key{hint}; use {", ".join(SORT_KEYS)}')
     return word
 
 

@@ -25,7 +25,7 @@ def open_repaired(paths: StatePaths, network: bool | None = None) -> Database:
     database = open_current(paths, network)
     if aside is not None:
         kept = os.path.basename(aside)
-        database.notice = f"{paths.names.store} was damaged: it is kept as {kept}, and a new history was begun"
+        database.notice = f"{paths.names.store} was damaged: it is kept as {kept}, and a new history was started"
     return database
 
 

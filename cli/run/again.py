@@ -129,7 +129,7 @@ def check(request: Request) -> None:
         raise BadValue(f"the directory of that job does not exist any more: {request.cwd} (give --cwd DIR)")
     limits: Limits = request.limits
     if limits.enforced and not (limits.memory_bytes or limits.cpus):
-        raise BadValue("--enforce: there is nothing to enforce; say --memory SIZE, --cpus N or both")
+        raise BadValue("--enforce: there is nothing to enforce; give --memory SIZE, --cpus N or both")
 
 
 def keep_sampling(app: App, job: Job, options: dict[str, Any]) -> None:

@@ -229,15 +229,15 @@ def check_options(command: tuple[str, ...], options: dict[str, Any]) -> None:
     if (is_new or options["cwd"] is not None) and not os.path.isdir(working_directory(options["cwd"])):
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
     if options["enforce"] and is_new and not (options["memory"] or options["cpus"]):
-        raise BadValue("--enforce: there is nothing to enforce; say --memory SIZE, --cpus N or both")
+        raise BadValue("--enforce: there is nothing to enforce; give --memory SIZE, --cpus N or both")
     if options["enforce"] and 0 < (options["memory"] or 0) < LEAST_MEMORY_BYTES:
-        raise BadValue("--enforce: nothing can be started with so little --memory; at least 1M")
+        raise BadValue("--enforce: no process can start with so little --memory; give at least 1M")
     if options["pty"] and options["no_pty"]:
-        raise BadValue("--pty and --no-pty exclude each other")
+        raise BadValue("--pty and --no-pty cannot be combined")
     check_record_path(options["record"])
     for name in ("record", "pty", "report"):
         if options["detach"] and options[name]:
-            raise BadValue(f"--{name} needs jobtop to stay with the job: it cannot be combined with --detach")
+            raise BadValue(f"--{name} cannot be combined with --detach, because jobtop then exits at once")
 
 
 def working_directory(chosen: str | None) -> str:

@@ -54,7 +54,7 @@ class Monitoring:
             engine.start()
         except StartError as error:
             self.enabled = False
-            self.app.warn(f"the job runs, and is not sampled: {error}")
+            self.app.warn(f"the job runs, but is not sampled: {error}")
             return
         self.engine = engine
         gc.freeze()  # modules are imported by now; a collection during a tick need not scan them

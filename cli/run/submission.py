@@ -47,8 +47,8 @@ SUBMIT = (
     Option("--group", "The job's group: jobtop group limits how many of a group run at once.", "G", group_name),
     Option("--at", "Do not start before this time: 14:30, or ISO 8601.", "TIME", parse_start_time),
     Option("--retries", "Retry up to N times if it fails, after 1s, 2s, 4s … 5m.", "N", count),
-    Option("--force", "Queue it even if its command does not exist or it asks for more than this host has."),
-    Option("--wait", "Wait until its last attempt has ended; exit code as of run."),
+    Option("--force", "Queue it even if its command does not exist or it needs more than this host has."),
+    Option("--wait", "Wait until its last attempt has ended; the exit code is that of run."),
 )
 
 

@@ -94,7 +94,7 @@ def no_samples_reason(job: Job) -> str:
     if samples is None:
         return "was never sampled, so only its totals are known (jobtop run samples unless --no-monitor is given)"
     if samples > ENDPOINT_SAMPLES:
-        return "was sampled without keeping the curve; least, mean and peak are in jobtop show --json"
+        return "was sampled without keeping the curve; minimum, mean and peak are in jobtop show --json"
     return "ended before it could be sampled, so only its totals are known"
 
 

@@ -73,7 +73,7 @@ def stop(app: App) -> int:
     database = app.store_to_write() if app.has_store() else None
     current_agent = None if database is None else registered(database)
     if database is None or current_agent is None:
-        app.warn("there is no agent")
+        app.warn("no agent is running")
         return ExitCode.OK
     send(current_agent.who, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS

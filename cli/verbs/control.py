@@ -154,20 +154,18 @@ def rm(app: App, references: tuple[str, ...]) -> int:
     for job in targets:
         short = job.id[:8]
         if job.id in copies and was_heard_lately(app, jobs, job):
-            raise UsageError(
-                f"job {short} runs on {job.host}, heard of lately: stop it there, or wait until it is stale"
-            )
+            raise UsageError(f"job {short} runs on {job.host}: stop it there, or wait until it is stale")
         runs = not job.status.ended and not queue.waits(job) and job.id not in copies
         if runs or not is_gone(job) or kind_of(job).survivors(app.paths, job):
-            raise UsageError(f"job {short} still runs, or left processes that do: jobtop stop {short} first")
+            raise UsageError(f"job {short} is still running, or left processes running: jobtop stop {short} first")
         if waiting := needed.get(job.id, set()) - {other.id for other in targets}:
-            raise UsageError(f"job {short} has to stay: job {min(waiting)[:8]} waits for it")
+            raise UsageError(f"job {short} cannot be deleted: job {min(waiting)[:8]} waits for it")
     for job in targets:
         if job.id in copies:
             jobs.delete(job)  # not its files: on a shared file system they may be those of the running job
             continue
-        if not job.status.ended and queue.cancel(job.id, "removed before it began", "jobtop rm") is None:
-            raise UsageError(f"job {job.id[:8]} has just begun: jobtop stop {job.id[:8]} first")
+        if not job.status.ended and queue.cancel(job.id, "deleted before it started", "jobtop rm") is None:
+            raise UsageError(f"job {job.id[:8]} has just started: jobtop stop {job.id[:8]} first")
         jobs.delete(job)
         forget(app.paths, job)
     return 0

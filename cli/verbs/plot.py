@@ -35,7 +35,7 @@ MIN_COLUMNS = 30
 def plot(app: App, /, reference: str, keys: tuple[str, ...], svg_path: Path | None, force: bool, **size: int) -> int:
     """Draw what a job used over time: CPU and memory, or the given metrics; counters are drawn as rates.
 
-    Where no samples were taken, as while the machine slept, the curve has a gap.
+    Where no samples were taken, as while the machine was suspended, the curve has a gap.
     """
     metrics = job_metrics(keys or DEFAULT_METRICS)
     jobs, job = app.find(reference)

@@ -91,7 +91,7 @@ def read_queue(app: App) -> list[QueueEntry]:
 def queue_table(app: App, waiting: Sequence[QueueEntry]) -> str:
     """Return the queue as a table, or the sentence that it is empty."""
     if not waiting:
-        return "No job waits. To queue one: jobtop submit -- COMMAND"
+        return "No queued jobs. To queue one: jobtop submit -- COMMAND"
     if app.fleet.has_several:
         columns = (*QUEUE_COLUMNS[:3], HOST, *QUEUE_COLUMNS[3:])
         return table(columns, ((*(cells := queue_row(*item))[:3], item[1].host, *cells[3:]) for item in waiting))
@@ -106,7 +106,7 @@ def waiting_in_all_stores(app: App) -> list[QueueEntry]:
             return list(waiting_here(jobs, app.paths))
         found = [job for job in jobs.select(WAITING) if job.queue is not None and job.shim is None]
         found.sort(key=lambda job: (-job.queue.priority if job.queue else 0, job.seq))
-        return [(place, job, f"its turn is decided on {job.host}") for place, job in enumerate(found, 1)]
+        return [(place, job, f"it waits in the queue of {job.host}") for place, job in enumerate(found, 1)]
 
     return [item for _, items in app.fleet.each(waiting_in_store) for item in items]
 
@@ -203,7 +203,7 @@ def group(app: App, /, style: str, name: str | None, slots: int | None, unlimite
         raise BadValue("--slots and --unlimited cannot be combined")
     if slots is not None or unlimited:
         if name is None:
-            raise BadValue("which group? jobtop group NAME --slots N")
+            raise BadValue("no group given: jobtop group NAME --slots N")
         open_queue(app).set_slots(group_name(name), slots)
         return ExitCode.OK
     records = list(group_records(app)) if app.has_store() else []
@@ -214,7 +214,7 @@ def group(app: App, /, style: str, name: str | None, slots: int | None, unlimite
     elif records:
         print(table(GROUP_COLUMNS, map(group_row, records)))
     else:
-        print("No group has slots. To give one some: jobtop group NAME --slots N")
+        print("No groups with slots. To make one: jobtop group NAME --slots N")
     return ExitCode.OK
 
 

@@ -249,7 +249,7 @@ def existing_store(app: App, path: str | None) -> Path:
     """Return the store at this path, by default this host's; UsageError if it does not exist."""
     file = app.paths.store if path is None else expanded_path(path)
     if not file.exists():
-        hint = "" if path else " yet (jobtop run -- COMMAND begins it)"
+        hint = "" if path else " yet (jobtop run -- COMMAND creates it)"
         raise UsageError(f"{file}: there is no such store{hint}")
     return file
 

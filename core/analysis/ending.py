@@ -111,7 +111,7 @@ def _stop_evidence(job: Job, events: Sequence[EventRow]) -> Iterator[str]:
         yield f"{request.by} requested its end {format_duration(max(0.0, request.at - start))} after its start{ended}"
     slept = sum(float(detail.get("seconds") or 0.0) for _, kind, detail in events if kind == "suspended")
     if slept:
-        yield f"the machine slept for {format_duration(slept)} during the job"
+        yield f"the machine was suspended for {format_duration(slept)} during the job"
 
 
 def _advice(job: Job) -> Iterator[str]:

@@ -88,7 +88,7 @@ def process_table(machine: MachineFiles) -> Finding:
     if machine.platform != "linux":
         return Finding("/proc", State.ABSENT, "not part of this system: less is known about a job")
     remedy = "as root: mount -t proc proc /proc"
-    return Finding("/proc", State.FAILS, "not mounted: processes cannot be told apart", remedy)
+    return Finding("/proc", State.FAILS, "not mounted: jobtop cannot identify processes", remedy)
 
 
 def null_device(machine: MachineFiles) -> Finding:
@@ -134,7 +134,7 @@ def state_directory(directory: str) -> Finding:
     if free < MIN_FREE_BYTES:
         meaning = f"{directory}: only {format_bytes(free)} are free"
         return Finding(name, State.FAILS, meaning, f"make room on the file system of {place}")
-    made = "" if place == directory else ", made by the first job"
+    made = "" if place == directory else ", created by the first job"
     return Finding(name, State.WORKS, f"{directory}{made}; {format_bytes(free)} free")
 
 
@@ -148,11 +148,11 @@ def nearest_existing(directory: str) -> str:
 def privacy(directory: str) -> Finding:
     """Check that other users cannot read the commands and output of jobs."""
     if not os.path.isdir(directory):
-        return Finding("privacy", State.ABSENT, "nothing is kept yet")
+        return Finding("privacy", State.ABSENT, "nothing is recorded yet")
     found = os.stat(directory)
     mode = found.st_mode & 0o777
     if found.st_uid != os.geteuid():
-        meaning = "it belongs to another user: only reading verbs use it"
+        meaning = "it belongs to another user: only verbs that read use it"
         return Finding("privacy", State.FAILS, meaning, "set JOBTOP_HOME to a directory of your own")
     if mode & 0o077:
         meaning = f"other users can read what is kept (mode {mode:04o})"
@@ -269,7 +269,7 @@ def cgroup_memory(machine: MachineFiles, kind: str, made: cgroup.JobCgroup, has_
         meaning = f"{parent} was not given the memory controller"
         remedy = "as root: take cgroup_disable=memory from the kernel's command line, or add cgroup_enable=memory"
         return Finding(name, State.FAILS, meaning, SCOPE_REMEDY if machine.uid and machine.has_user_manager else remedy)
-    meaning = f"{parent} does not pass the memory controller on"
+    meaning = f"{parent} does not enable the memory controller for its children"
     if machine.uid != 0:
         return Finding(name, State.FAILS, meaning, SCOPE_REMEDY if machine.has_user_manager else None)
     # Only the root of the whole tree has no cgroup.events; it may have both processes and controllers for its children.
@@ -288,7 +288,7 @@ def oom_evidence(machine: MachineFiles, has_own: bool) -> Finding:
         return Finding("OOM evidence", State.WORKS, "the counter of the job's own cgroup")
     around = cgroup.ambient_oom_file(machine.path("proc/self"))
     if around is None:
-        return Finding("OOM evidence", State.ABSENT, "no counter: an OOM kill cannot be told from another SIGKILL")
+        return Finding("OOM evidence", State.ABSENT, "no counter: jobtop cannot tell an OOM kill from another SIGKILL")
     return Finding("OOM evidence", State.WORKS, f"{around}: shows that there was an OOM kill, not in which job")
 
 
@@ -304,7 +304,7 @@ def logout(machine: MachineFiles) -> Finding:
         return Finding(name, State.WORKS, "jobs outlive a logout")
     in_session = "/session-" in machine.text("proc/self/cgroup")
     if not in_session and machine.has("var/lib/systemd/linger", machine.user):
-        return Finding(name, State.WORKS, "jobs outlive a logout: they are outside the session, and you linger")
+        return Finding(name, State.WORKS, "jobs outlive a logout: they are outside the session, and lingering is on")
     remedy = "loginctl enable-linger; then systemd-run --user --scope jobtop run --detach …"
     return Finding(name, State.FAILS, "systemd-logind ends jobs at logout (KillUserProcesses=yes)", remedy)
 

@@ -44,12 +44,12 @@ def meet(pid: int) -> Process:
         able = user if user == "root" else f"{user}, or as root"
         raise UsageError(f"process {pid} of {user} cannot be read: attach as {able}") from None
     except OSError:
-        raise UsageError(f"process {pid} has just ended") from None
+        raise UsageError(f"process {pid} has just exited") from None
     command = read_arguments(pid) or (name_of(pid),)
     start = int(fields[START])
     now, since_boot = time.time(), time.clock_gettime(BOOTTIME)
     if start_ticks(pid) != start:
-        raise UsageError(f"process {pid} has just ended")
+        raise UsageError(f"process {pid} has just exited")
     began = start * TICK_SECONDS
     return Process(
         Identity(boot_id(), pid, start),
@@ -66,16 +66,17 @@ def meet(pid: int) -> Process:
 def refusal(pid: int, fields: list[str], status: str) -> str | None:
     """Why a process cannot be watched by what its `stat`, from the state on, and its `status` say; None if it can."""
     if not HAS_PROC:
-        return "processes that run already can only be watched where there is a /proc"
+        return "jobtop attach needs /proc (as root: mount -t proc proc /proc)"
     if len(fields) <= START or fields[0] in "ZX":
-        return f"there is no process {pid}, or it has ended (ps -e lists those that run)"
+        return f"there is no process {pid}, or it has exited (ps -e lists running processes)"
     leader = value_in(status, "Tgid:")
     if leader not in (0, pid):
         return f"{pid} is a thread of process {leader}: jobtop attach {leader}"
     if int(fields[FLAGS]) & KERNEL_THREAD:
-        return f"process {pid} is a thread of the kernel: what it uses is no job's"
+        return f"process {pid} is a kernel thread, which cannot be a job"
     if pid in (1, os.getpid()) or status.startswith(f"Name:\t{SHIM_NAME}\n"):
-        return f"process {pid} is {'above all others' if pid == 1 else 'a part of jobtop'}: attach to what it started"
+        what = "the first process of the system" if pid == 1 else "a part of jobtop"
+        return f"process {pid} is {what}: attach to another process"
     return None
 
 

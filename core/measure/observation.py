@@ -71,7 +71,7 @@ class Observation:
         if self.possible_bytes > peak * (1 + TOGETHER_SHARE):
             missed.append((self.possible_bytes - peak, "processes wrote to memory they had shared"))
         if self.unread_memfd_bytes > peak * MEMFD_SHARE:
-            missed.append((self.unread_memfd_bytes, "open memfds were not looked for again"))
+            missed.append((self.unread_memfd_bytes, "open memfds were not searched again"))
         words = [
             f"{UNREAD_MEMORY} may have missed up to {format_bytes(size)}: {why}, and the sampling budget was used up"
             for size, why in missed

@@ -51,7 +51,7 @@ class Connection:
         while not answer.endswith(b"\r\n"):
             answer += self._exactly(1)
         if not answer.startswith(b"OK "):
-            raise Refused("it does not take us for its user")
+            raise Refused("it did not accept our user id")
         self.socket.sendall(b"BEGIN\r\n")
 
     def send(self, message: bytes) -> None:
@@ -69,7 +69,7 @@ class Connection:
         while len(data) < count:
             part = self.socket.recv(count - len(data))
             if not part:
-                raise Refused("it hung up")
+                raise Refused("it closed the connection")
             data += part
         return data
 

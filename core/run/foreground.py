@@ -134,7 +134,7 @@ class Foreground:
         again = any(moment - at <= self.grace_seconds for _, at in self.requests)
         self.requests.append((number, moment))
         if again and not self.stopping:
-            self._say("stopping the job; once more kills it")
+            self._say("stopping the job; another signal kills it")
         self.stopping |= again or number == signal.SIGTERM
         self._send_to_shim(signal.SIGTERM if self.stopping else number)
         self.on_stop(signal_name(number))

@@ -88,9 +88,9 @@ def _limit_cpus(directories: Sequence[str], cpus: float) -> tuple[LimitRow, int 
         if _write(directory, "cpu.cfs_period_us", period) and _write(directory, "cpu.cfs_quota_us", quota):
             return ("cpus", "cgroup v1", directory), None
     if not hasattr(os, "sched_setaffinity"):
-        return ("cpus", "nothing", "this system can neither limit nor place a job"), None
+        return ("cpus", "nothing", "this system can neither limit the CPUs of a job nor set its affinity"), None
     if cpus != int(cpus):
-        return ("cpus", "nothing", f"without a cgroup only whole CPUs can be made to hold, not {cpus:g}"), None
+        return ("cpus", "nothing", f"without a cgroup only whole CPUs can be enforced, not {cpus:g}"), None
     return ("cpus", "affinity", ""), int(cpus)
 
 

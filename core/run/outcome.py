@@ -83,7 +83,7 @@ def lost(job: Job, why: str, moment: float | None) -> Job:
 
 def lost_with(job: Job, why: str, counted: cgroup.Reading) -> Job:
     """The record of a lost job, with the counters of its cgroup."""
-    job = replace(lost(job, why, None), incomplete=("all: its supervisor vanished",))
+    job = replace(lost(job, why, None), incomplete=("all: jobtop's supervisor of the job died",))
     usage = replace(job.usage, memory_cgroup_peak_bytes=counted.memory_peak_bytes, oom_kills=counted.oom_kills)
     if counted.cpu_user_seconds is None or counted.cpu_system_seconds is None:
         return replace(job, usage=usage)
@@ -131,7 +131,7 @@ def _not_started(job: Job, facts: Facts) -> Job:
 
         error, code = f"cannot start a process: {explanation(number) or why}", ExitCode.FAILED
     elif stage == "interpreter":
-        error = f"{command}: the interpreter that its first line names is not there"
+        error = f"{command}: the interpreter that its first line names does not exist"
     elif number == errno.ENOENT:
         error, code = _not_found(command), ExitCode.NOT_FOUND
     else:
@@ -215,7 +215,7 @@ def _oom_words(job: Job, number: int | None, facts: Facts) -> str:
         return f"; the kernel's OOM killer ended {kills} of its processes" + (f", {limit}" if limit else "")
     around = _ambient_oom(facts)
     if kills is None and around and number == signals.SIGKILL:
-        return f"; the kernel's OOM killer was at work around it meanwhile, oom_kill +{around}"
+        return f"; the kernel's OOM killer was active around it, oom_kill +{around}"
     return ""
 
 
@@ -377,9 +377,11 @@ def _incomplete(job: Job, facts: Facts, cpu: Cpu) -> tuple[str, ...]:
         missing.append(f"all: {descendants} left running; the totals are completed when the last one ends")
     if "agent_error" in facts:
         why = facts["agent_error"]
-        missing.append(f"samples: the recorder of the job was killed, and no agent could be started to go on ({why})")
+        missing.append(
+            f"samples: the recorder of the job was killed, and no agent could be started to continue ({why})"
+        )
     if "output_error" in facts:
-        missing.append(f"output: it could not be written to where it was to go ({facts['output_error']})")
+        missing.append(f"output: it could not be written to its destination ({facts['output_error']})")
     missing += [f"log: {why}" for why in dict.fromkeys(facts.every("log_error"))]
     missing += [entry for entry in job.incomplete if entry.startswith(SAMPLED)]
     return with_note_on_sampled_cpu(cpu.source, tuple(missing))
@@ -402,7 +404,7 @@ def with_note_on_sampled_cpu(source: str, incomplete: tuple[str, ...]) -> tuple[
     """`incomplete` with an entry for CPU time that only samples have seen."""
     if not source.endswith(BY_SAMPLES) or any(entry.startswith(("cpu:", "all:")) for entry in incomplete):
         return incomplete
-    return (*incomplete, "cpu: samples saw more than the kernel told any parent")
+    return (*incomplete, "cpu: samples saw more than the kernel reported to any parent")
 
 
 def _flags(job: Job, facts: Facts) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def niceness(text: str) -> int:
         raise BadValue(wrong)
     least = min(os.getpriority(os.PRIO_PROCESS, 0), lowest_allowed())
     if wanted < least:
-        raise BadValue(f"{wanted} takes privileges: as this user {least} at least (root may give it, see nice(2))")
+        raise BadValue(f"{wanted} needs privileges: as this user {least} at least (root may give it, see nice(2))")
     return wanted
 
 
@@ -51,7 +51,7 @@ def io_class(text: str) -> str:
     if os.uname().machine not in IOPRIO_SET or not os.path.isdir("/proc/self"):
         raise BadValue("this system has no priorities of I/O, or jobtop does not know how to set them here")
     if name == "realtime" and not (may(CAP_SYS_NICE) or may(CAP_SYS_ADMIN)):
-        raise BadValue("realtime takes privileges: as this user idle or best-effort[:0-7]")
+        raise BadValue("realtime needs privileges: as this user idle or best-effort[:0-7]")
     return text
 
 

@@ -221,5 +221,5 @@ def count(text: str) -> int:
 def group_name(text: str) -> str:
     """A valid name for a group."""
     if not text.strip() or not text.isprintable() or len(text) > 100:
-        raise BadValue(f'"{printable(text[:40])}" is no name for a group: letters, digits, up to 100 of them')
+        raise BadValue(f'"{printable(text[:40])}" is not a group name: use up to 100 letters and digits')
     return text.strip()

@@ -223,7 +223,7 @@ class Room:
     def _slots_taken(self, group: str) -> str:
         slots = self.groups[group]
         if self.reserved_for is not None and self.reserved_for.group == group:
-            return f"group {group}: its last free slot is being kept for job {self.reserved_for.id[:8]}"
+            return f"group {group}: its last free slot is reserved for job {self.reserved_for.id[:8]}"
         if slots < 1:
             return f"group {group}: it has no slots"
         return f"group {group}: {'its slot is' if slots == 1 else f'all {slots} slots are'} taken"
@@ -305,9 +305,9 @@ def pending(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str 
     if not left:
         return None
     if len(left) == 1:
-        return f"job {left[0]} has to succeed first"
+        return f"job {left[0]} must succeed first"
     shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-    return f"jobs {shown} have to succeed first"
+    return f"jobs {shown} must succeed first"
 
 
 def until(moment: float, attempt: int, now: float) -> str:

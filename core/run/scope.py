@@ -45,7 +45,7 @@ class Manager:
         trees = {tree.kind: tree for tree in cgroup.all_hierarchies(f"{proc}/{pid}")}
         around = {tree.kind: tree for tree in cgroup.all_hierarchies(f"{proc}/self")}
         if "v2" not in trees or "v2" not in around:
-            raise Refused("its cgroup is not to be seen from here")
+            raise Refused("its cgroup is not visible here")
         self.here: Hierarchy = around["v2"]
         self.mount, self.service = trees["v2"].mount, os.path.dirname(trees["v2"].own)
         self.controllers = frozenset(read_text(f"{self.mount}{self.service}/cgroup.controllers").split())
@@ -140,7 +140,7 @@ def task_limit(here: Hierarchy, service: str) -> int:
         if os.path.basename(own).startswith(cgroup.PREFIX):
             raise Refused("a job inside a job stays inside")
         if cgroup.is_limited(place, but="pids.max"):
-            raise Refused(f"{place} has a limit that is not to be left")
+            raise Refused(f"{place} has a limit that the job must not leave")
         tasks = read_text(f"{place}/pids.max").strip()
         most = min(most, int(tasks) if tasks.isdigit() else NO_LIMIT)
         own = os.path.dirname(own) if own.count("/") > 1 else ""

@@ -7,13 +7,13 @@ import sys
 from jobtop.core.errors import StartError
 
 TOO_MANY = "no more processes may be started here: end some, or raise the limit (ulimit -u, pids.max of the cgroup)"
-WITHOUT_PROC = "/proc is not mounted, and nothing can be known of processes (as root: mount -t proc proc /proc)"
+WITHOUT_PROC = "/proc is not mounted, so jobtop cannot see processes (as root: mount -t proc proc /proc)"
 WITHOUT_NULL = "/dev/null is missing (as root: mknod -m 666 /dev/null c 1 3)"
 REMEDIES = {
     errno.EAGAIN: TOO_MANY,
-    errno.ENOMEM: "there is not enough memory to start a process: end something, or raise the limit (ulimit -v)",
+    errno.ENOMEM: "there is not enough memory to start a process: end some, or raise the limit (ulimit -v)",
     errno.EMFILE: "no more files may be open here: raise the limit (ulimit -n)",
-    errno.ENFILE: "the system has no more open files to give: end something",
+    errno.ENFILE: "the system has too many open files: end some processes",
 }
 
 

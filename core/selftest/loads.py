@@ -24,7 +24,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 JOB_CGROUP = "jobtop-"  # how the name of a job's own cgroup begins
 CROWD_CHILD_SECONDS = 0.005
 POINT_SECONDS = 0.001
-NO_PSS = "this system does not tell what processes share (/proc/PID/smaps_rollup)"
+NO_PSS = "this system does not report what processes share (/proc/PID/smaps_rollup)"
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

@@ -41,7 +41,7 @@ def event_text(kind: str, detail: Mapping[str, Any]) -> str:
         case "alert" if "text" in known:
             return known["text"]
         case "suspended":
-            return f"the machine slept for {_seconds(detail.get('seconds'))}"
+            return f"the machine was suspended for {_seconds(detail.get('seconds'))}"
         case "limit_reached" if "used_bytes" in known:
             return f"over its memory limit: {format_bytes(float(known['used_bytes']))} used"
         case "unsampled" if "until" in known:

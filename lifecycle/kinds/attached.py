@@ -31,7 +31,7 @@ class AttachedKind:
 
     name = "attached"
     has_shim = False
-    why_no_output: str | None = "jobtop did not start it: it writes where it did before"
+    why_no_output: str | None = "jobtop did not start it, so its output goes where it went before"
     knows_exit_status = False
 
     def start(self, order: Order) -> NoReturn:
@@ -50,7 +50,7 @@ class AttachedKind:
 
     def refusal(self, job: Job) -> str | None:
         if process_tree.is_inside(root_of(job)):
-            return f"this jobtop is in job {job.id[:8]} itself: act on it from outside"
+            return f"this jobtop runs inside job {job.id[:8]}: act on it from outside"
         return None
 
     def stop(self, job: Job) -> bool:

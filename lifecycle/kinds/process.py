@@ -7,9 +7,10 @@ import time
 
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.proc import identify, is_alive, send, send_to_members
-from jobtop.core.model import ENDS, Job, Status
+from jobtop.core.model import ENDS, Identity, Job, Status
 from jobtop.core.procfs import (
     HAS_PROC,
+    boot_id,
     children,
     descendants,
     freeze_descendants,
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from jobtop.lifecycle.kinds.kind import Order, Watched
     from jobtop.store.jobs import Event, Jobs
 
-VANISHED = "its supervisor vanished (killed, the machine down, the disk full), so its end is not known"
-DAMAGED = "how it ended is not known, because what its supervisor left is damaged"
-NEVER_STARTED = "jobtop was ended before it could start the command"
+DIED = "jobtop's supervisor died; exit status unknown"
+DAMAGED = "exit status unknown: the files of jobtop's supervisor are damaged"
+NEVER_STARTED = "jobtop ended before it could start the command"
 NO_SPEC = "its command and environment were deleted (store.spec_days); type them again: jobtop run -- COMMAND"
 SILENT_DIRECTORY = "its working directory does not answer"
 SILENT_SHIM = "its supervisor did not answer"
@@ -193,7 +194,8 @@ def update_from_files(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     if job.status in ENDS - {Status.LOST}:
         return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
     if started is not None or damage is not None:
-        return lose(jobs, job, started, VANISHED if damage is None else f"{DAMAGED}: {damage}")
+        why = died(started.main if started else None) if damage is None else f"{DAMAGED}: {damage}"
+        return lose(jobs, job, started, why)
     if job.queue is not None:  # it is still queued
         return job
     if time.time() - (job.submitted_at or 0) < START_SECONDS:
@@ -232,6 +234,13 @@ def finish(
     done = jobs.change(job.id, concluded)
     jobs.add_log_marks(done, read_marks(paths.names.job(job.id))[0])
     return done
+
+
+def died(main: Identity | None) -> str:
+    """The reason of a job without a known end; in the same boot, its main process may still run."""
+    if main is None or main.boot != boot_id():
+        return DIED
+    return f"{DIED}. Check whether pid {main.pid} still runs"
 
 
 def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:

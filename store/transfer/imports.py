@@ -138,7 +138,7 @@ def refusal(path: Path) -> str:
     if not os.access(path, os.R_OK):
         return f"{path}: it may not be read"
     if _is_store(path):
-        return f"{path}: it is a store of jobtop (jobtop store merge folds it in)"
+        return f"{path}: it is a store of jobtop (jobtop store merge imports it)"
     return f"{path}: it is not a file of {PROGRAMS}"
 
 

@@ -192,7 +192,7 @@ def test_after_a_reboot_a_job_is_lost_with_what_is_known_of_it_and_tried_again(j
     line.call_agent()
     lost = line.becomes(job, "lost")
     assert lost.reason is not None
-    assert "vanished" in lost.reason
+    assert "supervisor died" in lost.reason
     assert (lost.exit_code, lost.signal) == (None, None)
     assert (lost.usage.memory_peak_bytes or 0) > 16 * MIB
     os.kill(shim.pid, signal.SIGTERM)
@@ -376,6 +376,6 @@ def test_an_agent_that_fails_of_itself_says_so_and_is_not_started_again_and_agai
         text=True,
     )
     assert failed.returncode == 125
-    assert "a mistake in jobtop itself: ZeroDivisionError" in failed.stderr
+    assert "a bug in jobtop: ZeroDivisionError" in failed.stderr
     wait_for(lambda: not processes_of(jobtop))
     assert line.log().count(" serves ") == 1

@@ -180,7 +180,7 @@ def test_a_job_that_cannot_be_told_to_a_shim_is_an_error_and_the_others_go_on(jo
         load.check(line.ended(good))
         done = line.ended(wrong)
         assert done.status == "error"
-        assert (done.reason or "").startswith("a mistake in jobtop itself: TypeError")
+        assert (done.reason or "").startswith("a bug in jobtop: TypeError")
         wait_for(lambda: len(children(agent.pid)) == 1, DEADLINE)
         assert agent.poll() is None
 

@@ -145,7 +145,7 @@ def test_a_verb_removes_the_cgroups_that_a_killed_shim_left(jobtop: Jobtop, memo
             kill_if_alive(pid)
         wait_for(lambda: not any(map(is_alive, orphans)))
         wait_for(lambda: show(jobtop, job_id) and own_cgroups(job_id) == [])
-    assert "supervisor vanished" in str(lost["reason"])
+    assert "supervisor died" in str(lost["reason"])
     assert lost["resource_usage"]["memory_cgroup_peak_bytes"] > 0
     if (CGROUPS / "unified").is_dir():
         assert lost["sources"]["cpu"] == "cgroup"
@@ -207,7 +207,7 @@ def test_without_an_own_cgroup_an_oom_kill_is_only_a_hint(jobtop: Jobtop, limite
     options = ("--set", "monitor.without=cgroup", "run", "--external-id", "hog")
     assert inside(limited, jobtop, *options, "--", sys.executable, "-S", "-c", HOG).returncode == 137
     job = show(jobtop, "hog")
-    assert job["reason"] == ("killed by SIGKILL; the kernel's OOM killer was at work around it meanwhile, oom_kill +1")
+    assert job["reason"] == ("killed by SIGKILL; the kernel's OOM killer was active around it, oom_kill +1")
     assert job["flags"] == []
     assert job["resource_usage"]["oom_kills"] is None
     assert job["sources"]["cpu"] == "rusage"

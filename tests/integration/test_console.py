@@ -73,7 +73,7 @@ def test_a_mistake_of_ours_is_said_in_words_and_kept_in_the_log(
     enter(shell, f'{sys.executable} -c "{BROKEN.format(*part)}"')
     screen = restored(shell, 125)
     file = jobtop.state / "jobtop.log"
-    said = f"jobtop: a mistake in jobtop itself: ZeroDivisionError: division by zero; the details are in {file}"
+    said = f"jobtop: a bug in jobtop: ZeroDivisionError: division by zero; the details are in {file}"
     assert "".join(said.split()) in "".join(screen.split())
     assert "Traceback" not in screen
     log = file.read_text()

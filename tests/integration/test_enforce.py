@@ -96,7 +96,7 @@ def test_without_a_cgroup_whole_cpus_hold_by_affinity_and_others_are_said_not_to
     assert held["printed"][4] == "1"
     assert (held["sources"]["limits"], held["incomplete"]) == ("affinity", [])
     job = run(jobtop, "--cpus", "1.5", "--enforce", "--", "true", code=0, before=WITHOUT)
-    assert job["incomplete"] == ["limits: without a cgroup only whole CPUs can be made to hold, not 1.5"]
+    assert job["incomplete"] == ["limits: without a cgroup only whole CPUs can be enforced, not 1.5"]
 
 
 def test_priorities_are_the_job_s_and_not_its_shim_s_and_it_has_them_again(jobtop: Jobtop) -> None:
@@ -111,12 +111,12 @@ def test_priorities_are_the_job_s_and_not_its_shim_s_and_it_has_them_again(jobto
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--enforce",), "--enforce: there is nothing to enforce; say --memory SIZE"),
+        (("--enforce",), "--enforce: there is nothing to enforce; give --memory SIZE"),
         (("--enforce", "--cpus", "0"), "--enforce: there is nothing to enforce"),
-        (("--enforce", "--memory", "9K"), "--enforce: nothing can be started with so little --memory; at least 1M"),
-        (("--nice", "-5"), "--nice: -5 takes privileges: as this user 0 at least"),
+        (("--enforce", "--memory", "9K"), "--enforce: no process can start with so little --memory; give at least 1M"),
+        (("--nice", "-5"), "--nice: -5 needs privileges: as this user 0 at least"),
         (("--nice", "20"), '--nice: "20" is not a niceness'),
-        (("--ionice", "realtime:0"), "--ionice: realtime takes privileges"),
+        (("--ionice", "realtime:0"), "--ionice: realtime needs privileges"),
         (("--ionice", "best"), '--ionice: "best" is not idle, best-effort[:0-7] or realtime[:0-7]'),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

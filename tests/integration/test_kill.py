@@ -276,7 +276,7 @@ def test_a_job_whose_shim_is_killed_is_lost_and_run_says_so_in_one_line(jobtop: 
                 assert b"supervisor" in err
                 record = show(jobtop, name)
                 assert record["status"] == "lost"
-                assert "supervisor vanished" in record["reason"]
+                assert "supervisor died" in record["reason"]
                 assert record["exit_code"] is None
             finally:
                 os.kill(main, signal.SIGKILL)

@@ -81,7 +81,7 @@ def test_a_held_job_waits_until_it_is_resumed_and_a_stopped_one_for_ever() -> No
     assert call("resume", held) == (0, "", "")
     assert call("wait", held).returncode == 0
     assert [record["id"] for record in begun(held, other)] == [other, held]
-    assert begun(stopped)[0]["reason"] == "cancelled before it began by jobtop stop"
+    assert begun(stopped)[0]["reason"] == "cancelled before it started by jobtop stop"
 
 
 def test_a_job_gets_its_turn_whoever_reads_its_id(jobtop: Jobtop) -> None:

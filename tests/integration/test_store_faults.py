@@ -189,7 +189,7 @@ def test_a_file_in_the_place_of_the_state_directory_is_not_changed(jobtop: Jobto
     (line,) = run_it(jobtop)
     assert str(jobtop.state) in line
     answer = jobtop("history")
-    assert "mistake in jobtop" not in answer.stderr
+    assert "bug in jobtop" not in answer.stderr
     assert jobtop.state.read_text() == "mine"
 
 
@@ -205,7 +205,7 @@ def test_a_store_without_write_permission_stops_no_job(unprivileged: Jobtop, pat
         (line,) = run_it(unprivileged, "--name", "second", "--record", "record.json")
         assert str(unprivileged.state) in line
         shown = unprivileged("history")
-        assert "mistake in jobtop" not in shown.stderr
+        assert "bug in jobtop" not in shown.stderr
         assert shown.stderr.count("\n") == 1
         if mode:
             assert shown.returncode == 0

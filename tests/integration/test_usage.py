@@ -21,7 +21,7 @@ def refused(done: Answer | subprocess.CompletedProcess[str], *words: str) -> Non
     assert_one_line(done.stderr, *words)
     assert len(done.stderr) < 600
     assert "Traceback" not in done.stderr
-    assert "mistake in jobtop" not in done.stderr
+    assert "bug in jobtop" not in done.stderr
 
 
 @pytest.fixture

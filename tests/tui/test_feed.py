@@ -298,7 +298,7 @@ def test_a_store_that_cannot_be_written_is_read_and_its_changes_are_seen(
         feed = make_feed(paths)
         view = feed.read_view()
         assert (names(view), view.stores[0].problem) == (["a"], None)
-        assert "can only be read" in str(view.stores[0].notice)
+        assert "is read as it was" in str(view.stores[0].notice)
     with closing(open_to_write(paths)) as database:
         Jobs(database).insert(made_job(name="b"))
     view = feed.read_view()

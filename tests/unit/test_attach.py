@@ -108,9 +108,9 @@ def test_the_highest_mark_of_a_member_is_kept_where_no_shim_keeps_it(fake: FakeP
         (50, [], "", "there is no process 50"),
         (50, fields("Z"), STATUS, "there is no process 50"),
         (51, fields(), STATUS, "51 is a thread of process 50: jobtop attach 50"),
-        (50, fields(flags=0x00208040), STATUS, "a thread of the kernel"),
+        (50, fields(flags=0x00208040), STATUS, "a kernel thread"),
         (50, fields(), STATUS.replace("work", "jobtop-shim"), "a part of jobtop"),
-        (1, fields(), STATUS.replace("50", "1"), "above all others"),
+        (1, fields(), STATUS.replace("50", "1"), "the first process"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(pid: int, stat: list[str], status: str, why: str) -> None:
@@ -128,7 +128,7 @@ def test_an_ordinary_process_is_met_as_it_is(child: int) -> None:
 
 def test_a_process_of_a_job_that_runs_is_refused_with_the_job(jobs: Jobs, paths: StatePaths, child: int) -> None:
     job = jobs.insert(running_job(shim=this_process(), name="outer"))
-    with pytest.raises(UsageError, match=rf"process {child} is of job {job.id[:8]} \(outer\) already"):
+    with pytest.raises(UsageError, match=rf"process {child} already belongs to job {job.id[:8]} \(outer\)"):
         refuse_known(jobs, paths, child)
     jobs.change(job.id, lambda row: (replace(row, shim=replace(this_process(), start=1)), ()))
     refuse_known(jobs, paths, child)
@@ -138,7 +138,7 @@ def test_what_watches_a_job_and_what_has_a_watched_one_below_it_are_refused(
     jobs: Jobs, paths: StatePaths, child: int
 ) -> None:
     job = jobs.insert(running_job(recorder=identify(child)))
-    with pytest.raises(UsageError, match=f"the jobtop that watches job {job.id[:8]}"):
+    with pytest.raises(UsageError, match=f"the jobtop that monitors job {job.id[:8]}"):
         refuse_known(jobs, paths, child)
     jobs.change(job.id, lambda row: (replace(row, recorder=None, kind="attached", shim=identify(child)), ()))
     with pytest.raises(UsageError, match=rf"job {job.id[:8]} \(train\) is below process {os.getpid()}"):

@@ -50,7 +50,7 @@ def test_a_job_that_is_over_is_refused_but_not_forbidden(control: Control) -> No
     gone = running_job(shim=Identity(this_process().boot, NO_PROCESS, 1))
     assert control.refusal(gone) == f"job {gone.id[:8]} is not running (it ended just now)"
     new = running_job(shim=None)
-    assert control.refusal(new) == f"job {new.id[:8]} is not running (it has not begun)"
+    assert control.refusal(new) == f"job {new.id[:8]} is not running (it has not started)"
 
 
 def test_a_running_job_of_ours_is_not_refused(control: Control) -> None:
@@ -93,7 +93,7 @@ def test_a_store_that_cannot_be_told_stops_no_stop(
     database.close()
     assert shim.wait(10) == -signal.SIGTERM
     assert len(warned) == 1
-    assert warned[0].startswith("done, but not kept: ")
+    assert warned[0].startswith("done, but not recorded: ")
 
 
 def test_a_stop_that_comes_too_late_says_so(control: Control, paths: StatePaths, warned: list[str]) -> None:

@@ -519,7 +519,7 @@ def test_a_reader_says_what_is_no_store_and_leaves_it_alone(paths: StatePaths) -
         (lambda: os.mkfifo(paths.store), StoreUnavailable, "it is no file"),
         (lambda: execute(paths.store, "CREATE TABLE mine (x)"), StoreForeign, "another program"),
         (lambda: execute(paths.store, "CREATE TABLE mine (x)", "PRAGMA user_version = 77"), StoreForeign, "another"),
-        (lambda: paths.store.write_bytes(GARBAGE), StoreDamaged, "no store at all"),
+        (lambda: paths.store.write_bytes(GARBAGE), StoreDamaged, "not a store"),
     ):
         make()
         with pytest.raises(error, match=words):

@@ -232,7 +232,7 @@ def test_colours_are_for_glyphs_and_headings() -> None:
         ([Finding("a", State.WORKS, "")], "Everything works"),
         ([Finding("a", State.ABSENT, "")], "Everything works"),
         ([Finding("a", State.FAILS, "")], "✗"),
-        ([Finding("shim", State.FAILS, "")], "cannot"),
+        ([Finding("shim", State.FAILS, "")], "does not work"),
     ],
 )
 def test_the_verdict_follows_from_what_is_essential(findings: list[Finding], words: str) -> None:

@@ -94,7 +94,7 @@ def test_a_timeout_names_the_option_and_a_machine_that_slept_is_told() -> None:
     assert "5s" in advice
     job = made_job(status=Status.LOST, exit_code=None, reason="vanished")
     lines = explain_end(job, events=[(0.0, "suspended", {"seconds": 60.0}), (1.0, "suspended", {"seconds": None})])
-    assert "slept for 1m00s" in lines[-1].text
+    assert "suspended for 1m00s" in lines[-1].text
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_timeout_names_the_option_and_a_machine_that_slept_is_told() -> None:
         ("exited", {"status": "success", "reason": None}, "success", GOOD),
         ("exited", {"status": "failed", "reason": "exit code 2"}, "failed (exit code 2)", BAD),
         ("exited", {"status": "cancelled", "reason": "x\n"}, "cancelled (x\\n)", WARNING),
-        ("suspended", {"seconds": 90.0}, "slept for 1m30s", WARNING),
+        ("suspended", {"seconds": 90.0}, "suspended for 1m30s", WARNING),
         ("sampling_slowed", {"factor": 4.0}, "4 times less often", WARNING),
         ("alert", {"severity": "critical", "text": "memory\n"}, "memory\\n", BAD),
         ("alert", {}, "alert", WARNING),

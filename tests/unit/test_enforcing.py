@@ -76,7 +76,7 @@ def test_without_a_cgroup_memory_is_left_to_sampling_and_whole_cpus_to_affinity(
 
 def test_half_a_cpu_cannot_be_held_by_affinity_and_that_is_said() -> None:
     told = hold(spec(cpus=0.5), JobCgroup())
-    why = "without a cgroup only whole CPUs can be made to hold, not 0.5"
+    why = "without a cgroup only whole CPUs can be enforced, not 0.5"
     assert told == {"limits": [("cpus", "nothing", why)], "memory_limit": None, "affinity": None}
 
 

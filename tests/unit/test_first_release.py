@@ -25,7 +25,7 @@ READING = {
     ("stats", "--by", "tool", "--json"): '"total_jobs": 4',
     ("export", SWEEP): "timestamp,elapsed,cpu.percent",
     ("export", "--format", "nextflow"): "sweep",
-    ("queue",): "No job waits",
+    ("queue",): "No queued jobs",
     ("wait", SWEEP): "",
     ("store", "info"): "4 (",
     ("store", "check"): "is sound",
@@ -50,5 +50,5 @@ def test_every_verb_that_reads_takes_the_store_of_the_first_release(store: Path,
     answer = call(*words)
     assert answer.returncode == 0, answer.stderr
     assert READING[words] in answer.stdout
-    remarks = ("can only be read, as it was last closed", "was never sampled")
+    remarks = ("is read as it was last closed", "was never sampled")
     assert [line for line in answer.stderr.splitlines() if not any(remark in line for remark in remarks)] == []

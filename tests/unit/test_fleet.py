@@ -194,7 +194,7 @@ def test_an_unreadable_store_is_named_in_one_line_and_the_others_are_read(tmp_pa
     for path, words in (
         (newer, "newer jobtop"),
         (torn, "damaged"),
-        (garbage, "no store"),
+        (garbage, "not a store"),
         (tmp_path / "gone.db", "no"),
     ):
         assert [line for line in said if line.startswith(f"left out: {path}: ") and words in line]

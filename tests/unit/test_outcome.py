@@ -316,7 +316,7 @@ def test_a_lost_job_keeps_what_its_cgroup_counted() -> None:
     assert (lost.status, lost.reason, lost.sources) == (Status.LOST, "gone", {"cpu": "cgroup"})
     assert lost.usage.cpu_total_seconds == 3.0
     assert (lost.usage.memory_cgroup_peak_bytes, lost.usage.oom_kills) == (4096, 0)
-    assert lost.incomplete == ("all: its supervisor vanished",)
+    assert lost.incomplete == ("all: jobtop's supervisor of the job died",)
 
 
 def test_a_lost_job_keeps_what_a_cgroup_without_cpu_time_counted() -> None:
@@ -374,7 +374,7 @@ def test_oom_is_said_on_the_evidence_of_the_job_s_own_cgroup(
         (
             killed_by(9),
             {"oom_before": 4, "cgroup__oom_around": "oom_kill 6"},
-            "killed by SIGKILL; the kernel's OOM killer was at work around it meanwhile, oom_kill +2",
+            "killed by SIGKILL; the kernel's OOM killer was active around it, oom_kill +2",
         ),
         (killed_by(9), {"oom_before": 4, "cgroup__oom_around": "oom_kill 4"}, "killed by SIGKILL"),
         (killed_by(9), {"oom_before": 4, "cgroup__oom_around": ""}, "killed by SIGKILL"),

@@ -21,7 +21,7 @@ def test_less_than_one_has_takes_privileges(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(priority, "lowest_allowed", lambda: 20)
     monkeypatch.setattr(os, "getpriority", lambda *_: 3)
     assert niceness("3") == 3
-    with pytest.raises(BadValue, match="takes privileges: as this user 3 at least"):
+    with pytest.raises(BadValue, match="needs privileges: as this user 3 at least"):
         niceness("2")
     monkeypatch.setattr(priority, "lowest_allowed", lambda: -20)
     assert niceness("-20") == -20
@@ -43,7 +43,7 @@ def test_what_is_no_class_of_io_is_refused(text: str) -> None:
 def test_realtime_takes_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(priority, "may", NO_AGENT)
     assert io_class("idle") == "idle"
-    with pytest.raises(BadValue, match="realtime takes privileges"):
+    with pytest.raises(BadValue, match="realtime needs privileges"):
         io_class("realtime:0")
     monkeypatch.setattr(priority, "may", ROOT)
     assert io_class("realtime:0") == "realtime:0"

@@ -116,10 +116,10 @@ def test_a_claim_that_led_to_nothing_is_given_back(queue: Queue) -> None:
 
 def test_a_waiting_job_is_cancelled_with_the_reason(queue: Queue) -> None:
     job = submitted(queue)
-    done = queue.cancel(job.id, "cancelled before it began by jobtop stop", "jobtop stop")
+    done = queue.cancel(job.id, "cancelled before it started by jobtop stop", "jobtop stop")
     assert done is not None
     assert (done.status, done.settled, done.start_time) == (Status.CANCELLED, True, None)
-    assert done.reason == "cancelled before it began by jobtop stop"
+    assert done.reason == "cancelled before it started by jobtop stop"
     assert done.stop_request is not None
     assert kinds(queue, job) == ["submitted", "exited"]
     assert queue.claim(job.id, this_process()) is None
@@ -188,7 +188,7 @@ def test_a_job_is_tried_again_once_whoever_else_tries(queue: Queue) -> None:
     job = ended(queue, submitted(queue, Queued(retries=5)))
     second = queue.retry(job, NOW)
     specs = sorted(os.listdir(queue.paths.specs))
-    with pytest.raises(UsageError, match=f"was retried already, by {second.id[:8]}"):
+    with pytest.raises(UsageError, match=f"was already retried as {second.id[:8]}"):
         queue.retry(job, NOW)
     assert sorted(os.listdir(queue.paths.specs)) == specs
 
@@ -356,7 +356,7 @@ def test_the_plan_knows_what_became_of_dependencies(queue: Queue) -> None:
     second = submitted(queue, Queued(after=(first.id, good.id)))
     lineup = Lineup(queue)
     lineup.refresh()
-    assert lineup.plan(HOST, NOW).waits == {second.id: f"job {first.id[:8]} has to succeed first"}
+    assert lineup.plan(HOST, NOW).waits == {second.id: f"job {first.id[:8]} must succeed first"}
     ended(queue, first)
     lineup.refresh()
     assert second.id in lineup.plan(HOST, NOW).waits, "it will be tried again"

@@ -68,7 +68,7 @@ def test_a_wrong_request_is_refused_before_anything_is_kept(
     assert (code, out) == (2, "")
     assert_one_line(err, *words)
     assert not holds_controls(err)
-    assert call("queue").stdout.startswith("No job waits.")
+    assert call("queue").stdout.startswith("No queued jobs.")
     assert not is_agent_there(queue)
 
 
@@ -236,7 +236,7 @@ def test_groups_are_listed_with_what_they_have(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--slots", "3"], "which group?"),
+        (["--slots", "3"], "no group given"),
         (["g", "--slots", "-1"], "--slots"),
         (["g", "--slots", "3", "--unlimited"], "--slots and --unlimited"),
         (["g"], 'no group "g" has slots'),

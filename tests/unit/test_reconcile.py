@@ -91,7 +91,7 @@ def test_a_job_whose_shim_vanished_without_a_word_is_lost(
     lost = reconciled(jobs, paths, job)
     assert (lost.status, lost.exit_code, lost.settled) == (Status.LOST, None, True)
     assert lost.reason is not None
-    assert "vanished" in lost.reason
+    assert "supervisor died" in lost.reason
     assert lost.start_time == 1_700_000_000.5
     reconcile(jobs, paths)
     assert kinds(jobs, lost) == ["lost"]

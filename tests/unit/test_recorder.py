@@ -231,7 +231,7 @@ def test_a_job_whose_end_could_not_be_written_is_taken_in_later(
     database.close()
     assert done.exit_code == 3
     assert len(warned) == 1
-    assert "another program holds it" in warned[0]
+    assert "another program has locked it" in warned[0]
     assert kept(paths, job).exit_code == 3
 
 

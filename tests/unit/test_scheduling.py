@@ -163,7 +163,7 @@ def test_a_group_of_no_slots_stands_still() -> None:
 def test_the_last_slot_is_kept_for_who_lacks_room() -> None:
     jobs = waiting({"group": "g", "cpus": 4.0}, {"group": "g", "cpus": 0.0})
     made = planned(jobs, [Running("r")], groups={"g": 1})
-    assert made.waits["b"] == "group g: its last free slot is being kept for job a"
+    assert made.waits["b"] == "group g: its last free slot is reserved for job a"
 
 
 # What is kept for a job that lacks room.
@@ -266,7 +266,7 @@ def test_a_job_whose_dependency_did_not_succeed_is_cancelled(status: Status | No
 def test_a_job_waits_until_all_it_depends_on_have_succeeded() -> None:
     live = {"x": Status.RUNNING, "y": Status.SUCCESS, "z": Status.PAUSED}
     made = planned(waiting({"after": ("x", "y")}, {"after": ("x", "y", "z")}, {"after": ("y",)}), outcomes=live)
-    assert made.waits == {"a": "job x has to succeed first", "b": "jobs x, z have to succeed first"}
+    assert made.waits == {"a": "job x must succeed first", "b": "jobs x, z must succeed first"}
     assert started(made) == "c"
 
 

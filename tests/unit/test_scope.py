@@ -93,7 +93,7 @@ def test_systemd_is_asked_in_the_words_that_it_took_and_waited_for_until_its_job
 
 
 def test_without_the_end_of_its_own_job_nothing_is_taken_for_granted(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="hung up"):
+    with pytest.raises(Refused, match="closed the connection"):
         start_and_hang_up(tmp_path, recorded("done")[:-1])
 
 
@@ -155,7 +155,7 @@ def test_as_many_tasks_as_where_it_comes_from_a_job_may_have_in_its_scope(tmp_pa
 @pytest.mark.parametrize(
     ("own", "limits", "why"),
     [
-        (f"{USER}/session-3.scope", {"memory_max": "1000"}, "session-3.scope has a limit that is not to be left"),
+        (f"{USER}/session-3.scope", {"memory_max": "1000"}, "session-3.scope has a limit that the job must not leave"),
         (f"{SERVICE}/app.slice/box.scope/inner", {"cpu_max": "50000 100000"}, "inner has a limit"),
         ("/slurm/job_4711", {"cpuset_cpus": "0-3"}, "job_4711 has a limit"),
         (f"{SERVICE}/app.slice/jobtop-8.scope/jobtop-8", {}, "a job inside a job stays inside"),

@@ -58,7 +58,7 @@ class StoreFile:
             raise
         except (ValueError, TypeError, LookupError) as error:
             self.close()
-            raise StoreDamaged(f"{self.path}: something in it makes no sense ({error}); is it damaged?") from error
+            raise StoreDamaged(f"{self.path}: it has an invalid value ({error}); is it damaged?") from error
 
     def close(self) -> None:
         if self.database is not None:

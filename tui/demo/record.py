@@ -16,7 +16,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity, Job, Monitor, Sample, Status, StopRequest, Usage
 from jobtop.core.record import replace
 from jobtop.core.units import format_duration
-from jobtop.lifecycle.kinds.process import VANISHED
+from jobtop.lifecycle.kinds.process import DIED
 from jobtop.store.jobs import Event
 from jobtop.tui.demo.data import EARLIER_RUNS
 from jobtop.tui.demo.demo_job import DemoJob, EarlierRuns, End
@@ -245,8 +245,8 @@ def end_fields(job: Job, ended: float, end: End) -> dict[str, object]:
             number = int(signal.SIGTERM)
             return {"status": Status.CANCELLED, "signal": number, "reason": why, "stop_request": asked}
         case End.LOST:
-            incomplete = ("all: its supervisor vanished",)
-            return {"status": Status.LOST, "reason": VANISHED, "incomplete": incomplete, "end_time": None}
+            incomplete = ("all: jobtop's supervisor of the job died",)
+            return {"status": Status.LOST, "reason": DIED, "incomplete": incomplete, "end_time": None}
         case End.ERROR:
             why = f"{job.command[0]}: command not found"
             return {"status": Status.ERROR, "error": why, "reason": why, "exit_code": 127}

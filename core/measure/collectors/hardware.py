@@ -73,7 +73,7 @@ class Thermometer:
                 return max(sane)
         places = f"{self._sys}/class/hwmon and {self._sys}/class/thermal"
         known = any(self._ranks)
-        self.problem = f"no sensor in {places} {'gives a sane value' if known else 'is of a CPU or board'}"
+        self.problem = f"no sensor in {places} {'gives a plausible value' if known else 'belongs to a CPU or board'}"
         self._ranks = None
         return None
 

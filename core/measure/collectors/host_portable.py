@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NOT_TOLD = "psutil does not tell it on this system"
+NOT_TOLD = "psutil does not report it on this system"
 
 
 class PortableHostCollector:
