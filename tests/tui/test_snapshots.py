@@ -46,7 +46,7 @@ FOLDER = Path(__file__).parent / "snapshots"
 UPDATE = "JOBTOP_UPDATE_SNAPSHOTS"
 HOW = f"{UPDATE}=1 .venv/bin/pytest tests/tui/test_snapshots.py writes them anew; look at what changed"
 WIDE, NARROW = (160, 42), (60, 15)
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 LOOKS = 1  # equal screens in a row
 SHOWN_LINES = 60  # of differences
 ELSEWHERE = {"History", "Compare", "Containers", "Alerts", "SettingsPage"}  # pages that show nothing of the dashboard
