@@ -155,7 +155,7 @@ CASES = (
     Case(
         "shared",
         "300 MiB shared by 6 forks",
-        load=("shared", str(300 * MIB), "6", "3.0"),
+        load=("shared", str(300 * MIB), "6", "5.0"),
         checks=(memory_together(300 * MIB), memory_sampled(300 * MIB)),
         schedule=Schedule.BESIDE,
         again_without_cgroup=True,
@@ -163,7 +163,7 @@ CASES = (
     Case(
         "beside-daemon",
         "100 MiB, and 200 MiB of a daemon at the same time",
-        load=("beside-daemon", str(100 * MIB), str(200 * MIB), "2.5"),
+        load=("beside-daemon", str(100 * MIB), str(200 * MIB), "5.0"),
         checks=(memory_together(300 * MIB), memory_sampled(300 * MIB)),
         options=("--after-exit", "wait"),
         schedule=Schedule.BESIDE,
@@ -172,7 +172,7 @@ CASES = (
     Case(
         "copy-on-write",
         "100 MiB shared by 2 forks, then written to by both",
-        load=("copy-on-write", str(100 * MIB), "2", "2.5"),
+        load=("copy-on-write", str(100 * MIB), "2", "5.0"),
         checks=(memory_together(300 * MIB), memory_sampled(300 * MIB)),
         schedule=Schedule.BESIDE,
         again_without_cgroup=True,

@@ -46,10 +46,12 @@ def judge_curve(
 
 def curve_matches(job: Job, reference: Reference, samples: Sequence[Sample]) -> CheckResult:
     """Check that the CPU time of every sample is within 1 % of the total, or 20 ms, of what the load had used."""
-    expected_points = expected_curve(job, reference)
-    errors = [(measured - value_at(expected_points, moment), moment) for moment, measured in measured_curve(samples)]
-    worst, moment = max(errors, key=lambda error: abs(error[0]))
-    expected, tolerance = value_at(expected_points, moment), cpu_tolerance(reference)
+    expected_points, tolerance = expected_curve(job, reference), cpu_tolerance(reference)
+    compared = [
+        (measured, nearest(measured, *limits_at(expected_points, moment)))
+        for moment, measured in measured_curve(samples)
+    ]
+    worst, expected = max(((measured - value, value) for measured, value in compared), key=lambda error: abs(error[0]))
     ratio, source = worst / reference.cpu_seconds, job.sources.get("cpu")
     good = to_verdict(abs(worst) <= tolerance)
     return CheckResult("curve", good, expected, expected + worst, "seconds", "=", worst, ratio, tolerance, source)
@@ -80,18 +82,26 @@ def mean_matches(job: Job, reference: Reference, _: Sequence[Sample]) -> CheckRe
 def peak_matches(job: Job, reference: Reference, samples: Sequence[Sample]) -> CheckResult:
     """Check that the peak is within 2 % of the load's largest rate between the same samples."""
     expected_points, moments = expected_curve(job, reference), [sample.elapsed for sample in samples]
-    expected, measured = greatest_rate(expected_points, moments), job.usage.cpu_percent_peak
+    least, most = greatest_rate(expected_points, moments)
+    measured = job.usage.cpu_percent_peak
+    expected = nearest(least if measured is None else measured, least, most)
     return compare("peak", "percent", expected, measured, PERCENT_RATIO * expected, job.sources.get("cpu"))
 
 
-def greatest_rate(expected_points: Sequence[Point], moments: Sequence[float]) -> float:
-    """Return the largest rate, in percent of a core, between two samples that are far enough apart for a rate."""
-    pairs = [pair for pair in pairwise(moments) if not is_too_short(pair[0], pair[1] - pair[0])]
-    used = [
-        (value_at(expected_points, after) - value_at(expected_points, before), after - before)
-        for before, after in pairs
-    ]
-    return max((100 * seconds / time for seconds, time in used if time > 0), default=0.0)
+def greatest_rate(expected_points: Sequence[Point], moments: Sequence[float]) -> tuple[float, float]:
+    """Return the limits of the largest rate, in percent of a core, between samples far enough apart for a rate."""
+    limits = []
+    for before, after in pairwise(moments):
+        seconds = after - before
+        if seconds > 0 and not is_too_short(before, seconds):
+            (least_before, most_before), (least, most) = (limits_at(expected_points, at) for at in (before, after))
+            limits.append((100 * (least - most_before) / seconds, 100 * (most - least_before) / seconds))
+    return max((least for least, _ in limits), default=0.0), max((most for _, most in limits), default=0.0)
+
+
+def nearest(value: float, least: float, most: float) -> float:
+    """Return the value itself if it is within the limits, else the nearer limit."""
+    return min(max(value, least), most)
 
 
 def expected_curve(job: Job, reference: Reference) -> list[Point]:
@@ -100,13 +110,19 @@ def expected_curve(job: Job, reference: Reference) -> list[Point]:
     return [(0.0, 0.0), *((moment - begin, used) for moment, used in reference.curve)]
 
 
-def value_at(points: Sequence[Point], moment: float) -> float:
-    """Return the value at a time, interpolated between two points; after the last point, its value."""
+def limits_at(points: Sequence[Point], moment: float) -> Point:
+    """Return the least and the most that the load can have used at a time, from the points before and after it.
+
+    A load that other programs interrupt has used its time between two points at any moment, at one core at most.
+    """
     place = bisect_right(points, moment, key=lambda point: point[0])
     if place == len(points):
-        return points[-1][1]
+        return points[-1][1], points[-1][1]
     (begin, before), (end, after) = points[max(0, place - 1)], points[place]
-    return before if end <= begin else before + (after - before) * (moment - begin) / (end - begin)
+    if moment < begin:
+        return before, before
+    first, second = max(before, after - (end - moment)), min(after, before + (moment - begin))
+    return min(first, second), max(first, second)
 
 
 def measured_curve(samples: Sequence[Sample]) -> Iterator[Point]:

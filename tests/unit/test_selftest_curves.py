@@ -9,7 +9,7 @@ from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Monitor, Sample, Usage
 from jobtop.core.record import replace
 from jobtop.core.selftest import curves
-from jobtop.core.selftest.curves import CurveCheck, judge_curve, value_at
+from jobtop.core.selftest.curves import CurveCheck, judge_curve, limits_at
 from jobtop.core.selftest.judge import CheckResult, Reference, Verdict
 from records import made_job
 
@@ -94,9 +94,9 @@ def test_a_peak_that_is_two_percent_off_is_noticed(measured: float | None, expec
 
 def test_what_a_load_did_not_get_is_not_expected() -> None:
     samples = [sample(0.0, 0.0), sample(3.0, 3.0), sample(7.0, 5.0), sample(10.0, 5.0)]
-    slow = replace(TRUTH, curve=((START, 0.0), (START + 7, 5.0), (START + 10, 5.0)))
+    slow = replace(TRUTH, curve=(*((START + 7 * at / 5000, at / 1000) for at in range(5001)), (START + 10, 5.0)))
     (result,) = judge_curve([curves.peak_matches], JOB, slow, samples)
-    assert result.expected == pytest.approx(100 * 5 / 7)
+    assert result.expected == pytest.approx(100 * 5 / 7, rel=0.001)
     assert result.verdict is Verdict.FAIL
 
 
@@ -133,7 +133,20 @@ def test_a_case_without_curves_has_no_findings_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("moment", "value"), [(-1.0, 0.0), (0.0, 0.0), (1.0, 0.5), (2.0, 1.0), (3.5, 1.0), (4.0, 3.0), (9.0, 3.0)]
+    ("moment", "least", "most"),
+    [
+        *((-1.0, 0.0, 0.0), (0.0, 0.0, 0.0), (1.0, 0.0, 1.0), (1.5, 0.5, 1.0), (2.0, 1.0, 1.0), (3.5, 1.0, 1.0)),
+        *((4.0, 3.0, 3.0), (9.0, 3.0, 3.0)),
+    ],
 )
-def test_between_two_points_a_curve_goes_straight(moment: float, value: float) -> None:
-    assert value_at([(0.0, 0.0), (2.0, 1.0), (4.0, 1.0), (4.0, 3.0)], moment) == pytest.approx(value)
+def test_between_two_points_a_load_used_at_most_one_core(moment: float, least: float, most: float) -> None:
+    assert limits_at([(0.0, 0.0), (2.0, 1.0), (4.0, 1.0), (4.0, 3.0)], moment) == pytest.approx((least, most))
+
+
+@pytest.mark.parametrize(("measured", "expected"), [(1.5, "pass"), (1.99, "pass"), (2.1, "fail"), (1.4, "fail")])
+def test_a_load_may_have_waited_at_any_moment_between_two_points(measured: float, expected: str) -> None:
+    """It used half a second in the second from 1.5 to 2.5: a sample at 2.0 shows any part of it."""
+    waited = ((START, 0.0), (START + 1.5, 1.5), (START + 2.5, 2.0), (START + 5.5, 5.0), (START + 10, 5.0))
+    samples = [sample(0.0, 0.0), sample(2.0, measured), sample(10.0, 5.0)]
+    (result,) = judge_curve([curves.curve_matches], JOB, replace(TRUTH, curve=waited), samples)
+    assert result.verdict == expected
