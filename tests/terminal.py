@@ -144,7 +144,7 @@ def ended(shown: Display) -> int:
 
 
 def broken_boxes(screen: str) -> list[str]:
-    """Corners of panes whose box does not close: something lies over it, or a line is too long or too short."""
+    """Corners of panes with a box that does not close: something lies over it, or a line is too long or too short."""
     rows = [cells(line) for line in screen.splitlines()]
     width = max(map(len, rows), default=0)
     rows = [row + [" "] * (width - len(row)) for row in rows]
@@ -154,7 +154,7 @@ def broken_boxes(screen: str) -> list[str]:
 
 
 def box_at(rows: list[list[str]], x: int, y: int) -> list[tuple[int, int]]:
-    """The corners of the box whose upper left one is here; none if it is not whole."""
+    """The corners of the box with its upper left one here; none if it is not whole."""
     for upper_left, upper_right, lower_left, lower_right, side in BOXES:
         if rows[y][x] != upper_left:
             continue

@@ -44,7 +44,7 @@ ALIASES = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedo
 KNOWN_KEYS = frozenset(key.value for key in Keys if not key.value.startswith("<"))
 PANES = frozenset({TABLE, CHART, LOG, TEXT})
 TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND})
-# Places whose keys work at the same time: those of a screen or dialog, and that of its focused pane or field.
+# Places with keys that work at the same time: those of a screen or dialog, and that of its focused pane or field.
 SCREENS = (
     ({APP, JOBS, HISTORY}, (TABLE, CHART, FILTER)),  # the dashboard has the same places
     ({APP, JOBS, JOB}, (TABLE, CHART, LOG, TEXT, SEARCH)),

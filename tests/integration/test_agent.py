@@ -122,7 +122,7 @@ def test_the_unit_starts_the_agent_of_this_store(line: Line) -> None:
 # Being killed.
 
 
-def test_an_agent_that_is_killed_has_a_successor_before_anybody_asks(jobtop: Jobtop, line: Line) -> None:
+def test_an_agent_that_is_killed_has_a_successor_without_a_request(jobtop: Jobtop, line: Line) -> None:
     load = Load(jobtop.home / "load", 0.3, "137", 16, waits=True)
     job = detached(jobtop, line, load)
     first = line.new_agent()
@@ -135,7 +135,7 @@ def test_an_agent_that_is_killed_has_a_successor_before_anybody_asks(jobtop: Job
     assert line.kinds(job).count("exited") == 1
 
 
-def test_jobs_nobody_watches_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop, line: Line) -> None:
+def test_unmonitored_jobs_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop, line: Line) -> None:
     """Of a killed agent, and of a killed `run`."""
     left = Load(jobtop.home / "left", 0.4, "SIGKILL", 32, waits=True)
     attended = Load(jobtop.home / "attended", 0.4, "137", 48, waits=True)
@@ -322,7 +322,7 @@ def test_an_agent_without_jobs_leaves_when_its_store_is_deleted(line: Line, monk
     assert not line.paths.root.exists()
 
 
-def test_a_job_that_was_deleted_under_the_agent_keeps_nobody_else_from_anything(jobtop: Jobtop, line: Line) -> None:
+def test_a_job_that_was_deleted_under_the_agent_affects_no_other(jobtop: Jobtop, line: Line) -> None:
     deleted, other = (Load(jobtop.home / name, waits=True) for name in ("deleted", "other"))
     jobs = [line.submit(load.command) for load in (deleted, other)]
     line.call_agent()

@@ -74,7 +74,9 @@ def put_off(line: Line, job: Job) -> Job:
 # What hangs.
 
 
-def test_a_working_directory_that_hangs_keeps_nobody_else_from_starting(jobtop: Jobtop, line: Line, dead: Path) -> None:
+def test_a_working_directory_that_hangs_keeps_no_other_job_from_starting(
+    jobtop: Jobtop, line: Line, dead: Path
+) -> None:
     hanging, beside, later = (Load(jobtop.home / name) for name in ("hanging", "beside", "later"))
     stuck, other = line.submit(hanging.command, cwd=str(dead)), line.submit(beside.command)
     with agent_with(jobtop, line, IMPATIENT):

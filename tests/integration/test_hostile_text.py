@@ -149,7 +149,7 @@ def test_a_secret_is_not_kept_beside_the_store_either(jobtop: Jobtop) -> None:
     assert files_holding(jobtop.state, SECRET) == [f"specs/{spec.name}"]
 
 
-def test_the_output_of_a_job_is_nobodys_business(jobtop: Jobtop) -> None:
+def test_the_output_of_a_job_is_not_changed(jobtop: Jobtop) -> None:
     done = jobtop("run", "--quiet", "--external-id", "x", "--", "echo", "--token", SECRET)
     assert done.stdout == f"--token {SECRET}\n"
     assert jobtop("logs", "x").stdout == f"--token {SECRET}\n"

@@ -69,7 +69,7 @@ def missing(job: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("children", [CHILDREN, TOGETHER], ids=["first", "together"])
 @pytest.mark.parametrize(("start", "is_missing"), [(SA_NOCLDWAIT, True), (WAITING, False)], ids=["discarded", "waited"])
-def test_children_nobody_waits_for_are_said_to_be_missing(
+def test_children_that_are_not_waited_for_are_said_to_be_missing(
     user: Jobtop, start: str, children: str, is_missing: bool
 ) -> None:
     job = record_of(user, start + children, "--without", "cgroup")

@@ -19,7 +19,7 @@ def the_job(jobtop: Jobtop) -> dict[str, object]:
     return dict(job)
 
 
-def test_a_job_starts_though_somebody_holds_the_store(jobtop: Jobtop, tmp_path: Path) -> None:
+def test_a_job_starts_while_another_process_holds_the_store(jobtop: Jobtop, tmp_path: Path) -> None:
     assert jobtop("run", "--quiet", "--", "true").returncode == 0
     (store,) = jobtop.state.glob("*.db")
     holder = sqlite3.connect(store, isolation_level=None)

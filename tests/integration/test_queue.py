@@ -110,7 +110,7 @@ def test_who_submits_from_a_job_whose_run_is_gone_is_told_who_can_start_it(jobto
     assert "jobtop agent start" in NO_AGENT
 
 
-def test_a_job_that_cannot_start_stops_nobody() -> None:
+def test_a_job_that_cannot_start_stops_no_other_job() -> None:
     wrong = call("submit", "--force", "--wait", "--", "/no/such/program")
     assert wrong.returncode == 127
     assert wrong.stderr.startswith("jobtop: job ")

@@ -325,7 +325,7 @@ def test_a_process_that_calls_itself_like_a_line_of_stat_has_right_numbers(runs:
     assert [member.parent for member in hostile.snapshots()[-1].members] == [getattr(hostile.job.shim, "pid", None)]
 
 
-def test_children_nobody_waits_for_make_nothing_fall(runs: dict[str, Watched]) -> None:
+def test_children_that_are_not_waited_for_make_nothing_fall(runs: dict[str, Watched]) -> None:
     deaf = runs["deaf"]
     used = cpu_times(deaf.samples())
     assert any(why.startswith("cpu:") for why in deaf.record["incomplete"])
@@ -341,7 +341,7 @@ def test_an_engine_has_two_threads_and_no_more_open_than_its_job_needs(runs: dic
     assert max(descriptors[-10:]) <= min(descriptors) + 8, "two of each of three processes, and what it reads just now"
 
 
-def test_a_store_held_by_somebody_else_loses_no_sample_and_delays_nothing(runs: dict[str, Watched]) -> None:
+def test_a_store_held_by_another_process_loses_no_sample_and_delays_nothing(runs: dict[str, Watched]) -> None:
     held = runs["held"]
     assert held.notes["before"] == held.notes["after"], "else it was not held"
     begin = held.notes["before"]

@@ -86,7 +86,7 @@ def test_a_reader_that_leaves_ends_the_job_as_it_would_without_us(jobtop: Jobtop
     assert (record["status"], record["signal"]) == ("failed", signal.SIGPIPE)
 
 
-def test_a_summary_nobody_can_read_changes_nothing(jobtop: Jobtop) -> None:
+def test_a_summary_without_a_reader_changes_nothing(jobtop: Jobtop) -> None:
     done = shell(
         jobtop, "{ $J run --external-id it -- sh -c 'sleep 0.2; exit 4'; echo $? > code; } 2>&1 | true; cat code"
     )
@@ -95,7 +95,7 @@ def test_a_summary_nobody_can_read_changes_nothing(jobtop: Jobtop) -> None:
     assert show(jobtop, "it")["exit_code"] == 4
 
 
-def test_a_standard_error_nobody_reads_ends_who_writes_to_it(jobtop: Jobtop) -> None:
+def test_a_standard_error_without_a_reader_ends_the_writer(jobtop: Jobtop) -> None:
     job = "sh -c 'while :; do echo lost >&2; sleep 0.02; done'"
     done = shell(jobtop, f"{{ $J run --external-id it -- {job}; echo $? > code; }} 2> >(true); cat code")
     assert done.stdout == b"141\n"
@@ -174,7 +174,7 @@ def test_a_slow_reader_gets_everything_though_the_job_has_ended(jobtop: Jobtop, 
     assert done.stdout == b"0\n"
 
 
-def test_not_blocking_is_nobody_elses_business(jobtop: Jobtop) -> None:
+def test_not_blocking_is_not_passed_on_to_others(jobtop: Jobtop) -> None:
     """O_NONBLOCK belongs to the open file: set on a shared pipe it would break every other writer."""
     reader, writer = os.pipe()
     try:
@@ -188,7 +188,7 @@ def test_not_blocking_is_nobody_elses_business(jobtop: Jobtop) -> None:
         os.close(writer)
 
 
-def test_the_shim_lets_go_of_an_output_the_job_has_closed(jobtop: Jobtop) -> None:
+def test_the_shim_closes_an_output_the_job_has_closed(jobtop: Jobtop) -> None:
     reader, writer = os.pipe()
     try:
         job = "import os, time; os.write(1, b'all'); os.close(1); time.sleep(30)"

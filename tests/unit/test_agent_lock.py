@@ -177,7 +177,7 @@ def test_an_agent_that_dies_is_not_there_though_it_holds_the_seat_for_a_moment_y
     assert not revival.is_alive(4711)
 
 
-def test_a_link_somebody_laid_is_no_place_for_the_seat(
+def test_a_link_that_another_user_made_is_no_place_for_the_lock(
     paths: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_lock, "SCRATCH", str(tmp_path))

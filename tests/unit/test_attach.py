@@ -176,7 +176,7 @@ def test_totals_are_those_of_the_last_sample_and_the_record_says_what_is_missing
     assert (done.duration_seconds, done.end_time) == (9.75, (JOB.start_time or 0) + 9.75)
 
 
-def test_an_end_nobody_saw_is_when_it_was_seen_last() -> None:
+def test_an_end_that_was_not_seen_is_when_it_was_seen_last() -> None:
     done = concluded(seen_in(steady(9)), elapsed=None)
     assert done.duration_seconds == 9.0
     assert done.incomplete == ("all: what it did after its last sample was not seen",)

@@ -140,7 +140,7 @@ def test_the_time_line_shows_when_each_thing_happens_and_how_long_that_took() ->
     assert shown.splitlines()[-1].split() == ["click", "40.0", "1.0"]
 
 
-def test_a_farm_has_as_many_processes_and_jobs_as_asked_lets_run_whom_it_says_and_leaves_nobody() -> None:
+def test_a_farm_has_the_processes_and_jobs_asked_for_runs_those_it_should_and_leaves_none() -> None:
     with farm(jobs=3, processes=8) as watched:
         assert (len(watched.shims), len(watched.members)) == (3, 8)
         assert {int(stat_fields(pid)[1]) for pid in watched.members} == set(watched.shims)

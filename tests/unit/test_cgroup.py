@@ -177,7 +177,7 @@ def test_a_job_inside_a_job_stays_inside(tmp_path: Path, cgroups: Path, kernel: 
     assert make(numbered_id(2), str(proc)).directories == (f"{outer}/jobtop-{numbered_id(2)}",)
 
 
-def test_nobody_climbs_to_where_processes_may_not_be_moved_from(tmp_path: Path, cgroups: Path, kernel: Kernel) -> None:
+def test_no_parent_is_used_that_processes_may_not_be_moved_from(tmp_path: Path, cgroups: Path, kernel: Kernel) -> None:
     scope = cgroups / SCOPE
     kernel.grow(scope.parent, passing_on="memory")
     kernel.grow(scope)
@@ -223,7 +223,7 @@ def test_what_make_makes_possible_directories_names(tmp_path: Path, cgroups: Pat
     assert set(make(ID, proc).directories) <= set(possible_directories(ID, proc))
 
 
-def test_only_a_cgroup_that_somebody_lives_in_resists_its_removal(cgroups: Path, kernel: Kernel) -> None:
+def test_only_a_cgroup_with_processes_resists_its_removal(cgroups: Path, kernel: Kernel) -> None:
     kernel.grow(cgroups / "empty")
     kernel.grow(cgroups / "lived-in")
     kernel.populated.add(f"{cgroups}/lived-in")

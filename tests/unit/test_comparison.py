@@ -45,7 +45,7 @@ def test_an_unknown_number_has_no_difference(known: int) -> None:
     assert row.change(1) == Change(None, None, ChangeVerdict.UNJUDGED)
 
 
-def test_a_measure_that_nobody_knows_is_left_out() -> None:
+def test_an_unknown_measure_is_left_out() -> None:
     assert [row.measure.label for row in totals([made_job(), made_job()])] == ["time", "exit code"]
 
 

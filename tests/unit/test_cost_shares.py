@@ -45,7 +45,7 @@ def test_jobs_that_are_there_at_once_share_it(cost: SharedCost, clock: Clock) ->
     assert cost.leave("b") == 2.5
 
 
-def test_all_that_was_used_while_anybody_was_there_is_borne_by_somebody(cost: SharedCost, clock: Clock) -> None:
+def test_all_that_was_used_while_jobs_ran_is_divided_among_them(cost: SharedCost, clock: Clock) -> None:
     borne = 0.0
     for number in range(20):
         cost.join(str(number))

@@ -127,7 +127,7 @@ def test_a_store_on_a_network_file_system_has_a_rollback_journal(paths: StatePat
     assert pragma(paths.store, "journal_mode") == "delete"
 
 
-def test_a_store_that_came_to_a_network_file_system_changes_its_journal_once_nobody_else_has_it_open(
+def test_a_store_moved_to_a_network_file_system_changes_its_journal_once_it_is_open_only_once(
     paths: StatePaths,
 ) -> None:
     filled(paths, 1)
@@ -378,7 +378,7 @@ def test_a_store_of_a_newer_jobtop_is_refused_and_not_touched(paths: StatePaths)
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("table", ["mine", "jobs"])
-def test_somebody_elses_database_is_refused_and_not_touched(paths: StatePaths, version: int, table: str) -> None:
+def test_a_database_of_another_program_is_refused_and_not_touched(paths: StatePaths, version: int, table: str) -> None:
     paths.root.mkdir()
     execute(
         paths.store, f"CREATE TABLE {table} (x)", f"INSERT INTO {table} VALUES (1)", f"PRAGMA user_version = {version}"
@@ -454,7 +454,7 @@ def test_two_stores_damaged_in_one_second_are_both_kept(paths: StatePaths, monke
     assert asides == {GARBAGE, GARBAGE[::-1]}
 
 
-def test_of_many_who_find_a_damaged_store_one_sets_it_aside_and_nobody_names_a_file_that_is_not_there(
+def test_of_many_that_find_a_damaged_store_one_renames_it_and_none_names_a_missing_file(
     paths: StatePaths,
 ) -> None:
     paths.root.mkdir()

@@ -112,7 +112,7 @@ def test_a_shim_that_is_killed_before_it_tells_the_end_is_told(monkeypatch: pyte
     waiting.close()
 
 
-def test_the_clock_of_nobody_cannot_be_read() -> None:
+def test_the_clock_of_a_missing_process_cannot_be_read() -> None:
     assert probes.can_read_clock(os.getpid())
     assert not probes.can_read_clock(2**22 + 1)
 

@@ -130,6 +130,6 @@ def test_processes_stand_below_their_parents() -> None:
     assert [(depth, row.pid) for depth, row in family(rows)] == [(0, 10), (1, 11), (2, 12), (1, 30), (0, 20)]
 
 
-def test_a_ring_of_parents_loses_nobody() -> None:
+def test_a_ring_of_parents_loses_no_process() -> None:
     rows = [process(10, 11), process(11, 10), process(12, 12), process(13, 10)]
     assert sorted(row.pid for _, row in family(rows)) == [10, 11, 12, 13]

@@ -165,7 +165,7 @@ def test_sampling_does_not_wait_for_a_store_that_hangs(make: Make) -> None:
     assert sink.elapsed() == [float(moment) for moment in range(1, 1000)]
 
 
-def test_a_job_that_ends_while_somebody_else_holds_the_store_is_packed_when_they_let_go(make: Make) -> None:
+def test_a_job_that_ends_while_another_process_holds_the_store_is_packed_later(make: Make) -> None:
     sink = FakeSink()
     tries: list[str] = []
 

@@ -176,7 +176,7 @@ def test_after_an_exec_a_process_is_what_it_has_become(job: Job) -> None:
     assert job.look()[0].command == "solver"
 
 
-def test_a_reused_pid_is_somebody_else(job: Job) -> None:
+def test_a_reused_pid_is_another_process(job: Job) -> None:
     job.fake.put(51, SHIM, cpu=1.0)
     job.command(51, "first")
     job.look()

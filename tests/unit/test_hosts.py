@@ -59,7 +59,7 @@ def fill(host: HostRecord, begin: int, count: int) -> None:
         assert host.append([(float(second), {"mem.used": second, "cpu.percent": 50.0, "net.rx_bytes": 10 * second})])
 
 
-def test_nobody_else_has_the_lease_while_its_holder_lives_and_renews(database: Database) -> None:
+def test_no_other_process_has_the_lease_while_its_holder_lives_and_renews(database: Database) -> None:
     first, second = HostRecord(database), HostRecord(database)
     holder = identify(os.getppid())
     assert first.lease(holder, 60.0)

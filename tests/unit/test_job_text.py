@@ -48,11 +48,11 @@ def test_of_a_job_that_has_not_begun_that_is_said(job: Job, words: str | None) -
         (Queued(retries=1, attempt=2, retry_of="c" * 32), ["attempt 2", "1 retry left", "retry of cccccccc"]),
     ],
 )
-def test_how_a_job_waits_is_told_as_far_as_somebody_wished_it(queue: Queued | None, words: list[str]) -> None:
+def test_how_a_job_waits_is_shown_as_far_as_it_was_given(queue: Queued | None, words: list[str]) -> None:
     assert queue_parts(made_job(status=Status.FAILED, queue=queue)) == words
 
 
-def test_tries_that_nobody_needs_are_not_told() -> None:
+def test_tries_that_are_not_needed_are_not_shown() -> None:
     assert queue_parts(made_job(status=Status.SUCCESS, queue=Queued(retries=2))) == []
 
 

@@ -63,7 +63,7 @@ def test_what_was_never_read_is_absent() -> None:
     assert values.keys() <= BY_KEY.keys()
 
 
-def test_a_descriptor_count_that_nobody_may_see_is_absent_and_the_rest_is_there() -> None:
+def test_an_unreadable_descriptor_count_is_absent_and_the_rest_is_there() -> None:
     tree = Tree(SHIM)
     one = member(tree, 51)
     read = {"swap": 4096, "switches_voluntary": 7, "switches_involuntary": 2}
@@ -287,7 +287,7 @@ def test_time_throttled_by_a_quota_of_version_1_is_told_beside_the_times_of_vers
 
 
 @pytest.mark.parametrize("name", ["memory.current", "memory.usage_in_bytes", "io.pressure"])
-def test_a_cgroup_in_which_nobody_runs_has_news_when_pages_go_or_somebody_stalls(tmp_path: Path, name: str) -> None:
+def test_an_idle_cgroup_has_changed_when_pages_are_reclaimed_or_a_process_stalls(tmp_path: Path, name: str) -> None:
     text = "some avg10=0.10 total={}\nfull avg10=0.00 total=0\n" if name == "io.pressure" else "{}\n"
     (tmp_path / name).write_text(text.format(150))
     (tmp_path / "memory.stat").write_text("anon 100\ntotal_rss 100\n" if "usage" in name else "anon 100\n")

@@ -47,7 +47,7 @@ def test_what_was_sealed_before_the_first_look_is_there(database: Database) -> N
     assert list(tails.tails[job].times) == [float(moment) for moment in range(101 - KEPT_SAMPLES, 101)]
 
 
-def test_many_jobs_are_met_in_one_query_and_those_nobody_asks_for_are_dropped(database: Database) -> None:
+def test_many_jobs_are_found_in_one_query_and_unused_ones_are_dropped(database: Database) -> None:
     store = SeriesStore(database)
     jobs = [new_job(database) for _ in range(FEW + 1)]
     store.append([(job, sample(1.0, 0.1)) for job in jobs])

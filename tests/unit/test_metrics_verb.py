@@ -92,7 +92,7 @@ def test_a_metric_chooses_what_is_printed_and_a_counter_shows_total_and_rate(job
     assert header == "timestamp,elapsed,mem.used"
 
 
-def test_a_metric_nobody_knows_is_refused(job: str) -> None:
+def test_an_unknown_metric_is_refused(job: str) -> None:
     answer = call("metrics", job, "--metric", "cpu.prcent")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert '(did you mean "cpu.percent"?)' in answer.stderr

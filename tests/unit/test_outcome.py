@@ -121,7 +121,7 @@ def test_an_end_becomes_status_code_signal_and_reason(
     assert job.flags == job.incomplete == ()
 
 
-def test_times_are_counted_on_the_clock_that_nobody_sets() -> None:
+def test_times_are_counted_on_a_clock_that_cannot_be_set() -> None:
     job = conclude(JOB, facts(end=f"{START + 7210} 110.0", last=f"{START - 3600} 112.5"))
     assert job.start_time == START
     assert job.duration_seconds == 12.5
@@ -221,7 +221,7 @@ def test_of_many_killed_a_few_are_named() -> None:
         (asked("SIGINT", 9), exited(1), None, "interrupted by SIGINT: exit code 1"),
     ],
 )
-def test_an_end_that_somebody_asked_for_is_cancelled(job: Job, status: int, stop: str | None, reason: str) -> None:
+def test_an_end_that_was_requested_is_cancelled(job: Job, status: int, stop: str | None, reason: str) -> None:
     done = conclude(job, facts(status=status, stop=stop))
     assert (done.status, done.reason) == (Status.CANCELLED, reason)
 

@@ -48,7 +48,7 @@ def test_a_counter_is_drawn_by_its_rate(home: Path) -> None:
     assert " 0 B/s┤" in shown
 
 
-def test_what_nobody_measured_is_said_and_not_drawn(home: Path) -> None:
+def test_what_was_not_measured_is_said_and_not_drawn(home: Path) -> None:
     shown = call("plot", kept(home), "--metric", "gpu.util").stdout
     (line,) = shown.splitlines()[1:]
     assert line.startswith("gpu.util: ")

@@ -73,7 +73,7 @@ def test_a_root_that_has_not_stopped_yet_is_waited_for(
     assert stat_fields(root.pid)[0] in "Tt"
 
 
-def test_a_kill_leaves_nobody(root: Identity, family: list[int]) -> None:
+def test_a_kill_leaves_no_process(root: Identity, family: list[int]) -> None:
     process_tree.kill(root)
     wait_for(lambda: not any(map(is_alive, family)))
 

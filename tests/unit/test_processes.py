@@ -57,7 +57,7 @@ def test_an_orphan_that_comes_to_the_shim_stays_a_member(fake: FakeProc) -> None
     assert tree.members[52].cpu_ns == 2_000_000_000
 
 
-def test_strangers_and_their_children_never_become_members(fake: FakeProc) -> None:
+def test_other_processes_and_their_children_never_become_members(fake: FakeProc) -> None:
     table = fake.table()
     tree = table.add(SHIM)
     fake.put(8, OTHER)
@@ -79,7 +79,7 @@ def test_a_process_whose_parent_was_not_listed_yet_is_decided_later(fake: FakePr
     assert list(tree.members) == [51, 52]
 
 
-def test_the_pid_of_a_stranger_may_become_a_members(fake: FakeProc) -> None:
+def test_the_pid_of_another_process_may_become_a_members(fake: FakeProc) -> None:
     table = fake.table()
     tree = table.add(SHIM)
     table.sweep()
@@ -103,7 +103,7 @@ def test_a_reused_pid_starts_a_new_member(fake: FakeProc, cpu: float) -> None:
     assert seconds(fold(tree)) == pytest.approx(3.0 + cpu)
 
 
-def test_a_pid_reused_by_a_stranger_is_no_member(fake: FakeProc) -> None:
+def test_a_pid_reused_by_another_process_is_no_member(fake: FakeProc) -> None:
     table = fake.table(most_descriptors=0)
     tree = table.add(SHIM)
     fake.put(51, SHIM, cpu=3.0)
@@ -148,7 +148,7 @@ def test_a_zombie_keeps_its_time_until_it_is_waited_for(fake: FakeProc) -> None:
     assert seconds(fold(tree)) == pytest.approx(1.0)
 
 
-def test_a_child_nobody_waited_for_is_kept_from_its_last_sample(fake: FakeProc) -> None:
+def test_a_child_that_was_not_waited_for_is_kept_from_its_last_sample(fake: FakeProc) -> None:
     table = fake.table()
     tree = table.add(SHIM)
     fake.put(51, SHIM, cpu=1.0)
@@ -190,7 +190,7 @@ def at_rest(fake: FakeProc) -> tuple[ProcessTable, Tree]:
     return table, tree
 
 
-def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: FakeProc) -> None:
+def test_the_shim_of_an_idle_job_is_left_alone_until_a_process_runs(fake: FakeProc) -> None:
     """It wakes by itself every second; whoever ends has run before, or is gone."""
     table, tree = at_rest(fake)
     asked: list[int] = []
@@ -210,7 +210,7 @@ def test_the_shim_of_a_job_that_rests_is_left_alone_until_somebody_runs(fake: Fa
     assert seconds(fold(tree)) == pytest.approx(1.5)
 
 
-def test_what_nobody_saw_is_told_by_the_shim_of_a_job_that_rests_too(fake: FakeProc) -> None:
+def test_what_was_not_seen_is_reported_by_the_shim_of_an_idle_job_too(fake: FakeProc) -> None:
     """As a child that is hidden from us (hidepid) and that no other process waits for."""
     table, tree = at_rest(fake)
     version = tree.version
@@ -312,7 +312,7 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
         process.stdin.close()
 
 
-def test_real_processes_are_found_measured_and_let_go(family: subprocess.Popen[bytes]) -> None:
+def test_real_processes_are_found_measured_and_forgotten(family: subprocess.Popen[bytes]) -> None:
     table = ProcessTable()
     tree = table.add(os.getpid())
 

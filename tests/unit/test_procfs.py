@@ -144,7 +144,7 @@ def parent_of(pid: int) -> int:
     return int(procfs.stat_fields(pid)[1])
 
 
-def test_a_signal_reaches_everybody_below_and_nobody_else(start: Start) -> None:
+def test_a_signal_reaches_all_descendants_and_no_other_process(start: Start) -> None:
     root, other = family(start), named(start, "other")
     below = procfs.descendants(root)
     reached = procfs.signal_descendants(root, signal.SIGKILL)

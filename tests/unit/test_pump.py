@@ -73,7 +73,7 @@ def test_output_reaches_the_log_and_the_reader_until_its_end(tmp_path: Path, pip
     assert (tmp_path / "log").read_bytes() == b"one\ntwo\n"
 
 
-def test_a_reader_that_does_not_read_holds_back_the_rest_and_blocks_nobody(pipe: Pipe) -> None:
+def test_a_reader_that_does_not_read_holds_back_the_rest_and_blocks_no_other(pipe: Pipe) -> None:
     (source, writer), (reader, sink) = pipe(), pipe()
     os.set_blocking(writer, False)
     stream = Stream(source, sink, None)
@@ -96,11 +96,11 @@ def test_when_the_reader_goes_away_the_job_sees_a_broken_pipe(pipe: Pipe) -> Non
     (source, writer), (reader, sink) = pipe(), pipe()
     stream = Stream(source, sink, None)
     os.close(reader)
-    os.write(writer, b"anybody?")
+    os.write(writer, b"hello?")
     stream.pull()
     assert stream.source == -1
     with pytest.raises(BrokenPipeError):
-        os.write(writer, b"anybody?")
+        os.write(writer, b"hello?")
 
 
 def test_without_a_reader_the_log_still_gets_everything(tmp_path: Path, pipe: Pipe) -> None:

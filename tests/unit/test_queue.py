@@ -41,7 +41,7 @@ def kinds(queue: Queue, job: Job) -> list[str]:
 # Coming and being claimed.
 
 
-def test_a_submitted_job_waits_and_can_be_run_by_anybody_later(queue: Queue) -> None:
+def test_a_submitted_job_waits_and_can_be_run_by_any_agent_later(queue: Queue) -> None:
     job = submitted(queue, Queued(priority=3, after=("x",), retries=2))
     assert queue.jobs.find(job.id) == job
     assert (job.status, job.recorder, job.settled) == (Status.QUEUED, None, False)
@@ -142,7 +142,7 @@ def test_a_shim_that_is_late_cannot_begin_a_cancelled_job(queue: Queue) -> None:
     assert queue.jobs.find(job.id).status is Status.CANCELLED
 
 
-def test_a_held_job_is_passed_over_until_it_is_let_go(queue: Queue) -> None:
+def test_a_held_job_is_passed_over_until_it_is_released(queue: Queue) -> None:
     job = submitted(queue)
     assert queue.hold(job.id, True)
     assert queue.hold(job.id, True), "twice is once"
@@ -329,7 +329,7 @@ def test_a_job_that_was_deleted_leaves_the_line(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_what_failed_while_nobody_looked_is_tried_again(queue: Queue, is_first: bool) -> None:
+def test_what_failed_without_an_agent_is_tried_again(queue: Queue, is_first: bool) -> None:
     lineup = Lineup(queue)
     if not is_first:
         lineup.refresh()
@@ -370,7 +370,7 @@ def test_the_plan_knows_what_became_of_dependencies(queue: Queue) -> None:
     assert [start.id for start in lineup.plan(HOST, NOW).start] == [second.id]
 
 
-def test_whom_somebody_waits_for_is_known_with_all_attempts(queue: Queue) -> None:
+def test_jobs_that_others_wait_for_are_known_with_all_attempts(queue: Queue) -> None:
     first = ended(queue, submitted(queue, Queued(retries=1)))
     again = queue.retry(first, NOW)
     last = submitted(queue, Queued(after=(first.id,)))

@@ -133,7 +133,7 @@ def test_an_agent_that_was_called_a_moment_ago_is_not_missed(queue: Queue) -> No
     assert "the agent is starting" in out
 
 
-def test_who_waits_for_a_job_that_nobody_starts_is_told_so_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_for_a_job_without_an_agent_says_so_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     job = submitted(queue)
     monkeypatch.setattr("jobtop.lifecycle.wait.LOOK_SECONDS", 0.0)
     said: list[str] = []

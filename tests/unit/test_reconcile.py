@@ -188,7 +188,7 @@ def test_a_broken_file_of_marks_does_not_hide_the_end(jobs: Jobs, paths: StatePa
     assert reconciled(jobs, paths, job).status is Status.FAILED
 
 
-def test_a_job_as_it_stands_is_finished_only_if_nobody_else_will(jobs: Jobs, paths: StatePaths) -> None:
+def test_a_job_as_it_stands_is_finished_only_if_no_other_process_will(jobs: Jobs, paths: StatePaths) -> None:
     watched, alone = jobs.insert(running_job(recorder=US)), jobs.insert(running_job())
     for job in (watched, alone):
         leave_ended(paths.job(job.id))

@@ -19,7 +19,7 @@ def config(home: Path, tmp_path: Path) -> Config:
     return load(("run.grace=3s", "monitor.interval=5s"), os.environ, tmp_path)
 
 
-def test_what_nobody_said_comes_from_the_settings_and_the_command(config: Config) -> None:
+def test_what_is_not_given_comes_from_the_settings_and_the_command(config: Config) -> None:
     job, spec = prepare(Request(("python3.12", "-u", "/x/train.py", "1"), "/x"), ID, "atlas", config)
     assert (job.id, job.name, job.tool, job.script, job.host) == (ID, "train", "python3.12", "/x/train.py", "atlas")
     assert (job.grace_seconds, spec.grace_seconds, spec.after_exit) == (3.0, 3.0, "leave")

@@ -123,7 +123,7 @@ def test_jobs_of_different_intervals_are_sampled_each_at_its_own(fake: FakeProc)
     assert counts == {"1": 10, "2": 2}
 
 
-def test_over_budget_the_dear_files_thin_out_then_the_interval_stretches_and_both_come_back(fake: FakeProc) -> None:
+def test_over_budget_expensive_files_thin_out_then_the_interval_stretches_and_both_come_back(fake: FakeProc) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock, budget=1e-9)
     sampler.watch("1", below(SHIM, boottime()), interval=1.0)

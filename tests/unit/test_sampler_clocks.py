@@ -149,7 +149,7 @@ def test_a_pid_that_is_anothers_by_the_next_tick_makes_no_leap(job: Watched) -> 
     assert job.percent() == pytest.approx(40)
 
 
-def test_a_pid_that_is_a_strangers_by_the_next_tick_brings_nothing(job: Watched) -> None:
+def test_a_pid_that_another_process_has_by_the_next_tick_adds_nothing(job: Watched) -> None:
     job.fake.put(WORKER, SHIM, cpu=0.9)
     job.tick(1.0)
     job.fake.end(WORKER)
@@ -171,7 +171,7 @@ def test_more_than_the_cores_can_give_comes_later(job: Watched) -> None:
     assert job.watch.impossible_seconds == 0
 
 
-def test_what_comes_later_comes_though_nobody_runs_any_more(job: Watched) -> None:
+def test_what_comes_later_comes_though_no_process_runs_any_more(job: Watched) -> None:
     job.fake.put(WORKER, SHIM, cpu=CORES + 0.05)
     job.tick(1.0)
     assert job.cpu() == pytest.approx(CORES)

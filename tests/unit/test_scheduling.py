@@ -108,7 +108,7 @@ def test_memory_that_is_not_known_is_never_lacking() -> None:
     assert started(planned(waiting({"memory_bytes": 1 << 60}), capacity=Capacity(1.0))) == "a"
 
 
-def test_an_impossible_job_blocks_nobody() -> None:
+def test_an_impossible_job_blocks_no_other() -> None:
     made = planned(waiting({"cpus": 999.0, "priority": 9}, {"cpus": 4.0}))
     assert started(made) == "b"
 
@@ -119,7 +119,7 @@ def test_the_lowest_free_gpus_are_given() -> None:
     assert [start.gpus for start in made.start] == [("nvidia:0", "nvidia:2"), ("nvidia:3",)]
 
 
-def test_a_job_nobody_gave_gpus_is_taken_to_use_the_first() -> None:
+def test_a_job_that_was_given_no_gpus_is_assumed_to_use_the_first() -> None:
     (start,) = planned(waiting({"gpus": 1}), [Running("r", gpus=1)]).start
     assert start.gpus == ("nvidia:1",)
 

@@ -123,7 +123,7 @@ def test_a_scope_that_could_not_be_started_is_none(tmp_path: Path) -> None:
         start_and_hang_up(tmp_path, [recorded("done")[0], bytes(failed + body)])
 
 
-def test_nobody_s_job_is_put_into_the_hands_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_is_handed_to_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "systemd").mkdir()
     with systemd(tmp_path / "systemd/private", []):
@@ -161,9 +161,7 @@ def test_as_many_tasks_as_where_it_comes_from_a_job_may_have_in_its_scope(tmp_pa
         (f"{SERVICE}/app.slice/jobtop-8.scope/jobtop-8", {}, "a job inside a job stays inside"),
     ],
 )
-def test_nobody_gets_out_from_under_a_limit_or_out_of_a_job(
-    tmp_path: Path, own: str, limits: dict[str, str], why: str
-) -> None:
+def test_no_job_leaves_a_limit_or_an_outer_job(tmp_path: Path, own: str, limits: dict[str, str], why: str) -> None:
     with pytest.raises(Refused, match=why):
         scope.task_limit(place(tmp_path, own, **limits), SERVICE)
 

@@ -164,7 +164,7 @@ def test_a_successor_merges_what_others_have_sealed(database: Database, store: S
     assert read(store, job) == list(range(5 * (SMALL_BLOCKS - 1) + 3))
 
 
-def test_blocks_that_somebody_else_has_merged_are_not_merged_again(database: Database, store: SeriesStore) -> None:
+def test_blocks_that_another_process_has_merged_are_not_merged_again(database: Database, store: SeriesStore) -> None:
     job = new_job(database)
     seal_small_blocks(database, job, 0, SMALL_BLOCKS)
     with database.reading() as connection:
@@ -248,7 +248,7 @@ def test_another_writer_goes_on_where_the_first_was_killed(database: Database, s
     assert read(store, job) == list(range(250))
 
 
-def test_what_somebody_else_has_sealed_is_not_sealed_again(database: Database, store: SeriesStore) -> None:
+def test_what_another_process_has_sealed_is_not_sealed_again(database: Database, store: SeriesStore) -> None:
     job = new_job(database)
     keep(store, job, *numbered(0, 130))
     assert SeriesStore(database).seal(job) == 130
@@ -276,7 +276,9 @@ def test_jobs_whose_writer_was_killed_are_sealed_once_they_ended(database: Datab
     assert read(store, ended) == read(store, running) == list(range(30))
 
 
-def test_a_job_that_is_deleted_takes_its_samples_along_and_stops_nobody(database: Database, store: SeriesStore) -> None:
+def test_a_job_that_is_deleted_takes_its_samples_along_and_stops_no_other(
+    database: Database, store: SeriesStore
+) -> None:
     job, other = new_job(database), new_job(database)
     for sample in numbered(0, 150):
         store.append([(job, sample), (other, sample)])
@@ -369,7 +371,7 @@ def test_a_damaged_block_is_left_out_and_counted(database: Database, store: Seri
     assert frame.values["mem.used"] == 119
 
 
-def test_a_metric_nobody_knows_is_refused(database: Database, store: SeriesStore) -> None:
+def test_an_unknown_metric_is_refused(database: Database, store: SeriesStore) -> None:
     with pytest.raises(BadValue, match=r"mem\.usd"):
         store.series(new_job(database), ["mem.usd"])
 

@@ -95,9 +95,7 @@ def test_a_job_that_was_deleted_keeps_no_other_from_being_kept(paths: StatePaths
     assert moments(paths, first) == [1.0, 2.0]
 
 
-def test_a_store_that_is_held_by_somebody_else_gets_all_of_it_later(
-    paths: StatePaths, sink: StoreSink, job: Job
-) -> None:
+def test_a_store_that_another_process_holds_gets_all_of_it_later(paths: StatePaths, sink: StoreSink, job: Job) -> None:
     sink.keep(batches(job, 1))
     other = held(paths)
     with pytest.raises(StoreBusy):

@@ -63,7 +63,7 @@ def test_one_moment_has_one_snapshot(database: Database, job: Job) -> None:
     assert snapshots.latest(job) == Snapshot(2.0, ())
 
 
-def test_a_job_that_is_gone_stops_nobody(database: Database, job: Job) -> None:
+def test_a_job_that_is_gone_stops_no_other(database: Database, job: Job) -> None:
     gone = Jobs(database).insert(running_job())
     snapshots = Snapshots(database)
     snapshots.keep(seq(gone), 1.0, [row(1)])

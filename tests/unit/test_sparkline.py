@@ -59,7 +59,7 @@ def test_a_silence_is_a_gap_and_a_slower_rhythm_is_not() -> None:
     assert list(gaps([0.0, 5.0])) == list(gaps([])) == []
 
 
-def test_a_curve_breaks_where_nothing_is_known_or_nobody_looked() -> None:
+def test_a_curve_breaks_where_nothing_is_known_or_sampled() -> None:
     times = [0.0, 1.0, 2.0, 3.0, 4.0, 100.0, 101.0, 102.0]
     parts = segments(curve(1, 2, None, 4, 5, 6, 7, 8, times=times))
     assert [[moment for moment, _ in part] for part in parts] == [[0, 1], [3, 4], [100, 101, 102]]

@@ -154,7 +154,7 @@ def test_threads_have_names_states_and_times(proc: FakeProc) -> None:
     assert [one.name for one in shown.threads] == ["main) (x", "io", "gpu"]
 
 
-def test_nobody_has_neither_a_state_nor_arguments(tmp_path: Path) -> None:
+def test_a_missing_process_has_neither_a_state_nor_arguments(tmp_path: Path) -> None:
     assert read_task(str(tmp_path / "7"), 7) is None
     assert read_arguments(7, str(tmp_path)) == ()
 

@@ -309,6 +309,6 @@ def with_heartbeat(job: Job, at: float | None) -> Job:
 
 
 def read_jobs_of_old_store(jobs: Jobs, ended_kept: int) -> list[Job]:
-    """The live and recent jobs of a store whose version is too old to mark changed jobs."""
+    """The live and recent jobs of a store that is too old to mark changed jobs."""
     live = jobs.select(Query(statuses=tuple(LIVE), limit=None))
     return live + [job for job in jobs.select(Query(limit=ended_kept + len(live))) if job.status not in LIVE]

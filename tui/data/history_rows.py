@@ -173,7 +173,7 @@ class PastJobs:
         return any(store.is_behind for store in self.stores)
 
     async def read(self, query: Query) -> set[int]:
-        """Read the order; return the places of stores whose numbers may now mean other jobs than before."""
+        """Read the order; return the places of stores with numbers that may now mean other jobs than before."""
         with_keys = len(self.stores) > 1
         found = await self._reader.read_each(
             [(store.path, partial(store.ordered, query=query, with_keys=with_keys)) for store in self.stores]

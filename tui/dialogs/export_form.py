@@ -84,7 +84,7 @@ def words_of(error: Exception) -> str:
 
 
 def write_samples(rows: Sequence[JobRow], text: str) -> tuple[Path, int]:
-    """Write all samples of each job, or nothing; several jobs go into one long table, whose first column is the job."""
+    """Write all samples of each job, or nothing; several jobs go into one table; its first column is the job."""
     if not text.strip():
         raise BadValue("where to?")
     path = Path(os.path.abspath(os.path.expanduser(text.strip())))

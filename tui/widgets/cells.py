@@ -46,7 +46,7 @@ class Cell(Protocol):
     """What a column shows of a row."""
 
     def spans(self, width: int, align: Align) -> Sequence[Span]:
-        """Pieces whose widths add up to `width`."""
+        """Pieces with widths that add up to `width`."""
         ...
 
 
