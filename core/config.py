@@ -209,7 +209,12 @@ SETTINGS: tuple[Setting, ...] = (
         "monitor.interval", interval, "auto", "time between samples; auto: 1 s, after an hour 5 s, after four 10 s"
     ),
     Setting("monitor.granularity", choice("time_series", "summary"), "time_series", "keep curves, or only totals"),
-    Setting("monitor.budget", ratio, "0.01", "the share of one core that sampling may use"),
+    Setting(
+        "monitor.budget",
+        ratio,
+        "0.01",
+        "the share of one core that sampling may use; 0.05 for jobs with an interval that was asked for",
+    ),
     Setting("monitor.without", choices(*MEASUREMENTS), "", "what not to measure, such as pss,fds,gpu"),
     Setting(
         "run.ui",
@@ -333,6 +338,10 @@ class Config:
     def origin(self, key: str) -> str:
         """Return the file, variable or option that set a key, or `default`."""
         return self.entries[key].origin if key in self.entries else DEFAULT_ORIGIN
+
+    def is_set(self, key: str) -> bool:
+        """Return whether a file, a variable or an option sets this key."""
+        return key in self.entries
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Return key, value as a user would write it, and origin of every setting, in order."""

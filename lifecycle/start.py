@@ -18,6 +18,7 @@ from jobtop.lifecycle.kinds.kind import Order
 from jobtop.lifecycle.kinds.process import NO_SPEC
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.recorder import Recorder
+from jobtop.lifecycle.sampling_budget import shortage_beside_others
 
 SPEC_BYTES = 16 * 1024 * 1024
 # A pager would wait for keys in a pane that scrolls by itself.
@@ -79,6 +80,8 @@ def start_detached(
         recorder.started(answer.started())
         recorder.detached()
         job = recorder.job
+        if recorder.jobs is not None and (notice := shortage_beside_others(config, recorder.jobs, job.id)) is not None:
+            problems.append(notice)
         if recorder.jobs is not None and job.parent_id is None:
             # An agent that is started inside of another job would belong to that job.
             try:

@@ -37,6 +37,7 @@ class Monitoring:
         """Start sampling; called once the job has run for a moment."""
         if self.started is None or not self.enabled:
             return
+        from jobtop.core.measure.budget import shortage_notice
         from jobtop.core.measure.collectors.processes import raise_descriptor_limit
         from jobtop.core.measure.engine import Engine, chosen
         from jobtop.core.measure.target import target_of
@@ -44,6 +45,8 @@ class Monitoring:
 
         raise_descriptor_limit()
         config = self.app.config
+        if (notice := shortage_notice(config)) is not None:
+            self.app.warn(notice)
         sink = StoreSink(
             self.app.paths, config.switch("store.network"), config=config, record_of=lambda _: self.recorder.job
         )

@@ -20,6 +20,7 @@ from jobtop.core.errors import BadValue, ExitCode
 from jobtop.core.model import Status
 from jobtop.core.run import outcome
 from jobtop.core.run.request import count, group_name, whole_number
+from jobtop.lifecycle.sampling_budget import shortage_beside_others
 from jobtop.lifecycle.submit import QueueOptions, submit_to
 
 TYPE_CHECKING = False
@@ -82,10 +83,13 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     request = make_request(app, command, options)
     queue = open_queue(app)
     job = submit_to(queue, app.config, request, wish)
+    shortage = shortage_beside_others(app.config, queue.jobs, job.id)
     try:
         print_job_id(job.id)
     finally:  # the job is queued even if its id cannot be printed
         call_agent(app, queue)
+    if shortage is not None:
+        app.warn(shortage)
     return wait_for_end(app, queue, job) if options["wait"] else ExitCode.OK
 
 

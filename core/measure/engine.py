@@ -8,6 +8,7 @@ from collections import deque
 from functools import partial
 
 from jobtop.core.errors import JobtopError, StartError, StoreBusy, StoreError
+from jobtop.core.measure.budget import asked_budget
 from jobtop.core.measure.derive import derive
 from jobtop.core.measure.observation import Observation
 from jobtop.core.measure.sampler import Batch, Sampler
@@ -52,10 +53,11 @@ BUSY_SECONDS = 0.2  # until a store that another process holds is tried again
 
 @record
 class Settings:
-    """How to watch; no interval: by the age of the job."""
+    """How to watch; no interval: by the age of the job. `asked_budget` is for intervals that a user asked for."""
 
     interval: float | None = None
     budget: float = 0.01
+    asked_budget: float = 0.0
     without: frozenset[str] = frozenset()
     keeps_series: bool = True
     secret: tuple[str, ...] = ()
@@ -66,6 +68,7 @@ def chosen(config: Config, interval: float | None) -> Settings:
     return Settings(
         interval,
         config.number("monitor.budget"),
+        asked_budget(config),
         frozenset(config.texts("monitor.without")),
         config.text("monitor.granularity") == "time_series",
         config.texts("run.redact"),
@@ -93,7 +96,9 @@ class Engine:
 
     def __init__(self, sink: Sink, settings: Settings) -> None:
         self.sink, self.settings = sink, settings
-        self.sampler = Sampler(self._take, settings.budget, settings.without, settings.secret)
+        self.sampler = Sampler(
+            self._take, settings.budget, settings.without, settings.secret, asked_budget=settings.asked_budget
+        )
         self.watched: dict[str, Watched] = {}
         self._batches: deque[Batch] = deque()
         self._news = threading.Event()

@@ -68,7 +68,10 @@ class Sampler:
         secret: Sequence[str] = (),
         options: Options | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        asked_budget: float = 0.0,
     ) -> None:
+        """`asked_budget` is for jobs with an interval that a user asked for; the larger budget counts."""
+        self.asked_budget = asked_budget
         self.sink, self.budget, self.without, self.secret, self.monotonic = sink, budget, without, secret, monotonic
         self.watches: dict[str, Watch] = {}
         self.collecting = Collecting(replace(options or Options(), without=without), self.watches)
@@ -76,6 +79,7 @@ class Sampler:
         self._guarded: dict[str, tuple[Watch, Guard]] = {}
         self._rhythms: dict[float, Rhythm] = {}
         self._new: list[Watch] = []
+        self._asked = 0  # watches with an interval of their own
         self.cpu_seconds = 0.0
         self.charged_seconds = 0.0  # what storing the samples has cost meanwhile
         self.load = 0.0  # cores, smoothed
@@ -117,6 +121,7 @@ class Sampler:
             tree = self.collecting.processes.add(key, target)
             watch = Watch(key, target, tree, interval, self.secret, guard)
             self.watches[key] = watch
+            self._asked += interval is not None
             if guard is not None:
                 self._guarded[key] = watch, guard
             self._new.append(watch)
@@ -128,6 +133,7 @@ class Sampler:
         with self._lock:
             watch = self.watches.pop(key, None)
             if watch is not None:
+                self._asked -= watch.interval is not None
                 self._guarded.pop(key, None)
                 self._new = [other for other in self._new if other is not watch]
                 for rhythm in self._rhythms.values():
@@ -287,8 +293,9 @@ class Sampler:
 
         One expensive tick, as when a large job is sampled for the first time, changes nothing.
         """
-        self.load += SMOOTHING * (min(load, LARGEST_SURPRISE * self.budget) - self.load)
-        if self.load > self.budget:
+        budget = max(self.budget, self.asked_budget) if self._asked else self.budget
+        self.load += SMOOTHING * (min(load, LARGEST_SURPRISE * budget) - self.load)
+        if self.load > budget:
             if self.details_share > LEAST_DETAILS_SHARE:
                 self.details_share = LEAST_DETAILS_SHARE
                 self.thinned = True
@@ -297,10 +304,10 @@ class Sampler:
                 self.load /= 2
                 for watch in self.watches.values():
                     watch.longest_stretch = max(watch.longest_stretch, self.stretch)
-        elif self.stretch > 1 and 2 * self.load < CALM_SHARE * self.budget:
+        elif self.stretch > 1 and 2 * self.load < CALM_SHARE * budget:
             self.stretch /= 2
             self.load *= 2
-        elif self.load < (CALM_SHARE - DETAILS_SHARE) * self.budget:
+        elif self.load < (CALM_SHARE - DETAILS_SHARE) * budget:
             self.details_share = DETAILS_SHARE
 
 

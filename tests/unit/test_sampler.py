@@ -151,6 +151,26 @@ def test_over_budget_expensive_files_thin_out_then_the_interval_stretches_and_bo
     assert (sampler.stretch, sampler.details_share) == (1.0, DETAILS_SHARE)
 
 
+def test_an_interval_that_was_asked_for_has_its_own_budget(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock, budget=1e-9)
+    sampler.asked_budget = 100.0
+
+    def later_stretch() -> float:
+        for _ in range(20):
+            clock.now += 1000
+            sampler.tick()
+        return sampler.stretch
+
+    sampler.watch("asked", below(SHIM, boottime()), interval=0.1)
+    sampler.watch("other", below(SHIM, boottime()))
+    assert later_stretch() == 1.0
+    sampler.forget("asked")
+    assert later_stretch() == LARGEST_STRETCH
+    sampler.watch("asked", below(SHIM, boottime()), interval=0.1)
+    assert later_stretch() == 1.0
+
+
 def test_what_sampling_costs_is_counted(fake: FakeProc) -> None:
     clock = Clock()
     sampler = sampler_of(fake, clock)
