@@ -137,6 +137,14 @@ class Tree:
     The root is the shim of the job, or its first process where it has no shim (`includes_root`).
     """
 
+    __slots__ = (
+        *("births", "counts_memfds", "details_pass", "details_version", "discarded", "drift_version", "exited"),
+        *("has_details", "has_drifted", "has_exited", "has_left_cgroup", "high_bytes", "includes_root", "members"),
+        *("members_changed", "memfd_bytes", "memfd_host_bytes", "memfd_unread_bytes", "memfd_version", "newcomers"),
+        *("pages_version", "possible", "possible_peak", "read_at", "reads_pss", "reaped", "reaped_growth", "root"),
+        *("root_is_gone", "seen_once", "shares", "touched_bytes", "unread", "vanished", "version", "was_active"),
+    )
+
     def __init__(self, root_pid: int, root_start: int = 0) -> None:
         self.root = Member(root_pid, root_start, self)
         self.members: dict[int, Member] = {}
