@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from jobtop.core.config import Config
     from jobtop.core.measure.observation import Observation
     from jobtop.core.measure.target import Target
+    from jobtop.core.model import Identity
     from jobtop.core.paths import StatePaths
 
 LOOK_SECONDS = 0.2  # the longest sleep between two rounds
@@ -57,11 +58,12 @@ REAP_SECONDS = 1.0
 class Recording:
     """A job that this agent records and, if `is_watched`, samples.
 
-    `fd` is readable once the root process has exited. With `has_past`, another process sampled the job before.
+    `fd` is readable once the root process has exited, `main_fd` once the main process has. Until then a job with both
+    has not ended, and its files are not looked at. With `has_past`, another process sampled the job before.
     """
 
-    def __init__(self, job: Job, fd: int | None, is_watched: bool, has_past: bool) -> None:
-        self.job, self.fd, self.is_watched, self.has_past = job, fd, is_watched, has_past
+    def __init__(self, job: Job, fd: int | None, main_fd: int | None, is_watched: bool, has_past: bool) -> None:
+        self.job, self.fd, self.main_fd, self.is_watched, self.has_past = job, fd, main_fd, is_watched, has_past
         self.observed: Observation | None = None  # at its end
 
 
@@ -78,6 +80,7 @@ class Agent:
         self.engine: Engine | None = None
         self.cost = SharedCost()
         self._selector = selectors.DefaultSelector()
+        self._mains = selectors.DefaultSelector()  # main processes of jobs; their exit alone ends no sleep
         self._wake_read, self._wake_write = os.pipe()
         self._must_exit = False
         self._seen: tuple[object, ...] | None = None  # the version of the store that was last read
@@ -305,10 +308,13 @@ class Agent:
         interval = self.config.interval("monitor.interval")
         spec = kept_spec(self.paths, job.id) or JobSpec(job.id, job.command, job.cwd, {}, interval_seconds=interval)
         past = None if is_new else self._last_sample(job)
-        recording = Recording(job, fd, spec.is_watched, past is not None)
+        main_fd = None if target.main in (None, target.root) else open_pidfd_of(target.main)
+        recording = Recording(job, fd, main_fd, spec.is_watched, past is not None)
         self.recordings[job.id] = recording
         if fd is not None:
             self._selector.register(fd, selectors.EVENT_READ)
+        if main_fd is not None:
+            self._mains.register(main_fd, selectors.EVENT_READ, recording)
         self.cost.join(job.id)
         if not spec.is_watched:
             return
@@ -347,6 +353,8 @@ class Agent:
         recordings = self.recordings.values()
         gone = [recording for recording in recordings if recording.fd in self._ready] if self._ready else []
         if self._is_due("ends", END_SECONDS):
+            for key, _ in self._mains.select(0):
+                self._close_main_fd(key.data)
             gone = [recording for recording in recordings if recording in gone or self._has_ended(recording)]
         self._ready.clear()
         self._conclude(gone)
@@ -362,7 +370,9 @@ class Agent:
                 recording.observed = observed.get(recording.job.id, recording.observed)
 
     def _has_ended(self, recording: Recording) -> bool:
-        """Whether a job has ended; the exit of a root process with an `fd` is not checked here, `fd` reports it."""
+        """Whether a job has ended; an exit that a descriptor reports is not checked here."""
+        if recording.fd is not None and recording.main_fd is not None:
+            return False
         kind = kind_of(recording.job)
         return (recording.fd is None and not kind.is_alive(recording.job)) or kind.has_ended(self.paths, recording.job)
 
@@ -395,8 +405,16 @@ class Agent:
         if recording.fd is not None:
             self._selector.unregister(recording.fd)
             os.close(recording.fd)
+        self._close_main_fd(recording)
         if self.engine is not None and recording.is_watched:
             self.engine.finish(recording.job.id)
+
+    def _close_main_fd(self, recording: Recording) -> None:
+        """Have the end of a job looked for from now on: its main process has exited."""
+        if recording.main_fd is not None:
+            self._mains.unregister(recording.main_fd)
+            os.close(recording.main_fd)
+            recording.main_fd = None
 
     def _contained(self, job: Job) -> AbstractContextManager[None]:
         """Catches a bug that this job triggers, and stops recording the job; the other jobs go on."""
@@ -505,3 +523,12 @@ def open_pidfd(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return None
+
+
+def open_pidfd_of(who: Identity) -> int | None:
+    """A pidfd of this very process; None if it has exited, or the system has no pidfds."""
+    fd = open_pidfd(who.pid)
+    if fd is not None and not is_alive(who):
+        os.close(fd)
+        return None
+    return fd

@@ -20,6 +20,7 @@ class Target:
     includes_root: bool = False  # True: the root is a process of the job itself; False: it is the shim above the job
     cgroups: tuple[str, ...] = ()
     memory_limit_bytes: int | None = None  # the sampler stops the job above this
+    main: Identity | None = None  # the process whose exit ends the job; None if it is not known
 
 
 def target_in(directory: object, job: Job) -> Target | None:
@@ -42,4 +43,5 @@ def target_of(started: Started) -> Target:
         started.shim == started.main,
         started.cgroups,
         started.memory_limit,
+        started.main,
     )
