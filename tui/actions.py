@@ -77,9 +77,8 @@ ACTIONS = (
         "log.streams", "o", "Streams", "Output and errors, output alone, errors alone", LOG, "streams", in_footer=True
     ),
     Action("search.leave", "escape", "Leave", "Back to the output", SEARCH, "leave", in_footer=True),
-    Action(
-        "jobs.filter", "slash", "Filter", "Show only jobs that fit: name:train* status:failed", JOBS, "filter", True
-    ),
+    Action("jobs.filter", "slash", "Filter", "Show matching jobs: status:failed mem:4G..", JOBS, "filter", True),
+    Action("jobs.clear", "escape", "Clear filter", "Show all jobs again", JOBS, "clear_filter", True),
     Action("jobs.columns", "o", "Columns", "Choose the columns", JOBS, "choose_columns"),
     Action("jobs.stop", "x", "Stop", "Stop the job: TERM, its grace, KILL (asks)", JOBS, "stop_jobs", True, True),
     Action("jobs.kill", "X", "Kill", "Kill the job at once (asks)", JOBS, "kill_jobs", changes_jobs=True),
@@ -98,11 +97,9 @@ ACTIONS = (
     Action(
         "compare.align", "a", "Align", "By start, end or wall clock over each other", COMPARE, "align", in_footer=True
     ),
-    Action("filter.apply", "enter", "Apply", "Show the jobs that fit", FILTER, "submit", in_footer=True),
+    Action("filter.apply", "enter", "Apply", "Back to the jobs that match", FILTER, "submit", in_footer=True),
     Action("filter.take", "tab", "Complete", "Take the first of the words below", FILTER, "take", in_footer=True),
-    Action(
-        "filter.leave", "escape", "Leave", "Back to the jobs, the filter as it was", FILTER, "leave", in_footer=True
-    ),
+    Action("filter.leave", "escape", "Clear", "Show all jobs again", FILTER, "clear", in_footer=True),
     Action("text.up", "up,k", "Up", "A line up", TEXT, "line_up"),
     Action("text.down", "down,j", "Down", "A line down", TEXT, "line_down"),
     Action("text.page_up", "pageup", "Page up", "A page up", TEXT, "screen_up"),

@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 WITH_TITLES = 100  # columns from which all tabs have titles
 WITH_PALETTE = 70
 GAP = "   "
-LAST_KEYS = ("app.help", "search.leave", "filter.leave", "job.live", "app.back", "app.quit")  # always shown
+LAST_KEYS = (
+    "app.help",
+    "search.leave",
+    "filter.leave",
+    "jobs.clear",
+    "job.live",
+    "app.back",
+    "app.quit",
+)  # always shown
 TABS = tuple(action for action in ACTIONS if action.id.startswith("go."))
 
 

@@ -20,7 +20,7 @@ from jobtop.tui.data.machine import MachinePast
 from jobtop.tui.data.view import JobRow, MachineView, View
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
-from jobtop.tui.screens.dashboard import preview_of
+from jobtop.tui.screens.dashboard import Dashboard, preview_of
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.widgets.alerts_panel import AlertsPanel, incident_lines
 from jobtop.tui.widgets.cells import Align, width_of
@@ -375,3 +375,58 @@ def test_an_empty_dashboard_says_what_it_will_show_at_any_size(home: Path, size:
         assert all(len(line) <= size[0] for line in screen.splitlines())
 
     visit(home, scene, size)
+
+
+def dashboard(visitor: Visitor) -> Dashboard:
+    page = visitor.console.screen
+    assert isinstance(page, Dashboard)
+    return page
+
+
+def test_the_dashboard_is_filtered_while_the_user_types_and_escape_clears(tmp_path: Path) -> None:
+    kept_jobs(
+        tmp_path,
+        made_job(name="fit-1"),
+        made_job(name="fit-2", status=Status.FAILED, exit_code=3),
+        made_job(name="etl", status=Status.FAILED, exit_code=1),
+    )
+
+    async def scene(visitor: Visitor) -> None:
+        page = dashboard(visitor)
+        await visitor.until(lambda: len(page.shown) == 3)
+        await visitor.press("slash")
+        await visitor.type("fit")
+        await visitor.until(lambda: sorted(row.job.name for row in page.shown) == ["fit-1", "fit-2"])
+        await visitor.type(" status:failed")
+        await visitor.until(lambda: [row.job.name for row in page.shown] == ["fit-2"])
+        await visitor.press("enter")
+        assert visitor.console.screen is page
+        assert page.table.has_focus
+        await visitor.shows("1 of 3 jobs", "esc Clear filter", "fit status:failed")
+        await visitor.press("escape")
+        await visitor.until(lambda: len(page.shown) == 3)
+        assert "status:failed" not in visitor.screen()
+        await visitor.press("slash")
+        await visitor.type("nothing-like-it")
+        await visitor.shows("No matching jobs")
+        await visitor.press("escape")
+        assert page.table.has_focus
+        await visitor.shows("fit-1")
+
+    visit(tmp_path, scene, (80, 24))
+
+
+def test_marked_jobs_stay_chosen_when_a_filter_hides_them(tmp_path: Path) -> None:
+    kept_jobs(tmp_path, made_job(name="one"), made_job(name="two"))
+
+    async def scene(visitor: Visitor) -> None:
+        page = dashboard(visitor)
+        await visitor.until(lambda: len(page.shown) == 2)
+        await visitor.press("space")
+        (marked,) = [row.job.name for row in page.chosen_rows]
+        await visitor.press("slash")
+        await visitor.type("two" if marked == "one" else "one")
+        await visitor.until(lambda: len(page.shown) == 1)
+        assert [row.job.name for row in page.chosen_rows] == [marked]
+
+    visit(tmp_path, scene, (80, 24))

@@ -38,7 +38,7 @@ from jobtop.tui.screens.help import HelpScreen
 from jobtop.tui.screens.history import History
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.settings import SettingsPage
-from jobtop.tui.widgets.filter_line import Field
+from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.output_rows import GoTo
 from jobtop.tui.widgets.output_view import OutputView, SearchLine
 from jobtop.tui.widgets.prose import Prose
@@ -350,6 +350,13 @@ def typing(text: str) -> Callable[[Visitor], Awaitable[None]]:
     return ready
 
 
+async def filtered(visitor: Visitor) -> None:
+    """Open the history with a filter that is applied."""
+    await typing("name:job-7")(visitor)
+    page(visitor, History).query_one(FilterLine)._apply("name:job-7", is_final=True)
+    await until(lambda: page(visitor, History).text and isinstance(focused(visitor), Table))
+
+
 async def at_real_job(visitor: Visitor) -> None:
     """Open the dashboard with the cursor on a job that has run and can be run again."""
     await visitor.console.action_go("dashboard")
@@ -450,6 +457,7 @@ CASES: dict[str, Case] = {
         lambda before, after: (before, after) == (SearchLine, OutputView),
     ),
     "jobs.filter": Case(at_history, lambda visitor: isinstance(focused(visitor), Field), more),
+    "jobs.clear": Case(filtered, lambda visitor: page(visitor, History).text, lambda _, after: after == ""),
     "jobs.columns": Case(at_dashboard, kind_of_screen, comes_to(ChooseColumns)),
     "jobs.stop": asks("Stop this job?"),
     "jobs.kill": asks("Kill this job?"),

@@ -17,7 +17,7 @@ from jobtop.store.jobs import Jobs
 from jobtop.tui.app import Options
 from jobtop.tui.page import KeyLine
 from jobtop.tui.screens.history import History
-from jobtop.tui.widgets.filter_line import Field, FilterLine, Hint
+from jobtop.tui.widgets.filter_line import Field, FilterLine, Hint, finished_part
 from jobtop.tui.widgets.groups_table import name_word
 from jobtop.tui.widgets.painting import Painted
 from records import HERE, HOSTILE_TEXTS, damage_pages, holds_controls, kept_jobs, made_job, running_job
@@ -89,6 +89,59 @@ def test_the_newest_job_is_first_and_a_filter_keeps_matching_jobs(tmp_path: Path
         await guest.until(lambda: len(guest.names()) == 5)
 
     visit_history(tmp_path, scene)
+
+
+def test_the_jobs_are_filtered_while_the_user_types(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: HistoryVisitor) -> None:
+        await guest.press("slash")
+        await guest.type("etl")
+        await guest.until(lambda: guest.names() == ["etl", "etl"])
+        field = guest.page.query_one(Field)
+        assert field.has_focus
+        await guest.type(" stat")  # it may become status:
+        await guest.until(lambda: guest.page.query_one(FilterLine)._timer is None or guest.page.text == "etl")
+        assert guest.names() == ["etl", "etl"]
+        await guest.type("us:failed")
+        await guest.until(lambda: guest.names() == ["etl"])
+        await guest.press("escape")
+        await guest.until(lambda: len(guest.names()) == 5)
+        assert field.value == ""
+        assert guest.page.lines.has_focus
+
+    visit_history(tmp_path, scene)
+
+
+def test_escape_clears_a_filter_that_was_applied(tmp_path: Path) -> None:
+    five_jobs(tmp_path)
+
+    async def scene(guest: HistoryVisitor) -> None:
+        await guest.filter("etl")
+        await guest.until(lambda: guest.names() == ["etl", "etl"])
+        assert "esc Clear filter" in guest.screen().splitlines()[-1]
+        await guest.press("escape")
+        await guest.until(lambda: len(guest.names()) == 5)
+        assert "esc Clear filter" not in guest.screen().splitlines()[-1]
+
+    visit_history(tmp_path, scene)
+
+
+@pytest.mark.parametrize(
+    ("text", "finished"),
+    [
+        ("etl", "etl"),
+        ("stat", ""),
+        ("etl stat", "etl"),
+        ("etl status:", "etl"),
+        ("etl status:fai", "etl"),
+        ("etl status:failed", "etl status:failed"),
+        ("wrong:1 etl", None),
+        ("mem:4G..", "mem:4G.."),
+    ],
+)
+def test_a_word_that_may_become_a_key_is_not_applied_yet(text: str, finished: str | None) -> None:
+    assert finished_part(text, len(text)) == finished
 
 
 def test_a_wrong_word_is_marked_with_its_remedy_and_the_jobs_stay(tmp_path: Path) -> None:

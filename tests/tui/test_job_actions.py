@@ -416,7 +416,7 @@ def test_hidden_columns_stay_hidden_until_they_are_wanted_again(paths: StatePath
         assert "STATE" not in await visitor.shows("NAME")
         await visitor.press("o")
         await visitor.shows("[ ] STATE", "[x] NAME")
-        await visitor.press("down", "space", "down", "enter", "escape")
+        await visitor.press("down", "space", "down", "space", "enter")
         await visitor.shows("STATE", "CPU%")
         assert "NAME" not in visitor.screen()
 

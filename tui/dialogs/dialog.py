@@ -30,13 +30,17 @@ class KeyButton(Painted):
     KeyButton { height: 1; width: auto; margin-right: 3; background: $panel; &:hover { background: $background; } }
     """
 
-    def __init__(self, action_id: str, title: str | None = None, tone: Tone = Tone.TEXT) -> None:
+    def __init__(
+        self, action_id: str, title: str | None = None, tone: Tone = Tone.TEXT, field_keys: Sequence[str] = ()
+    ) -> None:
+        """`field_keys` run the action too, although a field and not the dialog takes them."""
         super().__init__()
         self.action = BY_ID[action_id]
-        self.title, self.tone = title or self.action.title, tone
+        self.title, self.tone, self.field_keys = title or self.action.title, tone, field_keys
 
     def words(self) -> list[Span]:
-        keys = shown_keys(active_keys(self.screen).get(self.action.id, ()), self.app.has_class(ASCII_CLASS))
+        found = dict.fromkeys([*self.field_keys, *active_keys(self.screen).get(self.action.id, ())])
+        keys = shown_keys(list(found), self.app.has_class(ASCII_CLASS))
         return [Span(keys, Tone.ORANGE, True), Span(f" {self.title}", self.tone)]
 
     def get_content_width(self, container: Size, viewport: Size) -> int:

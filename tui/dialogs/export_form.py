@@ -46,7 +46,7 @@ class ExportForm(Dialog[None]):
         yield FormField("path", "File", LineInput(default_path(self.rows)))
 
     def keys(self) -> Iterable[KeyButton]:
-        yield KeyButton("form.submit", "Write")
+        yield KeyButton("form.submit", "Write", field_keys=("enter",))
         yield KeyButton("form.leave")
 
     def on_mount(self) -> None:

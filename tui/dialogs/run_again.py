@@ -14,7 +14,7 @@ from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.prose import BLANK, Paragraph
 
 NOW, QUEUE = "now", "queue"
-MEANING = "The command, directory, environment and limits stay the same."
+MEANING = "Same command, directory, environment and limits."
 
 
 class RunAgain(Dialog[str]):

@@ -118,7 +118,7 @@ class RunForm(Dialog[None]):
         yield FormField("after", "After", LineInput(placeholder="ids of jobs that must succeed first"), "-queue")
 
     def keys(self) -> Iterable[KeyButton | KeyHint]:
-        yield KeyButton("form.submit", "Run")
+        yield KeyButton("form.submit", "Run", field_keys=("enter",))
         yield KeyButton("form.leave")
         yield KeyHint("up", "earlier commands")
         yield KeyHint("tab", "next field")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -32,7 +33,12 @@ from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
 from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_wait
 from jobtop.tui.widgets.table import Table
 
+if TYPE_CHECKING:
+    from jobtop.tui.data.row_filter import RowFilter
+    from jobtop.tui.widgets.filter_line import FilterLine
+
 EMPTY = "No job runs and none has been recorded yet.\nPress n to run one, or type:  jobtop run -- COMMAND"
+NONE_MATCH = "No matching jobs here.\nPress Esc to clear the filter, or 2 to filter all jobs of the history."
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
 WIDE, TALL, VERY_TALL = 110, 36, 50  # columns with side panels; rows with charts, with taller charts
 IDLE_REDRAW_SECONDS = 3.5  # between two drawings of the machine's last minute while no job runs
@@ -50,6 +56,8 @@ class Dashboard(JobActions):
     Dashboard {
         #strip { height: auto; }
         #jobs { height: 1fr; }
+        #filter { display: none; }
+        #filter.-open { display: block; }
         #side { width: 27%; min-width: 32; max-width: 62; }
         SmallChart { height: 11; }
         &.-very-tall SmallChart { height: 17; }
@@ -61,7 +69,9 @@ class Dashboard(JobActions):
     def __init__(self) -> None:
         super().__init__()
         self.sort = Sort("cpu", descending=True)
-        self.shown: list[JobRow] = []
+        self.rows: list[JobRow] = []
+        self.shown: list[JobRow] = []  # those that match the filter
+        self.row_filter: RowFilter | None = None
         self.job_to_select: str | None = None
         self.previewed: JobRow | None = None
         self.past: tuple[MachineMoment, ...] = ()
@@ -71,7 +81,7 @@ class Dashboard(JobActions):
     def panes(self) -> ComposeResult:
         yield HostStrip(id="strip")
         with Horizontal():
-            with Vertical():
+            with Vertical(id="main"):
                 yield Table(live_columns(len(self.console.options.stores) > 1), empty=EMPTY, id="jobs")
                 yield SmallChart(id="preview")
             with Vertical(id="side"):
@@ -132,13 +142,13 @@ class Dashboard(JobActions):
     def show_rows(self, view: View) -> None:
         table = self.table
         rows = sorted_rows([with_wait(row, view.at) for row in view.rows], self.sort)
-        if table.is_holding and self.shown:
-            rows = order_as_shown(rows, lambda row: row.key, [row.key for row in self.shown])
+        if table.is_holding and self.rows:
+            rows = order_as_shown(rows, lambda row: row.key, [row.key for row in self.rows])
             self.version = None  # the order is not final: show the rows again later
-        self.shown = rows
+        self.rows, self.shown = rows, self.row_filter.matching(rows) if self.row_filter is not None else rows
         problems = [state.problem for state in view.stores if state.problem and not is_unused(state.problem)]
-        table.empty = "\n".join(problems) if problems else EMPTY
-        table.source = ListRows(rows, lambda row: row.key)
+        table.empty = "\n".join(problems) if problems else NONE_MATCH if rows else EMPTY
+        table.source = ListRows(self.shown, lambda row: row.key)
         if self.job_to_select is not None and table.select(self.job_to_select):
             self.job_to_select = None
         self.label_table()
@@ -146,7 +156,10 @@ class Dashboard(JobActions):
 
     def label_table(self) -> None:
         marks = len(self.table.marks)
-        words = f"{count_words(len(self.shown))} · sort {self.sort.key}{self.sort.arrow}"
+        count = count_words(len(self.rows))
+        if self.is_filtered:
+            count = f"{len(self.shown)} of {count}"
+        words = f"{count} · sort {self.sort.key}{self.sort.arrow}"
         self.table.set_subtitle([Span(words + (f" · {marks} marked" if marks else ""), Tone.GREY)])
 
     def on_table_marks_changed(self) -> None:
@@ -224,10 +237,56 @@ class Dashboard(JobActions):
         if self.console.view is not None:
             self.show_rows(self.console.view)
 
+    @property
+    def is_filtered(self) -> bool:
+        return self.row_filter is not None and bool(self.row_filter.text)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable the filter key while the user types a filter, and clearing while there is none."""
+        if action == "clear_filter":
+            return self.is_filtered
+        is_typing = self.focused is not None and any(line in self.focused.ancestors for line in self.query("#filter"))
+        return action != "filter" or not is_typing
+
     async def action_filter(self) -> None:
-        """Open the filter of the history, which has all jobs; the dashboard has few."""
-        await self.console.action_go("history")
-        await self.console.pages["history"].action_filter()  # type: ignore[attr-defined]
+        """Open the filter line above the jobs; it is made when it is first used."""
+        from jobtop.tui.widgets.filter_line import FilterLine
+
+        if not self.query("#filter"):
+            await self.query_one("#main", Vertical).mount(FilterLine(id="filter"), before=self.table)
+        line = self.query_one(FilterLine)
+        line.add_class("-open")
+        line.remove_class("-short")
+        line.edit()
+        line.values = await self.read_vocabulary()
+
+    async def read_vocabulary(self) -> dict[str, list[str]]:
+        """The known words that a filter can be completed to, by field."""
+        from jobtop.store.listing import merge_vocabularies, vocabulary
+
+        known = []
+        for store in self.console.options.stores:
+            with suppress(StoreError, OSError):  # the screen reports stores that cannot be read
+                known.append(await self.console.reader.read(store, vocabulary))
+        return merge_vocabularies(known)
+
+    def action_clear_filter(self) -> None:
+        from jobtop.tui.widgets.filter_line import FilterLine
+
+        self.query_one(FilterLine).clear()
+
+    def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
+        from jobtop.tui.data.row_filter import RowFilter
+
+        self.row_filter = RowFilter(message.text)
+        if message.is_final:
+            self.query_one("#filter").set_class(bool(message.text), "-open")
+            self.query_one("#filter").add_class("-short")
+            self.table.focus()
+        self.update_keys()
+        if self.console.view is not None:
+            self.show_rows(self.console.view)
+            self.preview()
 
     async def on_table_activated(self, message: Table.Activated) -> None:
         await self.console.open_job(str(message.key))
@@ -240,7 +299,7 @@ class Dashboard(JobActions):
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
         """The rows of the marked jobs, or of the job under the cursor."""
-        marked = [row for row in self.shown if row.key in self.table.marks]
+        marked = [row for row in self.rows if row.key in self.table.marks]
         under = self.table.cursor_row
         return marked or ([under] if under is not None else [])
 

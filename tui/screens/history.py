@@ -31,8 +31,8 @@ from jobtop.tui.widgets.groups_table import NEWEST, GroupsTable, group_columns, 
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.workers import RepeatedWork
 
-NO_JOBS = "No job has been recorded yet.\nPress n to run one, or type: jobtop run -- COMMAND"
-NONE_FITS = "No job fits the filter.\nPress / to change it; an empty one shows all."
+NO_JOBS = "No jobs yet.\nPress n to run one, or type: jobtop run -- COMMAND"
+NONE_FITS = "No matching jobs.\nPress / to change the filter, Esc to clear it."
 NO_STORE = "No store is open: jobtop run -- COMMAND makes one"
 READING = "reading …"
 READ_SECONDS = 0.5  # between two readings of new jobs
@@ -151,6 +151,8 @@ class History(JobActions):
         """Disable the filter key while the user types a filter, and actions on jobs while names are listed."""
         if self.is_grouped and action in JOB_CALLS:
             return False
+        if action == "clear_filter":
+            return bool(self.text)
         return action != "filter" or not isinstance(self.focused, Field)
 
     async def action_filter(self) -> None:
@@ -158,16 +160,18 @@ class History(JobActions):
         line.edit()
         line.values = await self.past.vocabulary()
 
+    def action_clear_filter(self) -> None:
+        self.query_one(FilterLine).clear()
+
     def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
-        self.apply(message.text)
+        self.apply(message.text, message.is_final)
 
-    def on_filter_line_left(self) -> None:
-        self.table.focus()
-
-    def apply(self, text: str) -> None:
-        """Show the jobs that match a valid filter."""
+    def apply(self, text: str, is_final: bool = True) -> None:
+        """Show the jobs that match a valid filter; the user may still be typing it."""
         self.text, self.filter = text, parse(text, time.time()) if text else None
-        self.table.focus()
+        if is_final:
+            self.table.focus()
+        self.update_keys()
         self.reading.request()
 
     def action_group(self) -> None:

@@ -16,17 +16,20 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.suggester import Suggester
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from jobtop.core.query.completion import complete, word_at
 from jobtop.core.query.filter import FilterError, key_of, parse, split
+from jobtop.core.query.keys import KEYS
 from jobtop.tui.actions import FILTER, bindings
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, aligned, safe_text
 from jobtop.tui.widgets.painting import Inks, Painted
 
-EXAMPLE = "name:train* status:failed since:7d mem>4G"
+EXAMPLE = "e.g. train status:failed since:7d mem:4G.."
+TYPING_SECONDS = 0.15  # without a key, after which the typed text is applied
 Values = Mapping[str, Iterable[str]]
 
 
@@ -39,18 +42,16 @@ class FilterLine(Widget):
         Horizontal { height: 1; }
         Static { width: 3; color: $tone-orange; text-style: bold; background: $panel; }
         Input, Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
+        &.-short { height: 1; Hint { display: none; } }
     }
     """
 
     class Applied(Message):
-        """The user pressed Enter, and the filter is valid."""
+        """The user typed a valid filter; `is_final` if Enter or Esc ended typing."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, is_final: bool) -> None:
             super().__init__()
-            self.text = text
-
-    class Left(Message):
-        """The user pressed Esc; the filter is unchanged."""
+            self.text, self.is_final = text, is_final
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -58,6 +59,7 @@ class FilterLine(Widget):
         self.values: Values = {}
         self.error: FilterError | None = None
         self._is_refused = False
+        self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -77,6 +79,7 @@ class FilterLine(Widget):
 
     def put(self, text: str) -> None:
         """Show a filter that is already applied."""
+        self._stop_waiting()
         self.applied = text
         self.query_one(Field).value = text
 
@@ -88,6 +91,25 @@ class FilterLine(Widget):
     def _changed(self) -> None:
         self._is_refused = False
         self._update()
+        self._stop_waiting()
+        self._timer = self.set_timer(TYPING_SECONDS, self._apply_typed)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _apply_typed(self) -> None:
+        """Apply the text without a word that is not finished yet."""
+        field = self.query_one(Field)
+        text = finished_part(field.value, field.cursor_position)
+        if text is not None and text != self.applied:
+            self._apply(text, is_final=False)
+
+    def _apply(self, text: str, is_final: bool) -> None:
+        self._stop_waiting()
+        self.applied = text
+        self.post_message(self.Applied(text, is_final))
 
     def _update(self) -> None:
         """Mark the wrong word, unless the user is still typing it, and update the line below."""
@@ -109,13 +131,12 @@ class FilterLine(Widget):
             self._is_refused = True
             self._update()
             return
-        self.applied = message.value.strip()
-        self.post_message(self.Applied(self.applied))
+        self._apply(message.value.strip(), is_final=True)
 
-    def leave(self) -> None:
-        """Stop editing and show the applied filter again."""
-        self.put(self.applied)
-        self.post_message(self.Left())
+    def clear(self) -> None:
+        """Stop editing and show all jobs again."""
+        self.put("")
+        self._apply("", is_final=True)
 
 
 class Field(Input):
@@ -147,8 +168,8 @@ class Field(Input):
         self.value = self.value[:start] + candidates[0] + self.value[end:]
         self.cursor_position = start + len(candidates[0])
 
-    def action_leave(self) -> None:
-        self.line.leave()
+    def action_clear(self) -> None:
+        self.line.clear()
 
 
 class Hint(Painted):
@@ -203,6 +224,17 @@ def wrong_word(text: str) -> FilterError | None:
     except FilterError as error:
         return error
     return None
+
+
+def finished_part(text: str, cursor: int) -> str | None:
+    """The filter without the word at the cursor if that may become a key or a value; None if another word is wrong."""
+    start, end = word_at(text, cursor)
+    word = text[start:end].lstrip("-!")
+    is_key_begun = bool(word) and any(key.startswith(word.lower()) for key in KEYS)
+    if not is_key_begun and wrong_word(text) is None:
+        return text.strip()
+    rest = f"{text[:start]} {text[end:]}".strip()
+    return rest if wrong_word(rest) is None else None
 
 
 def candidate_words(candidates: Sequence[str]) -> tuple[Span, ...]:
