@@ -1,5 +1,6 @@
 """Option values a user types, for click."""
 
+import time
 from typing import Any
 
 import click
@@ -21,3 +22,37 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "D"
+
+
+class PastMoment(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A time in the past, as the filter `since:` takes it: 7d, 2026-11-15; its value is in seconds since the epoch."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from jobtop.core.query.moments import parse_past
+
+        try:
+            return value if isinstance(value, float) else parse_past(value, time.time())[0]
+        except BadValue as error:
+            self.fail(str(error), param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "T"
+
+
+class Statuses(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Statuses separated by commas, as the filter `status:` takes them."""
+
+    name = "statuses"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        from jobtop.core.query.keys import statuses
+
+        try:
+            return value if isinstance(value, tuple) else statuses(value)
+        except BadValue as error:
+            self.fail(str(error), param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "S"

@@ -75,22 +75,29 @@ class Control:
         self._record_request(job, by)
         kind_of(job).kill(job)
 
-    def pause(self, job: Job) -> None:
-        """Send STOP to all processes of the job, until all are stopped; a queued job is not started until `resume`."""
-        if self._pause_queued(job, True) or (job := self._started(job)).shim is None:
-            return
+    def pause(self, job: Job) -> bool:
+        """Send STOP to all processes of the job, until all are stopped; a queued job is not started until `resume`.
+
+        False, with a warning, if the job does not run.
+        """
+        if self._pause_queued(job, True):
+            return True
+        if (job := self._started(job)).shim is None:
+            return False
         kind_of(job).pause(job)
         self._write(job, lambda row: paused_or_running(row, True))
+        return True
 
-    def resume(self, job: Job) -> None:
-        """Send CONT to all processes of the job; a queued job may start again."""
+    def resume(self, job: Job) -> bool:
+        """Send CONT to all processes of the job; a queued job may start again. False if the job does not run."""
         if self._pause_queued(job, False):
             self.queue.call_agent(os.environ)
-            return
+            return True
         if (job := self._started(job)).shim is None:
-            return
+            return False
         kind_of(job).resume(job)
         self._write(job, lambda row: paused_or_running(row, False))
+        return True
 
     def settle(self, job: Job) -> Job | None:
         """`reconcile.current` of the job; None if the store fails."""

@@ -10,7 +10,7 @@ from jobtop.cli.failure import print_error
 from jobtop.cli.run.last_output import copy_output, print_last_output
 from jobtop.cli.run.launch import exit_code, print_outcome, report_outcome
 from jobtop.cli.verbs.console import console_options
-from jobtop.cli.verbs.control import end_jobs
+from jobtop.cli.verbs.control import end_job
 from jobtop.core.errors import ExitCode
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
@@ -79,6 +79,6 @@ def stop_job(app: App, job: Job) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     app.warn(f"stopping job {job.id[:8]} (Ctrl-C kills it)")
     try:
-        end_jobs(app, (job.id,), by_force=False)
+        end_job(app, job.id, by_force=False)
     except KeyboardInterrupt:
-        end_jobs(app, (job.id,), by_force=True)
+        end_job(app, job.id, by_force=True)

@@ -1,16 +1,28 @@
-"""`jobtop stop`, `kill`, `pause`, `resume`, `wait` and `rm`: verbs that act on jobs named by id."""
+"""`jobtop stop`, `kill`, `pause`, `resume`, `wait` and `rm`: verbs that act on named jobs, or on those of a filter."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import complete_job_id
+from jobtop.cli.selection import (
+    Action,
+    action,
+    changing_options,
+    each_once,
+    filter_option,
+    find_selected,
+    find_to_change,
+    jobs_argument,
+    print_done,
+    selection_of,
+)
 from jobtop.cli.text.stale import is_own_store, is_stale, status_text
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.model import Job
+from jobtop.core.model import Job, Status
+from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.run.scheduling import will_be_retried
 from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, is_gone
 from jobtop.lifecycle.kinds.kind import START_SECONDS
@@ -21,51 +33,69 @@ from jobtop.lifecycle.reconcile import forget, with_shim
 from jobtop.lifecycle.wait import await_ends
 from jobtop.store.jobs import Jobs
 
-references_argument = click.argument(
-    "references", metavar="ID…", nargs=-1, required=True, shell_complete=complete_job_id
-)
 
-
-@click.command()
-@references_argument
+@click.command(epilog=LANGUAGE)
+@changing_options
 @click.pass_obj
-def stop(app: App, references: tuple[str, ...]) -> int:
+def stop(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Stop jobs: send SIGTERM to all their processes, after the grace period SIGKILL, and wait until they are gone.
 
-    A queued job is cancelled; a failed job that would be retried is not retried.
+    A queued job is cancelled; a failed job that would be retried is not retried. A name is its newest job. A filter
+    means all matching jobs that run or wait: they are listed, and stopped after a yes.
     """
-    return end_jobs(app, references, by_force=False)
+    return end_selected(app, words, filters, yes, by_force=False)
 
 
-@click.command()
-@references_argument
+@click.command(epilog=LANGUAGE)
+@changing_options
 @click.pass_obj
-def kill(app: App, references: tuple[str, ...]) -> int:
-    """Kill jobs: send SIGKILL to all their processes until none is left."""
-    return end_jobs(app, references, by_force=True)
+def kill(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
+    """Kill jobs: send SIGKILL to all their processes until none is left.
+
+    A name is its newest job. A filter means all matching jobs that run or wait: they are listed, and killed after a
+    yes.
+    """
+    return end_selected(app, words, filters, yes, by_force=True)
 
 
-def end_jobs(app: App, references: tuple[str, ...], by_force: bool) -> int:
+def end_selected(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool, by_force: bool) -> int:
+    def can_end(job: Job) -> bool:
+        return is_live_here(app, job) or (job.host == app.paths.host and will_be_retried(job.status, job.queue))
+
+    wanted = action("kill" if by_force else "stop", can_end)
+    return end_jobs(*find_to_control(app, words, filters, yes, wanted), by_force, print_done)
+
+
+def end_job(app: App, job_id: str, by_force: bool) -> None:
+    """Stop or kill one job, and print nothing about it."""
+    jobs = app.jobs()
+    end_jobs(Control(jobs, app.paths, app.warn), with_shims(app, [jobs.find(job_id)]), by_force, lambda *_: None)
+
+
+def end_jobs(control: Control, targets: list[Job], by_force: bool, report: Callable[[str, Job], None]) -> int:
     """Signal every job, then wait for all of them; return exit code 1 if processes of one are left."""
-    control, targets = find_to_control(app, references)
+    verb, done = ("kill", "killed") if by_force else ("stop", "stopped")
     orphaned = [job for job in targets if end_survivors(control, job)]
-    targets = [
-        job for job in targets if job not in orphaned and not cancel_retry(control, job) and can_act_on(control, job)
-    ]
+    given_up = [job for job in targets if job not in orphaned and cancel_retry(control, job)]
+    for job in orphaned + given_up:
+        report(done if job in orphaned else "cancelled the retry of", job)
+    targets = [job for job in targets if job not in orphaned + given_up and can_act_on(control, job)]
+    waiting = {job.id for job in targets if control.queue.waits(job)}
     for job in targets:
-        if by_force:
-            control.kill(job, "jobtop kill")
-        else:
-            control.stop(job, "jobtop stop")
+        (control.kill if by_force else control.stop)(job, f"jobtop {verb}")
     targets = [job if job.shim is not None else control.find(job.id) for job in targets]
     left = Ending(targets, by_force).wait()
     for job in targets:
-        if job not in left:
-            control.finished(job)
+        if job not in left and control.finished(job).status.ended:
+            report("cancelled" if job.id in waiting and job.shim is None else done, job)
     for job in left:
         control.settle(job)
-        app.warn(f"job {job.id[:8]} still has {kind_of(job).processes(job)} processes that cannot be ended")
+        control.warn(f"job {job.id[:8]} still has {kind_of(job).processes(job)} processes that cannot be ended")
     return 1 if left else 0
+
+
+def is_live_here(app: App, job: Job) -> bool:
+    return not job.status.ended and job.host == app.paths.host
 
 
 def cancel_retry(control: Control, job: Job) -> bool:
@@ -87,36 +117,48 @@ def end_survivors(control: Control, job: Job) -> bool:
     return True
 
 
-@click.command()
-@references_argument
+@click.command(epilog=LANGUAGE)
+@changing_options
 @click.pass_obj
-def pause(app: App, references: tuple[str, ...]) -> int:
-    """Pause jobs: send SIGSTOP to all their processes. A paused queued job is not started."""
-    return set_paused(app, references, True)
+def pause(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
+    """Pause jobs: send SIGSTOP to all their processes. A paused queued job is not started.
 
-
-@click.command()
-@references_argument
-@click.pass_obj
-def resume(app: App, references: tuple[str, ...]) -> int:
-    """Continue paused jobs: send SIGCONT to all their processes. A queued job can be started again."""
-    return set_paused(app, references, False)
-
-
-def set_paused(app: App, references: tuple[str, ...], paused: bool) -> int:
-    control, targets = find_to_control(app, references)
+    A filter means all matching jobs that run or are queued: they are listed, and paused after a yes.
+    """
+    wanted = action("pause", lambda job: is_live_here(app, job) and job.status is not Status.PAUSED)
+    control, targets = find_to_control(app, words, filters, yes, wanted)
     for job in targets:
-        if can_act_on(control, job):
-            (control.pause if paused else control.resume)(job)
+        if can_act_on(control, job) and control.pause(job):
+            print_done("paused", job)
     return 0
 
 
-@click.command()
-@references_argument
+@click.command(epilog=LANGUAGE)
+@changing_options
 @click.pass_obj
-def wait(app: App, references: tuple[str, ...]) -> int:
-    """Wait until the last attempt at each job has ended; exit code 1 if one did not succeed."""
-    found = find_latest(app, references)
+def resume(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
+    """Continue paused jobs: send SIGCONT to all their processes. A queued job can be started again.
+
+    A filter means all matching jobs that are paused: they are listed, and continued after a yes.
+    """
+    wanted = action("resume", lambda job: is_live_here(app, job) and job.status is Status.PAUSED)
+    control, targets = find_to_control(app, words, filters, yes, wanted)
+    for job in targets:
+        if can_act_on(control, job) and control.resume(job):
+            print_done("resumed", job)
+    return 0
+
+
+@click.command(epilog=LANGUAGE)
+@jobs_argument
+@filter_option
+@click.pass_obj
+def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
+    """Wait until the last attempt at each job has ended; exit code 1 if one did not succeed.
+
+    A name is its newest job. A filter means all jobs that match when the wait begins.
+    """
+    found = latest_attempts(app, find_selected(app, selection_of(words, filters)))
     if any(job.id == app.environ.get("JOBTOP_JOB_ID") for _, job in found):
         raise UsageError("a job cannot wait for itself")
     ended = []
@@ -139,36 +181,65 @@ def wait(app: App, references: tuple[str, ...]) -> int:
     return 0 if all(job.status == "success" for job in ended) else 1
 
 
-@click.command()
-@references_argument
+@click.command(epilog=LANGUAGE)
+@changing_options
 @click.pass_obj
-def rm(app: App, references: tuple[str, ...]) -> int:
+def rm(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Delete ended or queued jobs: their records, samples, output, and what is needed to run them again.
 
-    The merged record of a job that ran on another host can be deleted once the job is stale.
+    The merged record of a job that ran on another host can be deleted once the job is stale. A name is its newest job.
+    A filter means all matching jobs that can be deleted and are not pinned: they are listed, and deleted after a yes.
     """
-    jobs, targets = find_to_change(app, references, last=False)
-    queue = Queue(jobs, app.paths)
-    needed = Lineup(queue).needed()
-    copies = {job.id for job in targets if is_merged_copy(app, jobs, job) and not queue.waits(job)}
+
+    def removable(jobs: Jobs, found: list[Job]) -> list[Job]:
+        removal = Removal(app, jobs, {job.id for job in found})
+        if any(job.pinned for job in found):
+            app.warn("pinned jobs are left out: name them one by one, or jobtop unpin them")
+        return [job for job in found if not job.pinned and removal.refusal(job) is None]
+
+    jobs, targets = find_to_change(app, words, filters, yes, Action("delete", removable))
+    targets = with_shims(app, each_once(targets))
+    removal = Removal(app, jobs, {job.id for job in targets})
     for job in targets:
-        short = job.id[:8]
-        if job.id in copies and was_heard_lately(app, jobs, job):
-            raise UsageError(f"job {short} runs on {job.host}: stop it there, or wait until it is stale")
-        runs = not job.status.ended and not queue.waits(job) and job.id not in copies
-        if runs or not is_gone(job) or kind_of(job).survivors(app.paths, job):
-            raise UsageError(f"job {short} is still running, or left processes running: jobtop stop {short} first")
-        if waiting := needed.get(job.id, set()) - {other.id for other in targets}:
-            raise UsageError(f"job {short} cannot be deleted: job {min(waiting)[:8]} waits for it")
+        if (why := removal.refusal(job)) is not None:
+            raise UsageError(why)
     for job in targets:
-        if job.id in copies:
-            jobs.delete(job)  # not its files: on a shared file system they may be those of the running job
-            continue
-        if not job.status.ended and queue.cancel(job.id, "deleted before it started", "jobtop rm") is None:
-            raise UsageError(f"job {job.id[:8]} has just started: jobtop stop {job.id[:8]} first")
-        jobs.delete(job)
-        forget(app.paths, job)
+        removal.remove(job)
+        print_done("deleted", job)
     return 0
+
+
+class Removal:
+    """Deletes jobs from a store; `together` are the ids of jobs that are deleted in one call."""
+
+    def __init__(self, app: App, jobs: Jobs, together: Collection[str] = ()) -> None:
+        self.app, self.jobs, self.together = app, jobs, set(together)
+        self.queue = Queue(jobs, app.paths)
+        self.needed = Lineup(self.queue).needed()
+
+    def refusal(self, job: Job) -> str | None:
+        """Return why a job cannot be deleted now; None if it can."""
+        short, is_copy = job.id[:8], self.is_copy(job)
+        if is_copy and was_heard_lately(self.app, self.jobs, job):
+            return f"job {short} runs on {job.host}: stop it there, or wait until it is stale"
+        runs = not job.status.ended and not self.queue.waits(job) and not is_copy
+        if runs or not is_gone(job) or kind_of(job).survivors(self.app.paths, job):
+            return f"job {short} is still running, or left processes running: jobtop stop {short} first"
+        if waiting := self.needed.get(job.id, set()) - self.together:
+            return f"job {short} cannot be deleted: job {min(waiting)[:8]} waits for it"
+        return None
+
+    def is_copy(self, job: Job) -> bool:
+        return is_merged_copy(self.app, self.jobs, job) and not self.queue.waits(job)
+
+    def remove(self, job: Job) -> None:
+        if self.is_copy(job):
+            self.jobs.delete(job)  # not its files: on a shared file system they may be those of the running job
+            return
+        if not job.status.ended and self.queue.cancel(job.id, "deleted before it started", "jobtop rm") is None:
+            raise UsageError(f"job {job.id[:8]} has just started: jobtop stop {job.id[:8]} first")
+        self.jobs.delete(job)
+        forget(self.app.paths, job)
 
 
 def is_merged_copy(app: App, jobs: Jobs, job: Job) -> bool:
@@ -182,20 +253,14 @@ def was_heard_lately(app: App, jobs: Jobs, job: Job) -> bool:
     return is_stale(app, jobs, job, now) is False and job.last_heard is not None and job.last_heard <= now
 
 
-def find_to_change(app: App, references: tuple[str, ...], last: bool = True) -> tuple[Jobs, list[Job]]:
-    """Find the named jobs in this host's store, waiting for those that are just starting; raise before any is changed.
-
-    With `last`, return the last attempt at each job.
-    """
-    jobs, named = app.jobs_to_change(references)
-    latest = map(Queue(jobs, app.paths).last_attempt, named) if last else named
-    return jobs, with_shims(app, {job.id: job for job in latest}.values())
-
-
 def find_latest(app: App, references: Iterable[str]) -> list[tuple[Jobs, Job]]:
     """Return the last attempt at each named job with its store, waiting for those that are just starting."""
-    named = [app.find(reference) for reference in references]
-    latest = ((jobs, Queue(jobs, app.paths).last_attempt(job)) for jobs, job in named)
+    return latest_attempts(app, [app.find(reference) for reference in references])
+
+
+def latest_attempts(app: App, found: Iterable[tuple[Jobs, Job]]) -> list[tuple[Jobs, Job]]:
+    """Return the last attempt at each job with its store, waiting for those that are just starting."""
+    latest = ((jobs, Queue(jobs, app.paths).last_attempt(job)) for jobs, job in found)
     stores = {job.id: (jobs, job) for jobs, job in latest}
     return [(stores[job.id][0], job) for job in with_shims(app, [job for _, job in stores.values()])]
 
@@ -211,10 +276,13 @@ def with_shims(app: App, found: Iterable[Job]) -> list[Job]:
         time.sleep(POLL_SECONDS)
 
 
-def find_to_control(app: App, references: tuple[str, ...]) -> tuple[Control, list[Job]]:
-    """Return the control that acts on jobs, and the named jobs."""
-    jobs, targets = find_to_change(app, references)
-    return Control(jobs, app.paths, app.warn), targets
+def find_to_control(
+    app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool, wanted: Action
+) -> tuple[Control, list[Job]]:
+    """Return the control that acts on jobs, and the last attempt at each selected job; raise before any is changed."""
+    jobs, found = find_to_change(app, words, filters, yes, wanted)
+    latest = each_once(map(Queue(jobs, app.paths).last_attempt, found))
+    return Control(jobs, app.paths, app.warn), with_shims(app, latest)
 
 
 def can_act_on(control: Control, job: Job) -> bool:

@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
@@ -10,10 +11,12 @@ from typing import TextIO
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import complete_job_id
 from jobtop.cli.files import new_file, new_path
+from jobtop.cli.selection import complete_job_or_filter, filter_option, find_selected
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
+from jobtop.core.query.filter import LANGUAGE
+from jobtop.core.query.selection import Selection, read_selection
 from jobtop.core.series.readings import KEYS, SampleReader, SampleReading, csv_row, sample_json
 from jobtop.core.series.trace_formats import (
     NEXTFLOW_COLUMNS,
@@ -31,8 +34,9 @@ FORMATS = ("csv", "jsonl", "sqlite", "snakemake", "nextflow")
 PROGRESS_FROM_JOBS = 20  # exporting this many may take longer than a second
 
 
-@click.command()
-@click.argument("references", metavar="[ID…]", nargs=-1, shell_complete=complete_job_id)
+@click.command(epilog=LANGUAGE)
+@click.argument("words", metavar="[JOB… | FILTER…]", nargs=-1, shell_complete=complete_job_or_filter)
+@filter_option
 @click.option("--format", "style", type=click.Choice(FORMATS), default="csv", help="The format; csv by default.")
 @click.option(
     "--output",
@@ -43,8 +47,8 @@ PROGRESS_FROM_JOBS = 20  # exporting this many may take longer than a second
 )
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.pass_obj
-def export(app: App, references: tuple[str, ...], style: str, output: Path, force: bool) -> int:
-    """Write jobs in a format that other programs read: the given jobs, or all.
+def export(app: App, words: tuple[str, ...], filters: tuple[str, ...], style: str, output: Path, force: bool) -> int:
+    """Write jobs in a format that other programs read: the given jobs, those that match a filter, or all.
 
     \b
     csv, jsonl   every sample of each job, as jobtop metrics prints them
@@ -54,10 +58,12 @@ def export(app: App, references: tuple[str, ...], style: str, output: Path, forc
     """
     if style == "sqlite" and str(output) == "-":
         raise UsageError("--format sqlite writes a file: give --output PATH")
-    chosen = [app.find(reference) for reference in dict.fromkeys(references)]
-    if not references:
+    selection = read_selection(words, filters, time.time())
+    if selection == Selection():
         chosen = app.fleet.select(Query(reverse=True, limit=None))
-    exported = ExportedJobs(app, list({job.id: (jobs, job) for jobs, job in chosen}.values()))
+    else:
+        chosen = find_selected(app, selection)
+    exported = ExportedJobs(app, chosen)
     if style == "sqlite":
         from jobtop.store.transfer.exports import write_resource_metrics
 
@@ -65,7 +71,7 @@ def export(app: App, references: tuple[str, ...], style: str, output: Path, forc
             write_resource_metrics(path, exported.samples())
     else:
         with new_file("--output", output, force) as file:
-            WRITERS[style](file, exported, len(references) == 1)
+            WRITERS[style](file, exported, len(selection.references) == 1)
     exported.warn_of_damage()
     exported.warn_of_age(style)
     return 0

@@ -1,30 +1,25 @@
 """`jobtop history`: lists jobs as a table or as data."""
 
-import re
 import time
-from contextlib import closing
 from typing import Any
 
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import NEEDS_QUOTES, CompletionApp
 from jobtop.cli.run.summary import GLYPHS, memory_peak
+from jobtop.cli.selection import filter_argument, parse_words
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
-from jobtop.cli.values import Duration
+from jobtop.cli.values import PastMoment, Statuses
 from jobtop.core.clock import local
-from jobtop.core.errors import JobtopError
 from jobtop.core.job_id import NO_ID
 from jobtop.core.model import Job, Status
-from jobtop.core.query.completion import complete
-from jobtop.core.query.filter import line_of, parse
+from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.units import format_duration
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.ordering import SORT_KEYS, sort_key
 
 NO_JOB = Job(NO_ID, "", (), "", "", "", Status.UNKNOWN)
-STATUSES = click.Choice([str(status) for status in Status])
 COLUMNS = (
     TableColumn("ID"),
     TableColumn("NAME", widest=32),
@@ -39,39 +34,32 @@ HOST = TableColumn("HOST", widest=24)
 DEFAULT_LIMIT = 10
 
 
-def complete_filter(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return completions of a filter word that need no quotes; an empty list instead of an error."""
-    from jobtop.store.listing import merge_vocabularies, vocabulary
-
-    before, typed = [*(ctx.params.get("words") or ())], incomplete
-    if typed == ":":
-        before, typed = [*before, typed], ""
-    # bash splits words at a colon.
-    key_part = "".join(before[-2:]) if before[-1:] == [":"] else ""
-    try:
-        with closing(CompletionApp(ctx)) as app:
-            known = merge_vocabularies(words for _, words in app.fleet.each(lambda jobs: vocabulary(jobs.database)))
-    except JobtopError:
-        known = {}
-    candidates = complete(key_part + typed, len(key_part + typed), known)
-    return [word.removeprefix(key_part) for word in candidates if not re.search(NEEDS_QUOTES, word)]
+def complete_status(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [str(status) for status in Status if status.startswith(incomplete)]
 
 
 def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     return [key for key in SORT_KEYS if key.startswith(incomplete)]
 
 
-@click.command()
-@click.argument("words", nargs=-1, metavar="[WORD]...", shell_complete=complete_filter)
+@click.command(epilog=LANGUAGE)
+@filter_argument
 @click.option(
     "--limit", type=click.IntRange(1, 10**9), metavar="N", help=f"List at most N jobs; {DEFAULT_LIMIT} by default."
 )
 @click.option("--all", "everything", is_flag=True, help="List all jobs.")
 @click.option("--tool", metavar="T", help="Only jobs of this tool.")
-@click.option("--status", "statuses", multiple=True, type=STATUSES, help="Only jobs with this status; may be repeated.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=Statuses(),
+    shell_complete=complete_status,
+    help="Only jobs with this status, such as failed,timeout; may be repeated.",
+)
 @click.option("--name", metavar="GLOB", help="Only jobs with a matching name, such as 'train*'.")
 @click.option("--tag", metavar="K[=V]", help="Only jobs with this tag.")
-@click.option("--since", type=Duration(), help="Only jobs started within this time, such as 7d.")
+@click.option("--since", type=PastMoment(), help="Only jobs started since then, such as 7d or 2026-11-15.")
 @click.option(
     "--sort",
     default="begun",
@@ -86,17 +74,16 @@ def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: st
 def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], **options: Any) -> int:
     """List past and present jobs, newest first.
 
-    Only those that match every WORD, such as: name:train* status:failed,timeout tag:nightly since:7d 'mem>4G' solver
+    Only those that match every word of the FILTER, such as: status:failed,timeout tag:nightly since:7d mem:4G.. solver
     """
-    since, limit = options["since"], options["limit"]
-    line = line_of(words)
+    limit = options["limit"]
     query = Query(
         tool=options["tool"],
-        statuses=tuple(map(str, options["statuses"])),
+        statuses=tuple(status for several in options["statuses"] for status in several),
         name_glob=options["name"],
         tag=options["tag"],
-        since=None if since is None else time.time() - since,
-        filter=parse(line, time.time()) if line else None,
+        since=options["since"],
+        filter=parse_words(words),
         sort=sort_key(options["sort"]),
         reverse=options["reverse"],
         limit=None if everything else limit or DEFAULT_LIMIT,

@@ -3,32 +3,42 @@
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.verbs.control import references_argument
+from jobtop.cli.selection import action, changing_options, each_once, find_to_change, print_done
 from jobtop.core.model import Kept
+from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.text.job_text import samples_kept_text
 from jobtop.store.upkeep.retention import set_pinned
 
 
-@click.command()
-@references_argument
+@click.command(epilog=LANGUAGE)
+@changing_options
 @click.pass_obj
-def pin(app: App, references: tuple[str, ...]) -> int:
-    """Keep all data of jobs: samples and output stay until the jobs are unpinned or removed."""
-    return set_pinned_jobs(app, references, True)
+def pin(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
+    """Keep all data of jobs: samples and output stay until the jobs are unpinned or removed.
+
+    A filter means all matching jobs that are not pinned: they are listed, and pinned after a yes.
+    """
+    return set_pinned_jobs(app, words, filters, yes, True)
 
 
-@click.command()
-@references_argument
+@click.command(epilog=LANGUAGE)
+@changing_options
 @click.pass_obj
-def unpin(app: App, references: tuple[str, ...]) -> int:
-    """Let retention delete samples and output of pinned jobs again."""
-    return set_pinned_jobs(app, references, False)
+def unpin(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
+    """Let retention delete samples and output of pinned jobs again.
+
+    A filter means all matching jobs that are pinned: they are listed, and unpinned after a yes.
+    """
+    return set_pinned_jobs(app, words, filters, yes, False)
 
 
-def set_pinned_jobs(app: App, references: tuple[str, ...], pinned: bool) -> int:
-    jobs, named = app.jobs_to_change(references)
-    set_pinned(jobs.database, named, pinned)
-    for job in named:
+def set_pinned_jobs(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool, pinned: bool) -> int:
+    verb = "pin" if pinned else "unpin"
+    jobs, found = find_to_change(app, words, filters, yes, action(verb, lambda job: job.pinned != pinned))
+    found = each_once(found)
+    set_pinned(jobs.database, found, pinned)
+    for job in found:
+        print_done(f"{verb}ned", job)
         if pinned and job.kept is not Kept.WHOLE:
             app.warn(f"job {job.id[:8]}: what is left of it is kept; its samples are {samples_kept_text(job)}")
     return 0

@@ -1,29 +1,36 @@
 """`jobtop plot`: draws what a job used over time, in the terminal or to an SVG file."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.completion import complete_job_id
 from jobtop.cli.files import new_file
 from jobtop.cli.run.summary import GLYPHS
+from jobtop.cli.selection import filter_option, find_selected, jobs_argument, selection_of
 from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_of_damage
 from jobtop.cli.verbs.metrics import metric_option, run_seconds
 from jobtop.core.clock import local
+from jobtop.core.errors import UsageError
+from jobtop.core.metrics import Metric
 from jobtop.core.model import Job
+from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.core.series.readings import job_metrics
 from jobtop.core.units import format_duration, printable
+from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
 
 DEFAULT_METRICS = ("cpu.percent", "mem.used")
 MIN_COLUMNS = 30
+MOST_DRAWN = 10  # jobs of a filter
 
 
-@click.command()
-@click.argument("reference", metavar="ID", shell_complete=complete_job_id)
+@click.command(epilog=LANGUAGE)
+@jobs_argument
+@filter_option
 @metric_option("Draw this metric, such as io.read_bytes; may be repeated.")
 @click.option("--height", type=click.IntRange(6, 200), metavar="N", help="Lines per chart; by default as many as fit.")
 @click.option(
@@ -32,28 +39,48 @@ MIN_COLUMNS = 30
 @click.option("--svg", "svg_path", type=click.Path(path_type=Path), metavar="PATH", help="Write an SVG file instead.")
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.pass_obj
-def plot(app: App, /, reference: str, keys: tuple[str, ...], svg_path: Path | None, force: bool, **size: int) -> int:
+def plot(
+    app: App,
+    /,
+    words: tuple[str, ...],
+    filters: tuple[str, ...],
+    keys: tuple[str, ...],
+    svg_path: Path | None,
+    force: bool,
+    **size: int,
+) -> int:
     """Draw what a job used over time: CPU and memory, or the given metrics; counters are drawn as rates.
 
-    Where no samples were taken, as while the machine was suspended, the curve has a gap.
+    Several jobs, or those that match a filter, are drawn one below the other. Where no samples were taken, as while
+    the machine was suspended, the curve has a gap.
     """
     metrics = job_metrics(keys or DEFAULT_METRICS)
-    jobs, job = app.find(reference)
+    found = find_selected(app, selection_of(words, filters))
+    if svg_path is not None and len(found) > 1:
+        raise UsageError(f"--svg draws one job, and {len(found)} are selected (@1, or a longer filter, selects one)")
+    if len(found) > MOST_DRAWN:
+        app.warn(f"the newest {MOST_DRAWN} of {len(found)} jobs are drawn")
+    for number, (jobs, job) in enumerate(found[-MOST_DRAWN:]):
+        drawn_curves, end = read_curves(app, jobs, job, metrics)
+        if svg_path is not None:
+            from jobtop.core.series.svg import svg
+
+            with new_file("--svg", svg_path, force) as file:
+                file.write(svg(job.name, subtitle(job, end), drawn_curves, end))
+            return 0
+        print("\n" * bool(number) + f"{printable(job.name)}  {subtitle(job, end)}")
+        print(terminal_charts(app, drawn_curves, end, size["width"], size["height"]))
+    return 0
+
+
+def read_curves(app: App, jobs: Jobs, job: Job, metrics: Sequence[Metric]) -> tuple[list[Curve], float]:
+    """Return the curves of a job, and the seconds after its start at which they end."""
     curves = Curves(jobs.database)
     warn_if_never_sampled(app, curves, job)
     series = curves.series(job, [metric.key for metric in metrics])
     warn_of_damage(app, job, series.damaged)
     drawn_curves = [make_curve(metric, series.times, series.values[metric.key]) for metric in metrics]
-    end = max([run_seconds(job), *series.times[-1:]])
-    if svg_path is not None:
-        from jobtop.core.series.svg import svg
-
-        with new_file("--svg", svg_path, force) as file:
-            file.write(svg(job.name, subtitle(job, end), drawn_curves, end))
-        return 0
-    print(f"{printable(job.name)}  {subtitle(job, end)}")
-    print(terminal_charts(app, drawn_curves, end, size["width"], size["height"]))
-    return 0
+    return drawn_curves, max([run_seconds(job), *series.times[-1:]])
 
 
 def subtitle(job: Job, end: float) -> str:

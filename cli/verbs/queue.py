@@ -8,14 +8,15 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.run.submission import call_agent, open_queue
+from jobtop.cli.selection import action, changing_options, filter_argument, find_to_change, parse_words
 from jobtop.cli.text.queue_watch import QueueEntry, watch_json_lines, watch_table
 from jobtop.cli.text.tables import STREAM, TableColumn, format_options, print_records, stream_format_options, table
-from jobtop.cli.verbs.control import references_argument
 from jobtop.cli.verbs.history import HOST
 from jobtop.core.errors import BadValue, ExitCode, UsageError
 from jobtop.core.job_id import NO_ID
 from jobtop.core.model import SCHEMA_VERSION, Job, Limits, Queued, Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.run.capacity import capacity
 from jobtop.core.run.request import group_name
 from jobtop.core.run.scheduling import amount_words, failure
@@ -50,22 +51,24 @@ NO_JOB = Job(NO_ID, "", (), "", "", "", Status.QUEUED, queue=Queued())
 NO_GROUP = {"schema_version": SCHEMA_VERSION, "name": "", "slots": None, "running": 0, "waiting": 0}
 
 
-@click.command()
+@click.command(epilog=LANGUAGE)
+@filter_argument
 @click.option("--watch", is_flag=True, help="Show the queue again when it changes, until Ctrl-C (or q).")
 @stream_format_options("Short for --format json, with --watch for --format jsonl.")
 @click.pass_obj
-def queue(app: App, /, style: str, watch: bool) -> int:
-    """List queued jobs in start order, with the reason each one waits."""
+def queue(app: App, /, words: tuple[str, ...], style: str, watch: bool) -> int:
+    """List queued jobs in start order, with the reason each one waits; with a filter, those that match."""
     style = ("jsonl" if watch else "json") if style == STREAM else style
+    parse_words(words)
     if watch:
-        watch_queue(app, style)
+        watch_queue(app, words, style)
         return ExitCode.OK
-    waiting = read_queue(app)
+    waiting = read_queue(app, words)
     if style != "table":
         records = [job.to_json() | {"position": place, "waits_for": why} for place, job, why in waiting]
         print_records(style, records, empty=NO_JOB.to_json() | {"position": 0, "waits_for": ""})
     else:
-        print(queue_table(app, waiting))
+        print(queue_table(app, waiting, words))
     for jobs in app.fleet.stores if waiting else ():
         own = [job for _, job, _ in waiting if job.host == app.paths.host]
         if jobs.database.path == app.paths.store and own and not has_agent_soon(jobs, app.paths, own):
@@ -73,25 +76,27 @@ def queue(app: App, /, style: str, watch: bool) -> int:
     return ExitCode.OK
 
 
-def watch_queue(app: App, style: str) -> None:
+def watch_queue(app: App, words: tuple[str, ...], style: str) -> None:
     """Show the queue, and its changes, until the user leaves."""
     if style in ("json", "csv"):
         raise UsageError(f"--format {style} has to end: --watch goes with the table and with --format jsonl")
     if style == "jsonl":
-        watch_json_lines(lambda: read_queue(app), lambda job_id: app.find(job_id)[1])
+        watch_json_lines(lambda: read_queue(app, words), lambda job_id: app.find(job_id)[1])
     else:
-        watch_table(lambda: read_queue(app), lambda waiting: queue_table(app, waiting))
+        watch_table(lambda: read_queue(app, words), lambda waiting: queue_table(app, waiting, words))
 
 
-def read_queue(app: App) -> list[QueueEntry]:
-    """Return the queued jobs with their positions and reasons."""
-    return waiting_in_all_stores(app) if app.has_history() else []
+def read_queue(app: App, words: tuple[str, ...]) -> list[QueueEntry]:
+    """Return the queued jobs that match a filter, with their positions and reasons."""
+    wanted = parse_words(words)
+    waiting = waiting_in_all_stores(app) if app.has_history() else []
+    return [entry for entry in waiting if wanted is None or wanted.matches(entry[1])]
 
 
-def queue_table(app: App, waiting: Sequence[QueueEntry]) -> str:
+def queue_table(app: App, waiting: Sequence[QueueEntry], words: tuple[str, ...]) -> str:
     """Return the queue as a table, or the sentence that it is empty."""
     if not waiting:
-        return "No queued jobs. To queue one: jobtop submit -- COMMAND"
+        return "No matching queued jobs." if words else "No queued jobs. To queue one: jobtop submit -- COMMAND"
     if app.fleet.has_several:
         columns = (*QUEUE_COLUMNS[:3], HOST, *QUEUE_COLUMNS[3:])
         return table(columns, ((*(cells := queue_row(*item))[:3], item[1].host, *cells[3:]) for item in waiting))
@@ -158,12 +163,20 @@ def requested_text(limits: Limits) -> str:
     return ", ".join(parts).replace(" of memory", "") or ABSENT
 
 
-@click.command()
-@references_argument
+@click.command(epilog=LANGUAGE)
+@changing_options
 @click.pass_obj
-def retry(app: App, references: tuple[str, ...]) -> int:
-    """Queue ended jobs again with the same command and options; prints the id of each new job."""
-    jobs, named = app.jobs_to_change(references)
+def retry(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
+    """Queue ended jobs again with the same command and options; prints the id of each new job.
+
+    A filter means all matching jobs that ended and were not retried yet: they are listed, and queued after a yes.
+    """
+
+    def can_retry(job: Job) -> bool:
+        was_retried = job.queue is not None and job.queue.retried_by is not None
+        return job.status.ended and not was_retried and job.host == app.paths.host
+
+    jobs, named = find_to_change(app, words, filters, yes, action("retry", can_retry))
     job_queue = Queue(jobs, app.paths)
     targets = sorted({job.id: job for job in named}.values(), key=lambda job: job.seq or 0)
     for job in targets:

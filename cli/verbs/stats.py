@@ -1,16 +1,17 @@
 """`jobtop stats`: totals and percentiles of jobs, overall and by group."""
 
-import time
 from collections.abc import Iterator
 
 import click
 
 from jobtop.cli.app import App
+from jobtop.cli.selection import filter_argument, parse_words
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table, truncate
-from jobtop.cli.values import Duration
+from jobtop.cli.values import PastMoment
 from jobtop.cli.verbs.history import empty_message
 from jobtop.core.analysis.statistics import Distribution, Statistics, Summary, group_json, statistics
 from jobtop.core.model import SCHEMA_VERSION
+from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
 from jobtop.store.figures import TAG_PREFIX, grouping
 from jobtop.store.jobs import Query
@@ -32,16 +33,19 @@ NUMBER_TITLES = (
 )
 
 
-@click.command()
-@click.option("--since", "age_limit", type=Duration(), help="Only jobs started within this time, such as 7d.")
+@click.command(epilog=LANGUAGE)
+@filter_argument
+@click.option("--since", type=PastMoment(), help="Only jobs started since then, such as 7d or 2026-11-15.")
 @click.option("--by", default="tool", metavar="tool|name|host|tag:K", help="What to group by; tool by default.")
 @format_options
 @click.pass_obj
-def stats(app: App, style: str, age_limit: float | None, by: str) -> int:
-    """Summarise jobs: how many, how they ended, and their CPU time, duration and memory, overall and by group."""
-    by = grouping(by)
-    since = None if age_limit is None else time.time() - age_limit
-    result = statistics(app.fleet.figures(since, by) if app.has_history() else [])
+def stats(app: App, style: str, words: tuple[str, ...], since: float | None, by: str) -> int:
+    """Summarise jobs: how many, how they ended, and their CPU time, duration and memory, overall and by group.
+
+    With a FILTER, such as tag:nightly since:7d, only the matching jobs.
+    """
+    by, wanted = grouping(by), parse_words(words)
+    result = statistics(app.fleet.figures(since, by, wanted) if app.has_history() else [])
     if style == "csv":
         print_records(
             style,
@@ -54,7 +58,7 @@ def stats(app: App, style: str, age_limit: float | None, by: str) -> int:
         print()
         print(groups_table(result, by))
     else:
-        print(empty_message(app, Query(since=since)))
+        print(empty_message(app, Query(since=since, filter=wanted)))
     return 0
 
 

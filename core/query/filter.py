@@ -24,15 +24,18 @@ _PIECE = re.compile(
 _KEY = re.compile(r"((?:params?|tags?)\.[^\s:<>=!]+|[A-Za-z_]+)(:|>=|<=|!=|=|>|<)", re.IGNORECASE)
 LANGUAGE = """\b
 Filters: a job has to match every word.
-  solver                      text in the name, the command or the note
-  name:train*  tool:make      * is any text; also host, user, script, note, command, id
-  status:failed,timeout       one of these statuses
-  tag:nightly  tag.team:vis*  a tag, or the value of a tag
-  param.lr:0.3                a parameter; also param.lr:0.1..0.5
-  since:7d  before:2026-11-15  started:2026-11-01..2026-11-15  ended:1h..
-  mem:4G..  time:1m..5m       at least; from, to; at most is mem:..4G
-  cpu  efficiency  read  write  exit  signal  take ranges too; 'mem>4G' needs quotes in a shell
-  -- -tool:make               - or ! before a word excludes jobs; -- because - starts an option
+  solver                   text in the name, the command or the note
+  name:train*  tool:make   * is any text; also host, user, script, id
+  command:resnet           text in the command; also note
+  status:failed,timeout    one of these statuses
+  tag:nightly  tag.team:x  a tag, or the value of a tag
+  param.lr:0.1..0.5        a parameter: a value or a range
+  since:7d                 started since then; also before:2026-11-15
+  started:2026-11-01..     started in a range of time; also ended
+  mem:4G..  mem:..4G       at least, at most; time:1m..5m is from, to
+                           also cpu, efficiency, read, write, exit, signal
+  'mem>4G'                 compared; needs quotes in a shell
+  -- -tool:make            - or ! excludes jobs; -- as - starts an option
 """
 
 

@@ -107,7 +107,7 @@ def test_a_program_that_hangs_as_it_is_executed_counts_as_running_and_can_be_kil
         line.becomes(stuck, "running")
         wait_for(lambda: "stalled" in line.kinds(stuck), DEADLINE)
         assert SILENT_PROGRAM in line.log()
-        assert call("kill", stuck.id) == (0, "", "")
+        assert call("kill", stuck.id) == (0, f"killed {stuck.name} {stuck.id[:8]}\n", "")
         killed = line.ended(stuck)
         assert (killed.status, killed.signal) == ("cancelled", signal.SIGKILL)
 

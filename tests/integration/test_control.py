@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from records import HERE, call, this_process
 from running import descendants, is_alive, nothing_is_left, pids_in, running, show, state
 from support import Jobtop, wait_for
+from terminal import terminal
 
 __all__ = ["nothing_is_left"]
 pytestmark = pytest.mark.usefixtures("home")
@@ -44,6 +46,8 @@ while True:
     signal.pause()
 """
 
+DONE = {"stop": "stopped", "kill": "killed", "pause": "paused", "resume": "resumed", "rm": "deleted"}
+
 
 def started(jobtop: Jobtop, *args: str) -> str:
     """The id of a detached job."""
@@ -60,9 +64,12 @@ def python(jobtop: Jobtop, program: str, processes: int, *options: str) -> tuple
 
 
 def says(code: int, *args: str) -> str:
-    """What a verb says on standard error, when it exits with this code and has no data to print."""
+    """What a verb says on standard error, when it exits with this code and names on standard output what it changed."""
     answer = call(*args)
-    assert (answer.returncode, answer.stdout) == (code, ""), answer.stderr
+    assert answer.returncode == code, answer.stderr
+    done = DONE.get(args[0])
+    assert all(re.fullmatch(rf"{done} .* [0-9a-f]{{8}}", line) for line in answer.stdout.splitlines()), answer.stdout
+    assert bool(answer.stdout) == (done is not None and not answer.stderr), answer.stdout
     return answer.stderr
 
 
@@ -316,3 +323,32 @@ def test_an_unprivileged_user_controls_jobs_too(unprivileged: Jobtop) -> None:
     assert unprivileged("stop", job).returncode == 0
     assert not any(map(is_alive, pids))
     assert show(unprivileged, job)["status"] == "cancelled"
+
+
+def test_a_filter_stops_its_running_jobs_after_a_yes_and_leaves_others(jobtop: Jobtop) -> None:
+    one, two, other = (started(jobtop, "--name", name, *tags, "--", "sleep", "600") for name, *tags in SLEEPERS)
+    done = jobtop("run", "--tag", "batch=1", "--name", "over", "--", "true")
+    assert done.returncode == 0
+    refused = jobtop("stop", "tag:batch")
+    assert refused.returncode == 2
+    assert ["one" in refused.stderr, "two" in refused.stderr, "over" in refused.stderr] == [True, True, False]
+    assert "--yes" in refused.stderr.splitlines()[-1]
+    assert {shown(job)["status"] for job in (one, two, other)} == {"running"}
+    removed = jobtop("rm", "tag:batch", "--yes")
+    assert (removed.returncode, removed.stdout.split()[:2]) == (0, ["deleted", "over"])
+    with terminal(jobtop) as shell:
+        shell.enter("$J stop tag:batch; echo code=$?")
+        shell.shows("Stop 2 jobs?")
+        shell.enter("n")
+        shell.shows("code=1")
+        assert {shown(job)["status"] for job in (one, two, other)} == {"running"}
+        shell.enter("$J stop tag:batch; echo again=$?")
+        wait_for(lambda: shell.screen().count("Stop 2 jobs?") == 2, 20)
+        shell.enter("y")
+        shell.shows("again=0")
+        assert f"stopped one {one[:8]}" in shell.screen()
+    assert [shown(job)["status"] for job in (one, two, other)] == ["cancelled", "cancelled", "running"]
+    assert jobtop("kill", "other").stdout == f"killed other {other[:8]}\n"
+
+
+SLEEPERS = (("one", "--tag", "batch=1"), ("two", "--tag", "batch=1"), ("other",))

@@ -93,7 +93,7 @@ def test_a_job_of_a_new_kind_is_paused_resumed_and_stopped_by_the_verbs(
     assert call("pause", job.id).returncode == 0
     assert jobs.find(job.id).status is Status.PAUSED
     assert call("resume", job.id).returncode == 0
-    assert call("stop", job.id) == (0, "", "")
+    assert call("stop", job.id) == (0, f"stopped {job.name} {job.id[:8]}\n", "")
     done = jobs.find(job.id)
     assert (done.status, done.settled) == (Status.CANCELLED, True)
     assert done.shim is not None

@@ -75,10 +75,10 @@ def test_a_held_job_waits_until_it_is_resumed_and_a_stopped_one_for_ever() -> No
     call("group", "g", "--slots", "0")
     held, stopped = (submitted("--group", "g", "--", "true") for _ in range(2))
     call("pause", held)
-    assert call("stop", stopped) == (0, "", "")
+    assert call("stop", stopped) == (0, f"cancelled true {stopped[:8]}\n", "")
     call("group", "g", "--unlimited")
     other = submitted("--wait", "--group", "g", "--", "true")
-    assert call("resume", held) == (0, "", "")
+    assert call("resume", held) == (0, f"resumed true {held[:8]}\n", "")
     assert call("wait", held).returncode == 0
     assert [record["id"] for record in begun(held, other)] == [other, held]
     assert begun(stopped)[0]["reason"] == "cancelled before it started by jobtop stop"

@@ -97,7 +97,7 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_run_or_written(
         (("show",), ["ID"]),
         (("show", "abcd", "efgh"), ["efgh"]),
         (("logs", "abcd", "--tail", "-1"), ["--tail"]),
-        (("stop",), ["ID"]),
+        (("stop",), ["no job given"]),
         (("completion", "tcsh"), ["tcsh", "bash"]),
         (("config", "trsut"), ["trsut"]),
         (("--set", "run.garce=1s", "history"), ["--set", "run.garce", '"run.grace"']),

@@ -256,7 +256,7 @@ def test_a_wrong_group_is_refused(queue: Queue, words: list[str], complaint: str
 @pytest.mark.parametrize("verb", ["stop", "kill"])
 def test_a_waiting_job_is_cancelled_by_whom_is_kept(queue: Queue, verb: str) -> None:
     job = submitted(queue)
-    assert call(verb, job.id) == (0, "", "")
+    assert call(verb, job.id) == (0, f"cancelled train {job.id[:8]}\n", "")
     kept = queue.jobs.find(job.id)
     assert (kept.status, f"jobtop {verb}" in (kept.reason or "")) == (Status.CANCELLED, True)
     assert call("wait", job.id).returncode == 1
@@ -265,14 +265,14 @@ def test_a_waiting_job_is_cancelled_by_whom_is_kept(queue: Queue, verb: str) -> 
 
 def test_a_waiting_job_is_paused_in_the_store(queue: Queue) -> None:
     job = submitted(queue)
-    assert call("pause", job.id) == (0, "", "")
+    assert call("pause", job.id) == (0, f"paused train {job.id[:8]}\n", "")
     assert queue.jobs.find(job.id).status is Status.PAUSED
     assert call("queue").stdout.splitlines()[1].endswith("paused")
 
 
 def test_a_job_that_was_to_be_tried_again_is_not_once_it_is_stopped(queue: Queue) -> None:
     job = failed(queue, submitted(queue, Queued(retries=3)))
-    assert call("stop", job.id) == (0, "", "")
+    assert call("stop", job.id) == (0, f"cancelled the retry of train {job.id[:8]}\n", "")
     assert queue.jobs.find(job.id).queue == Queued(retries=0)
     assert call("wait", job.id).returncode == 1
 
@@ -280,7 +280,7 @@ def test_a_job_that_was_to_be_tried_again_is_not_once_it_is_stopped(queue: Queue
 def test_to_stop_a_job_is_to_stop_its_last_attempt(queue: Queue) -> None:
     first = failed(queue, submitted(queue, Queued(retries=3)))
     second = queue.retry(first, 1.0)
-    assert call("stop", first.id) == (0, "", "")
+    assert call("stop", first.id) == (0, f"cancelled train {second.id[:8]}\n", "")
     assert queue.jobs.find(second.id).status is Status.CANCELLED
 
 
@@ -290,7 +290,8 @@ def test_a_waiting_job_can_be_forgotten_but_not_one_that_is_waited_for(queue: Qu
     code, _, err = call("rm", first.id)
     assert code == 2
     assert_one_line(err, f"job {first.id[:8]} ", f"job {second.id[:8]} waits for it")
-    assert call("rm", first.id, second.id) == (0, "", "")
+    said = "".join(f"deleted train {job.id[:8]}\n" for job in (first, second))
+    assert call("rm", first.id, second.id) == (0, said, "")
     assert not queue.paths.spec(second.id).exists()
     assert call("history").stdout.startswith("No jobs")
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -483,6 +484,37 @@ def test_prune_says_in_one_line_why_the_history_is_too_large(database: Database,
     assert Jobs(database).find(job.id).kept is Kept.WHOLE
 
 
+def test_prune_keeps_only_records_of_jobs_older_than_a_time(database: Database, paths: StatePaths) -> None:
+    jobs = [kept(database, paths, age) for age in (1.0, 4.0, 6.0)]
+    pinned = kept(database, paths, 6.0)
+    set_pinned(database, [pinned], True)
+    look = call("prune", "--older-than", "5d", "--dry-run")
+    assert (look.returncode, look.stderr) == (0, "")
+    assert jobs[2].id[:8] in look.stdout
+    assert call("prune", "--older-than", "5d").returncode == 0
+    assert [Jobs(database).find(job.id).kept for job in (*jobs, pinned)] == ["whole", "whole", "record", "whole"]
+    day = datetime.fromtimestamp(time.time() - 2 * DAY, UTC).isoformat()
+    assert call("prune", "--older-than", day).returncode == 0
+    assert [Jobs(database).find(job.id).kept for job in (*jobs, pinned)] == ["whole", "record", "record", "whole"]
+
+
+def test_prune_of_a_filter_prunes_its_ended_jobs_alone(database: Database, paths: StatePaths) -> None:
+    ended, other, old = (kept(database, paths, age, name=name) for age, name in ((1.0, "a"), (1.0, "b"), (50.0, "c")))
+    running = Jobs(database).insert(running_job(name="a", host="elsewhere"))
+    code, out, err = call("prune", "name:a")
+    assert (code, out) == (2, "")
+    assert_one_line(err.splitlines(keepends=True)[-1], "1 job", "--yes")
+    assert call("prune", "name:a", "--dry-run").returncode == 0
+    assert Jobs(database).find(ended.id).kept is Kept.WHOLE
+    assert call("prune", "name:a", "--yes").returncode == 0
+    assert [Jobs(database).find(job.id).kept for job in (ended, other, old, running)] == [
+        *("record", "whole", "whole", "whole")
+    ]
+    assert call("prune", "name:a", "--yes").returncode == 2
+    assert call("prune", "name:*", "--older-than", "30d", "--yes").returncode == 0
+    assert [Jobs(database).find(job.id).kept for job in (other, old)] == ["whole", "record"]
+
+
 def test_prune_names_a_missing_store_in_one_line(home: Path) -> None:
     done = call("prune")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -490,9 +522,10 @@ def test_prune_names_a_missing_store_in_one_line(home: Path) -> None:
 
 def test_pinned_and_pruned_jobs_say_so(database: Database, paths: StatePaths) -> None:
     whole, thinned, record = (kept(database, paths, age) for age in (1.0, 10.0, 100.0))
-    assert call("pin", whole.id, record.id[:8]) == (0, "", "")
+    said = "".join(f"pinned {job.name} {job.id[:8]}\n" for job in (whole, record))
+    assert call("pin", whole.id, record.id[:8]) == (0, said, "")
     assert "jobtop unpin" in call("show", whole.id).stdout
-    assert call("unpin", record.id) == (0, "", "")
+    assert call("unpin", record.id) == (0, f"unpinned {record.name} {record.id[:8]}\n", "")
     assert call("prune").returncode == 0
     assert "one per minute" in call("show", thinned.id).stdout
     assert "store.rollup_days" in call("show", record.id).stdout

@@ -39,7 +39,7 @@ class Operation:
     title: str
     done: str
     meaning: str
-    apply: Callable[[Control, Job], None]
+    apply: Callable[[Control, Job], object]
     ends_job: bool = False
     is_forced: bool = False
 
