@@ -9,17 +9,21 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
+from jobtop.cli.selection import confirm, filter_argument, parse_words, yes_option
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
+from jobtop.cli.values import PastMoment
 from jobtop.cli.verbs.store import Progress, existing_store, progress_bar
 from jobtop.core.clock import iso, local
-from jobtop.core.errors import StoreBusy, StoreUnavailable
+from jobtop.core.errors import StoreBusy, StoreUnavailable, UnknownJob
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import SCHEMA_VERSION, Kept
+from jobtop.core.query.conditions import Filter
+from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.retention import LONG, MACHINE, Policy, Report, policy_warning, read_policy
 from jobtop.core.units import ABSENT, format_bytes
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.store.database import Database, open_to_write
-from jobtop.store.jobs import Jobs
+from jobtop.store.jobs import Jobs, Query
 from jobtop.store.upkeep.background_retention import (
     PROTECTED_WORDS,
     release_lease,
@@ -53,35 +57,75 @@ LARGEST_COLUMNS = (
 )
 
 
-@click.command()
+@click.command(epilog=LANGUAGE)
+@filter_argument
+@click.option(
+    "--older-than",
+    "before",
+    type=PastMoment(),
+    help="Keep only the records of jobs that ended before then, such as 30d or 2026-11-15.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
+@yes_option
 @format_options
 @click.pass_obj
-def prune(app: App, dry_run: bool, style: str) -> int:
+def prune(app: App, /, words: tuple[str, ...], before: float | None, dry_run: bool, yes: bool, style: str) -> int:
     """Delete old samples and output as the settings say, and shrink the history file.
 
     Samples older than store.raw_days are reduced to one per minute. Of jobs older than store.rollup_days only the
     record is kept, and so of the oldest jobs while the history is larger than store.max_size. Pinned jobs, and those
     that [[retention]] protects, are not changed. Running jobs do the same in the background, a little at a time.
+
+    With --older-than or a FILTER, samples and output of those ended jobs are deleted instead, whatever the settings
+    say; the records stay. The jobs of a filter are listed first, and pruned after a yes.
     """
+    wanted = parse_words(words)
     existing_store(app, None)
     policy = read_policy(app.config)
-    if warning := policy_warning(policy):
+    if wanted is not None or before is not None:
+        policy = policy_until(policy, before)
+    elif warning := policy_warning(policy):
         app.warn(warning)
     with open_store(app, dry_run) as database:
-        before = file_bytes(database.path)
-        report = run_pass(Retention(database, app.paths, policy, is_dry=True), None, "checking")
-        after = before
+        only = None if wanted is None else jobs_to_prune(Jobs(database), wanted, before, yes or dry_run)
+        size = file_bytes(database.path)
+        report = run_pass(Retention(database, app.paths, policy, True, only), None, "checking")
+        after = size
         if not dry_run:
-            report = apply_retention(app, database, policy, report)
+            is_whole = wanted is None and before is None
+            report = apply_retention(Retention(database, app.paths, policy, only=only), report, is_whole)
             after = shrink_file(app, database)
     if style == "table":
-        print(report_text(report, policy, dry_run, before, after))
+        print(report_text(report, policy, dry_run, size, after))
     else:
-        print_records(style, [report_json(report, policy, dry_run, before, after)], single=True)
+        print_records(style, [report_json(report, policy, dry_run, size, after)], single=True)
     if report.over_bytes:
         app.warn(shortage_text(report))
     return 0
+
+
+def policy_until(policy: Policy, before: float | None) -> Policy:
+    """Return a policy that keeps only the records of jobs that ended before a moment; None: of all ended jobs."""
+    seconds = 0.0 if before is None else max(0.0, time.time() - before)
+    return Policy(seconds, seconds, None, policy.rules)
+
+
+def jobs_to_prune(jobs: Jobs, wanted: Filter, before: float | None, yes: bool) -> set[int]:
+    """Return the numbers of the matching jobs that have something to delete, after a yes."""
+    query = Query(filter=wanted, sort="begun", reverse=True, limit=None)
+    found = [
+        job
+        for job in jobs.select(query)
+        if job.status.ended
+        and not job.pinned
+        and job.kept is not Kept.RECORD
+        and (before is None or job.end_time is None or job.end_time <= before)
+    ]
+    if not found:
+        raise UnknownJob("No ended job with samples or output matches")
+    if not yes:
+        confirm("prune", found)
+    return {job.seq for job in found if job.seq is not None}
 
 
 @contextmanager
@@ -101,16 +145,19 @@ def open_store(app: App, dry_run: bool) -> Iterator[Database]:
         yield database
 
 
-def apply_retention(app: App, database: Database, policy: Policy, plan: Report) -> Report:
-    """Delete what is due and return the report; takes the task over from any engine that is doing it."""
-    me = identify(os.getpid())
+def apply_retention(retention: Retention, plan: Report, is_whole: bool) -> Report:
+    """Delete what is due and return the report; takes the task over from any engine that is doing it.
+
+    After a pass that `is_whole`, by the settings, engines pause.
+    """
+    me, database = identify(os.getpid()), retention.database
     take_lease(database, me, by_force=True)
     try:
-        report = run_pass(Retention(database, app.paths, policy), plan.samples + plan.jobs, "deleting")
+        report = run_pass(retention, plan.samples + plan.jobs, "deleting")
     except BaseException:
         release_lease(database, me)
         raise
-    start_pause(database, me)
+    (start_pause if is_whole else release_lease)(database, me)
     return report
 
 

@@ -7,7 +7,7 @@ a process that is killed between two steps leaves an intact store, and the next 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from jobtop.core.model import Kept
@@ -59,10 +59,20 @@ MINUTE_SECONDS = 60.0
 
 
 class Retention:
-    """One pass over a store: prune by age, then by size. With `is_dry` it only reports what it would delete."""
+    """One pass over a store: prune by age, then by size. With `is_dry` it only reports what it would delete.
 
-    def __init__(self, database: Database, paths: StatePaths, policy: Policy, is_dry: bool = False) -> None:
-        self.database, self.paths, self.policy, self.is_dry = database, paths, policy, is_dry
+    With `only`, the numbers of some jobs, nothing else is pruned.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        paths: StatePaths,
+        policy: Policy,
+        is_dry: bool = False,
+        only: Collection[int] | None = None,
+    ) -> None:
+        self.database, self.paths, self.policy, self.is_dry, self.only = database, paths, policy, is_dry, only
         self.now = time.time()
         self.report = Report()
         self.processed_samples = 0
@@ -82,7 +92,8 @@ class Retention:
         yield from self._measure_files()
         self.report.total_bytes = self._bytes()
         yield from self._prune_jobs_by_age()
-        yield from self._prune_hosts_by_age()
+        if self.only is None:
+            yield from self._prune_hosts_by_age()
         for _ in range(1 if self.is_dry else MOST_ROUNDS):
             if self.policy.max_bytes is None or self._bytes() <= self.policy.max_bytes:
                 break
@@ -148,7 +159,8 @@ class Retention:
 
     def _prune_jobs_by_age(self) -> Steps:
         empty_moves: list[Move] = []  # of jobs without anything to delete: marked many at once
-        for job in self._measured(self._prunable_seqs(self.now - self.policy.raw_seconds)):
+        seqs = self._prunable_seqs(self.now - self.policy.raw_seconds)
+        for job in self._measured(seqs if self.only is None else [seq for seq in seqs if seq in self.only]):
             if job is None:
                 yield
                 continue
