@@ -222,7 +222,7 @@ def _ranks(jobs: Jobs, wanted: str) -> list[tuple[str, Rank]]:
     def rank(row: sqlite3.Row) -> tuple[str, Rank]:
         job_id, host, status, *known = row
         if not are_numbers(known):
-            raise RowDamaged(f"job {quote_value(job_id)}: one of {quote_value(known)} is no number")
+            raise RowDamaged(f"job {quote_value(job_id)}: one of {quote_value(known)} is not a number")
         return job_id, (*knowledge(status, *known), host == store_host)
 
     return jobs.database.decode_rows(rows, rank)

@@ -109,7 +109,7 @@ def _host_alert(row: sqlite3.Row) -> Incident:
     names = [row["host"] or "host", *((row["device"], row["name"]) if row["device"] is not None else ())]
     if not is_number(row["at"]) or any(type(name) is not str for name in names):
         raise RowDamaged(
-            f"event {row['number']}: {quote_value(row['at'])} is no moment, or the name of its owner is wrong"
+            f"event {row['number']}: {quote_value(row['at'])} is not a time, or the name of its owner is wrong"
         )
     name = names[0] if len(names) == 1 else f"{names[0]}: {' '.join(names[1:])}"
     return Incident(f"/{row['number']}", row["at"], None, name, None, words, severity)
@@ -118,7 +118,7 @@ def _host_alert(row: sqlite3.Row) -> Incident:
 def _incident(row: sqlite3.Row, key: str, at: float, words: Any, severity: Any = None) -> Incident:
     if not is_number(at) or not are_numbers((row["duration_seconds"],)) or type(row["name"]) is not str:
         raise RowDamaged(
-            f"job {quote_value(row['id'])}: {quote_value(at)} is no moment, or its name or duration is wrong"
+            f"job {quote_value(row['id'])}: {quote_value(at)} is not a time, or its name or duration is wrong"
         )
     return Incident(
         key,

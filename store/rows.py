@@ -239,7 +239,7 @@ def parse_json(text: object, name: str) -> Any:
     try:
         return json.loads(text)  # type: ignore[arg-type]
     except (ValueError, TypeError, RecursionError):
-        raise RowDamaged(f"{name} is {quote_value(text)}, no JSON") from None
+        raise RowDamaged(f"{name} is {quote_value(text)}, not JSON") from None
 
 
 def parse_texts(text: object, name: str) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ def parse_texts(text: object, name: str) -> tuple[str, ...]:
         return ()
     value = parse_json(text, name)
     if type(value) is not list or not {str}.issuperset(map(type, value)):
-        raise RowDamaged(f"{name} is {quote_value(text)}, no list of texts")
+        raise RowDamaged(f"{name} is {quote_value(text)}, not a list of texts")
     return tuple(value)
 
 
@@ -256,7 +256,7 @@ def parse_mapping(text: object, name: str) -> dict[str, Any]:
     """The values of a JSON object by key."""
     value = {} if text == "{}" else parse_json(text, name)
     if type(value) is not dict:
-        raise RowDamaged(f"{name} is {quote_value(text)}, no object")
+        raise RowDamaged(f"{name} is {quote_value(text)}, not an object")
     return value
 
 
@@ -264,7 +264,7 @@ def parse_text_mapping(text: object, name: str) -> dict[str, str]:
     """The texts of a JSON object by key."""
     value = parse_mapping(text, name)
     if not {str}.issuperset(map(type, value.values())):
-        raise RowDamaged(f"{name} is {quote_value(text)}, no texts by name")
+        raise RowDamaged(f"{name} is {quote_value(text)}, not texts by name")
     return value
 
 
@@ -373,7 +373,7 @@ def _identity(row: Mapping[str, Any], prefix: str) -> Identity | None:
     if pid is None or boot is None:
         return None
     if not boot.isascii():  # text that is no UTF-8 cannot be looked up
-        raise RowDamaged(f"{prefix}_boot is {quote_value(boot)}, no id of a boot")
+        raise RowDamaged(f"{prefix}_boot is {quote_value(boot)}, not a boot id")
     return Identity(boot, pid, row[f"{prefix}_start"])
 
 

@@ -35,7 +35,7 @@ QUEUE_COLUMNS = (
     TableColumn("NAME", widest=24),
     TableColumn("PRIORITY", right=True),
     TableColumn("GROUP", widest=16),
-    TableColumn("ASKS FOR", widest=40),
+    TableColumn("NEEDS", widest=40),
     TableColumn("WAITING", right=True),
     TableColumn("WHY", widest=100),
 )

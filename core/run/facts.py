@@ -209,7 +209,7 @@ def _damage_of_marks(directory: object) -> str | None:
     except EvidenceDamaged as error:
         return f"{name}: {error}"
     wrong = sum(_mark(line) is None for line in lines)
-    return f"{name}: {wrong} of {len(lines)} lines are no marks" if wrong else None
+    return f"{name}: {wrong} of {len(lines)} lines are not marks" if wrong else None
 
 
 def _read(name: str, most: int, start: int | None = None) -> bytes | None:
@@ -272,7 +272,7 @@ def _process(key: str, text: str) -> tuple[int, int | None]:
     pid, start = _words(key, text, 2)
     number = _integer(key, pid, LARGEST_PID)
     if number == 0:
-        raise EvidenceDamaged(f"{key} is {text[:40]!r}, no process")
+        raise EvidenceDamaged(f"{key} is {text[:40]!r}, not a process")
     return number, None if start == "None" else _integer(key, start, LARGEST)
 
 
@@ -283,7 +283,7 @@ def _check_version(key: str, text: str) -> None:
 
 def _check_boot(key: str, text: str) -> None:
     if not (text.isascii() and text.isprintable() and 0 < len(text) <= 100):
-        raise EvidenceDamaged(f"{key} is {text[:40]!r}, no id of a boot")
+        raise EvidenceDamaged(f"{key} is {text[:40]!r}, not a boot id")
 
 
 def _check_exec_error(key: str, text: str) -> None:

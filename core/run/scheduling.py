@@ -187,7 +187,7 @@ class Room:
             return None
         words = amount_words(scarce, self.reserved[scarce])
         verb = "is" if amount(scarce, self.reserved[scarce]) == "1" else "are"
-        return f"behind job {self.reserved_for.id[:8]}, for which {words} {verb} being kept"
+        return f"behind job {self.reserved_for.id[:8]}, for which {words} {verb} reserved"
 
     def take(self, job: Waiting) -> tuple[str, ...]:
         """Take the resources of a job; return the GPUs it gets."""
@@ -277,7 +277,7 @@ def beyond(needs: Amounts, total: Amounts) -> str | None:
     if scarce is None:
         return None
     there = amount(scarce, total[scarce])
-    return f"asks for {amount_words(scarce, needs[scarce])}: this host has {'none' if there == '0' else there}"
+    return f"needs {amount_words(scarce, needs[scarce])}: this host has {'none' if there == '0' else there}"
 
 
 def retry_seconds(attempt: int) -> float:
@@ -295,7 +295,7 @@ def failure(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str 
     for job_id in after:
         status = outcomes.get(job_id)
         if status is not Status.SUCCESS and status not in LIVE:
-            return f"job {job_id[:8]}, after which it was to run, {ENDED[status]}"
+            return f"job {job_id[:8]}, which had to succeed first, {ENDED[status]}"
     return None
 
 

@@ -29,9 +29,9 @@ NO_LIMIT = (1 << 64) - 1
 SUPERVISOR = "supervisor"
 LINGER = "loginctl enable-linger"
 ENDS_AT_LOGOUT = "your systemd ends with your last session"
-ABOUT = "your systemd (systemctl --user) does not help"
-NOT_THERE = "none runs for you"
-NOT_GIVEN = "it was not given the controller for"
+ABOUT = "your systemd (systemctl --user) cannot be used"
+NOT_THERE = "none is running for you"
+NOT_GIVEN = "it does not have the controller for"
 
 
 class Manager:

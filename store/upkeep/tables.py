@@ -22,7 +22,13 @@ CONDITIONS = {
     "TEXT": "typeof({0}) = 'text'",
     "BLOB": "typeof({0}) = 'blob'",
 }
-WORDS = {"INTEGER": "whole number", "REAL": "finite number", "ANY": "finite number", "TEXT": "text", "BLOB": "blob"}
+WORDS = {
+    "INTEGER": "a whole number",
+    "REAL": "a finite number",
+    "ANY": "a finite number",
+    "TEXT": "text",
+    "BLOB": "a blob",
+}
 
 
 @record
@@ -72,7 +78,7 @@ def wrong_values(connection: sqlite3.Connection, table: str, columns: Columns) -
     row = connection.execute(f"SELECT {counts} FROM {table}").fetchone()
     for (name, column_type), count in zip(checked.items(), row, strict=True):
         if count:
-            yield f"{name} is no {WORDS[column_type.kind]} in {count:.0f} row{'' if count == 1 else 's'}"
+            yield f"{name} is not {WORDS[column_type.kind]} in {count:.0f} row{'' if count == 1 else 's'}"
 
 
 def _condition(name: str, column_type: ColumnType) -> str:

@@ -144,7 +144,7 @@ def test_a_stop_ends_the_whole_tree_and_all_else_is_as_with_any_job(jobtop: Jobt
         pids = [load.pid, *descendants(load.pid)]
         again = jobtop("attach", str(pids[1]))
         assert again.returncode == 2
-        assert again.stderr.startswith(f"jobtop: process {pids[1]} is of job {job[:8]} ")
+        assert again.stderr.startswith(f"jobtop: process {pids[1]} already belongs to job {job[:8]} ")
         assert jobtop("pause", job).returncode == 0
         assert {state(pid) for pid in pids} == {"T"}
         assert show(jobtop, job)["status"] == "paused"

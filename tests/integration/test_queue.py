@@ -67,7 +67,7 @@ def test_a_job_is_tried_again_and_what_comes_after_waits_for_that(tmp_path: Path
     assert again["queue"]["attempt"] == 2
     assert call("wait", doomed).returncode == 1
     (record,) = json.loads(call("history", "--json", "--status", "cancelled").stdout)
-    assert record["reason"].endswith(", after which it was to run, failed")
+    assert record["reason"].endswith(", which had to succeed first, failed")
     assert record["start_time"] is None
 
 

@@ -363,7 +363,7 @@ def test_the_plan_knows_what_became_of_dependencies(queue: Queue) -> None:
     (again,) = lineup.retry_failed(NOW)
     ended(queue, again)
     lineup.refresh()
-    why = f"job {first.id[:8]}, after which it was to run, failed"
+    why = f"job {first.id[:8]}, which had to succeed first, failed"
     assert lineup.plan(HOST, NOW).cancel == {second.id: why}
     ended(queue, again, Status.SUCCESS)
     lineup.refresh()

@@ -105,7 +105,7 @@ def test_the_queue_is_listed_in_order_with_reasons(queue: Queue) -> None:
     code, out, _ = call("queue")
     assert code == 0
     head, *rows = out.splitlines()
-    assert head.split() == ["#", "ID", "NAME", "PRIORITY", "GROUP", "ASKS", "FOR", "WAITING", "WHY"]
+    assert head.split() == ["#", "ID", "NAME", "PRIORITY", "GROUP", "NEEDS", "WAITING", "WHY"]
     assert [row.split()[:4] for row in rows] == [
         ["1", second.id[:8], "eager", "7"],
         ["2", first.id[:8], "huge", "0"],

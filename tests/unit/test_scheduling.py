@@ -89,8 +89,8 @@ def test_tenths_of_cpus_add_up_to_whole_ones() -> None:
             "waits for 8.0 GiB of memory: 7.0 GiB of 16.0 GiB are free",
         ),
         ({"gpus": 2}, {"gpus": 1, "given": ("nvidia:0",)}, "waits for 2 GPUs: 1 of 2 is free"),
-        ({"cpus": 999.0}, {}, "it asks for 999 CPUs: this host has 4"),
-        ({"memory_bytes": 64 << 30}, {}, "it asks for 64.0 GiB of memory: this host has 16.0 GiB"),
+        ({"cpus": 999.0}, {}, "it needs 999 CPUs: this host has 4"),
+        ({"memory_bytes": 64 << 30}, {}, "it needs 64.0 GiB of memory: this host has 16.0 GiB"),
         ({"is_paused": True}, {}, "paused"),
     ],
 )
@@ -101,7 +101,7 @@ def test_why_a_job_waits_is_said(asked: dict[str, Any], running: dict[str, Any],
 
 
 def test_a_host_without_gpus_says_so() -> None:
-    assert planned(waiting({"gpus": 1}), capacity=Capacity(4.0)).waits == {"a": "it asks for 1 GPU: this host has none"}
+    assert planned(waiting({"gpus": 1}), capacity=Capacity(4.0)).waits == {"a": "it needs 1 GPU: this host has none"}
 
 
 def test_memory_that_is_not_known_is_never_lacking() -> None:
@@ -172,14 +172,14 @@ def test_the_last_slot_is_kept_for_who_lacks_room() -> None:
 def test_what_a_large_job_waits_for_is_kept_for_it() -> None:
     made = planned(waiting({"cpus": 4.0}, {"cpus": 1.0}, {"cpus": 0.0}), [Running("r")])
     assert started(made) == "c"
-    assert made.waits["b"] == "behind job a, for which 4 CPUs are being kept"
+    assert made.waits["b"] == "behind job a, for which 4 CPUs are reserved"
 
 
 def test_who_does_not_touch_what_is_kept_may_pass() -> None:
     jobs = waiting({"cpus": 1.0, "memory_bytes": 12 << 30}, {"cpus": 2.0}, {"cpus": 1.0}, {"memory_bytes": 1})
     made = planned(jobs, [Running("r", memory_bytes=8 << 30)])
     assert started(made) == "b"
-    assert made.waits["c"] == "behind job a, for which 1 CPU is being kept"
+    assert made.waits["c"] == "behind job a, for which 1 CPU is reserved"
     assert "job a" in made.waits["d"]
 
 
@@ -259,7 +259,7 @@ def test_nothing_is_given_twice_and_everything_runs_in_the_end() -> None:
 )
 def test_a_job_whose_dependency_did_not_succeed_is_cancelled(status: Status | None, words: str) -> None:
     made = planned(waiting({"after": ("y", "3f8a21b2-9", "z")}), outcomes={"y": Status.SUCCESS, "3f8a21b2-9": status})
-    assert made.cancel == {"a": f"job 3f8a21b2, after which it was to run, {words}"}
+    assert made.cancel == {"a": f"job 3f8a21b2, which had to succeed first, {words}"}
     assert made.waits == {}
 
 
@@ -308,7 +308,7 @@ def test_a_record_is_planned_by_what_it_declares() -> None:
 
 
 def test_a_request_beyond_the_host_is_named() -> None:
-    assert impossible(Limits(cpus=999.0), HOST) == "asks for 999 CPUs: this host has 4"
+    assert impossible(Limits(cpus=999.0), HOST) == "needs 999 CPUs: this host has 4"
     assert impossible(Limits(cpus=4.0, memory_bytes=16 << 30, gpus=2), HOST) is None
     assert impossible(Limits(), Capacity(0.5)) is None
 

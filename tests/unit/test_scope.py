@@ -187,7 +187,7 @@ def test_without_a_systemd_of_the_user_the_job_stays_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    expected = "your systemd (systemctl --user) does not help: none runs for you"
+    expected = "your systemd (systemctl --user) cannot be used: none is running for you"
     assert scope.make(ID, BOTH, (), False, never) == JobCgroup(problems=(expected,))
 
 
@@ -200,7 +200,7 @@ def test_a_systemd_without_the_controllers_is_not_asked(tmp_path: Path, monkeypa
         manager.controllers = frozenset({"memory", "pids"})
         monkeypatch.setattr(scope, "reach", lambda: manager)
         (why,) = scope.make(ID, BOTH, {"memory"}, False, never).problems
-    assert why.endswith("it was not given the controller for cpu")
+    assert why.endswith("it does not have the controller for cpu")
 
 
 def test_a_systemd_that_does_not_answer_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
