@@ -11,6 +11,7 @@ APP, TABLE, CHART, JOBS, JOB, LOG, HISTORY, COMPARE, ALERTS, FORM = (
 )
 TEXT, SETTINGS, HELP, FILTER, SEARCH = "text", "settings", "help", "filter", "search"
 CONFIRM, TICK, COMMAND, LEAVING, AGAIN = "confirm", "tick", "command", "leaving", "again"
+TYPING = "typing"
 
 
 @record
@@ -62,6 +63,18 @@ ACTIONS = (
     Action("chart.right", "right", "Right", "Later", CHART, "right"),
     Action("chart.cursor", "v", "Values", "A cursor that reads values out", CHART, "toggle_cursor", in_footer=True),
     Action("job.live", "escape", "Live", "From a moment of the past back to now", JOB, "live", in_footer=True),
+    Action(
+        "job.type", "i", "Type", "Type into the job's terminal; F12 or Ctrl+] ends it", JOB, "type_into_job", True, True
+    ),
+    Action(
+        "typing.end",
+        "f12,ctrl+right_square_bracket",
+        "End typing",
+        "Stop typing into the job; keys are the console's again",
+        TYPING,
+        "end_typing",
+        in_footer=True,
+    ),
     Action("log.up", "up,k", "Up", "A line up; the output stays where it is from then on", LOG, "line_up"),
     Action("log.down", "down,j", "Down", "A line down", LOG, "line_down"),
     Action("log.page_up", "pageup", "Page up", "A page up", LOG, "page_up"),

@@ -131,6 +131,10 @@ class Console(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         self.has_input = self.has_input or isinstance(event, INPUT_EVENTS)
+        focused = self.focused if isinstance(event, events.Key) and self.screen_stack else None
+        if focused is not None and not event.is_forwarded and getattr(focused, "takes_all_keys", False):
+            focused._forward_event(event)  # also Escape and Ctrl+Q, which Textual would handle itself
+            return
         await super().on_event(event)
 
     def on_unmount(self) -> None:

@@ -35,6 +35,7 @@ from jobtop.tui.actions import (
     TABLE,
     TEXT,
     TICK,
+    TYPING,
     Action,
     key_words,
 )
@@ -56,6 +57,7 @@ SCREENS = (
     ({CONFIRM}, (CONFIRM,)),
     ({LEAVING}, (LEAVING,)),
     ({AGAIN}, (AGAIN,)),
+    ({TYPING}, (TYPING,)),
 )
 ACTIVE_TOGETHER = tuple(places | {pane} for places, panes in SCREENS for pane in panes)
 A_CHARACTER = "a character to type"
@@ -155,6 +157,11 @@ def active_bindings(screen: Screen[Any]) -> dict[str, list[ActiveBinding]]:
         usual = BY_ID[name].keys.split(",") if name in BY_ID else []
         keys.sort(key=lambda active: usual.index(active.binding.key) if active.binding.key in usual else len(usual))
     return found
+
+
+def keys_of_action(screen: Screen[Any], action_id: str) -> list[str]:
+    """The keys that run an action where the focus is; empty if it is not active there."""
+    return active_keys(screen).get(action_id, [])
 
 
 def active_keys(screen: Screen[Any]) -> dict[str, list[str]]:

@@ -150,6 +150,10 @@ class KeyLine(Painted):
     keys: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)
     last: reactive[tuple[tuple[str, str], ...]] = reactive((), repaint=False)  # always shown
     notice: reactive[Span | None] = reactive(None, repaint=False)  # before the keys
+    has_palette: reactive[bool] = reactive(True, repaint=False)
+
+    def watch_has_palette(self) -> None:
+        self.repaint()
 
     def watch_notice(self) -> None:
         self.repaint()
@@ -161,7 +165,8 @@ class KeyLine(Painted):
         self.repaint()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        end = [Span("^p", Tone.ORANGE, True), Span(" palette " if width >= WITH_PALETTE else " ", Tone.GREY)]
+        palette = [Span("^p", Tone.ORANGE, True), Span(" palette " if width >= WITH_PALETTE else " ", Tone.GREY)]
+        end = palette if self.has_palette else []
         room = width - width_of(end)
         last = [span for key, title in self.last for span in key_spans(key, title)]
         line: list[Span] = [Span(" ")] if self.notice is None else [Span(" "), self.notice, Span("   ")]

@@ -39,6 +39,18 @@ def is_one_log(directory: Path) -> bool:
     return log_path(directory, 0).exists() and not log_path(directory, 1).exists()
 
 
+def log_sizes(directory: Path) -> tuple[int | None, ...]:
+    """The sizes of a job's logs; None for one that does not exist."""
+    return tuple(_size(log_path(directory, stream)) for stream in range(len(STREAMS)))
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
+
+
 def extent_at(fd: int, offset: int, end: int) -> Extent:
     """The data from an offset on, up to `end` at most, or the whole hole that begins there."""
     try:

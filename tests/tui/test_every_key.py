@@ -54,7 +54,7 @@ __all__ = ["nothing_is_left"]
 QUIT, STARTING = "app.quit", ("jobs.again", "jobs.retry")
 # Places that are tested in one console; the first list gets each new place.
 ELSEWHERE = (
-    ("chart", "job", "log", "search"),
+    ("chart", "job", "log", "search", "typing"),
     ("form", "tick", "command"),
     ("history", "filter", "compare", "settings"),
 )
@@ -438,6 +438,12 @@ CASES: dict[str, Case] = {
         past,
         lambda visitor: (kind_of_screen(visitor), getattr(visitor.console.screen, "moment", 0)),
         lambda before, after: before == (JobScreen, 60.0) and after == (JobScreen, None),
+    ),
+    "job.type": Case(job_pane("cpu"), lambda visitor: len(visitor.console._notifications), more),
+    "typing.end": Case(
+        job_pane("output", lambda view: view.begin_typing("train")),
+        lambda visitor: one(visitor, OutputView).takes_all_keys,
+        less,
     ),
     "log.up": Case(output(), shown, lambda before, after: after == before - LINE),
     "log.down": Case(output("first"), shown, lambda before, after: after == before + LINE),

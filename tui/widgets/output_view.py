@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import ClassVar, TypeVar
@@ -14,13 +15,17 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widgets import Input
 
 from jobtop.core.errors import JobtopError
-from jobtop.store.output.logs import STREAMS
+from jobtop.core.text.terminal_text import TextStyle
+from jobtop.store.output.logs import STREAMS, log_sizes
 from jobtop.store.output.text import Found, Output, Row
-from jobtop.tui.actions import LOG, SEARCH, bindings
+from jobtop.tui.actions import LOG, SEARCH, TYPING, bindings
+from jobtop.tui.keymap import keys_of_action, shown_key
 from jobtop.tui.palette import Tone, ascii_only
+from jobtop.tui.terminal_keys import key_bytes, paste_bytes
 from jobtop.tui.widgets.cells import Span, fitted, safe_text, short_bytes, short_duration, width_of
 from jobtop.tui.widgets.output_rows import (
     Follow,
@@ -41,8 +46,13 @@ from jobtop.tui.workers import start_work
 Answer = TypeVar("Answer")
 STREAM_CHOICES: tuple[tuple[int, ...], ...] = ((0, 1), (0,), (1,))
 SIDEWAYS = 16
+LONGEST_NAME = 40
 WHEEL_ROWS = 3
 WIDE_ENOUGH_FOR_TIMES = 48
+USUAL_GUTTER = 6  # cells of a time and a blank
+GROWTH_SECONDS = 0.2  # between two looks at the sizes of the logs
+TYPING_GROWTH_SECONDS = 0.05  # while the user waits for an echo
+CURSOR_STYLE = TextStyle(reverse=True)
 HELD_BACK = (
     "",
     "a program may hold its output back while it is no terminal:",
@@ -55,10 +65,23 @@ class OutputView(Painted, can_focus=True):
     """The visible rows of output; it follows the end until the user scrolls."""
 
     DEFAULT_CSS = f"OutputView {{ {FRAME} }}"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(LOG)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(LOG, TYPING)]
 
     class SearchWanted(Message):
         """The user wants to search."""
+
+    class Typed(Message):
+        """The user typed into the job; these are the bytes that a terminal sends."""
+
+        def __init__(self, data: bytes) -> None:
+            super().__init__()
+            self.data = data
+
+    class TypingEnded(Message):
+        """The user does not type into the job any more."""
+
+    class SizeChanged(Message):
+        """The room for text has changed."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -72,6 +95,10 @@ class OutputView(Painted, can_focus=True):
         self.needle = ""
         self.words: str | None = None  # the message about a search
         self.problem: str | None = None
+        self.typing_into: str | None = None  # the name of the job, while all keys go to it
+        self.is_waiting = False  # whether the job waits for input
+        self._sizes: tuple[int | None, ...] = ()
+        self._watching: Timer | None = None
         self._left = 0
         self.match_place: int | None = None
         self._pending: Movement | None = None
@@ -85,8 +112,41 @@ class OutputView(Painted, can_focus=True):
         if (why_none, is_silent) != (self.why_none, self.is_silent):
             self.repaint()
         self.is_live, self.why_none, self.is_silent = is_live, why_none, is_silent
-        if self.is_following and self.moment is None:
+        if self.is_following and self.moment is None and not self._is_moving:
             self.request(Follow())
+
+    @property
+    def _is_moving(self) -> bool:
+        """Whether rows are being read that the user wants to see; new output must not interfere."""
+        return any(not isinstance(movement, Follow | None) for movement in (self._pending, self._at_work))
+
+    def on_mount(self) -> None:
+        self._watch_growth()
+
+    def _watch_growth(self) -> None:
+        if self._watching is not None:
+            self._watching.stop()
+        seconds = GROWTH_SECONDS if self.typing_into is None else TYPING_GROWTH_SECONDS
+        self._watching = self.set_interval(seconds, self._look_for_growth)
+
+    async def _look_for_growth(self) -> None:
+        """Show new output soon after it was written; reading the job itself takes longer and happens less often."""
+        if self.logs is None or not self._is_at_end or not self.is_on_view:
+            return
+        sizes = await asyncio.to_thread(log_sizes, self.logs.directory)
+        if sizes != self._sizes and self._is_at_end:  # still
+            self._sizes = sizes
+            self.request(Follow())
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self.is_live and self.is_following and self.moment is None and not self._is_moving
+
+    @property
+    def is_on_view(self) -> bool:
+        """Whether the user can see the pane: it is not hidden, no other screen covers it, painting is not paused."""
+        is_frozen = getattr(self.app, "is_frozen", False)
+        return self.screen.is_active and not is_frozen and all(node.display for node in self.ancestors_with_self)
 
     def go_to(self, moment: float | None) -> None:
         """Show what had been written until a moment; None: until now."""
@@ -127,6 +187,61 @@ class OutputView(Painted, can_focus=True):
 
     def on_resize(self) -> None:
         self.request(self._pending or self._same())
+        self.post_message(self.SizeChanged())
+
+    @property
+    def text_size(self) -> tuple[int, int]:
+        """The columns and lines for text."""
+        width, height = self.drawn_size
+        gutter = max(USUAL_GUTTER, len(self._gutters()[0])) if width >= WIDE_ENOUGH_FOR_TIMES else 0
+        return max(1, width - gutter - 1), max(1, height)
+
+    @property
+    def takes_all_keys(self) -> bool:
+        """Whether keys go to the job before the console looks at them."""
+        return self.typing_into is not None
+
+    def begin_typing(self, name: str) -> None:
+        """Send all keys to the job with this name, until the user ends it."""
+        self.typing_into = name
+        self.focus()
+        self.action_last()
+        self._watch_growth()
+        self.repaint()
+
+    def action_end_typing(self) -> None:
+        if self.typing_into is not None:
+            self.typing_into = None
+            self._watch_growth()
+            self.repaint()
+            self.post_message(self.TypingEnded())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "end_typing" or self.takes_all_keys
+
+    def on_key(self, event: events.Key) -> None:
+        if not self.takes_all_keys:
+            return
+        event.stop()
+        event.prevent_default()
+        if event.key in keys_of_action(self.screen, "typing.end"):
+            self.action_end_typing()
+        elif data := key_bytes(event.key, event.character):
+            self.post_message(self.Typed(data))
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.takes_all_keys:
+            event.stop()
+            self.post_message(self.Typed(paste_bytes(event.text)))
+
+    def on_blur(self) -> None:
+        self.action_end_typing()
+
+    def say_waiting(self, is_waiting: bool) -> None:
+        """Say in the title that the job waits for input, or no longer."""
+        if is_waiting != self.is_waiting:
+            self.is_waiting = is_waiting
+            self.repaint()
 
     def _same(self) -> Movement:
         """The movement that shows the same rows again."""
@@ -146,9 +261,17 @@ class OutputView(Painted, can_focus=True):
         gutters = self._gutters() if width >= WIDE_ENOUGH_FOR_TIMES else [""] * len(self.shown.rows)
         longest = (self._left + width) * CELLS_PER_CHARACTER
         return [
-            self._line(inks, width, self._edge(row, written), row_pieces(row, style, self.needle, longest))
+            self._line(inks, width, self._edge(row, written), self._pieces(row, style, longest))
             for row, style, written in zip(self.shown.rows, self.shown.styles, gutters, strict=True)
         ]
+
+    def _pieces(self, row: Row, style: TextStyle, longest: int) -> list[Piece]:
+        """The text of a row, and the cursor of the job's terminal if the user types behind it."""
+        pieces = row_pieces(row, style, self.needle, longest)
+        has_newline = len(row.raw.encode("utf-8", "replace")) < row.stop - row.place
+        if self.takes_all_keys and row is self.shown.rows[-1] and self.shown.is_end and not has_newline:
+            pieces.append(Piece(" ", CURSOR_STYLE))
+        return pieces
 
     def _line(self, inks: Inks, width: int, edge: Sequence[Span], pieces: Sequence[Piece]) -> Strip:
         """A row: its edge, then its text from the leftmost shown cell on, cut with `…` if it is too long."""
@@ -170,9 +293,9 @@ class OutputView(Painted, can_focus=True):
     def _gutters(self) -> list[str]:
         """The time of each row, if it differs from the row above."""
         times = ["" if moment is None else short_duration(moment) for moment in self.shown.times]
-        wide = max(map(len, times))
+        wide = max(map(len, times), default=0)
         changed = ["" if now == before else now for before, now in pairwise(["", *times])]
-        return [f"{words:>{wide}} " for words in changed] if wide else changed
+        return [f"{words:>{wide}} " for words in changed] if wide else changed or [""]
 
     def _edge(self, row: Row, written: str) -> list[Span]:
         """The time, and a bar beside stderr rows and the current match."""
@@ -181,10 +304,19 @@ class OutputView(Painted, can_focus=True):
         return [Span(written, Tone.GREY), Span("│" if row.stream and len(self.streams) > 1 else " ", Tone.ORANGE)]
 
     def _label(self) -> None:
+        self.set_subtitle(self._state())
+        if self.typing_into is not None:
+            end_key = shown_key(next(iter(keys_of_action(self.screen, "typing.end")), "f12"), True)
+            words = f"typing into {self.typing_into[:LONGEST_NAME]} · {end_key.upper()} ends"
+            self.set_title([Span(words, Tone.ORANGE, True)])
+            return
         which = "" if self.shown.is_one_log else " + ".join(STREAMS[stream] for stream in self.streams)
         facts = [which, short_bytes(self.shown.size) if self.shown.size else ""]
-        self.set_title([Span("Output", Tone.TEXT, True), *(Span(f"  {fact}", Tone.GREY) for fact in facts if fact)])
-        self.set_subtitle(self._state())
+        title = [Span("Output", Tone.TEXT, True), *(Span(f"  {fact}", Tone.GREY) for fact in facts if fact)]
+        if self.is_waiting:
+            key = shown_key(next(iter(keys_of_action(self.screen, "job.type")), "i"), True)
+            title.append(Span(f"  waits for input · {key} to type", Tone.YELLOW, True))
+        self.set_title(title)
 
     def _state(self) -> list[Span]:
         if self.problem or self.words:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -17,13 +18,14 @@ from jobtop.core.errors import JobtopError, UnknownJob
 from jobtop.core.model import Job, Status
 from jobtop.core.text.job_text import are_samples_deleted, not_started_text
 from jobtop.store.jobs import Jobs
-from jobtop.tui.actions import APP, JOB, JOBS, bindings
+from jobtop.tui.actions import APP, JOB, JOBS, Action, bindings
 from jobtop.tui.chart.chart import Chart
 from jobtop.tui.data.job_reading import JobReading, JobView, Viewport
 from jobtop.tui.data.view import JobRow, View
-from jobtop.tui.page import Page, TopLine
+from jobtop.tui.page import KeyLine, Page, TopLine
 from jobtop.tui.screens.job.charts import BOTH, CHARTS, chart_view, shown_charts
 from jobtop.tui.screens.job.header import HeaderView, JobHeader
+from jobtop.tui.screens.job.terminal import JobTerminal
 from jobtop.tui.screens.job.why import Why, waiting
 from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.job_columns import with_wait
@@ -73,6 +75,10 @@ class Panes(Vertical):
         assert isinstance(self.screen, JobScreen)
         self.screen.go_to(None)
 
+    def action_type_into_job(self) -> None:
+        assert isinstance(self.screen, JobScreen)
+        self.screen.terminal.begin_typing()
+
 
 class JobScreen(JobActions):
     """The screen that Enter opens for a job."""
@@ -114,6 +120,7 @@ class JobScreen(JobActions):
         self._version = -1
         self._has_begun = False
         self._readings = RepeatedWork(self, self._read, "reading")
+        self.terminal = JobTerminal(self)
 
     def panes(self) -> ComposeResult:
         yield JobHeader()
@@ -147,12 +154,39 @@ class JobScreen(JobActions):
         self.request_reading()
 
     def on_unmount(self) -> None:
+        self.terminal.close()
         if self._reading is not None:
             self.console.reader.finish(self._reading.close)
 
     @property
     def job(self) -> Job | None:
         return self.job_view.job if self.job_view is not None else self.row.job if self.row is not None else None
+
+    @property
+    def output_directory(self) -> Path | None:
+        """Where the logs and the terminal of the job are, once its store is known."""
+        return None if self._reading is None else self._reading.directory
+
+    def is_offered(self, action: Action) -> bool:
+        """Offer only the end of typing while all keys go to the job; offer to type only where that can work."""
+        if self.query_one(OutputView).takes_all_keys:
+            return action.id == "typing.end"
+        if action.id == "job.type":
+            return self.has_live_choice and super().is_offered(action)
+        return super().is_offered(action)
+
+    def update_keys(self) -> None:
+        self.query_one(KeyLine).has_palette = not self.query_one(OutputView).takes_all_keys
+        super().update_keys()
+
+    def on_output_view_typed(self, message: OutputView.Typed) -> None:
+        self.terminal.send(message.data)
+
+    def on_output_view_typing_ended(self) -> None:
+        self.update_keys()
+
+    def on_output_view_size_changed(self) -> None:
+        self.terminal.fit()
 
     @property
     def chosen_rows(self) -> Sequence[JobRow]:
@@ -198,6 +232,8 @@ class JobScreen(JobActions):
             if job_view is not None and self.query(JobHeader):
                 self.problem = f"{job_view.damaged} damaged samples are left out" if job_view.damaged else None
                 self.show_job_view(job_view)
+                self.terminal.fit()
+                await self.terminal.look(job_view)
 
     async def _find_reading(self) -> JobReading | None:
         """The reading of this job, once its store is known; raises StoreError if no store can tell."""
