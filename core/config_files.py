@@ -83,9 +83,12 @@ def trust_project(path: Path, environ: Mapping[str, str]) -> None:
     """Trust a project's file as it is now; ConfigError if anything in it is wrong."""
 
     def check(content: bytes) -> None:
-        found = _settings_of(Document(path, parse_toml(path, content)))
+        problems: list[str] = []
+        found = _settings_of(Document(path, parse_toml(path, content)), problems)
         for entry in found.entries:
             parse_entry(entry, environ)
+        if problems:
+            raise ConfigError(problems[0])
 
     try:
         trust(path, Path(state_dir(environ)), MAX_FILE_BYTES, check)
@@ -157,14 +160,21 @@ def _dots_in_keys(line: str) -> int:
     return re.sub(r""""(?:[^"\\]|\\.)*+"|'[^']*+'""", "", line).count(".")
 
 
-def _settings_of(document: Document) -> FileSettings:
-    """Return everything that a trusted file sets."""
-    return FileSettings(
-        tuple(_entries(document)),
-        tuple(_alerts(document)),
-        tuple(_retention_rules(document)),
-        dict(_key_bindings(document)),
-    )
+def _settings_of(document: Document, problems: list[str] | None = None) -> FileSettings:
+    """Return everything that a trusted file sets; wrong alerts and keys are left out, with one notice about them.
+
+    They never stop a job. Where `problems` are asked for, all of them are added there.
+    """
+    found: list[str] = [] if problems is None else problems
+    entries, retention = tuple(_entries(document)), tuple(_retention_rules(document))
+    alerts, keys = tuple(_alerts(document, found)), dict(_key_bindings(document, found))
+    return FileSettings(entries, alerts, retention, keys, notices=_problem_notice(found))
+
+
+def _problem_notice(problems: Sequence[str]) -> tuple[str, ...]:
+    """Return one notice that names the first problem, and how many more there are."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return (f"{problems[0]}; ignored{more}",) if problems else ()
 
 
 def _untrusted_settings(document: Document, environ: Mapping[str, str], known_alerts: Collection[str]) -> FileSettings:
@@ -173,11 +183,8 @@ def _untrusted_settings(document: Document, environ: Mapping[str, str], known_al
     entries = tuple(_untrusted_entries(document, environ, ignored, problems))
     alerts = tuple(_untrusted_alerts(document, known_alerts, ignored, problems))
     rows = tuple((_shortened(key), quoted(raw), str(path)) for key, raw in ignored.items())
-    notices = [f"{path}: ignored until trusted ({REMEDY}): {_key_list(ignored)}"] if ignored else []
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        notices.append(f"{problems[0]}; ignored{more}")
-    return FileSettings(entries, alerts, ignored=rows, notices=tuple(notices))
+    notices = (f"{path}: ignored until trusted ({REMEDY}): {_key_list(ignored)}",) if ignored else ()
+    return FileSettings(entries, alerts, ignored=rows, notices=(*notices, *_problem_notice(problems)))
 
 
 def _untrusted_entries(
@@ -285,9 +292,17 @@ def _retention_rules(document: Document) -> Iterator[RetentionRule]:
         yield RetentionRule(str(fields["tag"]), retention_time(table["keep"]), str(document.path), str(table["keep"]))
 
 
-def _alerts(document: Document) -> Iterator[Alert]:
-    for label, table in _labelled_alerts(document):
-        yield _alert(document, label, table)
+def _alerts(document: Document, problems: list[str]) -> Iterator[Alert]:
+    try:
+        tables = [*_labelled_alerts(document)]
+    except ConfigError as error:
+        problems.append(str(error))
+        return
+    for label, table in tables:
+        try:
+            yield _alert(document, label, table)
+        except ConfigError as error:
+            problems.append(str(error))
 
 
 def _labelled_alerts(document: Document) -> Iterator[tuple[str, dict[str, object]]]:
@@ -311,15 +326,16 @@ def _alert(document: Document, label: str, table: Tables) -> Alert:
     return Alert(str(fields["name"]), fields, str(document.path))
 
 
-def _key_bindings(document: Document) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _key_bindings(document: Document, problems: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     table = document.tables.get("keys", {})
     if not isinstance(table, dict):
-        raise ConfigError(f"{document.path}: keys: {quoted(table)} is not a table (use [keys])")
+        problems.append(f"{document.path}: keys: {quoted(table)} is not a table (use [keys])")
+        return
     for action, raw in _flattened(table):
         try:
             yield action, texts([raw] if isinstance(raw, str) else raw)
         except BadValue as error:
-            raise ConfigError(f"{document.path}: keys.{_shortened(action)}: {error}") from error
+            problems.append(f"{document.path}: keys.{_shortened(action)}: {error}")
 
 
 def _flattened(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

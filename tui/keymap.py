@@ -79,6 +79,18 @@ def read_keys(keys: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return {action: ",".join(_read(action, words)) for action, words in keys.items()}
 
 
+def read_valid_keys(keys: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], list[str]]:
+    """The valid entries of `[keys]`, as Textual takes them, and what is wrong with the others."""
+    valid: dict[str, str] = {}
+    problems = []
+    for action, words in keys.items():
+        try:
+            valid |= read_keys({action: words})
+        except ConfigError as error:
+            problems.append(f"{error}; ignored")
+    return valid, problems
+
+
 def _read(action: str, words: Sequence[str]) -> Iterator[str]:
     place = f"keys: {printable(action)}"
     if action not in BY_ID:

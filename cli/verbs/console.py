@@ -53,16 +53,16 @@ def console_options(app: App, stores: Sequence[Path] = (), **settings: Any) -> O
     else:
         os.environ["NO_COLOR"] = "1"
     from jobtop.tui.app import Options
-    from jobtop.tui.keymap import clashes, read_keys
+    from jobtop.tui.keymap import clashes, read_valid_keys
     from jobtop.tui.preferences import NAME
 
-    keys = read_keys(config.keys)
+    keys, problems = read_valid_keys(config.keys)
     return Options(
         stores=stores,
         own=app.paths if app.paths.store in stores else None,
         keys=keys,
         config=config,
         preferences=app.paths.root / NAME,
-        notices=(*config.notices, *map(str, clashes(keys))),
+        notices=(*config.notices, *problems, *map(str, clashes(keys))),
         **settings,
     )

@@ -311,3 +311,13 @@ def test_help_of_an_unknown_verb_names_the_nearest_one(home: Path) -> None:
     refused(call("help", "histroy"), "histroy", "history")
     refused(call("help", "store", "chekc"), "chekc", "check")
     refused(call("help", "run", "x"), '"x"')
+
+
+@pytest.mark.parametrize("content", ["[[alert]]\nname = 'x'\nmetric = 'gpu.utl'\nabove = 1", "[keys]\nquit = 1"])
+def test_a_wrong_alert_or_key_is_one_warning_and_the_job_runs(jobtop: Jobtop, content: str) -> None:
+    (folder := Path(jobtop.env["HOME"]) / ".config/jobtop").mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(f"{content}\n[run]\nredact = ['secret']\n")
+    done = jobtop("run", "--quiet", "--", "sh", "-c", "exit 3", "sh", "secret")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert_one_line(done.stderr, "config.toml", "ignored")
+    assert "secret" not in jobtop("show", json.loads(jobtop("history", "--json").stdout)[0]["id"], "--json").stdout

@@ -4,7 +4,16 @@ import pytest
 
 from jobtop.core.errors import ConfigError
 from jobtop.tui.actions import ACTIONS, BY_ID
-from jobtop.tui.keymap import A_CHARACTER, ACTIVE_TOGETHER, Clash, clashes, keys_of, read_keys, shown_keys
+from jobtop.tui.keymap import (
+    A_CHARACTER,
+    ACTIVE_TOGETHER,
+    Clash,
+    clashes,
+    keys_of,
+    read_keys,
+    read_valid_keys,
+    shown_keys,
+)
 
 
 def test_keys_may_be_written_in_usual_ways() -> None:
@@ -34,6 +43,12 @@ def test_an_unknown_word_is_reported_with_the_nearest_one(
     assert str(caught.value).startswith(f"keys: {facts[0]}")
     assert [fact for fact in facts if fact not in str(caught.value)] == []
     assert "\x1b" not in str(caught.value)
+
+
+def test_wrong_keys_are_left_out_and_named_and_the_others_apply() -> None:
+    keys, problems = read_valid_keys({"jobs.kil": ("K",), "app.quit": ("Q",), "jobs.kill": ("nokey",)})
+    assert keys == {"app.quit": "Q"}
+    assert ["jobs.kil:" in problems[0], "nokey" in problems[1], len(problems)] == [True, True, 2]
 
 
 def test_keys_that_do_two_things_in_one_place_are_named() -> None:

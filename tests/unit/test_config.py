@@ -232,9 +232,6 @@ def test_a_wrong_variable_is_named(machine: Machine) -> None:
         ("[run]\nredact = [3]", "run.redact: 3 …text"),
         (f"[store]\nnetwork = 0x{'f' * 9000}", "store.network: a huge number …auto"),
         ("[monitor]\nbudget = true", "monitor.budget: true …number"),
-        ("keys = 1", "keys: 1 …[keys]"),
-        ("[keys]\nquit = 1", "keys.quit: 1 …list"),
-        ("[keys]\nquit = ['']", 'keys.quit: "" …text'),
     ],
 )
 @pytest.mark.parametrize("layer", ["user_file", "system_file"])
@@ -396,11 +393,37 @@ def test_alerts_are_kept_with_their_kinds_and_the_stronger_layer_wins(machine: M
         ),
         ("[[alert]]\nname = 'x'\nmetric = 'load.1'\nabove = 1", 'alert.x.metric: "load.1" …host…job'),
         ("[[alert]]\nname = 1\nmetric = 'temp'", "alert[1].name: 1 …text"),
+        ("keys = 1", "keys: 1 …[keys]"),
+        ("[keys]\nquit = 1", "keys.quit: 1 …list"),
+        ("[keys]\nquit = ['']", 'keys.quit: "" …text'),
     ],
 )
-def test_a_wrong_alert_is_named(machine: Machine, toml: str, message: str) -> None:
-    machine.write(machine.user_file, toml)
-    assert says(machine.problem(), f"{machine.user_file}: {message}")
+@pytest.mark.parametrize("layer", ["user_file", "system_file"])
+def test_a_wrong_alert_or_key_is_named_and_the_rest_of_the_file_applies(
+    machine: Machine, layer: str, toml: str, message: str
+) -> None:
+    path: Path = getattr(machine, layer)
+    machine.write(path, f"{toml}\n[run]\ngrace = 3")
+    loaded = machine.load()
+    (notice,) = loaded.notices
+    assert says(notice, f"{path}: {message}")
+    assert notice.endswith("; ignored")
+    assert loaded.duration("run.grace") == 3
+
+
+def test_valid_alerts_and_keys_apply_beside_wrong_ones(machine: Machine) -> None:
+    machine.write(machine.user_file, HOOK + "[[alert]]\nname = 'x'\n[[alert]]\n[keys]\nquit = 'q'\nhelp = 1")
+    loaded = machine.load()
+    assert ([alert.name for alert in loaded.alerts], loaded.keys) == (["busy"], {"quit": ("q",)})
+    (notice,) = loaded.notices
+    assert "and 2 more" in notice
+
+
+def test_a_project_file_with_a_wrong_alert_or_key_is_not_trusted(machine: Machine) -> None:
+    for toml in ("[[alert]]\nname = 'x'", "[keys]\nhelp = 1"):
+        machine.write(machine.project_file, toml)
+        with pytest.raises(ConfigError):
+            machine.trust()
 
 
 def test_rules_of_what_is_kept_come_from_all_files(machine: Machine) -> None:
