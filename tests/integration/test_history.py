@@ -11,6 +11,7 @@ import click
 import pytest
 
 from jobtop.cli.selection import complete_filter
+from jobtop.cli.text.history_columns import COLUMNS
 from jobtop.cli.verbs.history import history
 from jobtop.core.model import Limits, Status, Usage
 from jobtop.core.paths import StatePaths
@@ -326,3 +327,46 @@ def test_a_job_inside_a_job_names_its_parent(jobtop: Jobtop) -> None:
     jobs = {job["name"]: job for job in json.loads(jobtop("history", "--json").stdout)}
     assert jobs["inner"]["parent_id"] == jobs["outer"]["id"]
     assert jobs["outer"]["parent_id"] is None
+
+
+def test_columns_choose_what_the_table_and_the_csv_have(home: Path) -> None:
+    job = made_job(
+        params={"lr": 0.3, "opt": "adam"}, tags={"team": "vision"}, usage=Usage(memory_peak_bytes=3 << 20, samples=7)
+    )
+    kept_jobs(home, job, made_job(name="bare", signal=9, exit_code=None))
+    names = "name,params,time,mem,param.lr,tag.team,exit,resource_usage.samples"
+    header, bare, train = call("history", "--columns", names, "--sort", "seq").stdout.splitlines()
+    assert header.split() == "NAME PARAMS TIME MEMORY param.lr tag.team EXIT resource_usage.samples".split()
+    assert train.split() == [*"train lr=0.3 opt=adam".split(), *train.split()[3:]]
+    assert "3.0 MiB" in train
+    assert train.split()[-4:] == ["0.3", "vision", "0", "7"]
+    assert bare.split()[-4:] == ["–", "–", "SIGKILL", "–"]
+    rows = list(csv.reader(io.StringIO(call("history", "--columns", names, "--format", "csv").stdout)))
+    assert rows[0] == names.split(",")
+    assert ["train", '{"lr": 0.3, "opt": "adam"}', "2.0", str(3 << 20), "0.3", "vision", "0", "7"] in rows
+    assert call("history", "name:none", "--columns", "name,mem", "--format", "csv").stdout == "name,mem\n"
+
+
+def test_every_column_can_be_listed(home: Path) -> None:
+    kept_jobs(home, made_job())
+    listed_names = call("history", "--columns", "help").stdout
+    for name in COLUMNS:
+        assert name in listed_names
+        answer = call("history", "--columns", name)
+        assert (answer.returncode, len(answer.stdout.splitlines())) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (("--columns", "nmae"), 'did you mean "name"'),
+        (("--columns", ","), "external_id"),
+        (("--columns", "\x1b[2J"), "\\x1b[2J"),
+        (("--columns", "param."), "param.KEY"),
+        (("--columns", "name", "--json"), "JSON"),
+    ],
+)
+def test_a_wrong_column_is_named(home: Path, args: tuple[str, ...], word: str) -> None:
+    code, out, err = call("history", *args)
+    assert (code, out) == (2, "")
+    assert_one_line(err, word)
