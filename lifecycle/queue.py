@@ -8,7 +8,7 @@ import signal
 import time
 from contextlib import suppress
 
-from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
+from jobtop.core.errors import StartError, StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.measure.collectors.proc import is_alive, send
 from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.procfs import CALL_FOR_AGENT
@@ -152,13 +152,20 @@ class Queue:
 
         self.jobs.change(job_id, given_up)
 
-    def call_agent(self, environ: Mapping[str, str]) -> bool:
-        """Wake or start an agent; False if this process is inside of a job, and no process outside started one."""
+    def call_agent(self, environ: Mapping[str, str]) -> str | None:
+        """Wake or start an agent; None, or why no agent runs that could start the queued jobs.
+
+        Inside of a job no agent can be started: a process outside is asked to do so.
+        """
         inside, there = environ.get("JOBTOP_JOB_ID"), registered(self.jobs.database)
         if inside is None:
-            ensure_agent(self.jobs.database, self.paths)
-            return True
-        return (there is not None and send(there.who, signal.SIGUSR1)) or self._ask_outermost_run(inside)
+            try:
+                ensure_agent(self.jobs.database, self.paths)
+            except StartError as error:
+                return f"{error}; then start it: jobtop agent start (until then the job stays queued)"
+            return None
+        is_called = (there is not None and send(there.who, signal.SIGUSR1)) or self._ask_outermost_run(inside)
+        return None if is_called else NO_AGENT
 
     def _ask_outermost_run(self, job_id: str) -> bool:
         """Ask the `run` of the outermost job to start an agent, and wait for it; False if none came.

@@ -103,10 +103,9 @@ def open_queue(app: App) -> Queue:
 
 def call_agent(app: App, queue: Queue) -> None:
     """Make sure that an agent starts queued jobs; warn if none can be started."""
-    from jobtop.lifecycle.queue import NO_AGENT
-
-    if not queue.call_agent(app.environ):
-        app.warn(NO_AGENT)
+    why = queue.call_agent(app.environ)
+    if why is not None:
+        app.warn(why)
 
 
 def wait_for_end(app: App, queue: Queue, job: Job) -> int:

@@ -71,11 +71,19 @@ def crowded(unprivileged: Jobtop) -> Jobtop:
 
 
 @pytest.mark.usefixtures("root")
-@pytest.mark.parametrize("words", [["run"], ["run", "--detach"], ["run", "--pty"], ["submit"]])
+@pytest.mark.parametrize("words", [["run"], ["run", "--detach"], ["run", "--pty"]])
 def test_a_limit_on_processes_is_named_with_the_remedy(crowded: Jobtop, words: list[str]) -> None:
     done = crowded(*words, "--", "touch", "it-ran")
     assert (done.returncode, one_line(done.stderr, "processes", "ulimit -u", "pids.max")) == (125, True), done.stderr
     assert not (crowded.home / "it-ran").exists()
+
+
+@pytest.mark.usefixtures("root")
+def test_submit_at_a_limit_on_processes_queues_the_job_and_says_that_no_agent_starts_it(crowded: Jobtop) -> None:
+    done = crowded("submit", "--", "touch", "it-ran")
+    assert (done.returncode, one_line(done.stderr, "agent start", "ulimit -u", "pids.max")) == (0, True), done.stderr
+    (job,) = json.loads(crowded("history", "--json").stdout)
+    assert (job["id"], job["status"]) == (done.stdout.strip(), "queued")
 
 
 def processes_of_user(uid: int) -> list[str]:

@@ -17,7 +17,7 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record, replace
 from jobtop.core.run.request import Request
 from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, elsewhere
-from jobtop.lifecycle.queue import NO_AGENT, Queue
+from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.start import request_again, start_and_stay
 from jobtop.lifecycle.submit import QueueOptions, submit_to
 from jobtop.store.database import Database, open_to_read, open_to_write
@@ -184,8 +184,8 @@ def open_queue(paths: StatePaths, warnings: list[str]) -> Iterator[Queue]:
     try:
         queue = Queue(Jobs(database), paths)
         yield queue
-        if not queue.call_agent(os.environ):
-            warnings.append(NO_AGENT)
+        if (why := queue.call_agent(os.environ)) is not None:
+            warnings.append(why)
     finally:
         database.close()
 
