@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 DIED = "jobtop's supervisor died; exit status unknown"
 DAMAGED = "exit status unknown: the files of jobtop's supervisor are damaged"
+DELETED = "exit status unknown: the files of jobtop's supervisor were deleted"
 NEVER_STARTED = "jobtop ended before it could start the command"
 NO_SPEC = "its command and environment were deleted (store.spec_days); type them again: jobtop run -- COMMAND"
 SILENT_DIRECTORY = "its working directory does not answer"
@@ -196,6 +197,8 @@ def update_from_files(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     if started is not None or damage is not None:
         why = died(started.main if started else None) if damage is None else f"{DAMAGED}: {damage}"
         return lose(jobs, job, started, why)
+    if job.shim is not None:  # the row says that it has started
+        return lose(jobs, job, None, DELETED)
     if job.queue is not None:  # it is still queued
         return job
     if time.time() - (job.submitted_at or 0) < START_SECONDS:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.model import Identity, Job, Status, StopRequest
+from jobtop.core.model import Identity, Job, Queued, Status, StopRequest
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.lifecycle.kinds.registry import kind_of
@@ -93,6 +93,19 @@ def test_a_job_whose_shim_vanished_without_a_word_is_lost(
     assert lost.reason is not None
     assert "supervisor died" in lost.reason
     assert lost.start_time == 1_700_000_000.5
+    reconcile(jobs, paths)
+    assert kinds(jobs, lost) == ["lost"]
+
+
+@pytest.mark.parametrize("queue", [None, Queued()], ids=["run", "submitted"])
+def test_a_job_that_has_started_and_whose_files_were_deleted_is_lost(
+    jobs: Jobs, paths: StatePaths, queue: Queued | None
+) -> None:
+    shim = Identity(US.boot, *GONE)
+    job = jobs.insert(running_job(shim=shim, queue=queue, submitted_at=time.time() - 20))
+    lost = reconciled(jobs, paths, job)
+    assert (lost.status, lost.exit_code, lost.start_time) == (Status.LOST, None, job.start_time)
+    assert "deleted" in (lost.reason or "")
     reconcile(jobs, paths)
     assert kinds(jobs, lost) == ["lost"]
 
