@@ -61,14 +61,17 @@ STEPS_BETWEEN_LOOKS, MOST_LOOKS = 1_000_000, 2000  # a table of 100,000 jobs is 
 CORRUPT = 11
 SETTING_ASIDE = "; the next call on its host checks it and renames it if so"
 DAMAGED = (CORRUPT, 26)  # SQLite's primary result codes CORRUPT and NOTADB
-# BUSY, INTERRUPT, READONLY, IOERR, FULL, CANTOPEN
+TOO_BIG = 18  # a value above the limit of this connection
+# BUSY, NOMEM, INTERRUPT, READONLY, IOERR, FULL, CANTOPEN, PROTOCOL
 REMEDIES = {
     BUSY: "another program has locked it; try again",
+    7: "there is not enough memory to read it; end other programs",
     9: "it takes too long to read: is it damaged, or made to be slow?",
     8: "it is read-only; make it writable or set JOBTOP_HOME to a directory that is",
     10: "it cannot be read or written: the disk is full or failing",
     13: "the disk is full; make room and try again",
     14: "it cannot be opened; check the permissions of its directory or set JOBTOP_HOME",
+    15: "locks do not work in its directory; set JOBTOP_HOME to a directory on a local disk",
 }
 
 
@@ -393,7 +396,10 @@ def _named(path: Name, error: sqlite3.Error) -> StoreError:
     if code == IOERR and has_lost_wal(path):
         return StoreBusy(f"{path}: its write-ahead log was removed while a program has it open; try again after that")
     kind = StoreBusy if code == BUSY else StoreUnavailable
-    return kind(f"{path}: {REMEDIES.get(code, str(error))}")
+    if code in REMEDIES:
+        return kind(f"{path}: {REMEDIES[code]}")
+    why = "a value in it is too large to be read" if code == TOO_BIG else f"it cannot be used (SQLite: {error})"
+    return StoreUnavailable(f"{path}: {why}; jobtop store check {path} names what is wrong")
 
 
 def error_code(error: sqlite3.Error) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 
-from jobtop.core.errors import BlockDamaged, StoreDamaged
+from jobtop.core.errors import BlockDamaged, StoreDamaged, StoreUnavailable
 from jobtop.core.record import record
 from jobtop.core.series.blocks import open_block
-from jobtop.store.database import SETTING_ASIDE, Database, open_to_read
+from jobtop.store.database import SETTING_ASIDE, TOO_BIG, Database, error_code, open_to_read
 from jobtop.store.rows import event_from_row, is_number, job_from_row, mark_from_row
 from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layout
 from jobtop.store.samples.hosts import unpacked_detail
@@ -72,8 +72,30 @@ def check(path: Path, progress: Progress | None = None) -> Iterator[Problem]:
             yield from _damaged_samples(database, readable, progress)
     except StoreDamaged as error:
         yield Problem("file", str(error).removesuffix(SETTING_ASIDE))
+    except StoreUnavailable as error:
+        if not isinstance(error.__cause__, sqlite3.Error) or error_code(error.__cause__) != TOO_BIG:
+            raise
+        yield from _too_large_rows(database, expected)
     finally:
         database.close()
+
+
+def _too_large_rows(database: Database, tables: Mapping[str, Columns]) -> Iterator[Problem]:
+    """Rows with a value too large for SQLite to hand out; nothing else is checked in such a store."""
+    found: list[Problem] = []
+    with database.reading() as connection:
+        for table in tables:
+            keys = [row[1] for row in connection.execute(f"PRAGMA table_info({table})") if row[5]]
+            for key in connection.execute(f"SELECT {', '.join(keys)} FROM {table}").fetchall() if keys else ():
+                condition = " AND ".join(f"{name} IS ?" for name in keys)
+                try:
+                    connection.execute(f"SELECT * FROM {table} WHERE {condition}", tuple(key)).fetchall()
+                except sqlite3.DataError:
+                    words = ", ".join(f"{name} {value}" for name, value in zip(keys, key, strict=True))
+                    found.append(Problem(table, f"the row with {words} has a value that is too large to be read"))
+                if len(found) == MOST_PROBLEMS:
+                    break
+    yield from found
 
 
 def _damaged_rows(database: Database, tables: Mapping[str, Columns]) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from jobtop.store.figures import read_figures
 from jobtop.store.incidents import read_incidents
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import UNREADABLE, group_by_name, read_lines, read_order, read_runs, vocabulary
+from jobtop.store.origin import MOST_VALUE_BYTES
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.hosts import HostRecord
 from jobtop.store.samples.live import LiveTails
@@ -380,6 +381,24 @@ def test_a_check_names_values_that_jobtop_never_writes(
         code, out, err = call("store", "check", str(path), *options)
         assert (code, err) == (1, "")
         assert word in out
+
+
+TOO_LARGE = f"hex(zeroblob({MOST_VALUE_BYTES // 2 + 1}))"
+
+
+@pytest.mark.parametrize(("table", "column", "key"), [("jobs", "note", "seq 1"), ("events", "detail", "id")])
+def test_a_value_too_large_for_sqlite_is_named_by_the_check_that_the_error_names(
+    store: tuple[Path, dict[str, Job]], table: str, column: str, key: str
+) -> None:
+    path, jobs = store
+    owner = "seq" if table == "jobs" else "job_seq"
+    run(path, f"UPDATE {table} SET {column} = {TOO_LARGE} WHERE {owner} = 1")
+    code, _, err = call("--store", str(path), "show", f"id:{jobs[BAD].id}")
+    assert (code != 0, "too large" in err, f"store check {path}" in err) == (True, True, True), err
+    code, out, err = call("store", "check", str(path))
+    assert (code, err) == (1, "")
+    assert table in out
+    assert key in out
 
 
 def test_a_damaged_block_of_a_job_whose_name_is_not_text_is_named(store: tuple[Path, dict[str, Job]]) -> None:
