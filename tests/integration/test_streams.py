@@ -46,12 +46,14 @@ def test_random_bytes_pass_through_and_into_the_log_unchanged(jobtop: Jobtop, tm
     assert log_file(jobtop, record, "stderr").read_bytes() == data["err"]
 
 
-def test_logs_prints_both_streams_as_they_were(jobtop: Jobtop) -> None:
+def test_raw_logs_are_both_streams_as_they_were(jobtop: Jobtop) -> None:
     odd = b"\x00\xff\xfe\r\n\x1b[31mred\x1b[0m no newline"
     script = f"import os; os.write(1, {odd!r}); os.write(2, {odd[::-1]!r})"
     with running(jobtop, "--quiet", "--", *PYTHON, script) as run:
         run.outputs()
-    printed = subprocess.run(jobtop.command("logs", "the-job"), env=jobtop.env, cwd=jobtop.home, capture_output=True)
+    printed = subprocess.run(
+        jobtop.command("logs", "--raw", "the-job"), env=jobtop.env, cwd=jobtop.home, capture_output=True
+    )
     assert (printed.stdout, printed.stderr) == (odd, odd[::-1])
 
 

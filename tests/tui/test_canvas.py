@@ -163,8 +163,8 @@ def test_marks_stand_in_the_rows_of_their_values() -> None:
 def test_live_moments_count_back_from_now_and_others_from_the_start() -> None:
     assert [words for _, words in moments((400.0, 1000.0), True, 80)] == ["-10m", "-8m", "-6m", "-4m", "-2m", "now"]
     assert moments((400.0, 1000.0), True, 80)[-1] == (79, "now")
-    assert [words for _, words in moments((0.0, 90.0), False, 80)] == ["0", "30s", "1m", "1m30"]
-    assert [words for _, words in moments((100.0, 190.0), False, 80)] == ["2m", "2m30", "3m"]
+    assert [words for _, words in moments((0.0, 90.0), False, 80)] == ["0", "30s", "1m", "1m30s"]
+    assert [words for _, words in moments((100.0, 190.0), False, 80)] == ["2m", "2m30s", "3m"]
     assert moments((5.0, 5.0), False, 80) == []
 
 
@@ -179,9 +179,9 @@ def test_labels_stand_below_their_moments_and_never_touch() -> None:
         (0, "0"),
         (0.5, "0.5s"),
         (45, "45s"),
-        (150, "2m30"),
+        (150, "2m30s"),
         (600, "10m"),
-        (5400, "1h30"),
+        (5400, "1h30m"),
         (86400, "1d"),
         (90000, "1d01h"),
     ],
@@ -219,7 +219,7 @@ def test_windows_get_shorter_and_longer_by_the_usual_steps() -> None:
         window = window.longer()
         spans.append(window.span)
     assert spans == [300.0, 900.0, 3600.0, None, None]
-    assert [TimeWindow(span).words for span in SPANS] == ["1 m", "5 m", "15 m", "1 h", "all"]
+    assert [TimeWindow(span).words for span in SPANS] == ["1m", "5m", "15m", "1h", "all"]
 
 
 def test_zooming_keeps_the_end_of_a_following_window_and_else_the_moment_under_the_cursor() -> None:
