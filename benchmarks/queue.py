@@ -145,7 +145,7 @@ def measure_starts(many: BenchmarkStore) -> Iterator[BenchmarkResult]:
     for _ in range(JOBS):
         many.submit("sleep", "0.2", group="few")
     many.call("agent", "start")
-    pid = many.agent().who.pid
+    pid = many.agent().identity.pid
     many.until(lambda: many.count("success") >= SLOTS, "the first have run")
     before = most = read_kib(pid, "status")["VmRSS"]
     while many.count("success") < JOBS:
@@ -189,7 +189,7 @@ def sampling_seconds(crowd: BenchmarkStore, jobs: int) -> float:
     """Return the agent's CPU time per second once all jobs run."""
     crowd.call("agent", "start")
     crowd.until(lambda: crowd.count("running") == jobs, "all jobs run")
-    clock = pid_clock(crowd.agent().who.pid)
+    clock = pid_clock(crowd.agent().identity.pid)
     readings = []
     for _ in range(3):  # the first ticks after a start cost more
         before, began = time.clock_gettime(clock), time.monotonic()

@@ -525,10 +525,10 @@ def open_pidfd(pid: int) -> int | None:
         return None
 
 
-def open_pidfd_of(who: Identity) -> int | None:
+def open_pidfd_of(identity: Identity) -> int | None:
     """A pidfd of this very process; None if it has exited, or the system has no pidfds."""
-    fd = open_pidfd(who.pid)
-    if fd is not None and not is_alive(who):
+    fd = open_pidfd(identity.pid)
+    if fd is not None and not is_alive(identity):
         os.close(fd)
         return None
     return fd

@@ -119,7 +119,7 @@ def is_attended(database: Database, paths: StatePaths) -> bool:
 def ensure_agent(database: Database, paths: StatePaths) -> bool:
     """Wake the agent, so that it reads the store now, or start one; True if one was started."""
     there = registered(database)
-    if there is not None and send(there.who, signal.SIGUSR1):
+    if there is not None and send(there.identity, signal.SIGUSR1):
         return False
     start_agent(paths)
     return True

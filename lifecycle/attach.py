@@ -40,7 +40,7 @@ def attach(jobs: Jobs, paths: StatePaths, config: Config, pid: int, options: Map
     job = new_record(process, paths.host, config, options)
     with jobs.database.writing():  # so that no other process makes a job from it meanwhile
         refuse_known(jobs, paths, pid)
-        create_started(paths, job.id, process.who, process.start_time, process.start_boottime)
+        create_started(paths, job.id, process.identity, process.start_time, process.start_boottime)
         return jobs.insert(job, Event(process.start_time, "started", {"pid": pid}), event("attached"))
 
 
@@ -60,7 +60,7 @@ def new_record(process: Process, host: str, config: Config, options: Mapping[str
         script=script,
         tags=options.get("tags") or {},
         note=options.get("note"),
-        pid=process.who.pid,
+        pid=process.identity.pid,
         kind=ATTACHED,
         flags=(ATTACHED,),
         submitted_at=time.time(),
@@ -70,7 +70,7 @@ def new_record(process: Process, host: str, config: Config, options: Mapping[str
         sources={} if process.high_bytes is None else {"memory_peak": "vmhwm"},
         monitor=Monitor(interval_seconds=config.interval("monitor.interval") or 1.0),
         grace_seconds=config.duration("run.grace"),
-        shim=process.who,
+        shim=process.identity,
     )
 
 
@@ -86,8 +86,8 @@ def refuse_known(jobs: Jobs, paths: StatePaths, pid: int) -> None:
         if job.kind == ATTACHED and job.shim is not None and job.shim.pid in below and is_alive(job.shim):
             raise UsageError(f"{known} is below process {pid} and would be counted twice: jobtop show {job.id[:8]}")
     agent = registered(jobs.database)
-    if agent is not None and agent.who.pid in (pid, *below):
-        raise UsageError(f"the agent, process {agent.who.pid}, cannot monitor itself: attach to another process")
+    if agent is not None and agent.identity.pid in (pid, *below):
+        raise UsageError(f"the agent, process {agent.identity.pid}, cannot monitor itself: attach to another process")
 
 
 def call_agent(jobs: Jobs, paths: StatePaths, environ: Mapping[str, str]) -> bool:

@@ -122,7 +122,7 @@ class Control:
         def survivors() -> list[Identity]:
             return kind_of(job).survivors(self.paths, job)
 
-        stop_with_grace(survivors, lambda who: send(who, signal.SIGKILL), job.grace_seconds)
+        stop_with_grace(survivors, lambda identity: send(identity, signal.SIGKILL), job.grace_seconds)
 
     def _cancel_queued(self, job: Job, by: str) -> bool:
         """Cancel a job that waits in the queue; False if it does not."""

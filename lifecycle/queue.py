@@ -164,7 +164,7 @@ class Queue:
             except StartError as error:
                 return f"{error}; then start it: jobtop agent start (until then the job stays queued)"
             return None
-        is_called = (there is not None and send(there.who, signal.SIGUSR1)) or self._ask_outermost_run(inside)
+        is_called = (there is not None and send(there.identity, signal.SIGUSR1)) or self._ask_outermost_run(inside)
         return None if is_called else NO_AGENT
 
     def _ask_outermost_run(self, job_id: str) -> bool:

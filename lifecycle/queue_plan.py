@@ -120,8 +120,8 @@ class Lineup:
 
 def is_claimed(row: Mapping[str, Any]) -> bool:
     """Whether the job has a recorder, and that process runs."""
-    who = row["recorder_pid"] and Identity(row["recorder_boot"], row["recorder_pid"], row["recorder_start"])
-    return bool(who) and is_alive(who)
+    identity = row["recorder_pid"] and Identity(row["recorder_boot"], row["recorder_pid"], row["recorder_start"])
+    return bool(identity) and is_alive(identity)
 
 
 def waiting_row(row: Mapping[str, Any], queued: dict[str, Any]) -> Waiting:

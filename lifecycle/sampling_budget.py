@@ -22,7 +22,7 @@ def shortage_beside_others(config: Config, jobs: Jobs, job_id: str) -> str | Non
     from jobtop.store.jobs import Query
 
     agent = registered(jobs.database)
-    samplers = (None, agent.who if agent is not None else None)  # without a recorder: the agent will find it soon
+    samplers = (None, agent.identity if agent is not None else None)  # without a recorder: the agent will find it soon
     running = [job for job in jobs.select(Query(statuses=tuple(AT_WORK), limit=None)) if job.recorder in samplers]
     intervals = (job.monitor.interval_seconds for job in running if job.id != job_id)
     return shortage_notice(config, [seconds for seconds in intervals if seconds])

@@ -76,7 +76,7 @@ def refuse_missing(spec: JobSpec) -> None:
         return
     is_there = any(os.path.isfile(path) for path in paths)
     why = "is not executable (chmod +x)" if is_there else "was not found" + ("" if "/" in name else " in PATH")
-    raise UsageError(f'"{printable(name)}" {why}; --force queues it all the same')
+    raise UsageError(f'"{printable(name)}" {why}; --force queues it anyway')
 
 
 def dependencies(queue: Queue, references: Sequence[str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Registered:
     """The process of the agent that serves a store, and since when it does."""
 
-    who: Identity
+    identity: Identity
     since: float
 
 
@@ -29,7 +29,7 @@ def registered(database: Database) -> Registered | None:
     if row is None:
         return None
     found = Registered(Identity(row["boot"], row["pid"], row["start"]), row["since"])
-    return found if is_alive(found.who) else None
+    return found if is_alive(found.identity) else None
 
 
 def register(database: Database, me: Identity) -> None:

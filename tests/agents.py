@@ -137,7 +137,7 @@ def line(home: Path) -> Iterator[Line]:
     yield line
     with suppress(Exception):
         if there := line.agent():
-            os.kill(there.who.pid, signal.SIGTERM)
+            os.kill(there.identity.pid, signal.SIGTERM)
     line.close()
 
 
@@ -154,13 +154,13 @@ def agents_of(root: Path) -> list[int]:
 
 def kill(agent: Registered) -> None:
     """As the OOM killer does."""
-    os.kill(agent.who.pid, signal.SIGKILL)
-    wait_for(lambda: not is_alive(agent.who))
+    os.kill(agent.identity.pid, signal.SIGKILL)
+    wait_for(lambda: not is_alive(agent.identity))
 
 
 def kill_with_spares(agent: Registered) -> None:
     """So that no other comes by itself; queued jobs must not run."""
-    os.kill(agent.who.pid, signal.SIGSTOP)
-    for spare in children(agent.who.pid):
+    os.kill(agent.identity.pid, signal.SIGSTOP)
+    for spare in children(agent.identity.pid):
         kill_if_alive(spare)
     kill(agent)

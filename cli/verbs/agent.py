@@ -56,13 +56,15 @@ def start(app: App) -> int:
     database = app.store_to_write()
     current_agent = registered(database)
     if current_agent is not None and app.sets:
-        app.warn(f"agent {current_agent.who.pid} already runs, with its own settings: jobtop agent stop, then start")
+        app.warn(
+            f"agent {current_agent.identity.pid} already runs, with its own settings: jobtop agent stop, then start"
+        )
     if current_agent is None:
         current_agent = wait_for_agent(app, database, identify(start_agent(app.paths, app.sets)))
         if current_agent is None:
             app.warn("the previous agent has not exited yet: the next one takes over then (jobtop agent status)")
             return ExitCode.BAD_ANSWER
-    print(f"agent {current_agent.who.pid} serves {app.paths.store}")
+    print(f"agent {current_agent.identity.pid} serves {app.paths.store}")
     return ExitCode.OK
 
 
@@ -75,11 +77,11 @@ def stop(app: App) -> int:
     if database is None or current_agent is None:
         app.warn("no agent is running")
         return ExitCode.OK
-    send(current_agent.who, signal.SIGTERM)
+    send(current_agent.identity, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS
-    while is_alive(current_agent.who):
+    while is_alive(current_agent.identity):
         if time.monotonic() > deadline:
-            app.warn(f"agent {current_agent.who.pid} does not exit")
+            app.warn(f"agent {current_agent.identity.pid} does not exit")
             return ExitCode.BAD_ANSWER
         time.sleep(POLL_SECONDS)
     if waiting := dict(Jobs(database).live_counts(app.paths.host)).get("queued"):
@@ -99,7 +101,7 @@ def status(app: App, style: str) -> int:
     if style != "table":
         record: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
-            "pid": None if current_agent is None else current_agent.who.pid,
+            "pid": None if current_agent is None else current_agent.identity.pid,
             "running": running,
             "queued": counts.get("queued", 0),
             "since": None if current_agent is None else iso(current_agent.since),
@@ -109,7 +111,7 @@ def status(app: App, style: str) -> int:
         print(f"no agent; {running} running, {counts.get('queued', 0)} queued")
     else:
         age = format_duration(max(0.0, time.time() - current_agent.since))
-        print(f"agent {current_agent.who.pid} for {age}; {running} running, {counts.get('queued', 0)} queued")
+        print(f"agent {current_agent.identity.pid} for {age}; {running} running, {counts.get('queued', 0)} queued")
     return ExitCode.OK if current_agent is not None else ExitCode.BAD_ANSWER
 
 

@@ -20,9 +20,9 @@ FLAGS, KERNEL_THREAD = 6, 0x00200000  # PF_KTHREAD, in /proc/PID/stat
 
 @record
 class Process:
-    """Who it is, what it runs and where, since when, and the most memory it has held at once."""
+    """Its identity, command, directory, start, and memory peak so far."""
 
-    who: Identity
+    identity: Identity
     command: tuple[str, ...]
     cwd: str
     user: str

@@ -37,8 +37,8 @@ def shortage_notice(config: Config, others: Sequence[float] = ()) -> str | None:
     if load <= budget:
         return None
     jobs = f"{number_of(len(others) + 1, 'job')}, one of them every {format_duration(interval)},"
-    who = jobs if others else f"a job every {format_duration(interval)}"
+    sampled = jobs if others else f"a job every {format_duration(interval)}"
     return (
-        f"to sample {who} takes about {format_percent(load)} of a core, more than the budget of"
+        f"to sample {sampled} takes about {format_percent(load)} of a core, more than the budget of"
         f" {format_percent(budget)}: samples will be taken less often (monitor.budget)"
     )

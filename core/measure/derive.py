@@ -79,7 +79,7 @@ def percents(times: Sequence[float], counters: Sequence[Sequence[Number | None]]
 
 
 def percents_of_growth(walls: Sequence[int], per_second: int, counters: Sequence[Growth]) -> list[Number | None]:
-    """The percents of a block but for its first, from how time and counters grew; none if that needs a closer look."""
+    """The percents of a block without its first, from growth of time and counters; none if it needs a closer look."""
     factor = counters[0].factor
     if min(walls, default=0) < SHORTEST_SECONDS * per_second or any(part.factor != factor for part in counters):
         return []
@@ -91,7 +91,7 @@ def percents_of_growth(walls: Sequence[int], per_second: int, counters: Sequence
 
 
 def _percents_at_once(times: Sequence[float], counters: Sequence[Sequence[Number | None]]) -> list[Number | None]:
-    """The percents but for the first; none if one of them needs a closer look."""
+    """The percents without the first; none if one of them needs a closer look."""
     try:
         seconds = list(map(sub, times[1:], times))
         grown = [list(map(sub, values[1:], values)) for values in counters]

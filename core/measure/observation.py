@@ -116,7 +116,7 @@ class Observation:
 
 
 def seen_in(samples: Iterable[Sample]) -> Observation:
-    """What stored samples say, where whoever took them is gone."""
+    """What stored samples say, after the process that took them has exited."""
     tally = Tally()
     for sample in samples:
         tally.add(sample)

@@ -50,7 +50,7 @@ HOST_SOURCES: dict[str, Opener] = {
 
 
 def open_runs(openers: Mapping[str, Opener], options: Options) -> list[Run]:
-    """Open sources, but for those that the setting monitor.without names; ready to be called."""
+    """Open sources that are ready to be called, without those that the setting monitor.without names."""
     runs: list[Run] = []
     for name, opener in openers.items():
         if name not in options.without:

@@ -185,7 +185,7 @@ class Foreground:
         self._write_input(terminal)
 
     def _take_keys(self, terminal: Terminal, data: bytes) -> None:
-        """Pass keys to the job, but for those that its terminal makes signals of: they mean what they mean to us."""
+        """Pass keys to the job, except those that its terminal turns into signals: these act on us."""
         from jobtop.core.shim.terminal import signal_keys
 
         signals = signal_keys(terminal.master)

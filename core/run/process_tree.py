@@ -56,8 +56,8 @@ def thaw(root: Identity) -> None:
 def kill(root: Identity) -> None:
     """Send KILL to all; they are stopped first, so that they fork nothing meanwhile."""
     freeze(root)
-    for who in members(root)[::-1]:
-        _send(who, signal.SIGKILL)
+    for identity in members(root)[::-1]:
+        _send(identity, signal.SIGKILL)
 
 
 def end(root: Identity, grace_seconds: float) -> None:
@@ -65,7 +65,7 @@ def end(root: Identity, grace_seconds: float) -> None:
     known = set(members(root))
 
     def tree() -> Iterable[Identity]:
-        known.update(below for who in list(known) if is_alive(who) for below in members(who))
+        known.update(below for identity in list(known) if is_alive(identity) for below in members(identity))
         return known
 
     def ask() -> None:
@@ -87,22 +87,22 @@ def stop_with_grace(
     if ask is not None:
         ask()
     else:
-        for who in known:
-            _send(who, signal.SIGTERM)
+        for identity in known:
+            _send(identity, signal.SIGTERM)
     asked_at = time.monotonic()
-    while left := [who for who in known if is_alive(who)]:
+    while left := [identity for identity in known if is_alive(identity)]:
         waited = time.monotonic() - asked_at
         if waited > grace_seconds + KILL_SECONDS:
             return
         known.update(processes())
         if waited > grace_seconds:
-            for who in left:
-                kill_one(who)
+            for identity in left:
+                kill_one(identity)
         time.sleep(POLL_SECONDS)
 
 
-def _send(who: Identity, number: int) -> bool:
+def _send(identity: Identity, number: int) -> bool:
     """Send a signal; False if the process is gone. A process that belongs to another user (sudo) is skipped."""
     with suppress(PermissionError):
-        return send(who, number)
+        return send(identity, number)
     return True

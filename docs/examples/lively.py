@@ -11,7 +11,7 @@ WORK_SECONDS = 0.5
 
 
 def work(number: int) -> int:
-    """Spend WORK_SECONDS of CPU time and say who did."""
+    """Spend WORK_SECONDS of CPU time and print which process did."""
     rounds = 0
     while time.process_time() < WORK_SECONDS:
         rounds += sum(range(1000)) > 0

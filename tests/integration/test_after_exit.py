@@ -220,7 +220,7 @@ def test_a_detached_command_that_does_not_exist_fails_at_once(jobtop: Jobtop) ->
 
 
 def test_a_detached_job_leaves_no_reader_waiting_for_its_output(jobtop: Jobtop) -> None:
-    """`$(jobtop run --detach …)` waits for the end of the pipe, and so for everyone who holds it."""
+    """`$(jobtop run --detach …)` waits for the end of the pipe, and so for every process that holds it."""
     began = time.monotonic()
     done = jobtop("run", "--detach", "--external-id", "it", "--", "sleep", "30", timeout=20)
     assert time.monotonic() - began < 15

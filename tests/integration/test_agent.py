@@ -57,7 +57,7 @@ def test_a_detached_job_is_watched_by_an_agent_that_comes_by_itself_and_leaves(j
     load = Load(jobtop.home / "load", 0.8, "3", 64)
     job = detached(jobtop, line, load)
     agent = line.new_agent()
-    assert line.becomes(job, "running").recorder in (None, agent.who)
+    assert line.becomes(job, "running").recorder in (None, agent.identity)
     done = line.ended(job)
     load.check(done)
     usage = done.usage
@@ -72,7 +72,7 @@ def test_a_detached_job_is_watched_by_an_agent_that_comes_by_itself_and_leaves(j
     assert "unsampled" not in line.kinds(job)
     gone(line)
     assert line.agent() is None
-    assert f"agent {agent.who.pid} leaves" in line.log()
+    assert f"agent {agent.identity.pid} leaves" in line.log()
     assert line.paths.agent.read_text() == ""
 
 
@@ -126,10 +126,10 @@ def test_an_agent_that_is_killed_has_a_successor_without_a_request(jobtop: Jobto
     load = Load(jobtop.home / "load", 0.3, "137", 16, waits=True)
     job = detached(jobtop, line, load)
     first = line.new_agent()
-    wait_for(lambda: line.now(job).recorder == first.who, DEADLINE)
+    wait_for(lambda: line.now(job).recorder == first.identity, DEADLINE)
     kill(first)
     second = line.new_agent(first)
-    wait_for(lambda: line.now(job).recorder == second.who, DEADLINE)
+    wait_for(lambda: line.now(job).recorder == second.identity, DEADLINE)
     load.let_end()
     load.check(line.ended(job))
     assert line.kinds(job).count("exited") == 1
@@ -147,7 +147,7 @@ def test_unmonitored_jobs_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop, l
         run.end()
         first = line.new_agent()
         for job in jobs.values():
-            wait_for(lambda job=job: line.now(job).recorder == first.who, DEADLINE)  # type: ignore[misc]
+            wait_for(lambda job=job: line.now(job).recorder == first.identity, DEADLINE)  # type: ignore[misc]
         left.begins()
         adopted_at = time.monotonic()
         # Until their shims are content with the agent: they would start another.
@@ -160,7 +160,7 @@ def test_unmonitored_jobs_go_on_and_the_next_agent_adopts_them(jobtop: Jobtop, l
         line.call_agent()
         second = line.new_agent(first)
         for load, job in jobs.items():
-            wait_for(lambda job=job: line.now(job).recorder == second.who, DEADLINE)  # type: ignore[misc]
+            wait_for(lambda job=job: line.now(job).recorder == second.identity, DEADLINE)  # type: ignore[misc]
             load.let_end()
         for load, job in jobs.items():
             done = line.ended(job)
@@ -183,8 +183,8 @@ def test_after_a_reboot_a_job_is_lost_with_what_is_known_of_it_and_tried_again(j
     first = line.new_agent()
     shim = line.now(job).shim
     assert shim is not None
-    os.kill(first.who.pid, signal.SIGSTOP)
-    spares = set(descendants(first.who.pid)) - {shim.pid, *descendants(shim.pid)}
+    os.kill(first.identity.pid, signal.SIGSTOP)
+    spares = set(descendants(first.identity.pid)) - {shim.pid, *descendants(shim.pid)}
     for pid in spares:
         kill_if_alive(pid)
     kill(first)
@@ -231,10 +231,10 @@ def test_two_consoles_and_a_submitter_that_call_at_once_get_one_agent(
     for number in range(1, rounds + 1):
         together([lambda: run_now(root)] * 2 + [lambda: submit_some(root)])
         agent = line.new_agent()
-        wait_for(lambda: agents_of(root) == [agent.who.pid], DEADLINE)  # noqa: B023
+        wait_for(lambda: agents_of(root) == [agent.identity.pid], DEADLINE)  # noqa: B023
         assert line.log().count(" serves ") == number, line.log()
         line.drained()
-        os.kill(agent.who.pid, signal.SIGTERM)
+        os.kill(agent.identity.pid, signal.SIGTERM)
         gone(line)
     assert line.statuses() == {"success": 5 * rounds}
 
@@ -351,13 +351,13 @@ def test_an_agent_that_cannot_write_its_store_goes_on_when_it_can(
     line.call_agent()
     agent = line.new_agent()
     line.becomes(first, "running")
-    before = resource.prlimit(agent.who.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    before = resource.prlimit(agent.identity.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
     second = line.submit(waiting_load.command)
     line.call_agent()
     running_load.let_end()
     wait_for(lambda: " ERROR agent: " in line.log(), DEADLINE)
     assert (line.now(first).status, line.now(second).status) == ("running", "queued")
-    resource.prlimit(agent.who.pid, resource.RLIMIT_FSIZE, before)
+    resource.prlimit(agent.identity.pid, resource.RLIMIT_FSIZE, before)
     running_load.check(line.ended(first))
     waiting_load.check(line.ended(second))
     assert line.agent() == agent

@@ -1,4 +1,4 @@
-"""A job's own cgroups where memory is counted by version 1: who is in them, what they tell, and that they go."""
+"""A job's own cgroups where memory is counted by version 1: their processes, what they count, and their removal."""
 
 import os
 import signal

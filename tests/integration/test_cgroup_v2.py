@@ -112,7 +112,7 @@ def test_the_systemd_of_a_user_who_may_make_no_cgroup_has_the_limits_of_a_job_he
     name = f"jobtop-{job['id']}"
     place, above, *held = job["seen"]
     assert place.endswith(f"/user@65534.service/app.slice/{name}.scope/{name}")
-    assert above.endswith(f"/{name}.scope/supervisor"), "a limit must not hit who tells how the job ended"
+    assert above.endswith(f"/{name}.scope/supervisor"), "a limit must not hit the supervisor"
     assert held == ["90000 100000", "0", "max"]
 
 

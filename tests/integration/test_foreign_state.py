@@ -80,9 +80,9 @@ def test_a_row_with_such_an_id_in_our_own_store_reaches_no_directory(
 
 def test_a_job_of_another_file_names_no_process_of_this_host(tmp_path: Path) -> None:
     target = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    who = identify(target.pid)
+    identity = identify(target.pid)
     other = open_to_write(StatePaths(tmp_path, "other"))
-    Jobs(other).insert(running_job(shim=who, recorder=None, flags=("attached",)))
+    Jobs(other).insert(running_job(shim=identity, recorder=None, flags=("attached",)))
     other.close()
     ours = open_to_write(StatePaths(tmp_path / "ours", HERE))
     merge(ours, tmp_path / "other.db", HERE)

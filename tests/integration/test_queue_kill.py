@@ -36,7 +36,7 @@ def test_an_agent_killed_at_any_moment_costs_no_job_anything(home: Path, line: L
         time.sleep(dice.expovariate(1 / 0.2))
         if not {"queued", "running"} & line.statuses().keys():
             break
-        os.kill(agent.who.pid, signal.SIGKILL)
+        os.kill(agent.identity.pid, signal.SIGKILL)
         killed += 1
         wait_for(lambda: line.agent() != agent)  # noqa: B023
     assert killed > kills // 2, "the jobs were over too soon to tell anything"
@@ -60,10 +60,10 @@ def test_jobs_that_are_submitted_at_once_run_in_their_turn(home: Path, line: Lin
     line.call_agent()
     agent = line.new_agent()
     wait_for(lambda: line.statuses().get("success", 0) >= SLOTS, 60)
-    before = status_value(agent.who.pid, "VmRSS:") * 1024
+    before = status_value(agent.identity.pid, "VmRSS:") * 1024
     most = before
     while line.statuses() != {"success": jobs}:
-        most = max(most, status_value(agent.who.pid, "VmRSS:") * 1024)
+        most = max(most, status_value(agent.identity.pid, "VmRSS:") * 1024)
         assert line.statuses().keys() <= {"queued", "running", "success"}
         time.sleep(0.01)
     assert most - before < 10 * MIB

@@ -1,4 +1,4 @@
-"""`jobtop top` of real jobs: who is in them and what they use, on a terminal and in a pipe, until they end."""
+"""`jobtop top` of real jobs: their processes and what they use, on a terminal and in a pipe, until they end."""
 
 import json
 import os

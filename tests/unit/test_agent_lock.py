@@ -195,7 +195,7 @@ def test_an_agent_is_known_as_long_as_it_lives(database: Database) -> None:
     agents.register(database, this_process())
     there = agents.registered(database)
     assert there is not None
-    assert there.who == this_process()
+    assert there.identity == this_process()
     agents.register(database, DEAD)
     assert agents.registered(database) is None
 

@@ -1,4 +1,4 @@
-"""Jobs that jobtop did not start: who is refused, what their roots count for, and what can be said of their ends."""
+"""Jobs that jobtop did not start: which are refused, what their roots count for, and what is known of their ends."""
 
 import os
 import signal
@@ -120,7 +120,7 @@ def test_what_cannot_be_watched_is_refused(pid: int, stat: list[str], status: st
 def test_an_ordinary_process_is_met_as_it_is(child: int) -> None:
     assert refusal(50, fields(flags=0x00400000), STATUS) is None
     found = meet(child)
-    assert (found.who, found.command, found.cwd) == (identify(child), ("sleep", "600"), os.getcwd())
+    assert (found.identity, found.command, found.cwd) == (identify(child), ("sleep", "600"), os.getcwd())
     assert found.start_time == pytest.approx(time.time(), abs=5.0)
     with pytest.raises(UsageError, match="a part of jobtop"):
         meet(os.getpid())

@@ -94,8 +94,8 @@ class Watchdog:
         self.told: list[tuple[Identity, int]] = []
         self.guard = Guard(SHIM, LIMIT, str(proc), self.tell)
 
-    def tell(self, who: Identity, number: int) -> bool:
-        self.told.append((who, number))
+    def tell(self, identity: Identity, number: int) -> bool:
+        self.told.append((identity, number))
         return True
 
     def put(self, pid: int, rss: int, anon: int | None = None, share: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Who belongs to a job, and who was it: one sweep over a /proc of plain files and over real processes."""
+"""Which processes belong to a job, and which did: one sweep over a /proc of plain files and over real processes."""
 
 import errno
 import os

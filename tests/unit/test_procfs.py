@@ -267,22 +267,22 @@ def test_the_boot_has_a_name_even_without_the_kernel_s_id(monkeypatch: pytest.Mo
 
 
 def test_an_identity_is_for_this_boot_and_this_start_only(start: Start) -> None:
-    who = proc.identify(named(start, "who"))
-    assert who.start is not None
-    assert proc.is_alive(who)
-    assert not proc.is_alive(Identity("another boot", who.pid, who.start))
-    assert not proc.is_alive(Identity(who.boot, who.pid, who.start - 1))
-    assert not proc.is_alive(Identity(who.boot, NO_SUCH_PID, who.start))
+    identity = proc.identify(named(start, "process"))
+    assert identity.start is not None
+    assert proc.is_alive(identity)
+    assert not proc.is_alive(Identity("another boot", identity.pid, identity.start))
+    assert not proc.is_alive(Identity(identity.boot, identity.pid, identity.start - 1))
+    assert not proc.is_alive(Identity(identity.boot, NO_SUCH_PID, identity.start))
 
 
 def test_a_signal_goes_only_to_the_process_it_is_for(start: Start, vanished: int) -> None:
     process = start(WAIT)
-    who = proc.identify(process.pid)
-    assert who.start is not None
-    assert not proc.send(Identity(who.boot, who.pid, who.start - 1), signal.SIGKILL)
-    assert not proc.send(Identity(who.boot, vanished, who.start), signal.SIGKILL)
+    identity = proc.identify(process.pid)
+    assert identity.start is not None
+    assert not proc.send(Identity(identity.boot, identity.pid, identity.start - 1), signal.SIGKILL)
+    assert not proc.send(Identity(identity.boot, vanished, identity.start), signal.SIGKILL)
     assert process.poll() is None
-    assert proc.send(who, signal.SIGKILL)
+    assert proc.send(identity, signal.SIGKILL)
     assert process.wait(10) == -signal.SIGKILL
 
 
@@ -294,18 +294,18 @@ def test_members_are_reached_through_a_living_shim_only(start: Start) -> None:
 
 
 def test_without_proc_a_process_that_answers_is_alive(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    who = proc.identify(named(start, "who"))
+    identity = proc.identify(named(start, "process"))
     monkeypatch.setattr(proc, "HAS_PROC", False)
     monkeypatch.delattr(os, "pidfd_open")
-    assert proc.is_alive(who)
-    assert proc.send(who, signal.SIGCONT)
-    assert not proc.is_alive(Identity(who.boot, NO_SUCH_PID, None))
+    assert proc.is_alive(identity)
+    assert proc.send(identity, signal.SIGCONT)
+    assert not proc.is_alive(Identity(identity.boot, NO_SUCH_PID, None))
 
     def refuse(pid: int, number: int) -> None:
         raise PermissionError(errno.EPERM, "another user's")
 
     monkeypatch.setattr(os, "kill", refuse)
-    assert proc.is_alive(who)
+    assert proc.is_alive(identity)
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(None, 3), (0.5, 0.5), (8.0, 3)])

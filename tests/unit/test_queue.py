@@ -1,4 +1,4 @@
-"""Jobs that wait in the store: how they come, are claimed, held, cancelled, tried again; and who is in the line."""
+"""Jobs that wait in the store: how they come, are claimed, held, cancelled, tried again; and the order of the queue."""
 
 import json
 import os

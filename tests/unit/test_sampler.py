@@ -243,8 +243,8 @@ def test_a_sink_that_fails_ends_nothing_and_is_told_of() -> None:
 def test_a_guarded_job_is_looked_at_between_samples_and_stopped_when_it_is_over(fake: FakeProc) -> None:
     clock, told = Clock(), list[int]()
 
-    def tell(who: Identity, _: int) -> bool:
-        told.append(who.pid)
+    def tell(identity: Identity, _: int) -> bool:
+        told.append(identity.pid)
         return True
 
     sampler = sampler_of(fake, clock, budget=0.0)

@@ -29,7 +29,7 @@ class QueueReasons:
     @property
     def has_agent(self) -> bool:
         """Whether an agent is running."""
-        return self._agent is not None and is_alive(self._agent.who)
+        return self._agent is not None and is_alive(self._agent.identity)
 
     def read(self, database: Database, is_any_queued: bool) -> None:
         if not database.has_tables_of(QUEUE_SINCE_VERSION):

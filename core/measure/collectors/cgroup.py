@@ -240,7 +240,7 @@ def _places(tree: Hierarchy) -> Iterator[str]:
 
 
 def is_limited(directory: str, but: str = "") -> bool:
-    """Whether a v2 cgroup holds back who is in it, apart from one thing."""
+    """Whether a v2 cgroup limits its processes, apart from one thing."""
     unlimited = ("", "max", "max 100000")
     return any(read_text(f"{directory}/{name}").strip() not in unlimited for name in V2_LIMITS if name != but)
 

@@ -1,4 +1,4 @@
-"""Who in a job is doing it: its heaviest processes at a moment, with their command lines."""
+"""The heaviest processes of a job at a moment, with their command lines."""
 
 from __future__ import annotations
 

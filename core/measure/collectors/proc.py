@@ -12,27 +12,27 @@ def identify(pid: int) -> Identity:
     return Identity(boot_id(), pid, start_ticks(pid))
 
 
-def is_alive(who: Identity) -> bool:
+def is_alive(identity: Identity) -> bool:
     """Whether this very process still runs; a zombie is dead."""
-    if who.boot != boot_id():
+    if identity.boot != boot_id():
         return False
     if not HAS_PROC:
-        return _answers(who.pid)
-    fields = stat_fields(who.pid)
-    return len(fields) > 19 and int(fields[19]) == who.start and fields[0] not in "ZX"
+        return _answers(identity.pid)
+    fields = stat_fields(identity.pid)
+    return len(fields) > 19 and int(fields[19]) == identity.start and fields[0] not in "ZX"
 
 
-def send(who: Identity, number: int) -> bool:
+def send(identity: Identity, number: int) -> bool:
     """Signal one process through a pidfd, its start time checked after the pidfd was opened; False if it is gone."""
     try:
-        held = os.pidfd_open(who.pid) if hasattr(os, "pidfd_open") else None
+        held = os.pidfd_open(identity.pid) if hasattr(os, "pidfd_open") else None
     except ProcessLookupError:
         return False
     try:
-        if not is_alive(who):
+        if not is_alive(identity):
             return False
         if held is None:
-            os.kill(who.pid, number)
+            os.kill(identity.pid, number)
         else:
             signals.pidfd_send_signal(held, number)
         return True

@@ -29,7 +29,7 @@ class Exited(Enum):
     NOTHING = auto()  # a gauge
     REAPED = auto()  # the kernel adds it to the `stat` of the process that waits, so at last to that of the shim
     INHERITED = auto()  # the kernel adds it to a parent that waits; without a parent the last value is kept
-    UNKNOWN = auto()  # only the parent is told: a job in which a process has exited has no known value
+    UNKNOWN = auto()  # reported only to the parent: a job with an exited process has no known value
 
 
 class Presence(Enum):

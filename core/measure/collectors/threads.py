@@ -45,7 +45,7 @@ def read_threads(pid: int, proc: str = "/proc") -> list[Task]:
 
 
 def read_arguments(pid: int, proc: str = "/proc") -> tuple[str, ...]:
-    """The words of its command line; none of a zombie, or of who has no right to see them."""
+    """The words of its command line; none for a zombie, or without the right to see them."""
     text = read_text(f"{proc}/{pid}/cmdline").rstrip("\0")
     return tuple(text.split("\0")) if text else ()
 
