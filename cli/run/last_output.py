@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 
-from jobtop.core.units import format_bytes, printable
+from jobtop.core.text.terminal_text import line_runs, printed
+from jobtop.core.units import format_bytes
 from jobtop.store.output.logs import open_log
 from jobtop.store.output.text import Output, Row
 
@@ -14,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.cli.app import App
     from jobtop.core.model import Job
+    from jobtop.core.text.terminal_text import TextStyle
 
 MOST_LINES = 200  # a longer output is cut to its last lines
 LAST_LINES = 20
@@ -32,17 +34,17 @@ def print_last_output(app: App, job: Job) -> None:
         if len(rows) > MOST_LINES:
             rows = rows[-LAST_LINES:]
             _print(0, f"… only the last {LAST_LINES} lines; all of them: jobtop logs {job.id[:8]}")
-        for row in rows:
-            _print(row.stream, row_text(row))
+        for row, style in zip(rows, output.styles(rows), strict=True):
+            _print(row.stream, row_text(row, style, app.uses_color(row.stream + 1)))
     except OSError:
         return
 
 
-def row_text(row: Row) -> str:
-    """The text of a row; its control characters are shown, not obeyed."""
+def row_text(row: Row, style: TextStyle, color: bool) -> str:
+    """A row in its colours; other control characters are shown, not obeyed."""
     if row.left_out is not None:
         return f"[jobtop: {format_bytes(row.left_out)} left out here: run.log_max]"
-    return "\t".join(map(printable, row.text.split("\t")))
+    return printed(line_runs(row.raw, style)[0], color)
 
 
 def _print(stream: int, line: str) -> None:

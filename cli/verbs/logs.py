@@ -16,6 +16,7 @@ from jobtop.cli.text.tables import STREAM, stream_format_options
 from jobtop.core.errors import StoreBusy, UnknownJob, UsageError
 from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
+from jobtop.core.run.terminal_input import has_terminal
 from jobtop.core.text.output_streams import PlainStream, TerminalStream
 from jobtop.core.text.terminal_text import style_after
 from jobtop.core.units import format_bytes
@@ -107,7 +108,7 @@ def follow_output(app: App, jobs: Jobs, job: Job, directory: Path, readers: Sequ
             return
         if not has_checked and time.monotonic() - since >= NO_OUTPUT_SECONDS:
             has_checked = True
-            if not has_written(directory):
+            if not has_written(directory) and not has_terminal(directory):
                 app.warn(NO_OUTPUT_HINT)
         time.sleep(POLL_SECONDS)
 

@@ -54,3 +54,11 @@ def open_input(directory: str | os.PathLike[str]) -> TerminalInput | None:
         os.close(fd)
         return None
     return TerminalInput(fd)
+
+
+def has_terminal(directory: str | os.PathLike[str]) -> bool:
+    """Whether the job with this directory runs and has a terminal of its own."""
+    try:
+        return stat.S_ISFIFO(os.stat(os.path.join(directory, INPUT), follow_symlinks=False).st_mode)
+    except OSError:
+        return False

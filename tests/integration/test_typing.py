@@ -114,3 +114,15 @@ def test_a_line_is_on_the_screen_soon_after_it_was_printed(jobtop: Jobtop, way: 
             leave(screen)
         else:
             screen.back_at_prompt()
+
+
+def test_the_end_of_the_output_stays_in_the_terminal_in_its_colours(jobtop: Jobtop) -> None:
+    with terminal(jobtop) as screen:
+        in_console(screen, r'print("\033[31mred\033[0m \033]0;title\007\033[2Jplain"); input()')
+        screen.press("i")
+        screen.shows("typing into")
+        screen.press("Enter")
+        screen.shows("success")
+        leave(screen)
+        painted = screen.tmux("capture-pane", "-e", "-p")
+        assert "\x1b[31mred\x1b[39m plain" in painted

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.run.terminal_input import has_terminal
 from jobtop.core.text.job_text import are_samples_deleted, not_started_text
 from jobtop.core.text.terminal_text import PLAIN, Run, TextStyle, line_runs
 from jobtop.core.units import format_bytes, printable
@@ -74,6 +75,7 @@ class ShownRows:
     size: int = 0
     is_there: bool = True
     is_one_log: bool = False  # both streams were one terminal or one file
+    has_terminal: bool = False
 
     @property
     def start(self) -> int:
@@ -134,8 +136,8 @@ def rows_after(output: Output, movement: Movement, start: int, height: int) -> S
     if len(rows) < height and not isinstance(movement, Until):
         rows = output.rows_before(output.size, height)
     times = tuple(output.moment(row.stop - 1) for row in rows)  # the shown part of a line was written last
-    is_there, has_one_log = output.directory.is_dir(), is_one_log(output.directory)
-    return ShownRows(tuple(rows), times, tuple(output.styles(rows)), output.size, is_there, has_one_log)
+    facts = (output.directory.is_dir(), is_one_log(output.directory), has_terminal(output.directory))
+    return ShownRows(tuple(rows), times, tuple(output.styles(rows)), output.size, *facts)
 
 
 def row_pieces(row: Row, style: TextStyle = PLAIN, needle: str = "", longest: int = 4096) -> list[Piece]:

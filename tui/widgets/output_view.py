@@ -341,7 +341,8 @@ class OutputView(Painted, can_focus=True):
         which = "" if len(self.streams) > 1 else f" to its {STREAMS[self.streams[0]]}"
         if not self.is_live:
             return [f"it wrote nothing{which}"]
-        return [f"nothing written{which} yet", *(HELD_BACK if self.is_silent and not which else ())]
+        may_hold_back = self.is_silent and not which and not self.shown.has_terminal
+        return [f"nothing written{which} yet", *(HELD_BACK if may_hold_back else ())]
 
     def move(self, movement: Movement) -> None:
         """Move because of a key; the message about the last search is removed."""

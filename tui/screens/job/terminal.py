@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from jobtop.core.measure.collectors.terminal_wait import any_waits_for_input
 from jobtop.core.model import Job
 from jobtop.core.paths import hostname
-from jobtop.core.run.terminal_input import TerminalInput, open_input
-from jobtop.core.shim.terminal import INPUT
+from jobtop.core.run.terminal_input import TerminalInput, has_terminal, open_input
 from jobtop.tui.data.job_reading import JobView
 from jobtop.tui.widgets.output_view import OutputView
 from jobtop.tui.workers import RepeatedWork, start_work
@@ -115,4 +114,4 @@ class JobTerminal:
 
 
 def _waits_for_input(directory: Path, pids: list[int]) -> bool:
-    return (directory / INPUT).is_fifo() and any_waits_for_input(pids)
+    return has_terminal(directory) and any_waits_for_input(pids)
