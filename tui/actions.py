@@ -184,4 +184,7 @@ def key_words(keys: str, in_words: bool = False) -> str:
     first = keys.split(",", maxsplit=1)[0]
     if first in KEY_SIGNS:
         return first.capitalize() if in_words else KEY_SIGNS[first]
-    return KEY_NAMES.get(first, first.replace("ctrl+", "^"))
+    base = first.removeprefix("ctrl+")
+    is_function_key = base[0] == "f" and base[1:].isdigit()
+    name = base.upper() if is_function_key else KEY_NAMES.get(base, base)
+    return name if base == first else f"^{name}"

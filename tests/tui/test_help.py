@@ -55,7 +55,7 @@ def test_help_shows_remapped_keys(home: Path) -> None:
         await visitor.press("f1")
         assert isinstance(visitor.console.screen, HelpScreen)
         lines = help_lines(visitor)
-        assert any(line.split()[:2] == ["f1", "Help"] for line in lines)
+        assert any(line.split()[:2] == ["F1", "Help"] for line in lines)
         assert any(line.split()[:3] == ["K", "^x", "Kill"] for line in lines)
 
     keys = read_keys({"app.help": ("f1",), "jobs.kill": ("K", "^x")})

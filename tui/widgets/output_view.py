@@ -307,7 +307,7 @@ class OutputView(Painted, can_focus=True):
         self.set_subtitle(self._state())
         if self.typing_into is not None:
             end_key = shown_key(next(iter(keys_of_action(self.screen, "typing.end")), "f12"), True)
-            words = f"typing into {self.typing_into[:LONGEST_NAME]} · {end_key.upper()} ends"
+            words = f"typing into {self.typing_into[:LONGEST_NAME]} · {end_key} ends"
             self.set_title([Span(words, Tone.ORANGE, True)])
             return
         which = "" if self.shown.is_one_log else " + ".join(STREAMS[stream] for stream in self.streams)
