@@ -41,6 +41,17 @@ class PastMoment(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return "T"
 
 
+class LastOrSince(Duration):
+    """The last part of a time, such as 5m, in seconds; or the time since a date, as a datetime."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from datetime import UTC, datetime
+
+        if not isinstance(value, str) or not value[:4].isdecimal() or "-" not in value:
+            return super().convert(value, param, ctx)
+        return datetime.fromtimestamp(PastMoment().convert(value, param, ctx), UTC)
+
+
 class Statuses(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Statuses separated by commas, as the filter `status:` takes them."""
 

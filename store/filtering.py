@@ -17,7 +17,9 @@ from jobtop.core.query.conditions import (
     IsOneOf,
     JoinedWords,
     MatchesPattern,
+    NamedPair,
     NumberComparison,
+    NumberParameter,
     NumberRange,
 )
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, SEQ_IN_LIST, placeholders, sql_list
@@ -94,20 +96,37 @@ def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Functio
     """Whether a field passes at least one of some tests."""
     match field, *tests:
         # The plus keeps SQLite from the index by this number, which lacks other columns; another has them all.
-        case _, NumberComparison(by, number):
-            return f"+{COMPUTED_FIELDS.get(field, field)} {by} ?", [*_values_of(field, wanted), number]
-        case _, NumberRange(low, high):
-            return f"+{COMPUTED_FIELDS.get(field, field)} BETWEEN ? AND ?", [*_values_of(field, wanted), low, high]
+        case _, NumberComparison() | NumberRange() as test:
+            sql, numbers = _comparison(f"+{COMPUTED_FIELDS.get(field, field)}", test)
+            return sql, [*_values_of(field, wanted), *numbers]
         case "status" | "kept", IsOneOf(words):
             return f"{field} IN ({placeholders(words)})", [*words]
     call = f"{_function_name(len(functions))}({field if field in JSON_FIELDS else f'CAST({field} AS BLOB)'})"
     functions.append(_function(tests, JSON_FIELDS.get(field)))
+    if (key := _pair_key(tests)) is not None:
+        match tests:
+            case [NumberParameter(_, NumberComparison() | NumberRange() as test)]:
+                sql, values = _comparison(f"json_extract({field}, ?)", test)
+                is_plain = rf"json_valid({field}) AND NOT instr({field}, '\')"
+                is_number = f"json_type({field}, ?) IN ('integer', 'real')"
+                path = f'$."{key}"'
+                return f"CASE WHEN {is_plain} THEN {is_number} AND {sql} ELSE {call} END", [path, path, *values]
+        return rf"CASE WHEN instr({field}, '\') OR instr({field}, ?) THEN {call} END", [f'"{key}"']
     match tests:
         case [JoinedWords(ContainsText(text))] if len(text) <= LONGEST_LIKE and re.fullmatch(PLAIN, text):
             return f"CASE WHEN {HAS_ESCAPE} THEN {call} ELSE {LIKE} END", [_like_pattern(text)]
         case [JoinedWords(ContainsText(text) | MatchesPattern(text) | IsOneOf((text,)))]:
             return f"CASE WHEN {HAS_ESCAPE} OR {LIKE} THEN {call} END", [_like_pattern(_plain_part(text))]
     return call, []
+
+
+def _comparison(value: str, test: NumberComparison | NumberRange) -> Term:
+    """Whether an SQL value passes a test of numbers."""
+    match test:
+        case NumberComparison(by, number):
+            return f"{value} {by} ?", [number]
+        case NumberRange(low, high):
+            return f"{value} BETWEEN ? AND ?", [low, high]
 
 
 def _values_of(field: str, wanted: Filter) -> list[Any]:
@@ -130,6 +149,20 @@ def _function(tests: list[Test], parse: Function | None) -> Function:
         return any(test(value) for test in tests)
 
     return passes
+
+
+def _pair_key(tests: list[Test]) -> str | None:
+    """The key of a tag or parameter that all tests are about, if JSON has it as it is; without it none can pass."""
+    keys = {test.key if isinstance(test, NamedPair) else _only_key(test) for test in tests}
+    key = keys.pop() if len(keys) == 1 else None
+    return key if key is not None and re.fullmatch(r"[\w.-]+", key, re.ASCII) else None
+
+
+def _only_key(test: Test) -> str | None:
+    match test:
+        case NumberParameter(IsOneOf((key,)), _):
+            return str(key)
+    return None
 
 
 def _plain_part(text: str) -> str:

@@ -162,12 +162,12 @@ def _ambiguous_job(word: str, jobs: list[Job]) -> AmbiguousJob:
 
 
 def _unknown_job(word: str, names: Callable[[], Iterable[str]], where: str) -> UnknownJob:
-    from jobtop.core.query.keys import find_key
-
     shown = printable(word)
     wanted = word.removeprefix("name:").removeprefix("id:")
-    if wanted == word and find_key(word.partition(":")[0]) is not None and ":" in word:
-        return UnknownJob(f'"{shown}" is a filter, and one job is needed: {FORMS} (jobtop history lists jobs)')
+    if wanted == word and (problem := _filter_problem(word)) is not None:
+        return UnknownJob(problem)
+    if word.startswith("last:"):
+        return UnknownJob(f"No job in {where} has the status {shown.removeprefix('last:')}")
     near = _nearest_names(wanted, names())
     if near:
         return UnknownJob(f'"{shown}" is not a job in {where}. Nearest names: {", ".join(map(printable, near))}')
@@ -175,6 +175,19 @@ def _unknown_job(word: str, names: Callable[[], Iterable[str]], where: str) -> U
         least = f"a name, or at least {SHORTEST_ID_PREFIX} characters of an id"
         return UnknownJob(f'"{shown}" is not a job: give {least} (jobtop history lists jobs)')
     return UnknownJob(f'"{shown}" is not a job in {where} (jobtop history lists jobs)')
+
+
+def _filter_problem(word: str) -> str | None:
+    """What is wrong with a word that looks like a filter; None if it does not."""
+    from jobtop.core.query.keys import KEYS, find_key
+
+    key, colon, _ = word.partition(":")
+    if not colon or key == "last":
+        return None
+    if find_key(key) is not None:
+        return f'"{printable(word)}" is a filter, and one job is needed: {FORMS} (jobtop history lists jobs)'
+    nearest = nearest_name(key, KEYS)
+    return f'"{printable(word)}" is not a job; if a filter is meant: did you mean {nearest}:?' if nearest else None
 
 
 def _nearest_names(word: str, names: Iterable[str]) -> list[str]:

@@ -83,7 +83,7 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
     """
     limit = options["limit"]
     if options["columns"] == "help":
-        print(columns_text().capitalize() + ".")
+        print(columns_text())
         return 0
     columns = [] if options["columns"] is None else parse_columns(options["columns"])
     if columns and style not in ("table", "csv"):

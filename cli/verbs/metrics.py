@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from jobtop.cli.completion import complete_job_id
 from jobtop.cli.text.printers import PRINTERS, BlockPrinter, Printer
 from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_if_thinned, warn_of_damage
 from jobtop.cli.text.tables import STREAM, stream_format_options
-from jobtop.cli.values import Duration
+from jobtop.cli.values import LastOrSince
 from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.model import Job, Sample
 from jobtop.core.series.downsample import select_positions
@@ -40,7 +41,11 @@ def metric_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any
 @click.command()
 @click.argument("reference", metavar="ID", shell_complete=complete_job_id)
 @metric_option("Only this metric, such as mem.used; may be repeated.")
-@click.option("--since", type=Duration(), help="Only the last part, such as 5m: up to now, or to the job's end.")
+@click.option(
+    "--since",
+    type=LastOrSince(),
+    help="Only the last part, such as 5m: up to now, or to the job's end. Or since a time: 2026-11-15T14:30.",
+)
 @click.option(
     "--max-points", type=click.IntRange(2), metavar="N", help="Thin past samples to at most N; peaks are kept."
 )
@@ -102,15 +107,19 @@ def stream(app: App, jobs: Jobs, job: Job, follow: bool, window: "Window", print
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which of the past samples to print: those of the last `since` seconds, at most `max_points` of them."""
+    """Which of the past samples to print: of the last `since` seconds, or since a time; at most `max_points`."""
 
-    since: float | None
+    since: float | datetime | None
     max_points: int | None
     keys: Sequence[str]
 
     def past_readings(self, job: Job, reader: SampleReader, samples: Sequence[Sample]) -> Iterator[SampleReading]:
         """Return the readings to print; the reader reads all samples, so that later rates are right."""
-        start = 0.0 if self.since is None else run_seconds(job) - self.since
+        start = 0.0
+        if isinstance(self.since, datetime):
+            start = self.since.timestamp() - (job.start_time or 0.0)
+        elif self.since is not None:
+            start = run_seconds(job) - self.since
         positions = self._positions_to_print(start, samples)
         recent = (reading for reading in reader.read(samples) if reading.elapsed >= start)
         return (reading for position, reading in enumerate(recent) if position in positions)

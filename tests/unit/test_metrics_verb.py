@@ -104,6 +104,14 @@ def test_since_counts_back_from_the_end_and_keeps_the_first_rate(job: str) -> No
     assert found[0]["cpu"]["percent"] == 50.0
 
 
+def test_since_a_time_is_counted_from_the_start_of_the_job(job: str) -> None:
+    found = lines(job, "--since", "2023-11-14T22:13:24Z")  # 3.5 s after the start
+    assert [shape["elapsed"] for shape in found] == [4.0, 5.0, 5.5]
+    code, out, err = call("metrics", job, "--since", "2023-13-01")
+    assert (code, out) == (2, "")
+    assert "2023-13-01" in err
+
+
 def test_since_counts_back_from_now_while_a_job_runs(home: Path) -> None:
     running = running_job(recorder=this_process(), start_time=time.time() - 10.5)
     job = kept_sampled(home, running, steady(10)).id
