@@ -31,19 +31,19 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
             probes.limits(probes.probe_limits(), machine),
             checks.logout(machine),
         ],
-        "Sampling their processes": [
+        "Sampling processes": [
             sources.cpu_clocks(tried.has_clock),
             *sources.member_findings(tried.problems, machine),
             sources.child_lists(machine),
             sources.hidden_processes(machine),
             checks.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
         ],
-        "Sampling their cgroups": [
+        "Sampling cgroups": [
             *checks.cgroups(machine, tried.made, tried.joined),
             *(sources.own_cgroup(machine, tried.cgroup_keys) if tried.joined else ()),
         ],
         "Sampling the machine": sources.host_findings(machine, checks.nearest_existing(str(paths.root))),
-        "Keeping and showing them": [
+        "Storing and showing data": [
             checks.state_directory(str(paths.root)),
             checks.privacy(str(paths.root)),
             history(paths, network),
@@ -66,9 +66,9 @@ def history(paths: StatePaths, network: bool | None = None) -> Finding:
     if found.problem is not None:
         return Finding("history", State.FAILS, found.problem)
     if not os.access(paths.store, os.W_OK):
-        meaning = f"{paths.store} can only be read: jobs are recorded beside it"
+        meaning = f"{paths.store} is read-only: jobs are recorded in unrecorded/ beside it"
         return Finding("history", State.FAILS, meaning, f"chmod u+w {paths.store}")
-    checked = "sound" if found.is_sound else "too large to check in a few seconds"
+    checked = "not damaged" if found.is_sound else "too large to check in a few seconds"
     jobs = f"{found.jobs} job{'' if found.jobs == 1 else 's'}"
     words = f"{jobs} in {format_bytes(found.size_bytes)}, version {found.version}, {checked}, {where}"
     return Finding("history", State.WORKS, words)

@@ -104,14 +104,14 @@ DOCTOR = {
             "loginctl enable-linger ada",
         ),
     ],
-    "Sampling their processes": [
+    "Sampling processes": [
         Finding("CPU clocks", WORKS, "CPU time of living processes in nanoseconds, of any user's"),
         Finding("/proc/PID/io", WORKS, "bytes and calls that pass through the kernel, and storage traffic"),
         Finding("smaps_rollup", WORKS, "memory that processes share counts once (PSS)"),
         Finding("children files", WORKS, "the members of a job are found without a sweep over /proc"),
         Finding("open files", WORKS, "20000, at most 20000: 5000 processes at the lowest cost"),
     ],
-    "Sampling their cgroups": [
+    "Sampling cgroups": [
         Finding("cgroups", WORKS, "version 2"),
         Finding("own cgroup", WORKS, "every job gets one"),
         Finding("cgroup memory", WORKS, "the peak of all processes together, and OOM kills"),
@@ -125,7 +125,7 @@ DOCTOR = {
         Finding("host pressure", WORKS, "time lost waiting for cpu, memory, io (PSI)"),
         Finding("temperature", ABSENT, "no sensor is readable"),
     ],
-    "Keeping and showing them": [
+    "Storing and showing data": [
         Finding("state directory", WORKS, "/home/ada/.local/state/jobtop; 771.4 GiB free"),
         Finding("history", WORKS, "410 jobs, 11.2 MiB; on a local disk"),
         Finding("UTF-8", WORKS, "✓ ✗ – … can be shown"),

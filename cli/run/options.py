@@ -97,7 +97,7 @@ class Option:
 RUN = (
     Option("--no-ui", "Do not open the console: output and exit code pass through."),
     Option("--detach", "Print the id and return; the job has no input and outlives the terminal."),
-    Option("--like", "Take the command and options of an earlier job; given ones replace them.", "ID"),
+    Option("--like", "Use the command and options of an earlier job; options given here replace them.", "ID"),
     Option("--name", "The job's name; by default the script or the program.", "N"),
     Option("--tool", "The kind of job; by default the program.", "T"),
     Option("--tag", "A tag to find the job by; may be repeated.", "K=V", pair, True),

@@ -40,8 +40,8 @@ from jobtop.store.jobs import Jobs
 def stop(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Stop jobs: send SIGTERM to all their processes, after the grace period SIGKILL, and wait until they are gone.
 
-    A queued job is cancelled; a failed job that would be retried is not retried. A name is its newest job. A filter
-    means all matching jobs that run or wait: they are listed, and stopped after a yes.
+    A queued job is cancelled; a failed job that would be retried is not retried. A name means
+    the newest job with that name. A filter means all matching jobs that run or are queued: jobtop lists them and asks.
     """
     return end_selected(app, words, filters, yes, by_force=False)
 
@@ -52,8 +52,8 @@ def stop(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) 
 def kill(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Kill jobs: send SIGKILL to all their processes until none is left.
 
-    A name is its newest job. A filter means all matching jobs that run or wait: they are listed, and killed after a
-    yes.
+    A name means the newest job with that name. A filter means all matching jobs that run or are queued: jobtop
+    lists them and asks.
     """
     return end_selected(app, words, filters, yes, by_force=True)
 
@@ -123,7 +123,7 @@ def end_survivors(control: Control, job: Job) -> bool:
 def pause(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Pause jobs: send SIGSTOP to all their processes. A paused queued job is not started.
 
-    A filter means all matching jobs that run or are queued: they are listed, and paused after a yes.
+    A filter means all matching jobs that run or are queued: jobtop lists them and asks.
     """
     wanted = action("pause", lambda job: is_live_here(app, job) and job.status is not Status.PAUSED)
     control, targets = find_to_control(app, words, filters, yes, wanted)
@@ -139,7 +139,7 @@ def pause(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool)
 def resume(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Continue paused jobs: send SIGCONT to all their processes. A queued job can be started again.
 
-    A filter means all matching jobs that are paused: they are listed, and continued after a yes.
+    A filter means all matching jobs that are paused: jobtop lists them and asks.
     """
     wanted = action("resume", lambda job: is_live_here(app, job) and job.status is Status.PAUSED)
     control, targets = find_to_control(app, words, filters, yes, wanted)
@@ -156,7 +156,7 @@ def resume(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool
 def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
     """Wait until the last attempt at each job has ended; exit code 1 if one did not succeed.
 
-    A name is its newest job. A filter means all jobs that match when the wait begins.
+    A name means the newest job with that name. A filter means all jobs that match when the wait begins.
     """
     found = latest_attempts(app, find_selected(app, selection_of(words, filters)))
     if any(job.id == app.environ.get("JOBTOP_JOB_ID") for _, job in found):
@@ -187,8 +187,9 @@ def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
 def rm(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Delete ended or queued jobs: their records, samples, output, and what is needed to run them again.
 
-    The merged record of a job that ran on another host can be deleted once the job is stale. A name is its newest job.
-    A filter means all matching jobs that can be deleted and are not pinned: they are listed, and deleted after a yes.
+    The merged record of a job that ran on another host can be deleted once the job is stale. A name means the
+    newest job with that name. A filter means all matching jobs that can be deleted and are not pinned: jobtop lists
+    them and asks.
     """
 
     def removable(jobs: Jobs, found: list[Job]) -> list[Job]:

@@ -51,6 +51,7 @@ def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: st
 @click.option(
     "--status",
     "statuses",
+    metavar="S",
     multiple=True,
     type=Statuses(),
     shell_complete=complete_status,
@@ -71,7 +72,7 @@ def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: st
     "--columns",
     metavar="NAME,…",
     shell_complete=complete_columns,
-    help="The columns of the table or the CSV, such as name,params,time,mem; help lists all.",
+    help="The columns of the table or the CSV, such as name,params,time,mem (jobtop help history lists all).",
 )
 @click.option("--page-after", metavar="ID", help="Only jobs that follow this one in the same order.")
 @format_options

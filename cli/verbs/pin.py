@@ -16,7 +16,7 @@ from jobtop.store.upkeep.retention import set_pinned
 def pin(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Keep all data of jobs: samples and output stay until the jobs are unpinned or removed.
 
-    A filter means all matching jobs that are not pinned: they are listed, and pinned after a yes.
+    A filter means all matching jobs that are not pinned: jobtop lists them and asks.
     """
     return set_pinned_jobs(app, words, filters, yes, True)
 
@@ -27,7 +27,7 @@ def pin(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -
 def unpin(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Let retention delete samples and output of pinned jobs again.
 
-    A filter means all matching jobs that are pinned: they are listed, and unpinned after a yes.
+    A filter means all matching jobs that are pinned: jobtop lists them and asks.
     """
     return set_pinned_jobs(app, words, filters, yes, False)
 

@@ -73,11 +73,12 @@ def prune(app: App, /, words: tuple[str, ...], before: float | None, dry_run: bo
     """Delete old samples and output as the settings say, and shrink the history file.
 
     Samples older than store.raw_days are reduced to one per minute. Of jobs older than store.rollup_days only the
-    record is kept, and so of the oldest jobs while the history is larger than store.max_size. Pinned jobs, and those
-    that [[retention]] protects, are not changed. Running jobs do the same in the background, a little at a time.
+    record is kept; if the history is larger than store.max_size, this also applies to the oldest other jobs. Pinned
+    jobs, and those that [[retention]] protects, are not changed. While jobs run, jobtop does the same in the
+    background, in small steps.
 
     With --older-than or a FILTER, samples and output of those ended jobs are deleted instead, whatever the settings
-    say; the records stay. The jobs of a filter are listed first, and pruned after a yes.
+    say; the records stay. jobtop lists the jobs of a filter and asks.
     """
     wanted = parse_words(words)
     existing_store(app, None)

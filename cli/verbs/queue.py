@@ -169,7 +169,7 @@ def requested_text(limits: Limits) -> str:
 def retry(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
     """Queue ended jobs again with the same command and options; prints the id of each new job.
 
-    A filter means all matching jobs that ended and were not retried yet: they are listed, and queued after a yes.
+    A filter means all matching jobs that ended and were not retried yet: jobtop lists them and asks.
     """
 
     def can_retry(job: Job) -> bool:

@@ -11,7 +11,7 @@ from jobtop.core.measure.collectors.processes import MOST_DESCRIPTORS
 from jobtop.core.procfs import read_text
 from jobtop.core.record import fresh, record
 from jobtop.core.run.facts import damage_in
-from jobtop.core.units import format_bytes
+from jobtop.core.units import format_bytes, number_of
 
 OLDEST_PYTHON = (3, 11)
 MIN_FREE_BYTES = 64 * 1024 * 1024
@@ -172,7 +172,9 @@ def evidence_files(directory: str, patience_seconds: float = 2.0) -> Finding:
         checked += 1
         if (damage := damage_in(f"{directory}/{job}")) is not None:
             damages.append(damage)
-    among = f"{checked} jobs" if checked == len(jobs) else f"{checked} of {len(jobs)} jobs, as many as time allowed"
+    among = number_of(checked, "job")
+    if checked < len(jobs):
+        among = f"{checked} of {len(jobs)} jobs, as many as time allowed"
     if not damages:
         return Finding(name, State.WORKS, f"the files of supervisors can be read: {among}")
     more = f", and {len(damages) - MAX_NAMED} more" if len(damages) > MAX_NAMED else ""
