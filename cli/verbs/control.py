@@ -158,8 +158,12 @@ def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
 
     A name means the newest job with that name. A filter means all jobs that match when the wait begins.
     """
-    found = latest_attempts(app, find_selected(app, selection_of(words, filters)))
-    if any(job.id == app.environ.get("JOBTOP_JOB_ID") for _, job in found):
+    selection = selection_of(words, filters)
+    found = latest_attempts(app, find_selected(app, selection))
+    own = app.environ.get("JOBTOP_JOB_ID")
+    if selection.filter is not None:
+        found = [(jobs, job) for jobs, job in found if job.id != own]
+    elif any(job.id == own for _, job in found):
         raise UsageError("a job cannot wait for itself")
     ended = []
     for jobs in dict.fromkeys(jobs for jobs, _ in found):

@@ -130,6 +130,13 @@ def test_stats_export_and_queue_take_a_filter(home: Path) -> None:
     assert "No matching queued jobs" in call("queue", "tag:nightly").stdout
 
 
+def test_a_job_waits_for_the_others_of_a_filter_and_not_for_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    me, _ = kept_jobs(home, made_job(name="me", status=Status.FAILED), made_job(name="other"))
+    monkeypatch.setenv("JOBTOP_JOB_ID", me.id)
+    assert call("wait", "user:ada").returncode == 0
+    assert call("wait", "me").returncode == 2
+
+
 def test_plot_draws_every_job_of_a_filter(three: list[str], tmp_path: Path) -> None:
     drawn = call("plot", "tag:old").stdout
     assert all(job_id[:8] in drawn for job_id in three[:3])
