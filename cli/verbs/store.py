@@ -124,7 +124,7 @@ def check(app: App, path: str | None, style: str) -> int:
         what = TableColumn("WHAT", widest=200 if sys.stdout.isatty() else 10_000)
         print(table((TableColumn("WHERE"), what), map(problem_row, problems)))
     else:
-        print(f"{file} is sound.")
+        print(f"{file} is not damaged.")
     return int(bool(problems))
 
 

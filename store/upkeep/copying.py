@@ -40,4 +40,4 @@ def backup(source: Database, target: Path, progress: Progress | None = None) -> 
         finally:
             copy.close()
     if answer != "ok":
-        raise StoreDamaged(f"{target}: the copy is not sound ({answer}); check the store: jobtop store check")
+        raise StoreDamaged(f"{target}: the copy is damaged ({answer}); check the store: jobtop store check")

@@ -28,7 +28,7 @@ READING = {
     ("queue",): "No queued jobs",
     ("wait", SWEEP): "",
     ("store", "info"): "4 (",
-    ("store", "check"): "is sound",
+    ("store", "check"): "is not damaged",
 }
 
 
