@@ -50,32 +50,45 @@ class Now:
 
 
 class Tail:
-    """The last minute of one job: times, CPU percent, memory."""
+    """The last minute of one job: times, CPU percent, memory; `last` has the newest values in the order of KEYS."""
 
-    __slots__ = ("cpu", "last", "memory", "now", "times")
+    __slots__ = ("_before", "_now", "cpu", "last", "memory", "times")
 
     def __init__(self) -> None:
         self.times: deque[float] = deque(maxlen=KEPT_SAMPLES)
         self.cpu: deque[float | None] = deque(maxlen=KEPT_SAMPLES)
         self.memory: deque[Number | None] = deque(maxlen=KEPT_SAMPLES)
         self.last: tuple[Number | None, ...] | None = None
-        self.now = Now(0.0)
+        self._before: tuple[Number | None, ...] | None = None
+        self._now: Now | None = None
 
     def add(self, elapsed: float, values: tuple[Number | None, ...]) -> None:
         """Add the next sample, with values in the order of KEYS."""
-        user, system, memory, read, write, processes, threads, gpu, *_ = values
-        cpu = read_rate = write_rate = None
-        if self.last is not None:
-            seconds = elapsed - self.times[-1]
-            if user is not None and system is not None and None not in self.last[:2]:
-                busy = rate(self.last[0] + self.last[1], user + system, seconds)  # type: ignore[operator]
-                cpu = None if busy is None else 100 * busy
-            read_rate, write_rate = rate(self.last[3], read, seconds), rate(self.last[4], write, seconds)
+        user, system, before, cpu = values[0], values[1], self.last, None
+        if before is not None and user is not None and system is not None and None not in before[:2]:
+            busy = rate(before[0] + before[1], user + system, elapsed - self.times[-1])  # type: ignore[operator]
+            cpu = None if busy is None else 100 * busy
         self.times.append(elapsed)
         self.cpu.append(cpu)
-        self.memory.append(memory)
-        self.last = values
-        self.now = Now(elapsed, cpu, memory, read_rate, write_rate, processes, threads, gpu)
+        self.memory.append(values[2])
+        self.last, self._before, self._now = values, before, None
+
+    @property
+    def now(self) -> Now:
+        """The newest sample; made when it is asked for, since most samples of a tail never are."""
+        if self._now is None:
+            self._now = self._newest()
+        return self._now
+
+    def _newest(self) -> Now:
+        if self.last is None:
+            return Now(0.0)
+        _, _, memory, read, write, processes, threads, gpu, *_ = self.last
+        read_rate = write_rate = None
+        if self._before is not None:
+            seconds = self.times[-1] - self.times[-2]
+            read_rate, write_rate = rate(self._before[3], read, seconds), rate(self._before[4], write, seconds)
+        return Now(self.times[-1], self.cpu[-1], memory, read_rate, write_rate, processes, threads, gpu)
 
 
 def newest(database: Database) -> tuple[int | None, ...]:
@@ -99,7 +112,8 @@ class LiveTails:
         self.database = database
         self.tails: dict[int, Tail] = {}
         self._last_id: int | None = None
-        self._without_values: set[int] = set()  # jobs with samples that have their values in an earlier row
+        self._sealed: set[int] = set()  # jobs with a tail that has only samples from blocks
+        self._incomplete: set[int] = set()  # jobs with samples, or values of samples, in rows that were not read
 
     def poll(self, wanted: Iterable[int]) -> set[int]:
         """Read new samples; return the jobs among the wanted ones that have any."""
@@ -107,9 +121,9 @@ class LiveTails:
         for seq in self.tails.keys() - wanted:
             del self.tails[seq]
         changed = self._add_tails(wanted - self.tails.keys())
-        self._without_values = set()
         self._read_new(wanted, changed)
-        for seq in sorted(self._without_values)[:FEW]:  # the next poll reads more
+        self._incomplete &= wanted
+        for seq in sorted(self._incomplete)[:FEW]:  # the next poll reads more
             self._load(seq)
             changed.add(seq)
         return changed
@@ -145,6 +159,7 @@ class LiveTails:
             if tail is not None and (not tail.times or elapsed > tail.times[-1]):
                 tail.add(elapsed, tuple(values))
                 changed.add(seq)
+                self._sealed.discard(seq)
 
     def _add_unchanged(self, listed: object, changed: set[int]) -> None:
         """Add samples with the values of the samples before."""
@@ -152,22 +167,41 @@ class LiveTails:
             tail = self.tails.get(seq)
             if tail is None or not -LARGEST <= elapsed <= LARGEST:
                 continue
-            if tail.last is None:
-                self._without_values.add(seq)
+            if tail.last is None or seq in self._sealed:
+                self._incomplete.add(seq)
             elif elapsed > tail.times[-1]:
                 tail.add(elapsed, tail.last)
                 changed.add(seq)
 
     def _add_tails(self, seqs: set[int]) -> set[int]:
-        """Add tails with the last minute of some jobs, or empty ones if they are many; return these jobs."""
+        """Add tails with the last minute of some jobs; return these jobs.
+
+        Many jobs get what is in blocks, and the rest from the rows of the head that are read next.
+        """
         for seq in seqs:
             self.tails[seq] = Tail()
-            if len(seqs) <= FEW:
+        if len(seqs) <= FEW:
+            for seq in seqs:
                 self._load(seq)
+        elif self._last_id is None:
+            self._load_sealed(seqs)
+        else:
+            self._incomplete |= seqs
         return set(seqs)
+
+    def _load_sealed(self, seqs: set[int]) -> None:
+        """Add the newest samples in blocks to empty tails."""
+        series = SeriesStore(self.database)
+        with self.database.reading():
+            for seq in seqs:
+                for sample in series.newest_sealed(seq, KEPT_SAMPLES, KEYS):
+                    self.tails[seq].add(sample.elapsed, sample.values)
+        self._sealed |= {seq for seq in seqs if self.tails[seq].times}
 
     def _load(self, seq: int) -> None:
         """Replace a tail by the last minute of its job."""
+        self._sealed.discard(seq)
+        self._incomplete.discard(seq)
         tail = self.tails[seq] = Tail()
         samples: list[Sample] = SeriesStore(self.database).newest(seq, KEPT_SAMPLES, keys=KEYS)
         for sample in samples:

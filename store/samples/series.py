@@ -229,6 +229,17 @@ class SeriesStore:
                 samples = [sample for _, sample in block or () if sample.elapsed <= until] + samples
         return samples[-count:]
 
+    def newest_sealed(self, owner: int, count: int, keys: Sequence[str]) -> list[Sample]:
+        """The last `count` samples that are in blocks, or fewer, oldest first, with these keys."""
+        with self.database.reading() as connection:
+            is_sampled = sealed.sealed_until(connection, self.layout, owner) is not None
+            packed = sealed.newest_blocks(connection, self.layout, owner, float("inf")) if is_sampled else []
+        samples: list[Sample] = []
+        for data in packed:
+            if len(samples) < count:
+                samples = [sample for _, sample in _samples(data, keys) or ()] + samples
+        return samples[-count:]
+
     def samples(self, owner: int) -> list[Sample]:
         """All samples of an owner; minutes become samples with the same extremes and means."""
         series = self.series(owner, self.layout.keys)

@@ -40,6 +40,13 @@ def test_a_copy_is_right_after_samples_were_missed() -> None:
     assert columns_of(copy_of(tail, known)) == columns_in(tail)
 
 
+def test_a_copy_is_right_after_older_samples_were_found() -> None:
+    short, whole = Tail(), Tail()
+    add_samples(short, 8, 3)
+    add_samples(whole, 1, 11)
+    assert columns_of(copy_of(whole, (short.now, copy_of(short)))) == columns_in(whole)
+
+
 def test_a_tail_without_samples_has_no_columns() -> None:
     tail = Tail()
     assert columns_of(copy_of(tail)) == columns_of(None) == Columns()

@@ -57,3 +57,51 @@ def test_many_jobs_are_found_in_one_query_and_unused_ones_are_dropped(database: 
     assert {len(tail.times) for tail in tails.tails.values()} == {2}
     tails.poll(jobs[:3])
     assert set(tails.tails) == set(jobs[:3])
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_what_was_sealed_of_many_jobs_before_the_first_look_is_there(database: Database, is_busy: bool) -> None:
+    """Idle jobs share a row of the head; its values are in the row before."""
+    store, jobs = SeriesStore(database), [new_job(database) for _ in range(FEW + 10)]
+    for moment in range(1, 131):
+        store.append([(job, sample(float(moment), moment / 2 if is_busy else 7.0)) for job in jobs])
+        if moment == 100:
+            for job in jobs:
+                store.seal(job)
+    while store.trim():
+        pass
+    tails = LiveTails(database)
+    tails.poll(jobs)
+    minute = [float(moment) for moment in range(131 - KEPT_SAMPLES, 131)]
+    assert {tuple(tail.times) for tail in tails.tails.values()} == {tuple(minute)}
+    assert {tail.cpu[0] for tail in tails.tails.values()} == {50.0 if is_busy else 0.0}
+
+
+def test_a_change_before_the_first_row_that_is_read_is_not_missed(database: Database) -> None:
+    """Busy jobs write so many rows that the last row with values of an idle job is not among those that are read."""
+    store, jobs = SeriesStore(database), [new_job(database) for _ in range(3 * FEW)]
+    idle = set(jobs[: FEW + 10])
+    for moment in range(1, 251):
+        memory = 100 if moment <= 100 else 200
+        store.append([(job, sample(float(moment), 7.0 if job in idle else moment / 2, memory=memory)) for job in jobs])
+        if moment == 100:
+            for job in jobs:
+                store.seal(job)
+    tails = LiveTails(database)
+    tails.poll(jobs)
+    tails.poll(jobs)
+    assert {len(tail.times) for tail in tails.tails.values()} == {KEPT_SAMPLES}
+    assert {tail.times[-1] for tail in tails.tails.values()} == {250.0}
+    assert {value for tail in tails.tails.values() for value in tail.memory} == {200}
+
+
+def test_many_jobs_that_are_wanted_later_get_their_last_minute_too(database: Database) -> None:
+    store, jobs = SeriesStore(database), [new_job(database) for _ in range(FEW + 10)]
+    tails = LiveTails(database)
+    tails.poll([])
+    for moment in range(1, 101):
+        store.append([(job, sample(float(moment), moment / 2)) for job in jobs])
+    tails.poll([])
+    tails.poll(jobs)
+    tails.poll(jobs)
+    assert {len(tail.times) for tail in tails.tails.values()} == {KEPT_SAMPLES}

@@ -43,8 +43,12 @@ def with_none(numbers: array[float]) -> tuple[float | None, ...]:
 
 
 def copy_of(tail: Tail, known: tuple[Now, PackedSamples] | None = None) -> PackedSamples:
-    """A copy of the samples of a tail; `known` is an earlier copy, with its newest sample."""
-    if known is not None and len(tail.times) > 1 and tail.times[-2] == known[0].elapsed:
+    """A copy of the samples of a tail; `known` is an earlier copy, with its newest sample.
+
+    An earlier copy may be of a tail that had fewer old samples.
+    """
+    has_one_more = known is not None and len(tail.times) > 1 and tail.times[-2] == known[0].elapsed
+    if known is not None and has_one_more and len(known[1]) >= (len(tail.times) - 1) * SAMPLE.size:
         return known[1][-(KEPT_BYTES - SAMPLE.size) :] + packed(tail.now)  # one new sample: the usual case, and fast
     samples = zip(tail.times, tail.cpu, tail.memory, strict=True)
     return b"".join([pack(at, nan if cpu is None else cpu, nan if held is None else held) for at, cpu, held in samples])
