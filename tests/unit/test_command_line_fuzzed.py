@@ -1,4 +1,4 @@
-"""Whatever words follow `jobtop`: an answer, or one line that says what is wrong; never a mistake of jobtop's own."""
+"""Whatever words follow `jobtop`: an answer, or one line that says what is wrong; never a bug of jobtop."""
 
 import random
 from contextlib import suppress
@@ -17,7 +17,7 @@ from sampled import kept_sampled, steady
 
 # Verbs that are carried out; none of them changes a job, starts a process or waits for one.
 CARRIED_OUT = ("history", "show", "logs", "metrics", "plot", "export", "stats", "queue", "wait", "config", "completion")
-WRITING = ("--output", "--svg", "--record", "--force")
+LEFT_OUT = ("--output", "--svg", "--record", "--force", "--watch")  # they write files, or never end
 VALUES = (
     *ODD_WORDS,
     *ODD_NUMBERS,
@@ -51,7 +51,7 @@ def value_of(dice: random.Random, param: click.Parameter) -> str:
 def written(dice: random.Random, verbs: tuple[str, ...]) -> Words:
     """A verb with some of its options, their values and arguments."""
     words = [dice.choice(verbs)]
-    params = [param for param in command_of(words).params if not set(param.opts) & set(WRITING)]
+    params = [param for param in command_of(words).params if not set(param.opts) & set(LEFT_OUT)]
     for param in params:
         is_argument = isinstance(param, click.Argument)
         if dice.random() < (0.1 if is_argument else 0.8):
@@ -80,7 +80,7 @@ def test_verbs_that_read_answer_or_say_what_is_wrong(
 
     def check(words: Words) -> None:
         nonlocal answered
-        if any(word.startswith(WRITING) for word in words):
+        if any(word.startswith(LEFT_OUT) for word in words):
             return
         answer = call(*words)
         answered += answer.returncode == 0
