@@ -11,7 +11,7 @@ from jobtop import __version__
 from jobtop.cli.app import App
 from jobtop.cli.failure import report_failure, run_reporting_errors
 from jobtop.cli.values import Duration
-from jobtop.core.errors import ExitCode, UsageError, did_you_mean, nearest_name
+from jobtop.core.errors import ExitCode, JobtopError, UsageError, did_you_mean, nearest_name
 from jobtop.core.run.supervisor import Supervisor
 
 VERBS = {
@@ -71,6 +71,36 @@ STORE_SETTINGS: dict[str, Any] = {
 STORE_OPTION = click.Option(["--store", "named"], expose_value=False, callback=collect_store_option, **STORE_SETTINGS)
 
 
+def suggestion(word: str) -> str:
+    """Return what a user may have meant by a word that is no verb: a verb, a job or a command that exists."""
+    import shutil
+
+    hint = did_you_mean(word, (*VERBS, *ALIASES))
+    if is_job(word):
+        return f"{hint}; it is a job: jobtop show {word}"
+    if shutil.which(word) is not None or os.path.isfile(word):
+        return f"{hint}; it is a command: jobtop run -- {word} …"
+    return hint or "; jobtop help lists all"
+
+
+class SilentApp(App):
+    """Opens the stores without warnings."""
+
+    def warn(self, text: str) -> None:
+        """Print nothing."""
+
+
+def is_job(word: str) -> bool:
+    """Return whether a word names a job of this host; False if that cannot be found out."""
+    app = SilentApp((), False, "never", os.environ)
+    try:
+        return app.has_store() and bool(app.find(word))
+    except JobtopError:
+        return False
+    finally:
+        app.close()
+
+
 class Verbs(click.Group):
     """A click group that imports a command only when it is called."""
 
@@ -92,8 +122,7 @@ class Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None:
-            hint = did_you_mean(args[0], (*VERBS, *ALIASES))
-            ctx.fail(f'there is no verb "{args[0]}"{hint}; to run a command: jobtop run -- {args[0]} …')
+            ctx.fail(f'there is no verb "{args[0]}"{suggestion(args[0])}')
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

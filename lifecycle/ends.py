@@ -37,6 +37,18 @@ def stored_observation(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
     return None if observation is None else observation.of
 
 
+def seen_seconds(jobs: Jobs, job: Job) -> float | None:
+    """How long a job has run until its last sample or the last heartbeat of its recorder; None if it has neither."""
+    if job.start_time is None:
+        return None
+    seen = [] if job.last_heard is None else [max(0.0, job.last_heard - job.start_time)]
+    if job.seq is not None and jobs.has_series(job.seq):
+        from jobtop.store.samples.series import SeriesStore
+
+        seen += [sample.elapsed for sample in SeriesStore(jobs.database).newest(job.seq, 1)]
+    return round(max(seen), 6) if seen else None
+
+
 def observation_in(jobs: Jobs, job: Job) -> Observation | None:
     """What the stored samples of a job show; None if there are none."""
     if job.seq is None or not jobs.has_series(job.seq):

@@ -6,7 +6,7 @@ from jobtop.cli.app import App
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.series.drawing import make_curve, sparkline
-from jobtop.core.text.job_text import ENDPOINT_SAMPLES, are_samples_deleted, is_thinned
+from jobtop.core.text.job_text import ENDPOINT_SAMPLES, are_samples_deleted, is_thinned, not_monitored_text
 from jobtop.core.text.metric_text import Number, format_value
 from jobtop.core.units import format_bytes, format_duration
 from jobtop.store.samples.curves import Curves
@@ -78,8 +78,10 @@ def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:
         app.warn(f"job {job.id[:8]} {never}, so there are no samples")
     elif job.status.ended:
         app.warn(f"job {job.id[:8]} {no_samples_reason(job)}")
+    elif (why := not_monitored_text(job)) is not None:
+        app.warn(f"job {job.id[:8]} is {why}, so there are no samples")
     else:
-        app.warn(f"no samples of job {job.id[:8]} yet (one run with --no-monitor gets none)")
+        app.warn(f"no samples of job {job.id[:8]} yet")
 
 
 def warn_if_thinned(app: App, job: Job) -> None:

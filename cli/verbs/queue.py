@@ -191,6 +191,10 @@ def check_retryable(job_queue: Queue, job: Job, others: set[str]) -> None:
     """Raise UsageError if a job cannot be queued again, before anything is changed."""
     if (why := elsewhere(job, job_queue.paths.host)) is not None:
         raise UsageError(why)
+    later = None if job.queue is None else job.queue.retried_by
+    if later is not None and job_queue.outcomes([later])[later] is None:
+        short = job.id[:8]
+        raise UsageError(f"job {short} was already retried as {later[:8]}, which was deleted: jobtop rerun {short}")
     check_retry(job, by_hand=True)
     job_queue.spec(job)
     after = job.queue.after if job.queue is not None and job.start_time is None else ()

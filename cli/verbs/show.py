@@ -19,7 +19,7 @@ from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.text.event_text import event_text
-from jobtop.core.text.job_text import queue_parts, samples_kept_text
+from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
@@ -102,7 +102,7 @@ def facts(job: Job, samples: SampleText, rule: str | None, ending: Sequence[Endi
         ("when", time_text(job, elapsed)),
         ("queue", queue_text(job)),
         ("exit", exit_text(job)),
-        ("now", samples.now()),
+        ("now", samples.now() or (not_monitored_text(job) if job.start_time is not None else None)),
         ("cpu", samples.cpu(cpu_text(job))),
         ("memory", samples.memory(memory_text(job))),
         ("cgroup", cgroup_text(job)),
@@ -150,6 +150,8 @@ def time_text(job: Job, elapsed: float | None) -> str:
         until = "" if job.status.ended else f", {format_duration(max(0.0, time.time() - job.submitted_at))} ago"
         return f"submitted {local(job.submitted_at)}{until}"
     until = f"to {local(job.end_time)}" if job.status.ended else "until now"
+    if job.status is Status.LOST and job.start_time is not None and job.end_time is None:
+        until = "" if elapsed is None else f"to {local(job.start_time + elapsed)} (last seen)"
     return f"{local(job.start_time)} {until}, {format_duration(elapsed)}"
 
 

@@ -34,6 +34,12 @@ def are_samples_deleted(job: Job) -> bool:
     return job.kept is Kept.RECORD and (job.usage.samples or 0) > ENDPOINT_SAMPLES
 
 
+def not_monitored_text(job: Job) -> str | None:
+    """Return that a live job is not sampled, by its own options or by the settings; None for other jobs."""
+    is_watched = job.monitor.interval_seconds is not None
+    return None if is_watched or job.status.ended else "not monitored (--no-monitor)"
+
+
 def not_started_text(job: Job) -> str | None:
     """Return why a job has no data: it is queued, or was never run; None if it has started, or may have."""
     if job.status is Status.QUEUED:

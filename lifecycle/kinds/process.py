@@ -23,7 +23,7 @@ from jobtop.core.procfs import signals as signal
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, STARTED, reachable, read_facts, read_marks, read_started
-from jobtop.lifecycle.ends import end_events, stored_observation
+from jobtop.lifecycle.ends import end_events, seen_seconds, stored_observation
 from jobtop.lifecycle.kinds.kind import START_SECONDS, Unanswered
 from jobtop.store.jobs import event
 
@@ -247,18 +247,21 @@ def died(main: Identity | None) -> str:
 
 
 def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:
-    """Write that a job is lost, since its shim is gone without a valid `ended`; totals come from its cgroups."""
+    """Write that a job is lost, since its shim is gone without a valid `ended`; totals come from its cgroups.
+
+    Its duration ends when it was last seen.
+    """
     texts: dict[str, str] = {}
     directories = cgroup.possible_directories(job.id) if started is None else started.cgroups
     for directory in directories:
         for names in cgroup.EVIDENCE.values():
             texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
     is_empty = cgroup.discard(directories)
-    add_samples = stored_observation(jobs, job)
+    add_samples, seen = stored_observation(jobs, job), seen_seconds(jobs, job)
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None else outcome.begin(row, started)
-        known = outcome.lost_with(row, why, cgroup.reading(texts))
+        known = replace(outcome.lost_with(row, why, cgroup.reading(texts)), duration_seconds=seen)
         known = known if add_samples is None or row.status is Status.LOST else add_samples(known)
         return replace(known, settled=is_empty), () if row.status is Status.LOST else (event("lost", reason=why),)
 

@@ -80,7 +80,7 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_run_or_written(
     ("args", "words"),
     [
         (("hisotry",), ['"hisotry"', '"history"']),
-        (("train.py",), ['"train.py"', "jobtop run -- train.py"]),
+        (("train.py",), ['"train.py"', "jobtop help"]),
         (("\x1b[2J\n",), ["\\x1b[2J\\n"]),
         (("--bogus",), ["--bogus"]),
         (("--color", "pink", "history"), ["--color", "pink"]),

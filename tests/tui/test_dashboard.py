@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.model import Job, Limits, Status
+from jobtop.core.model import Job, Limits, Monitor, Status
 from jobtop.store import incidents
 from jobtop.store.incidents import Incident
 from jobtop.store.samples.live import Now, Tail
@@ -430,3 +430,8 @@ def test_marked_jobs_stay_chosen_when_a_filter_hides_them(tmp_path: Path) -> Non
         assert [row.job.name for row in page.chosen_rows] == [marked]
 
     visit(tmp_path, scene, (80, 24))
+
+
+def test_a_job_without_monitoring_says_so_and_others_wait_for_samples() -> None:
+    assert "--no-monitor" in preview_of(JobRow(running(), STORE)).empty
+    assert "yet" in preview_of(JobRow(running(monitor=Monitor(interval_seconds=1.0)), STORE)).empty

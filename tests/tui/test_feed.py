@@ -404,3 +404,12 @@ def test_a_feed_that_is_closed_has_no_file_open(paths: StatePaths, database: Dat
     assert all(len(open_files(place)) > len(known) for place, known in zip(places, before, strict=True))
     feed.close()
     assert [*map(open_files, places)] == before
+
+
+def test_the_time_of_a_lost_job_stands_still(paths: StatePaths, make_feed: MakeFeed) -> None:
+    with closing(open_to_write(paths)) as database:
+        jobs = Jobs(database)
+        jobs.insert(running_job(name="seen", status=Status.LOST, settled=True, duration_seconds=9.5))
+        jobs.insert(running_job(name="unseen", status=Status.LOST, settled=True))
+    elapsed = {row.job.name: row.elapsed for row in make_feed(paths).read_view().rows}
+    assert elapsed == {"seen": 9.5, "unseen": None}

@@ -15,7 +15,7 @@ import pytest
 from jobtop.cli.app import App
 from jobtop.cli.text.printers import PRINTERS
 from jobtop.cli.verbs.metrics import Window, stream
-from jobtop.core.model import Queued, Status, Usage
+from jobtop.core.model import Monitor, Queued, Status, Usage
 from jobtop.core.record import replace
 from jobtop.core.series.readings import KEYS, SampleReader, sample_json
 from records import assert_one_line, call, made_job, running_job, this_process
@@ -170,9 +170,17 @@ def test_a_job_never_sampled_says_so_and_prints_its_totals(home: Path) -> None:
 
 
 def test_a_job_that_runs_and_was_never_sampled_says_so(home: Path) -> None:
-    job = kept_sampled(home, running_job(recorder=this_process()), []).id
+    sampled = Monitor(interval_seconds=1.0)
+    job = kept_sampled(home, running_job(recorder=this_process(), monitor=sampled), []).id
     answer = call("metrics", job, "--no-follow")
     assert (answer.returncode, answer.stdout, "no samples of job" in answer.stderr) == (0, "", True)
+
+
+def test_a_job_without_monitoring_says_so(home: Path) -> None:
+    job = kept_sampled(home, running_job(recorder=this_process()), []).id
+    answer = call("metrics", job, "--no-follow")
+    assert (answer.returncode, "--no-monitor" in answer.stderr, "yet" in answer.stderr) == (0, True, False)
+    assert "--no-monitor" in call("show", job).stdout
 
 
 def test_damaged_samples_are_left_out_and_counted(home: Path) -> None:

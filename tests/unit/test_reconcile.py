@@ -16,7 +16,9 @@ from jobtop.lifecycle.reconcile import current, paused_or_running, reconcile, wi
 from jobtop.lifecycle.spec_files import sweep_specs
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs, Query
+from jobtop.store.samples.series import SeriesStore
 from records import NO_PROCESS, leave_ended, leave_started, made_job, numbered_id, running_job, this_process
+from sampled import steady
 
 US = this_process()
 GONE = (NO_PROCESS, 5)
@@ -349,3 +351,18 @@ def test_only_a_living_job_stands_still_or_goes_on(before: Status, paused: bool,
     job, events = paused_or_running(made_job(status=before), paused)
     assert job.status is after
     assert len(events) == (before is not after)
+
+
+def test_the_duration_of_a_lost_job_ends_when_it_was_last_seen(jobs: Jobs, paths: StatePaths) -> None:
+    seen, heard, unseen = (jobs.insert(running_job(start_time=1000.0)) for _ in range(3))
+    assert seen.seq is not None
+    SeriesStore(jobs.database).append([(seen.seq, sample) for sample in steady(5)])
+    with jobs.database.writing() as connection:
+        connection.execute("UPDATE jobs SET heartbeat = ? WHERE id = ?", (1_700_000_010.0, heard.id))
+        connection.execute("UPDATE jobs SET heartbeat = ? WHERE id = ?", (1_700_000_001.0, seen.id))
+    for job in (seen, heard, unseen):
+        leave_started(paths.job(job.id), US.boot, GONE)
+    found = [reconciled(jobs, paths, job) for job in (seen, heard, unseen)]
+    assert {job.status for job in found} == {Status.LOST}
+    assert [job.duration_seconds for job in found] == [pytest.approx(steady(5)[-1].elapsed), 9.5, None]
+    assert [job.end_time for job in found] == [None] * 3

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.metrics import find_metric
-from jobtop.core.model import Usage
+from jobtop.core.model import Status, Usage
 from jobtop.core.series.drawing import Curve, gaps, make_curve, segments, sparkline, time_marks, value_marks
 from jobtop.core.text.metric_text import format_shown, format_value
-from records import call, made_job, running_job, this_process
+from records import call, kept_jobs, made_job, running_job, this_process
 from sampled import damage_samples, kept_sampled, steady
 
 MEMORY = find_metric("mem.used")
@@ -170,3 +170,12 @@ def test_damaged_samples_are_counted_and_the_page_is_still_shown(home: Path) -> 
         f"jobtop: 9 samples of job {job.id[:8]} are damaged and left out\n",
     )
     assert answer.stdout.startswith("train")
+
+
+def test_a_lost_job_shows_when_it_was_last_seen(home: Path) -> None:
+    (job,) = kept_jobs(home, running_job(status=Status.LOST, settled=True, start_time=1e9, duration_seconds=66.0))
+    (line,) = [line for line in call("show", job.id).stdout.splitlines() if line.startswith("  when")]
+    assert all(word in line for word in ("last seen", "1m06s"))
+    (other,) = kept_jobs(home, running_job(status=Status.LOST, settled=True, start_time=1e9))
+    (line,) = [line for line in call("show", other.id).stdout.splitlines() if line.startswith("  when")]
+    assert line.endswith("–")

@@ -166,7 +166,7 @@ class FollowedStore:
 
     def _row(self, seq: int, job: Job, now: float) -> JobRow:
         elapsed = job.duration_seconds
-        if elapsed is None and job.start_time is not None:
+        if elapsed is None and job.start_time is not None and not job.status.ended:
             elapsed = max(0.0, now - job.start_time)
         is_stale = bool(job.is_stale(now, self._host))
         if seq not in self._last_minutes:

@@ -15,6 +15,7 @@ from jobtop.core.errors import StoreError
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import replace
+from jobtop.core.text.job_text import not_monitored_text
 from jobtop.tui.actions import APP, JOBS, bindings
 from jobtop.tui.chart.chart import SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
@@ -324,6 +325,13 @@ def whole_memory(job: Job, total: float | None) -> Whole | None:
     return Whole(total, " of host") if total else None
 
 
+def empty_words(row: JobRow) -> str:
+    """The reason why a live job has no curve."""
+    if row.job.start_time is None:
+        return row.wait_reason or "it waits for its turn"
+    return not_monitored_text(row.job) or "no samples yet"
+
+
 def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
     """The last minute of a live job; of a stale job, the last minute that is known."""
     minute = columns_of(row.last_minute)
@@ -338,7 +346,7 @@ def preview_of(row: JobRow, memory_total: float | None = None) -> ChartView:
         right=Axis(limit=row.job.limits.memory_bytes),
         is_live=not row.is_stale,
         note=PREVIEW_NOTE,
-        empty=row.wait_reason or "it waits for its turn" if row.job.start_time is None else "no samples yet",
+        empty=empty_words(row),
     )
 
 

@@ -9,7 +9,7 @@ from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.series.drawing import Curve
 from jobtop.core.text.event_text import BAD, WARNING, severity
-from jobtop.core.text.job_text import are_samples_deleted, is_peak_upper_bound, not_started_text
+from jobtop.core.text.job_text import are_samples_deleted, is_peak_upper_bound, not_monitored_text, not_started_text
 from jobtop.core.units import format_bytes
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
@@ -125,7 +125,7 @@ def no_samples(job_view: JobView) -> str:
     if (words := not_started_text(job)) is not None:
         return words
     if not job.status.ended:
-        return NO_SAMPLES
+        return not_monitored_text(job) or NO_SAMPLES
     if job_view.is_sampled:
         return "not known of this job"
     return LET_GO if are_samples_deleted(job) else NEVER_SAMPLED
