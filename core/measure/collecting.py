@@ -7,6 +7,7 @@ import time
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.collectors.processes import ProcessTable
+from jobtop.core.measure.source_runs import FastRun
 from jobtop.core.measure.sources import HOST_SOURCES, JOB_SOURCES, open_runs
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.record import replace
@@ -46,6 +47,11 @@ class Collecting:
     def problem(self) -> str | None:
         """What went wrong first in a source of numbers of jobs."""
         return next((f"{run.name}: {run.problem}" for run in self._job_runs if run.problem is not None), None)
+
+    def problem_of(self, watch: Watch) -> str | None:
+        """What went wrong first in a source of numbers of this job; a slow source has read few of the jobs."""
+        runs = [run for run in self._job_runs if isinstance(run, FastRun) or run.name in watch.parts]
+        return next((f"{run.name}: {run.problem}" for run in runs if run.problem is not None), None)
 
     @property
     def statuses(self) -> list[SourceStatus]:

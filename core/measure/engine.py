@@ -164,7 +164,7 @@ class Engine:
         interval = watch.interval_at(watch.elapsed)
         longest = interval * watch.longest_stretch
         lost = self.sink.lost.get(key)
-        problem = self.problem or self.sampler.problem
+        problem = self.problem or self.sampler.problem_of(watch)
         if lost is not None:
             problem = f"those until {format_duration(lost)} are lost: the store was deleted or replaced"
         over = watch.guard.over_bytes if watch.guard is not None else None

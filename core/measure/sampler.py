@@ -101,6 +101,10 @@ class Sampler:
         """What went wrong first: in the sink, or in a source of numbers of jobs."""
         return self._sink_problem or self.collecting.problem
 
+    def problem_of(self, watch: Watch) -> str | None:
+        """What went wrong first for this job."""
+        return self._sink_problem or self.collecting.problem_of(watch)
+
     @property
     def records_host(self) -> bool:
         return self.collecting.records_host

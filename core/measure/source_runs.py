@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from jobtop.core.measure.source import Jobs, Readings, Source
 
-LONGEST_END_SECONDS = 1.0  # that is waited for a thread to end
+LONGEST_END_SECONDS = 0.3  # that is waited for a thread to end: a driver may take seconds to open
+FIRST_SECONDS = 0.25  # until a slow source is opened: a short job is over before that
+MOST_CORES = 0.005  # that a slow source may use; above that it is called less often …
+SLOWEST = 10  # … by this factor at most
 STALE_INTERVALS = 3  # after so many without new readings the values of a slow source are absent
 
 
@@ -56,7 +59,7 @@ class FastRun:
         try:
             readings = self.source.collect(jobs)
         except Exception as error:  # noqa: BLE001 - a border: a source's mistake costs its own numbers
-            self.problem = self.problem or _words(error)
+            self.problem = self.problem or words(error)
             self.is_lost = True
             return None
         self.is_lost = False
@@ -107,6 +110,7 @@ class SlowRun:
         self._taken: Slot | None = None
         self._spent_seconds = self._charged_seconds = 0.0
         self._forgotten: deque[str] = deque()
+        self._pause_seconds = self.interval_seconds
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._began = monotonic()
@@ -134,7 +138,7 @@ class SlowRun:
         try:
             self._thread.start()
         except RuntimeError as error:  # no more threads may be started
-            self.problem = _words(error)
+            self.problem = words(error)
 
     def forget(self, key: str) -> None:
         """Let the thread forget a job: no other thread calls the source."""
@@ -156,17 +160,18 @@ class SlowRun:
     def _is_stale(self, slot: Slot | None) -> bool:
         now = self._monotonic()
         since, seconds = (self._began, 0.0) if slot is None else (slot.monotonic, slot.seconds)
-        if now - since <= STALE_INTERVALS * max(self.interval_seconds, seconds) or self.unavailable is not None:
+        if now - since <= STALE_INTERVALS * max(self._pause_seconds, seconds) or self.unavailable is not None:
             return False
         self.problem = self.problem or f"no readings for {now - since:.0f} s"
         return True
 
     def _run(self) -> None:
-        self.unavailable = _guarded(self.source.available)
+        self._stopped.wait(min(FIRST_SECONDS, self.interval_seconds))
+        self.unavailable = None if self._stopped.is_set() else _guarded(self.source.available)
         while self.unavailable is None and not self._stopped.is_set():
             began = self._monotonic()
             self._collect(began)
-            self._stopped.wait(max(0.0, began + self.interval_seconds - self._monotonic()))
+            self._stopped.wait(max(0.0, began + self._pause_seconds - self._monotonic()))
         self.problem = self.problem or _guarded(self.source.close)
 
     def _collect(self, began: float) -> None:
@@ -176,11 +181,15 @@ class SlowRun:
                 self.source.forget(self._forgotten.popleft())
             readings = self.source.collect(self._jobs)
         except Exception as error:  # noqa: BLE001 - the same border
-            self.problem = self.problem or _words(error)
+            self.problem = self.problem or words(error)
         else:
             now = self._monotonic()
             self._slot = Slot(readings, time.clock_gettime(BOOTTIME), now, now - began)
-        self._spent_seconds += time.thread_time() - spent
+        cost = time.thread_time() - spent
+        if self._spent_seconds:  # the first call opens things
+            longest = SLOWEST * self.interval_seconds
+            self._pause_seconds = min(max(self.interval_seconds, cost / MOST_CORES), longest)
+        self._spent_seconds += cost
 
 
 class UnopenedSource:
@@ -188,8 +197,8 @@ class UnopenedSource:
 
     interval_seconds = None
 
-    def __init__(self, name: str, error: Exception) -> None:
-        self.name, self._why = name, _words(error)
+    def __init__(self, name: str, why: str) -> None:
+        self.name, self._why = name, why
 
     def available(self) -> str:
         return self._why
@@ -207,8 +216,9 @@ def _guarded(call: Callable[[], str | None]) -> str | None:
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - the same border
-        return _words(error)
+        return words(error)
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
+    """An error as it is told to people: its kind and its text."""
     return f"{type(error).__name__}: {error}"
