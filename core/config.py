@@ -199,7 +199,9 @@ MEASUREMENTS: Mapping[str, str | None] = {
     "snapshots": "the lists of processes",
     "pressure": "the kernel's stall times of jobs",
     "host": "the samples of the machine",
-    **dict.fromkeys(("gpu", "net", "nvidia", "amd", "intel", "drm", "rapl", "docker")),
+    "gpu": "all GPUs",
+    "nvidia": "NVIDIA's GPUs",
+    **dict.fromkeys(("net", "amd", "intel", "drm", "rapl", "docker")),
 }
 _KEEP_ENV_DEFAULT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
 

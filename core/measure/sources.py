@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from jobtop.core.measure.source_runs import FastRun, SlowRun, UnopenedSource
+from jobtop.core.measure.source_runs import FastRun, SlowRun, UnopenedSource, words
 from jobtop.core.record import fresh, record
 
 TYPE_CHECKING = False
@@ -38,10 +38,24 @@ def collector(module: str) -> Opener:
     return open_source
 
 
+def nvidia(options: Options) -> Source:
+    """The source of NVIDIA's GPUs; where there is no driver, nothing of it is imported and it has no thread."""
+    from jobtop.core.measure.collectors.nvidia_driver import driver_problem
+
+    if "gpu" in options.without or "nvidia" in options.without:
+        return UnopenedSource("nvidia", "it is switched off (monitor.without)")
+    problem = driver_problem(options.proc)
+    return collector("nvidia_source")(options) if problem is None else UnopenedSource("nvidia", problem)
+
+
+GPU_SOURCES: dict[str, Opener] = {
+    "nvidia": nvidia,
+}
 # Sources of jobs, in the order in which they are called: of two values of one key the later one counts.
 JOB_SOURCES: dict[str, Opener] = {
     "processes": collector("process_source"),
     "cgroups": collector("cgroup_source"),
+    **GPU_SOURCES,
 }
 # Sources of the host and its devices alone: one process records them for all.
 HOST_SOURCES: dict[str, Opener] = {
@@ -64,7 +78,7 @@ def open_one(name: str, opener: Opener, options: Options) -> Source:
     try:
         return opener(options)
     except Exception as error:  # noqa: BLE001 - a border: a source that cannot be opened costs its own numbers
-        return UnopenedSource(name, error)
+        return UnopenedSource(name, words(error))
 
 
 def unavailable_sources(options: Options | None = None) -> dict[str, str]:

@@ -1,0 +1,109 @@
+"""Which NVIDIA GPUs can be read now: NVML is opened when it is needed, and again after a GPU or its driver was lost."""
+
+from __future__ import annotations
+
+import time
+
+from jobtop.core.measure.collectors.nvidia import GPU_IS_LOST, RESET_REQUIRED, Nvml, NvmlProblem
+from jobtop.core.measure.collectors.nvidia_driver import cards
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobtop.core.measure.collectors.nvidia import Gpu
+
+LIST_SECONDS = 30.0  # between two lists of the GPUs: MIG instances come and go
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 300.0
+ONE_GPU = (GPU_IS_LOST, RESET_REQUIRED)  # other problems are those of the driver
+
+
+class NvidiaSession:
+    """The GPUs of an open NVML. After a problem it is opened again, each time after twice as long.
+
+    `reason`: why NVML or a GPU is not read now.
+    """
+
+    def __init__(
+        self,
+        library: Nvml | None = None,
+        sys: str = "/sys",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._library, self._sys, self._monotonic = library or Nvml(), sys, monotonic
+        self._gpus: dict[str, Gpu] = {}  # by UUID
+        self._lost: set[str] = set()
+        self._list_at = -float("inf")
+        self._retry_at: float | None = None
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._trouble_at = -float("inf")
+        self.reason: str | None = None
+
+    def gpus(self) -> list[Gpu]:
+        """The GPUs and MIG instances that can be read now: those that are not lost, and awake."""
+        now, asleep = self._monotonic(), cards(self._sys)
+        is_due = self._retry_at is None or now >= self._retry_at
+        if not self._library.is_open and asleep and all(asleep.values()):
+            self.reason = "the GPUs are asleep"
+        elif (self._retry_at is not None or not self._library.is_open) and is_due:
+            self._open()
+        elif self._library.is_open and now >= self._list_at:
+            self._list()
+        return [
+            gpu for gpu in self._gpus.values() if gpu.uuid not in self._lost and not asleep.get(gpu.card or "", False)
+        ]
+
+    def knows(self, uuid: str) -> bool:
+        """Whether a GPU exists; one that is lost may come back."""
+        return self._retry_at is not None or uuid in self._gpus
+
+    def lose(self, gpu: Gpu, problem: NvmlProblem) -> None:
+        """Note that a GPU did not answer: it is lost, or its driver is gone."""
+        self._lost.add(gpu.uuid)
+        if problem.code not in ONE_GPU:
+            self._library.close()
+            self._gpus = {}
+        self._retry_later(f"GPU {gpu.name}: {problem}")
+
+    def close(self) -> None:
+        self._library.close()
+        self._gpus = {}
+
+    def _open(self) -> None:
+        self._library.close()
+        self._gpus, self._lost, self._retry_at = {}, set(), None
+        try:
+            self._library.open()
+        except NvmlProblem as problem:
+            self._retry_later(str(problem))
+        else:
+            self._list()
+
+    def _list(self) -> None:
+        """List the GPUs; those that were listed before keep what is known of them."""
+        self._list_at = self._monotonic() + LIST_SECONDS
+        try:
+            gpus, problems = self._library.gpus()
+        except NvmlProblem as problem:
+            self._library.close()
+            self._gpus = {}
+            self._retry_later(str(problem))
+            return
+        before, self._gpus = self._gpus, {gpu.uuid: gpu for gpu in gpus}
+        for uuid, known in before.items():
+            if uuid in self._gpus:
+                known.has_instances = self._gpus[uuid].has_instances
+                self._gpus[uuid] = known
+        if problems:
+            self._retry_later("; ".join(problems))
+        elif not self._lost:
+            self.reason = None
+
+    def _retry_later(self, reason: str) -> None:
+        self.reason, now = reason, self._monotonic()
+        if now - self._trouble_at > LONGEST_RETRY_SECONDS + LIST_SECONDS:
+            self._retry_seconds = FIRST_RETRY_SECONDS
+        self._trouble_at = now
+        if self._retry_at is None:
+            self._retry_at = now + self._retry_seconds
+            self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)

@@ -1,0 +1,124 @@
+"""Real jobs of real processes on NVIDIA's GPUs: the real nvidia-ml-py, and a library without hardware below it."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nvml import GIBIBYTE, NOT_SUPPORTED, FakeGpu, FakeInstance, FakeNvml, fake_nvml
+from running import Run, descendants, nothing_is_left, running
+from support import Jobtop, wait_for
+
+__all__ = ["nothing_is_left"]
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+FIRST, SECOND, SPLIT = "GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-0000", "GPU-dddddddd-0000"
+INSTANCE = "MIG-cccccccc-0000"
+WAITS = ("--no-ui", "--", "sh", "-c", "sleep 300 & echo ready; wait")
+KEYS = ("gpu.util", "gpu.mem_used", "energy.gpu")
+HANG_SECONDS = 5
+
+
+@pytest.fixture
+def nvml(tmp_path: Path) -> FakeNvml:
+    made = fake_nvml(tmp_path)
+    made.show(
+        FakeGpu(FIRST),
+        FakeGpu(SECOND),
+        FakeGpu(SPLIT),
+        FakeInstance(INSTANCE, SPLIT, 3),
+        extra=(f"fail nvmlDeviceGetFanSpeed {NOT_SUPPORTED}",),
+    )
+    return made
+
+
+@pytest.fixture
+def runs(jobtop: Jobtop, nvml: FakeNvml) -> Iterator[list[Run]]:
+    """Three jobs that wait."""
+    env = {**jobtop.env, **nvml.env}
+    with ExitStack() as stack:
+        made = [stack.enter_context(running(jobtop, *WAITS, reference=f"job-{name}", env=env)) for name in "abc"]
+        for run in made:
+            run.reads(b"ready")
+            run.until(lambda run=run: samples(run))  # type: ignore[misc]
+        yield made
+
+
+def sleeper(run: Run) -> int:
+    """The pid of its last process, which is two generations below the shim."""
+    return descendants(run.shim())[-1]
+
+
+def samples(run: Run) -> list[dict[str, Any]]:
+    words = [word for key in KEYS for word in ("--metric", key)]
+    printed = run.jobtop("metrics", run.reference, "--no-follow", "--format", "jsonl", *words)
+    return [json.loads(line) for line in printed.stdout.splitlines()]
+
+
+def newest(run: Run) -> tuple[float | None, ...]:
+    """Utilisation, memory and energy of the newest sample."""
+    values = samples(run)[-1]
+    found: list[float | None] = []
+    for key in KEYS:
+        group, name = key.split(".")
+        found.append((values.get(group) or {}).get(name))
+    return tuple(found)
+
+
+def until(run: Run, *expected: float | None) -> None:
+    wait_for(lambda: newest(run) == tuple(map(approximately, expected)), 20)
+
+
+def approximately(value: float | None) -> Any:
+    return None if value is None else pytest.approx(value, rel=0.01)
+
+
+def gpu_devices(jobtop: Jobtop) -> set[str]:
+    [path] = jobtop.state.glob("*.db")
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM devices WHERE kind = 'gpu'")}
+
+
+def test_three_jobs_on_gpus_and_a_mig_instance_through_all_troubles(
+    runs: list[Run], nvml: FakeNvml, jobtop: Jobtop
+) -> None:
+    first, second, third = runs
+    pids = [sleeper(run) for run in runs]
+    nvml.change(FIRST, busy=90, processes=((pids[0], GIBIBYTE, 60), (pids[1], GIBIBYTE, 30)))
+    nvml.change(SECOND, processes=((pids[1], 2 * GIBIBYTE, 50),))
+    until(first, 60, GIBIBYTE, 0)
+    until(second, 80, 3 * GIBIBYTE, 0)
+    assert newest(third) == (None, None, None), "it has no process on a GPU"
+    nvml.change(INSTANCE, processes=((pids[2], 2 * GIBIBYTE, 0),))
+    until(third, None, 2 * GIBIBYTE, None)
+
+    nvml.change(FIRST, joules=1900.0)
+    nvml.change(SECOND, joules=1200.0)
+    until(first, 60, GIBIBYTE, 600)
+    until(second, 80, 3 * GIBIBYTE, 300 + 200)
+
+    nvml.change(SECOND, is_lost=True)
+    wait_for(lambda: newest(second)[:2] == (None, None), 20)
+    until(first, 60, GIBIBYTE, 600)
+    nvml.change(SECOND, is_lost=False)
+    until(second, 80, 3 * GIBIBYTE, 500)
+    wait_for(lambda: gpu_devices(jobtop) == {"0-aaaaaaaa", "1-bbbbbbbb", "2-dddddddd", "2.3-cccccccc"}, 20)
+    for run in runs:
+        assert run.record()["incomplete"] == []
+
+
+def test_a_call_that_hangs_delays_no_sample(runs: list[Run], nvml: FakeNvml) -> None:
+    first = runs[0]
+    nvml.change(FIRST, processes=((sleeper(first), GIBIBYTE, 60),))
+    until(first, 60, GIBIBYTE, 0)
+    nvml.show(extra=(f"hang nvmlDeviceGetTemperature {HANG_SECONDS}",))
+    wait_for(lambda: newest(first)[:2] == (None, None), 20)
+    nvml.show(extra=())
+    until(first, 60, GIBIBYTE, 0)
+    moments = [sample["elapsed"] for sample in samples(first)]
+    assert max(after - before for before, after in pairwise(moments)) < 2.0

@@ -1,0 +1,282 @@
+"""NVIDIA's GPUs through the real nvidia-ml-py and a library without hardware: devices, and the shares of jobs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.measure.collectors.nvidia import Nvml
+from jobtop.core.measure.collectors.nvidia_driver import cards, driver_problem
+from jobtop.core.measure.collectors.nvidia_session import FIRST_RETRY_SECONDS, LIST_SECONDS, NvidiaSession
+from jobtop.core.measure.collectors.nvidia_source import NvidiaSource
+from jobtop.core.measure.collectors.pid_owners import PidOwners
+from jobtop.core.measure.source import Readings
+from nvml import DRIVER_NOT_LOADED, GIBIBYTE, NOT_SUPPORTED, UNKNOWN, FakeGpu, FakeInstance, FakeNvml, fake_nvml
+from processes import FakeProc, below
+
+FIRST, SECOND = "GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-0000"
+INSTANCE = "MIG-cccccccc-0000"
+JOBS = {"a": below(10), "b": below(20), "c": below(30)}
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library, loaded under its own name: the bindings get this one when they load theirs."""
+    made = fake_nvml(tmp_path_factory.mktemp("nvml"))
+    ctypes.CDLL(str(made.directory / "libnvidia-ml.so.1"))
+    return made.directory
+
+
+class Machine:
+    """Two GPUs, and three jobs: a has the processes 11 and 12, b has 21, c has 31; 99 is of no job."""
+
+    def __init__(self, nvml: FakeNvml, root: Path) -> None:
+        self.nvml, self.now = nvml, 1000.0
+        self.proc = FakeProc(root / "proc")
+        for pid, parent in ((1, 0), (10, 1), (20, 1), (30, 1), (11, 10), (12, 11), (21, 20), (31, 30), (99, 1)):
+            self.proc.put(pid, parent)
+        nvml.show(FakeGpu(FIRST), FakeGpu(SECOND))
+        self.sys = root / "sys"
+        session = NvidiaSession(Nvml(), str(self.sys), lambda: self.now)
+        self.session, self.source = session, NvidiaSource(session, PidOwners(str(self.proc.root)))
+
+    def collect(self, seconds: float = 1.0) -> Readings:
+        self.now += seconds
+        return self.source.collect(JOBS)
+
+    def device(self, name: str) -> dict[str, float | None] | None:
+        return {device.name: dict(values) for device, values in self.collect().devices}.get(name)
+
+
+@pytest.fixture
+def machine(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    nvml = FakeNvml(tmp_path)
+    for name, value in nvml.env.items():
+        monkeypatch.setenv(name, value)
+    made = Machine(nvml, tmp_path)
+    yield made
+    made.source.close()
+
+
+def test_a_gpu_has_every_number_that_nvml_knows(machine: Machine) -> None:
+    machine.nvml.change(FIRST, busy=87, used=3 * GIBIBYTE, celsius=71, watts=250.5, ecc=2, reasons=0x40, fan=55)
+    machine.nvml.change(FIRST, joules=1234.5, processes=((11, GIBIBYTE, 50), (99, None, 0)))
+    assert machine.device("0-aaaaaaaa") == {
+        "gpu.util": 87,
+        "gpu.mem_used": 3 * GIBIBYTE,
+        "gpu.mem_total": 80 * GIBIBYTE,
+        "gpu.temp": 71,
+        "gpu.power": 250.5,
+        "gpu.power_limit": 400.0,
+        "gpu.clock_sm": 1_410_000_000,
+        "gpu.clock_mem": 1_593_000_000,
+        "gpu.fan": 55,
+        "gpu.ecc_errors": 2,
+        "gpu.throttled": 1,
+        "gpu.processes": 2,
+        "energy.gpu": 1234.5,
+    }
+    assert machine.device("1-bbbbbbbb") is not None
+
+
+def test_clocks_that_are_low_because_nothing_runs_are_not_throttled(machine: Machine) -> None:
+    machine.nvml.change(FIRST, reasons=0x1)
+    assert (machine.device("0-aaaaaaaa") or {})["gpu.throttled"] == 0
+
+
+def test_three_jobs_on_two_gpus_have_their_own_numbers(machine: Machine) -> None:
+    machine.nvml.change(FIRST, processes=((11, GIBIBYTE, 40), (21, 2 * GIBIBYTE, 20), (99, GIBIBYTE, 20)))
+    machine.nvml.change(SECOND, processes=((12, 3 * GIBIBYTE, 50), (11, GIBIBYTE, 0), (31, 5 * GIBIBYTE, 0)))
+    machine.collect()
+    machine.nvml.change(FIRST, joules=1800.0)
+    machine.nvml.change(SECOND, joules=1300.0)
+    assert machine.collect().jobs == {
+        "a": {"gpu.util": 90.0, "gpu.mem_used": 5 * GIBIBYTE, "energy.gpu": pytest.approx(400 + 300)},
+        "b": {"gpu.util": 20.0, "gpu.mem_used": 2 * GIBIBYTE, "energy.gpu": pytest.approx(200)},
+        "c": {"gpu.util": 0.0, "gpu.mem_used": 5 * GIBIBYTE, "energy.gpu": 0.0},
+    }
+
+
+def test_the_energy_of_jobs_is_that_of_the_script_within_one_percent(machine: Machine) -> None:
+    joules, expected = {FIRST: 1000.0, SECOND: 1000.0}, {"a": 0.0, "b": 0.0}
+    machine.nvml.change(FIRST, processes=((11, 1, 30), (21, 1, 60)))
+    machine.nvml.change(SECOND, processes=((12, 1, 80), (99, 1, 20)))
+    machine.collect()
+    for second in range(60):
+        used = {FIRST: 250.0 + second, SECOND: 90.0 + 3 * second}
+        for uuid, more in used.items():
+            joules[uuid] += more
+            machine.nvml.change(uuid, joules=joules[uuid])
+        expected["a"] += used[FIRST] / 3 + used[SECOND] * 0.8
+        expected["b"] += used[FIRST] * 2 / 3
+        found = machine.collect().jobs
+    for key, total in expected.items():
+        assert found[key]["energy.gpu"] == pytest.approx(total, rel=0.01)
+
+
+def test_a_job_that_no_gpu_knows_has_no_numbers_and_one_that_left_has_zeros(machine: Machine) -> None:
+    assert machine.collect().jobs == {}
+    machine.nvml.change(FIRST, processes=((11, GIBIBYTE, 40),))
+    machine.collect()
+    machine.nvml.change(FIRST, processes=())
+    assert machine.collect().jobs == {"a": {"gpu.util": 0.0, "gpu.mem_used": 0, "energy.gpu": 0.0}}
+    machine.source.forget("a")
+    assert machine.collect().jobs == {}
+
+
+def test_memory_that_the_driver_does_not_tell_is_absent(machine: Machine) -> None:
+    machine.nvml.change(FIRST, processes=((11, None, 40), (12, GIBIBYTE, 0)))
+    assert machine.collect().jobs == {"a": {"gpu.util": 40.0, "energy.gpu": 0.0}}
+
+
+def test_an_inner_job_counts_for_the_outer_one_too(machine: Machine) -> None:
+    machine.proc.put(30, 12)
+    machine.nvml.change(FIRST, processes=((31, GIBIBYTE, 40),))
+    assert {key: values["gpu.util"] for key, values in machine.collect().jobs.items()} == {"a": 40.0, "c": 40.0}
+
+
+def test_an_exited_process_still_counts_for_its_job_and_its_pid_for_no_other(machine: Machine) -> None:
+    machine.nvml.change(FIRST, processes=((21, GIBIBYTE, 40),))
+    machine.collect()
+    machine.proc.end(21)
+    assert machine.collect().jobs["b"]["gpu.util"] == 40.0
+    machine.proc.put(21, 1, start=500)
+    assert machine.collect().jobs["b"]["gpu.util"] == 0.0
+
+
+def test_a_root_with_another_start_time_is_another_process(machine: Machine, tmp_path: Path) -> None:
+    owners, target = PidOwners(str(machine.proc.root)), below(10)
+    object.__setattr__(target.root, "start", 7)
+    assert owners.find([11], {"a": target}) == {11: frozenset()}
+
+
+def test_a_mig_instance_is_a_device_and_its_jobs_have_memory_only(machine: Machine) -> None:
+    machine.nvml.show(FakeInstance(INSTANCE, SECOND, 3, 2 * GIBIBYTE, processes=((21, GIBIBYTE, 0),)))
+    machine.nvml.change(SECOND, processes=((21, GIBIBYTE, 0),))
+    found = machine.collect()
+    devices = {device.name: values for device, values in found.devices}
+    assert devices["1.3-cccccccc"] == {
+        "gpu.mem_used": 2 * GIBIBYTE,
+        "gpu.mem_total": 10 * GIBIBYTE,
+        "gpu.processes": 1,
+    }
+    assert devices["1-bbbbbbbb"]["gpu.power"] == 60.0
+    assert found.jobs == {"b": {"gpu.mem_used": GIBIBYTE}}
+    assert machine.nvml.calls("nvmlDeviceGetPowerUsage", INSTANCE) == 0
+
+
+def test_mig_instances_that_come_and_go_are_noticed(machine: Machine) -> None:
+    machine.collect()
+    machine.nvml.show(FakeInstance(INSTANCE, FIRST, 0))
+    machine.collect(LIST_SECONDS)
+    assert machine.device("0.0-cccccccc") is not None
+    del machine.nvml.gpus[INSTANCE]
+    machine.nvml.show()
+    machine.collect(LIST_SECONDS)
+    assert machine.device("0.0-cccccccc") is None
+
+
+def test_a_call_that_a_gpu_does_not_support_is_made_once_and_costs_its_number_only(machine: Machine) -> None:
+    machine.nvml.show(extra=(f"fail nvmlDeviceGetPowerUsage {NOT_SUPPORTED}",))
+    for _ in range(3):
+        values = machine.device("0-aaaaaaaa")
+        assert values is not None
+        assert (values["gpu.power"], values["gpu.temp"]) == (None, 40)
+    assert machine.nvml.calls("nvmlDeviceGetPowerUsage", FIRST) == 1
+
+
+def test_a_call_that_failed_for_once_is_made_again(machine: Machine) -> None:
+    machine.nvml.show(extra=(f"fail nvmlDeviceGetPowerUsage {UNKNOWN}",))
+    assert (machine.device("0-aaaaaaaa") or {})["gpu.power"] is None
+    machine.nvml.show(extra=())
+    assert (machine.device("0-aaaaaaaa") or {})["gpu.power"] == 60.0
+
+
+def test_without_utilisation_of_processes_a_job_has_memory_only(machine: Machine) -> None:
+    machine.nvml.show(extra=(f"fail nvmlDeviceGetProcessUtilization {NOT_SUPPORTED}",))
+    machine.nvml.change(FIRST, processes=((11, GIBIBYTE, 40),))
+    assert machine.collect().jobs == {"a": {"gpu.mem_used": GIBIBYTE}}
+
+
+def test_a_lost_gpu_costs_its_own_numbers_and_comes_back(machine: Machine) -> None:
+    machine.nvml.change(FIRST, processes=((11, GIBIBYTE, 40),))
+    machine.nvml.change(SECOND, processes=((21, GIBIBYTE, 30),))
+    machine.collect()
+    machine.nvml.change(SECOND, is_lost=True)
+    for seconds in (1.0, FIRST_RETRY_SECONDS, 1.0):
+        found = machine.collect(seconds)
+        assert [device.name for device, _ in found.devices] == ["0-aaaaaaaa"]
+        assert found.jobs["a"]["gpu.util"] == 40.0
+        assert "gpu.util" not in found.jobs["b"]
+        assert "gpu.mem_used" not in found.jobs["b"]
+    assert "lost" in str(machine.session.reason)
+    machine.nvml.change(SECOND, is_lost=False)
+    assert machine.collect(3 * FIRST_RETRY_SECONDS).jobs["b"]["gpu.util"] == 30.0
+    assert machine.session.reason is None
+
+
+def test_the_energy_of_a_time_in_which_a_gpu_was_lost_belongs_to_no_job(machine: Machine) -> None:
+    machine.nvml.change(FIRST, processes=((11, GIBIBYTE, 40),))
+    machine.collect()
+    machine.nvml.change(FIRST, is_lost=True)
+    machine.collect()
+    machine.nvml.change(FIRST, is_lost=False, joules=5000.0)
+    assert machine.collect(FIRST_RETRY_SECONDS).jobs["a"]["energy.gpu"] == 0.0
+    machine.nvml.change(FIRST, joules=5010.0)
+    assert machine.collect().jobs["a"]["energy.gpu"] == pytest.approx(10.0)
+
+
+def test_a_driver_that_is_loaded_again_is_survived(machine: Machine) -> None:
+    machine.nvml.change(FIRST, processes=((11, GIBIBYTE, 40),))
+    machine.collect()
+    machine.nvml.show(extra=("loaded 2",))
+    machine.nvml.change(FIRST, joules=1.0)
+    found = machine.collect()
+    assert found.devices == []
+    assert set(found.jobs["a"]) == {"energy.gpu"}
+    assert len(machine.collect(FIRST_RETRY_SECONDS).devices) == 2
+    machine.nvml.change(FIRST, joules=3.0)
+    assert machine.collect().jobs["a"] == {"gpu.util": 40.0, "gpu.mem_used": GIBIBYTE, "energy.gpu": pytest.approx(2.0)}
+
+
+def test_a_driver_that_does_not_answer_is_asked_ever_less_often(machine: Machine) -> None:
+    machine.nvml.show(extra=(f"fail nvmlInit {DRIVER_NOT_LOADED}",))
+    for _ in range(100):
+        assert machine.collect().devices == []
+    assert machine.nvml.calls("nvmlInit") <= 6
+    assert machine.session.reason == "Driver Not Loaded"
+
+
+def pci(sys: Path, address: str, status: str, vendor: str = "0x10de") -> None:
+    directory = sys / "bus/pci/devices" / address
+    (directory / "power").mkdir(parents=True, exist_ok=True)
+    for name, text in (("vendor", vendor), ("class", "0x030200"), ("power/runtime_status", status)):
+        (directory / name).write_text(f"{text}\n")
+
+
+def test_a_card_that_sleeps_is_not_woken(machine: Machine) -> None:
+    for address in ("0000:01:00.0", "0000:02:00.0"):
+        pci(machine.sys, address, "suspended")
+    assert machine.collect().devices == []
+    assert machine.nvml.calls("nvmlInit") == 0
+    pci(machine.sys, "0000:01:00.0", "active")
+    assert [device.name for device, _ in machine.collect().devices] == ["0-aaaaaaaa"]
+    assert machine.nvml.calls("nvmlDeviceGetTemperature", SECOND) == 0
+
+
+def test_cards_of_other_vendors_and_other_devices_of_nvidia_are_no_cards_of_nvidia(tmp_path: Path) -> None:
+    assert cards(str(tmp_path)) == {}
+    pci(tmp_path, "0000:01:00.0", "active")
+    pci(tmp_path, "0000:02:00.0", "active", vendor="0x1002")
+    pci(tmp_path, "0000:03:00.0", "active")
+    (tmp_path / "bus/pci/devices/0000:03:00.0/class").write_text("0x040300\n")
+    assert cards(str(tmp_path)) == {"0000:01:00.0": False}
+
+
+def test_without_a_driver_nothing_is_opened(tmp_path: Path) -> None:
+    assert "driver" in str(driver_problem(str(tmp_path), {}))
+    (tmp_path / "driver/nvidia").mkdir(parents=True)
+    assert driver_problem(str(tmp_path), {}) is None
