@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 
-from jobtop.core.doctor import checks, probes, sources
+from jobtop.core.doctor import checks, gpus, probes, sources
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes
@@ -42,7 +42,10 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
             *checks.cgroups(machine, tried.made, tried.joined),
             *(sources.own_cgroup(machine, tried.cgroup_keys) if tried.joined else ()),
         ],
-        "Sampling the machine": sources.host_findings(machine, checks.nearest_existing(str(paths.root))),
+        "Sampling the machine": [
+            *sources.host_findings(machine, checks.nearest_existing(str(paths.root))),
+            *gpus.gpu_findings(machine, os.environ),
+        ],
         "Storing and showing data": [
             checks.state_directory(str(paths.root)),
             checks.privacy(str(paths.root)),

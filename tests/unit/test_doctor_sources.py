@@ -2,17 +2,20 @@
 
 import errno
 import gzip
+import json
 import os
 from pathlib import Path
 
 import pytest
 from machines import put
 
-from jobtop.core.doctor import sources
+from jobtop.core.doctor import gpus, sources
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.doctor.sources import MEMBER_FILES, PSI_REMEDY
 from jobtop.core.measure.collectors.host import SAMPLED_KEYS
 from jobtop.core.measure.collectors.pressure import RESOURCES
+from nvml import FakeGpu, fake_nvml
+from support import Jobtop
 from trees import DATA, capture
 
 STALLED = "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
@@ -222,3 +225,45 @@ def test_a_machine_without_a_sensor_may_lack_a_driver(machine_files: MachineFile
 def test_of_many_names_a_few_are_told() -> None:
     assert sources.name_list(["b", "a"]) == "a, b"
     assert sources.name_list([f"veth{number}" for number in range(9)]).endswith("veth5 and 3 more")
+
+
+def card(machine_files: MachineFiles, vendor: str) -> None:
+    directory = Path(machine_files.path("sys/bus/pci/devices/0000:01:00.0"))
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "vendor").write_text(f"{vendor}\n")
+    (directory / "class").write_text("0x030000\n")
+
+
+def test_a_card_that_is_not_read_is_told_with_a_remedy(machine_files: MachineFiles) -> None:
+    [none] = gpus.gpu_findings(machine_files, {})
+    assert none.state is State.ABSENT
+    card(machine_files, "0x10de")
+    [found] = gpus.gpu_findings(machine_files, {})
+    assert (found.state, "modprobe" in str(found.remedy)) == (State.FAILS, True)
+    card(machine_files, "0x1002")
+    assert {finding.name: finding.state for finding in gpus.gpu_findings(machine_files, {})} == {
+        "NVIDIA GPUs": State.ABSENT,
+        "AMD GPUs": State.FAILS,
+    }
+
+
+@pytest.mark.parametrize(
+    ("extra", "state", "word"),
+    [
+        ((), State.WORKS, "NVIDIA Test 0"),
+        (("fail nvmlInit 9",), State.FAILS, "modprobe"),
+        (("fail nvmlInit 18",), State.FAILS, "boot"),
+        (("lost GPU-aaaaaaaa-0000",), State.FAILS, "reset"),
+    ],
+)
+def test_gpus_are_read_to_see_whether_they_can_be(
+    jobtop: Jobtop, tmp_path: Path, extra: tuple[str, ...], state: State, word: str
+) -> None:
+    nvml = fake_nvml(tmp_path)
+    nvml.show(FakeGpu("GPU-aaaaaaaa-0000"), extra=extra)
+    found = json.loads(jobtop("doctor", "--json", env=nvml.env).stdout)
+    row = next(row for row in found if row["name"] == "NVIDIA GPUs")
+    assert row["state"] == state
+    assert word in f"{row['meaning']} {row['remedy']}"
+    printed = jobtop("doctor", env=nvml.env).stdout
+    assert state is State.WORKS or "Everything works" not in printed
