@@ -100,6 +100,7 @@ class Console(App[int]):
         self.feed = Feed(
             *(options.stores, self.post_view, options.refresh_seconds, options.own, options.machine, network),
             is_readonly=options.is_readonly,
+            without=options.config.texts("monitor.without") if options.config is not None else (),
         )
         if options.is_ascii:
             self.add_class(ASCII_CLASS)

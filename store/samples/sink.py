@@ -8,6 +8,7 @@ from functools import partial
 
 from jobtop.core.errors import StoreBusy, StoreReplaced
 from jobtop.core.measure.collectors.proc import identify
+from jobtop.core.measure.newest_gpus import NewestGpus
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.files import is_network
@@ -68,6 +69,7 @@ class StoreSink:
         self._heartbeat_at = -float("inf")
         self._has_sealed_ended = False
         self._records_host = False
+        self._gpus = NewestGpus()
         self._retention: BackgroundRetention | None = None
         self._retention_due = time.monotonic() + RETENTION_SECONDS
 
@@ -151,6 +153,7 @@ class StoreSink:
                 self._named(database).append(
                     [(self._seq(key), name, elapsed, value) for key, name, elapsed, value in batch.named]
                 )
+            self._gpus.see(batch.devices)
             if batch.host is not None and self._records_host:
                 self._keep_host(*batch.host)
             if batch.devices and self._records_host and self.host.holds_lease():
@@ -180,7 +183,9 @@ class StoreSink:
 
         frame = host_frame(before, after)
         self.host.append([(elapsed, after.values | {"cpu.percent": frame.cpu.percent})])
-        self.host.keep_detail(elapsed, host_detail(frame, after.uptime_seconds))
+        gpus = self._gpus.at(elapsed)
+        detail = host_detail(frame, after.uptime_seconds)
+        self.host.keep_detail(elapsed, detail | {"gpus": gpus} if gpus else detail)
 
     def may_record_host(self) -> bool:
         """Take or renew the lease of the host: one process records it. Return whether this process may."""

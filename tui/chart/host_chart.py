@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jobtop.core.measure.newest_gpus import gpu_number
 from jobtop.core.metrics import find_metric
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side
 from jobtop.tui.data.view import MachineMoment, Number
@@ -53,7 +54,7 @@ def gpus(past: Sequence[MachineMoment], names: Sequence[str], times: Sequence[fl
         }
         title = f"{len(names)} GPUs"
     else:
-        busy = {f"gpu{name}": values for name, values in busy.items()}
+        busy = {f"gpu{gpu_number(name)}": values for name, values in busy.items()}
         title = ""
     series = [ChartSeries(label, BUSY, times, values) for label, values in busy.items()]
     return ChartView(title, series, Axis(top=100.0), is_live=True, note="busy · 60s")

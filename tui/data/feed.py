@@ -189,6 +189,7 @@ class Feed:
         machine: MachineSource | None = None,
         network: bool | None = None,
         is_readonly: bool = False,
+        without: Sequence[str] = (),
     ) -> None:
         ended_kept = max(FEWEST_ENDED_KEPT, min(ENDED_KEPT, ENDED_KEPT_OF_ALL // max(1, len(stores))))
         self.stores = [FollowedStore(path, network, own, ended_kept) for path in stores]
@@ -198,7 +199,7 @@ class Feed:
         self._wake = threading.Event()
         self._version = 0
         self._reconciled_at = -float("inf")
-        self._machine_reader = MachineReader()
+        self._machine_reader = MachineReader(without=frozenset(without))
         self._jobs_only = False
         self._read_machine = machine.read if machine is not None else self._read_this_machine
         self._thread = threading.Thread(target=self._run, name="jobtop-feed", daemon=True)

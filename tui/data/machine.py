@@ -8,12 +8,15 @@ from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from jobtop.core.clock import BOOTTIME
+from jobtop.core.measure.newest_gpus import NewestGpus
 from jobtop.core.record import replace
 from jobtop.store.samples.live import KEPT_SAMPLES, KEPT_SECONDS
 from jobtop.tui.data.view import MachineMoment, MachineView, read_only
 
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.host import HostReader, HostSample
+    from jobtop.core.measure.sources import Run
     from jobtop.store.samples.hosts import HostNow
 
 SAME_READING_SECONDS = 0.2  # two readings that are closer together count as one
@@ -28,8 +31,10 @@ class MachineSource(Protocol):
 class MachineReader:
     """Reads the host of the console from /proc, for the time in which no engine records it."""
 
-    def __init__(self, source: HostReader | None = None) -> None:
-        self._source = source
+    def __init__(self, source: HostReader | None = None, without: frozenset[str] = frozenset()) -> None:
+        self._source, self._without = source, without
+        self._gpu_runs: list[Run] | None = None
+        self._gpus = NewestGpus()
         self._last_sample: HostSample | None = None
         self._cpu_line: deque[float | int | None] = deque(maxlen=KEPT_SAMPLES)
         self._past = MachinePast()
@@ -50,7 +55,7 @@ class MachineReader:
         self._last_sample = sample
         frame = host_frame(before, sample)
         self._cpu_line.append(percent_of_all(frame.cpu.percent, len(frame.cores)))
-        detail = host_detail(frame, sample.uptime_seconds)
+        detail = host_detail(frame, sample.uptime_seconds) | {"gpus": self._read_gpus()}
         machine = MachineView(
             machine_name(), time.time(), read_only(frame.values), read_only(detail), tuple(self._cpu_line)
         )
@@ -61,10 +66,31 @@ class MachineReader:
         if self._source is not None:
             self._source.close()
         self._source = None
+        self._close_gpus()
+
+    def _read_gpus(self) -> dict[str, dict[str, float | int | None]]:
+        """What the sources of GPUs read last; they have threads of their own."""
+        if self._gpu_runs is None:
+            from jobtop.core.measure.sources import GPU_SOURCES, Options, open_runs
+
+            self._gpu_runs = open_runs(GPU_SOURCES, Options(without=self._without))
+            for run in self._gpu_runs:
+                run.set_jobs({})
+        now = time.clock_gettime(BOOTTIME)
+        for run in self._gpu_runs:
+            if (news := run.poll({})) is not None:
+                self._gpus.see((device, news.boottime or now, values) for device, values in news.readings.devices)
+        return self._gpus.at(now)
+
+    def _close_gpus(self) -> None:
+        for run in self._gpu_runs or ():
+            run.close()
+        self._gpu_runs = None
 
     def take_recorded(self, machine: MachineView) -> MachineView:
         """Take over a recorded machine: its newest value continues the CPU line, and later readings continue that."""
         self._last_sample = None
+        self._close_gpus()
         if self._shown is None or abs(machine.at - self._shown.at) > SAME_READING_SECONDS:
             self._cpu_line.extend(machine.cpu_line if self._shown is None else machine.cpu_line[-1:])
             self._shown = self._past.with_past(replace(machine, cpu_line=tuple(self._cpu_line)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
 from jobtop.core.errors import StoreError
+from jobtop.core.measure.newest_gpus import gpu_number
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import replace
@@ -374,9 +375,11 @@ def host_view(machine: MachineView) -> HostView:
         memory_pressure=share.get("mem.pressure"),
         io_pressure=share.get("io.pressure"),
         temperature=values.get("temp"),
-        gpus=tuple(
-            GpuView(gpu.get("gpu.util"), gpu.get("gpu.mem_used"), gpu.get("gpu.mem_total"), gpu.get("gpu.temp"))
-            for gpu in detail.get("gpus", {}).values()
-        ),
+        gpus=tuple(gpu_view(name, gpu) for name, gpu in detail.get("gpus", {}).items()),
         history=machine.cpu_line,
     )
+
+
+def gpu_view(name: str, values: Mapping[str, float | None]) -> GpuView:
+    used, total = values.get("gpu.mem_used"), values.get("gpu.mem_total")
+    return GpuView(values.get("gpu.util"), used, total, values.get("gpu.temp"), gpu_number(name))

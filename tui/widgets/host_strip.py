@@ -39,12 +39,13 @@ WARNING_PRESSURE, CRITICAL_PRESSURE = 10.0, 40.0
 
 @record
 class GpuView:
-    """One GPU; None is unknown."""
+    """One GPU, by the number that its vendor's tools show; None is unknown."""
 
     percent: float | None = None
     memory_used: float | None = None
     memory_total: float | None = None
     temperature: float | None = None
+    number: str | None = None
 
 
 @record
@@ -131,8 +132,13 @@ def meters(view: HostView) -> list[Meter]:
         words = [used_of(gpu.memory_used, gpu.memory_total)]
         if gpu.temperature is not None:
             words.append(Span(f" {gpu.temperature:.0f}°", Tone.GREY))
-        shown.append(Meter(f"GPU{number}" if len(view.gpus) > 1 else "GPU", words, gpu.percent))
+        shown.append(Meter(gpu_label(gpu.number or str(number)) if len(view.gpus) > 1 else "GPU", words, gpu.percent))
     return shown
+
+
+def gpu_label(number: str) -> str:
+    """`GPU0` of a GPU, `G0.3` of a part of one."""
+    return f"G{number}" if "." in number else f"GPU{number}"
 
 
 def reduced(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
