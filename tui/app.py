@@ -48,7 +48,7 @@ class Options:
     refresh_seconds: float = 1.0
     is_ascii: bool = False
     is_readonly: bool = False
-    readonly_words: str = "this console only reads (--readonly)"
+    readonly_words: str = "This console cannot change jobs (--readonly)"
     theme: str | None = None
     keys: Mapping[str, str] = fresh(default_factory=dict)
     config: Config | None = None

@@ -90,7 +90,7 @@ class ActionPalette(CommandPalette):
     """
 
     def __init__(self, id: str | None = None) -> None:  # noqa: A002
-        super().__init__([Commands], placeholder="What is to be done?", id=id)
+        super().__init__([Commands], placeholder="Type the name of an action or a job", id=id)
 
 
 def commands(console: Console, screen: Screen[Any]) -> Iterator[Command]:

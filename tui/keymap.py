@@ -94,14 +94,14 @@ def read_valid_keys(keys: Mapping[str, Sequence[str]]) -> tuple[dict[str, str], 
 def _read(action: str, words: Sequence[str]) -> Iterator[str]:
     place = f"keys: {printable(action)}"
     if action not in BY_ID:
-        raise ConfigError(f"{place}: there is no such action{did_you_mean(action, BY_ID)}")
+        raise ConfigError(f"{place}: unknown action{did_you_mean(action, BY_ID)}")
     if not words:
-        raise ConfigError(f"{place}: names no key")
+        raise ConfigError(f"{place}: has no key")
     for word in words:
         key = word if len(word) == 1 else word.lower().replace("^", "ctrl+")
         key = ALIASES.get(key, key)
         if key not in KNOWN_KEYS and character_of(key) is None:
-            raise ConfigError(f'{place}: "{printable(word)}" is no key{did_you_mean(word, [*ALIASES, *KNOWN_KEYS])}')
+            raise ConfigError(f'{place}: "{printable(word)}" is not a key{did_you_mean(word, [*ALIASES, *KNOWN_KEYS])}')
         yield key
 
 

@@ -51,8 +51,20 @@ def agent_words(view: View) -> list[Span]:
     return [Span(" · no agent", Tone.YELLOW, True)] if view.has_agent is False and view.waiting else []
 
 
+def job_counts(view: View) -> str:
+    """`7 running · 1 stale · 2 queued`."""
+    counts = [f"{view.running} running"]
+    counts += [f"{number} {word}" for number, word in ((view.stale, "stale"), (view.waiting, "queued")) if number]
+    return " · ".join(counts)
+
+
+def short_job_counts(view: View) -> str:
+    """`7 run · 2 queued`, where there is little room."""
+    return f"{view.running} run" + (f" · {view.waiting} queued" if view.waiting else "")
+
+
 class TopLine(Painted):
-    """The top line: `jobtop  1 Dash  2 History …      ● live 1.0s   7 run · 1 wait   ▲3   12:41:09`."""
+    """The top line: `jobtop  1 Dash  2 History …      ● live 1.0s   7 running · 1 queued   ▲3   12:41:09`."""
 
     DEFAULT_CSS = "TopLine { height: 1; dock: top; background: $panel; }"
 
@@ -106,10 +118,8 @@ class TopLine(Painted):
         view = self.view
         if view is None:
             return [Span("reading … ", Tone.GREY)]
-        waiting = f" · {view.waiting} wait" if view.waiting else ""
         pace = [Span(f"{GAP}● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
-        stale = f" · {view.stale} stale" if view.stale else ""
-        jobs = [Span(f"{GAP}{view.running} run{stale}{waiting}")]
+        jobs = [Span(f"{GAP}{job_counts(view)}")]
         agent = agent_words(view)
         alerts = [Span(GAP), *count_label(self.incidents)] if len(self.incidents) else []
         clock = [Span(time.strftime(f"{GAP}%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
@@ -119,6 +129,8 @@ class TopLine(Painted):
         dropped_first = [clock, jobs] if self.frozen else [pace, clock, jobs]
         dropped_first.insert(0 if view.has_agent else len(dropped_first) - 1, agent)  # a missing one matters more
         for part_to_drop in dropped_first:
+            if part_to_drop is jobs and sum(map(width_of, kept)) >= width:
+                jobs[:] = [Span(f"{GAP}{short_job_counts(view)}")]
             if sum(map(width_of, kept)) >= width:
                 kept = [part for part in kept if part is not part_to_drop]
         return [*(span for part in kept for span in part), Span(" ")]

@@ -62,7 +62,7 @@ class Preferences:
             try:
                 _write(self._path, self._shape)
             except OSError as error:
-                self.problem = f"{self._path}: cannot be written: {error.strerror}; this is forgotten when you leave"
+                self.problem = f"{self._path}: cannot be written: {error.strerror}; the change is lost when you leave"
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -75,7 +75,7 @@ class Preferences:
         except (ValueError, RecursionError):
             shape = None
         if not isinstance(shape, dict):
-            self.problem = f"{self._path}: is damaged, and ignored until something is kept there again"
+            self.problem = f"{self._path}: is damaged and ignored; the next change overwrites it"
             return {}
         return shape
 

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_before_the_screen_is_taken(jobtop: Jobtop, shell:
     config.write_text('[keys]\njobs.kil = "K"\n')
     shell.enter("clear; $J; $J --store nowhere.db; $J --store .; $J --refresh 10ms; echo code $?")
     screen = " ".join(shell.shows("code 2").split())
-    assert 'keys: jobs.kil: there is no such action (did you mean "jobs.kill"?)' in screen
+    assert 'keys: jobs.kil: unknown action (did you mean "jobs.kill"?)' in screen
     assert "--store: nowhere.db: there is no such file or directory" in screen
     assert "--store: .: there is no store (HOST.db) in this directory" in screen
     assert "--refresh has to be at least 0.2s" in screen

@@ -99,6 +99,17 @@ def test_of_a_long_output_the_last_lines_stay(jobtop: Jobtop, shell: Terminal) -
     assert any("jobtop logs" in row for row in text)
 
 
+def test_colours_of_the_output_stay(jobtop: Jobtop, shell: Terminal) -> None:
+    job = WaitingJob(jobtop.home)
+    script = jobtop.home / "waiting"
+    script.write_text("printf '\\033[31mred\\033[0m\\n'\n" + script.read_text())
+    shell.enter(job.command)
+    shell.shows("running   waiting")
+    job.end()
+    shell.back_at_prompt()
+    assert any("\x1b[31mred" in row for row in shell.tmux("capture-pane", "-p", "-e", "-S", "-").splitlines())
+
+
 def test_escape_sequences_of_the_output_have_no_effect(jobtop: Jobtop, shell: Terminal) -> None:
     job = WaitingJob(jobtop.home)
     script = jobtop.home / "waiting"

@@ -159,8 +159,8 @@ def test_hostile_names_and_words_stay_in_their_two_lines(text: str) -> None:
 @pytest.mark.parametrize(
     ("width", "words"),
     [
-        (90, "● live 1.0s   2 run   ▲2   {clock}"),
-        (30, "2 run   ▲2   {clock}"),
+        (90, "● live 1.0s   2 running   ▲2   {clock}"),
+        (30, "2 running   ▲2   {clock}"),
         (15, "2 run   ▲2"),
         (8, "▲2"),
     ],
@@ -177,7 +177,7 @@ def test_in_little_room_the_counters_stay(width: int, words: str) -> None:
 def test_queued_jobs_are_counted_and_frozen_is_never_left_out() -> None:
     line = TopLine()
     line.set_reactive(TopLine.view, View(NOW, tuple(JobRow(job, STORE) for job in (running(), queued(), queued()))))
-    assert "1 run · 2 wait" in text_of(line.state(90))
+    assert "1 running · 2 queued" in text_of(line.state(90))
     line.set_reactive(TopLine.frozen, True)
     assert "frozen" in line.state(10)[0].text
 
@@ -278,7 +278,7 @@ def test_a_panel_with_more_incidents_than_room_keeps_the_cursor_visible() -> Non
             assert [line.rstrip().endswith(name) for line in shown] == [True]
         panel.incidents = Incidents((), True)
         await on.settle()
-        assert "Nothing went wrong" in " ".join(on.lines())
+        assert "No failures" in " ".join(on.lines())
 
     play(panel, scene, size=(40, 12))
 
@@ -341,7 +341,7 @@ def test_more_incidents_than_are_read_are_mentioned(home: Path, monkeypatch: pyt
 
 
 def test_the_machine_s_minute_has_no_gap_after_a_visit_to_another_page(home: Path) -> None:
-    kept_jobs(home)
+    kept_jobs(home, made_job())
 
     async def scene(visitor: Visitor) -> None:
         def remembered() -> list[float]:
@@ -363,16 +363,19 @@ def test_the_machine_s_minute_has_no_gap_after_a_visit_to_another_page(home: Pat
 
 
 @pytest.mark.parametrize("size", [(240, 60), (160, 42), (110, 30), (80, 24), (60, 15)], ids=str)
-def test_an_empty_dashboard_says_what_it_will_show_at_any_size(home: Path, size: tuple[int, int]) -> None:
+def test_an_empty_dashboard_is_one_card_until_there_is_a_job(home: Path, size: tuple[int, int]) -> None:
     kept_jobs(home)
 
     async def scene(visitor: Visitor) -> None:
-        screen = await visitor.shows("No job runs", "0 jobs · sort cpu▼")
-        if size[0] >= 110:
-            await visitor.shows("Nothing went wrong", "raised.")
-        if size[0] >= 110 and size[1] >= 36:
-            await visitor.shows("network  ")
-        assert all(len(line) <= size[0] for line in screen.splitlines())
+        screen = await visitor.shows("No jobs yet", "n  ", "jobtop run -- COMMAND", "jobtop --demo", "n Run")
+        assert not [word for word in ("Alerts  ", "no such store", "sort cpu") if word in screen]
+        lines = screen.splitlines()
+        assert all(len(line) <= size[0] for line in lines)
+        (title,) = [line for line in lines if "No jobs yet" in line]
+        assert abs(title.index("No jobs yet") + len("No jobs yet") // 2 - size[0] // 2) <= 1
+        kept_jobs(home, made_job(name="the first"))
+        await visitor.shows("the first", "1 job · sort cpu▼")
+        await visitor.until(lambda: dashboard(visitor).table.has_focus)
 
     visit(home, scene, size)
 

@@ -322,7 +322,7 @@ def test_a_queued_job_shows_first_what_it_waits_for_and_how(tmp_path: Path, size
     made = Made(tmp_path, waiting_job(Queued(priority=5, group="gpu", retries=2)))
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
-        shown = await visitor.shows("Why it waits", "its turn", "priority 5 · group gpu", "waits for 1m0")
+        shown = await visitor.shows("Why it waits", "its turn", "priority 5 · group gpu", "queued for 1m0")
         assert "2 retries left" in shown
         assert "not on this machine" not in shown
         begun = running_job(id=made.job.id, seq=made.job.seq, start_time=time.time() - 20)

@@ -22,7 +22,7 @@ def test_actions_that_work_here_are_listed_with_their_keys_and_run(home: Path) -
         found = offered(visitor)
         assert found["Go to Settings"] == "6"
         assert found["Stop"] == "x"
-        assert "Look again" not in found
+        assert "Check again" not in found
         assert "Theme: light" in found
         await visitor.press("ctrl+p")
         screen = await visitor.shows("Filter", "Stop")
@@ -32,7 +32,7 @@ def test_actions_that_work_here_are_listed_with_their_keys_and_run(home: Path) -
         await visitor.until(lambda: "Go to Dash" not in visitor.screen())
         await visitor.press("enter")
         await visitor.until(lambda: visitor.console.screen is visitor.console.pages["settings"])
-        assert "Look again" in offered(visitor)
+        assert "Check again" in offered(visitor)
         assert "Stop" not in offered(visitor)
         await visitor.press("ctrl+p", "escape")
         assert not isinstance(visitor.console.screen, ActionPalette)

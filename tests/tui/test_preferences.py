@@ -64,7 +64,7 @@ def test_a_choice_that_cannot_be_written_lasts_until_the_end_and_is_reported(tmp
     kept.keep_theme("jobtop-light")
     assert kept.theme == "jobtop-light"
     assert kept.problem is not None
-    assert "forgotten when you leave" in kept.problem
+    assert "lost when you leave" in kept.problem
     assert os.listdir(tmp_path) == ["state"]
 
 

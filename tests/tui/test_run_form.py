@@ -293,3 +293,14 @@ def test_the_form_says_which_keys_it_has(paths: StatePaths) -> None:
         await visitor.shows("^s Run", "esc Cancel", "↑ earlier commands", "tab next field")
 
     visit(paths.root, scene, (90, 40), own_store(paths))
+
+
+def test_a_command_that_takes_over_the_terminal_is_named_at_its_field(paths: StatePaths) -> None:
+    async def scene(visitor: Visitor) -> None:
+        form = await opened(visitor)
+        await visitor.type("vim x")
+        await visitor.until(lambda: "jobtop run -- vim x" in problems(form).get("command", ""))
+        fill(form, command="python train.py")
+        await visitor.until(lambda: not problems(form))
+
+    visit(paths.root, scene, (90, 40), own_store(paths))

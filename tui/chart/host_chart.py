@@ -13,7 +13,7 @@ BUSY, GPU_MEMORY = find_metric("gpu.util"), find_metric("gpu.mem_used")
 RECEIVED, SENT = find_metric("net.rx_bytes"), find_metric("net.tx_bytes")
 MOST_CURVES = 4
 LEAST_TRAFFIC = 8192.0  # bytes a second: less traffic is drawn near the bottom instead of magnified
-UNKNOWN = "neither a GPU nor a network is known here"
+UNKNOWN = "No GPU and no network found"
 
 
 def machine_chart(past: Sequence[MachineMoment]) -> ChartView:

@@ -26,7 +26,7 @@ def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, i
     known = curve.known()
     heading = f"{curve.metric.key}: {curve.metric.title}"
     if not known:
-        return f"{heading}, not known of this job"
+        return f"{heading}, not measured for this job"
     peak = max(known)
     marks = value_marks(curve.metric, peak, max(2, height // 2 - 1))
     plotext.clear_figure()

@@ -130,7 +130,7 @@ class NewJob:
 def start(options: Options, new_job: NewJob) -> tuple[Job, list[str]]:
     """Start or queue a job in this host's store; it keeps running when the console closes."""
     if options.own is None:
-        raise UsageError("this console has no store of its own to run jobs in")
+        raise UsageError("This console shows only other stores: it cannot run jobs")
     config = settings(options)
     if new_job.interval is not None:
         config = replace(config, values={**config.values, "monitor.interval": new_job.interval})
@@ -174,7 +174,7 @@ def pin(row: JobRow, pinned: bool) -> str | None:
 
 
 def elsewhere_words(row: JobRow) -> str:
-    return f"job {row.job.id[:8]} is in {row.store}, which is only looked at here"
+    return f"job {row.job.id[:8]} is in {row.store}, which this console only reads"
 
 
 @contextmanager

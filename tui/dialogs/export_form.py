@@ -86,10 +86,10 @@ def words_of(error: Exception) -> str:
 def write_samples(rows: Sequence[JobRow], text: str) -> tuple[Path, int]:
     """Write all samples of each job, or nothing; several jobs go into one table; its first column is the job."""
     if not text.strip():
-        raise BadValue("where to?")
+        raise BadValue("No file given")
     path = Path(os.path.abspath(os.path.expanduser(text.strip())))
     if path.exists():
-        raise BadValue("it is there already: choose another name")
+        raise BadValue("This file exists: choose another name")
     part = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
     try:
         with part.open("x", encoding="utf-8", errors="backslashreplace", newline="") as file:

@@ -16,6 +16,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.query.moments import parse_moment
 from jobtop.core.record import record, replace
 from jobtop.core.redact import HIDDEN
+from jobtop.core.run.interactive import takes_over_terminal
 from jobtop.core.run.request import (
     Request,
     count,
@@ -278,6 +279,17 @@ def command_words(text: str, is_shell: bool) -> tuple[str, ...]:
     if operators:
         raise BadValue(f"{operators[0]} needs a shell: switch it on below, or quote the {operators[0]}")
     return words
+
+
+def terminal_note(text: str) -> str:
+    """Where to run a command that takes over the terminal; empty for other commands."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return ""
+    if not takes_over_terminal(words):
+        return ""
+    return f"{words[0]} needs the whole terminal. Leave the console and type: jobtop run -- {text.strip()}"
 
 
 def directory(text: str) -> str:

@@ -23,7 +23,7 @@ from jobtop.tui.actions import COMMAND, FORM, bindings
 from jobtop.tui.data.operations import NewJob, start
 from jobtop.tui.dialogs.dialog import Dialog, KeyButton, KeyHint
 from jobtop.tui.dialogs.fields import FormField, LineInput, LinesInput, Tick, focus_first_problem
-from jobtop.tui.dialogs.form_values import SHELL, Filled, current_directory, read_form
+from jobtop.tui.dialogs.form_values import SHELL, Filled, current_directory, read_form, terminal_note
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.workers import start_work
 
@@ -163,9 +163,12 @@ class RunForm(Dialog[None]):
             self.query_one(CommandLine).offer([line for line, _ in past])
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Switch the shell on if the typed line is an earlier shell command."""
-        if message.value in self.shell_lines and isinstance(message.input, CommandLine):
+        """Switch the shell on for an earlier shell command; say it if the command needs a terminal of its own."""
+        if not isinstance(message.input, CommandLine):
+            return
+        if message.value in self.shell_lines:
             self.query_one("#shell", Tick).value = True
+        self.query_one("#command", FormField).problem = terminal_note(message.value)
 
     def on_tick_switched(self) -> None:
         """Check the command again, and show the fields of the queue only if the job is to be queued."""

@@ -24,11 +24,8 @@ from jobtop.tui.widgets.panes import PANE, PanedPage, PlainTable
 from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, heading, set_border_texts
 from jobtop.tui.widgets.table import Table
 
-EMPTY = (
-    "Nothing failed in the last 24 hours, and no alert was raised.\n"
-    "A job that fails, times out or is lost appears here:  jobtop run -- false"
-)
-UNREADABLE = "What failed is not known while a store cannot be read."
+EMPTY = "No failed jobs and no alerts in the last 24 hours.\nJobs that fail, time out or are lost are listed here."
+UNREADABLE = "A store cannot be read, so failed jobs are not known."
 EXAMPLE = ("[[alert]]", 'name = "nearly full"', 'metric = "mem.used"', "above = 4e9", 'for = "30s"')
 
 
@@ -98,17 +95,15 @@ def rule_lines(config: Config | None) -> Iterator[Paragraph]:
         yield Paragraph(rule.origin, Tone.GREY, [Span("  ")])
         yield BLANK
     if rules:
-        yield Paragraph("They are read and checked; this version does not watch them yet.", Tone.GREY)
+        yield Paragraph("Rules are checked for mistakes; this version raises no alerts yet.", Tone.GREY)
         return
-    yield heading("There is no rule yet.")
+    yield heading("No rules yet.")
     yield BLANK
-    yield Paragraph("A rule in config.toml is listed here:", Tone.GREY)
+    yield Paragraph("Add one to config.toml:", Tone.GREY)
     yield BLANK
     yield from (Paragraph(line, Tone.BLUE, [Span("    ")]) for line in EXAMPLE)
     yield BLANK
-    yield Paragraph(
-        "Rules are read and checked; this version does not watch them yet, so no alert is raised.", Tone.GREY
-    )
+    yield Paragraph("Rules are checked for mistakes; this version raises no alerts yet.", Tone.GREY)
 
 
 def rule_words(rule: Alert) -> str:

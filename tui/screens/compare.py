@@ -39,7 +39,7 @@ FEWEST, MOST = 2, 6
 LONGEST = 60  # characters of a name
 POINTS = 600
 READ_SECONDS = 2.0
-HOW = "Mark two to six jobs with Space, on screen 1 or 2, and press c."
+HOW = "Mark two to six jobs with Space on page 1 or 2, then press c."
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
 
 
@@ -166,7 +166,7 @@ class Compare(Page):
             chart.view = ChartView(
                 title,
                 overlaid(self.runs, metric, self.alignment),
-                note=alignment_words(self.runs, self.alignment) if metric is CPU else "a aligns otherwise",
+                note=alignment_words(self.runs, self.alignment) if metric is CPU else "a aligns differently",
                 empty="no samples",
             )
 
@@ -181,7 +181,7 @@ class Compare(Page):
         """The meaning of the signs, and how many jobs do not fit."""
         table = self.table
         hidden = len(table.columns) - len(placed(table.columns, table.drawn_size.width - GUTTER))
-        narrow = f" · {hidden} more need a wider screen" if hidden and table.drawn_size.width > GUTTER else ""
+        narrow = f" · {hidden} more on a wider screen" if hidden and table.drawn_size.width > GUTTER else ""
         gone = f" · {len(self.problems)} missing" if self.problems else ""
         return f"against the first: {BETTER} better {WORSE} worse{narrow}{gone}"
 
@@ -209,7 +209,7 @@ def missing_words(found: int, wanted: int) -> str:
     """What the user waits for, or can do."""
     if found == 0:
         return "reading …" if wanted else "Nothing to compare yet."
-    return "One job alone has nothing to be compared with."
+    return "One job cannot be compared: mark a second one."
 
 
 def overlaid(runs: Sequence[ComparedJob], metric: Metric, alignment: Alignment) -> list[ChartSeries]:

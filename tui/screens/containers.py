@@ -10,22 +10,14 @@ from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, heading, set_borde
 
 TEXT = (
     BLANK,
-    heading("No container is measured yet."),
+    heading("Containers are not measured yet."),
     BLANK,
     Paragraph(
-        "This screen will list the containers of this machine as the dashboard lists jobs – CPU, memory and how much "
-        "of its limit, storage, network – and Enter will open one as it opens a job.",
-        Tone.GREY,
+        "This page will list the containers of this machine with their CPU, memory, storage and network.", Tone.GREY
     ),
     BLANK,
     Paragraph(
-        "What is missing is their collector, core/collectors/docker.py, which will read Docker's and Podman's socket "
-        "and the cgroup of each container. With it, the first container that runs appears here by itself.",
-        Tone.GREY,
-    ),
-    BLANK,
-    Paragraph(
-        "Until then, jobtop run -- docker run … measures the client alone: the container is run by a daemon.", Tone.GREY
+        "jobtop run -- docker run … measures only the docker client: a daemon runs the container itself.", Tone.GREY
     ),
 )
 

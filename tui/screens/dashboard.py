@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Center, Horizontal, Middle, Vertical
 
 from jobtop.core.errors import StoreError
 from jobtop.core.measure.newest_gpus import gpu_number
@@ -17,7 +17,7 @@ from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import replace
 from jobtop.core.text.job_text import not_monitored_text
-from jobtop.tui.actions import APP, JOBS, bindings
+from jobtop.tui.actions import APP, JOBS, Action, bindings
 from jobtop.tui.chart.chart import SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side, Whole
@@ -31,6 +31,7 @@ from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.alerts_panel import AlertsPanel
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import Sort, sorted_by
+from jobtop.tui.widgets.first_card import FirstCard
 from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
 from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_wait
 from jobtop.tui.widgets.table import Table
@@ -39,12 +40,11 @@ if TYPE_CHECKING:
     from jobtop.tui.data.row_filter import RowFilter
     from jobtop.tui.widgets.filter_line import FilterLine
 
-EMPTY = "No job runs and none has been recorded yet.\nPress n to run one, or type:  jobtop run -- COMMAND"
 NONE_MATCH = "No matching jobs here.\nPress Esc to clear the filter, or 2 to filter all jobs of the history."
 CPU, MEMORY = find_metric("cpu.percent"), find_metric("mem.used")
 WIDE, TALL, VERY_TALL = 110, 36, 50  # columns with side panels; rows with charts, with taller charts
 IDLE_REDRAW_SECONDS = 3.5  # between two drawings of the machine's last minute while no job runs
-NO_PREVIEW = ChartView(empty="the job under the cursor is shown here")
+NO_PREVIEW = ChartView(empty="No job selected")
 PREVIEW_NOTE = "preview · Enter opens"
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
 
@@ -58,6 +58,9 @@ class Dashboard(JobActions):
     Dashboard {
         #strip { height: auto; }
         #jobs { height: 1fr; }
+        #first { display: none; height: 1fr; }
+        &.-first #first { display: block; }
+        &.-first #panes, &.-first ProblemLine { display: none; }
         #filter { display: none; }
         #filter.-open { display: block; }
         #side { width: 27%; min-width: 32; max-width: 62; }
@@ -82,9 +85,11 @@ class Dashboard(JobActions):
 
     def panes(self) -> ComposeResult:
         yield HostStrip(id="strip")
-        with Horizontal():
+        with Middle(id="first"), Center():
+            yield FirstCard(self.console.options.is_readonly)
+        with Horizontal(id="panes"):
             with Vertical(id="main"):
-                yield Table(live_columns(len(self.console.options.stores) > 1), empty=EMPTY, id="jobs")
+                yield Table(live_columns(len(self.console.options.stores) > 1), id="jobs")
                 yield SmallChart(id="preview")
             with Vertical(id="side"):
                 yield AlertsPanel(id="alerts")
@@ -149,12 +154,25 @@ class Dashboard(JobActions):
             self.version = None  # the order is not final: show the rows again later
         self.rows, self.shown = rows, self.row_filter.matching(rows) if self.row_filter is not None else rows
         problems = [state.problem for state in view.stores if state.problem and not is_unused(state.problem)]
-        table.empty = "\n".join(problems) if problems else NONE_MATCH if rows else EMPTY
+        table.empty = "\n".join(problems) if problems else NONE_MATCH
+        self.show_card(not rows and not problems)
         table.source = ListRows(self.shown, lambda row: row.key)
         if self.job_to_select is not None and table.select(self.job_to_select):
             self.job_to_select = None
         self.label_table()
         self.refresh_keys()
+
+    def show_card(self, is_first: bool) -> None:
+        """Show the card about the first job in place of all panes, or the panes."""
+        if self.has_class("-first") is not is_first:
+            self.set_class(is_first, "-first")
+            self.update_keys()
+            if not is_first:
+                self.call_after_refresh(self.table.focus)
+
+    def is_offered(self, action: Action) -> bool:
+        """Without jobs, offer only the keys of the whole console."""
+        return super().is_offered(action) and (action.place == APP or not self.has_class("-first"))
 
     def label_table(self) -> None:
         marks = len(self.table.marks)
@@ -208,7 +226,7 @@ class Dashboard(JobActions):
         except (StoreError, OSError):
             job_view = None
         if chart.is_attached and self.previewed is not None and self.previewed.key == row.key:
-            view = ChartView(empty="not known")
+            view = ChartView(empty="no samples")
             if job_view is not None:
                 view = chart_view(job_view, PREVIEW, whole=whole_memory(row.job, self.memory_total(row.job)))
             chart.window = WHOLE_RUN

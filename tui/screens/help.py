@@ -22,32 +22,32 @@ PLACES = {
     "chart": "In the chart",
     "text": "In this text",
     "log": "In the output",
-    "jobs": "With the job under the cursor, or the marked ones",
+    "jobs": "For the selected job, or the marked ones",
     "job": "On this screen",
     APP: "Everywhere",
 }
 STATUSES = {
-    "running": "runs",
-    "queued": "waits to be run",
-    "paused": "was made to stand still",
+    "running": "runs now",
+    "queued": "waits in the queue",
+    "paused": "is paused",
     "success": "ended with exit code 0",
-    "failed": "ended with another code, or by a signal",
-    "cancelled": "was stopped by somebody",
-    "timeout": "was stopped when its time was over",
+    "failed": "ended with another exit code or by a signal",
+    "cancelled": "was stopped by a user",
+    "timeout": "was stopped after its timeout",
     "error": "could not be started",
-    "lost": "vanished: nobody knows how it ended",
-    "unknown": "came from elsewhere, without an outcome",
+    "lost": "jobtop's supervisor died; exit status unknown",
+    "unknown": "was imported without an outcome",
 }
 FLAGS = {
-    "oom_killed": "the kernel's OOM killer was at work",
-    "over_limit": "was stopped over its memory limit",
-    "throttled": "was held back at its CPU limit",
-    "left_running": "ended, but processes of it live on",
+    "oom_killed": "the kernel's OOM killer killed a process",
+    "over_limit": "was stopped because it exceeded its memory limit",
+    "throttled": "was slowed down by its CPU limit",
+    "left_running": "ended, but some of its processes still run",
 }
 ABSENT = (
-    "A number that is not known is –, never 0: the kernel does not tell it here, it is not measured (monitor.without, "
-    "--no-monitor), there was no second sample yet, or the job does not run. 6 Settings says what works on this "
-    "machine and what would make the rest work."
+    "Not known, which is not 0. The kernel may not report it here, it may be switched off (monitor.without, "
+    "--no-monitor), a rate needs two samples, or the job does not run. Page 6, Settings, says what works on this "
+    "machine and how to enable the rest."
 )
 
 
@@ -76,7 +76,7 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         pane = self.query_one(Prose)
         pane.text = (*key_lines(self.keys), *legend())
-        set_border_texts(pane, "Help", "esc closes · docs/console.md")
+        set_border_texts(pane, "Help", "esc closes · more: jobtop help")
         pane.focus()
 
 
@@ -111,7 +111,7 @@ def legend() -> Iterator[Paragraph]:
     yield heading("Colours of bars and percentages")
     yield sign_line(("━", Tone.BLUE), "below 80 %", "")
     yield sign_line(("━", Tone.YELLOW), "from 80 %", "nearly full")
-    yield sign_line(("━", Tone.VERMILION), "from 92 %", "full; 100 % CPU is one core, unless it says of how many")
+    yield sign_line(("━", Tone.VERMILION), "from 92 %", "full; 100 % CPU is one core")
     yield BLANK
     yield heading("Missing numbers")
     yield Paragraph(ABSENT, Tone.GREY, [Span("  –  ", Tone.TEXT, True)])

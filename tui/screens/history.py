@@ -33,7 +33,7 @@ from jobtop.tui.workers import RepeatedWork
 
 NO_JOBS = "No jobs yet.\nPress n to run one, or type: jobtop run -- COMMAND"
 NONE_FITS = "No matching jobs.\nPress / to change the filter, Esc to clear it."
-NO_STORE = "No store is open: jobtop run -- COMMAND makes one"
+NO_STORE = "No history yet. jobtop run -- COMMAND creates it."
 READING = "reading …"
 READ_SECONDS = 0.5  # between two readings of new jobs
 JOB_CALLS = {action.call for action in ACTIONS if action.place == JOBS} - {"filter", "choose_columns"}
@@ -144,7 +144,7 @@ class History(JobActions):
         parts += [f"{len(self.lines.marks)} marked, c compares"] if self.lines.marks else []
         stores, unread = len(self.past.stores), len(self.past.problems)
         parts += [f"{stores} stores"] if stores > 1 else []
-        parts += [f"{unread} of them cannot be read"] if unread and stores > 1 else []
+        parts += [f"{unread} cannot be read"] if unread and stores > 1 else []
         return " · ".join(parts)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

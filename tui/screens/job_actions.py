@@ -104,7 +104,7 @@ class JobActions(Page):
         self.console.feed.poll_now()
         self.say_all([f"{label(job)}: {end_words(job, operation)}" for job in ends if job is not None])
         stuck = [job for (_, job), end in zip(done, ends, strict=True) if end is None]
-        self.say_all([f"{label(job)} has processes that cannot be ended" for job in stuck], "error")
+        self.say_all([f"{label(job)} has processes that cannot be killed" for job in stuck], "error")
 
     def action_change_job(self) -> None:
         """Open the form that runs a job, filled in from the chosen job."""
@@ -171,7 +171,7 @@ class JobActions(Page):
         self.console.feed.poll_now()
         self.say_all([why for why in refusals if why is not None], "warning")
         done = [row.job for row, why in zip(rows, refusals, strict=True) if why is None]
-        words = "pinned: it stays whole" if pinned else "no longer pinned: it grows old like all others"
+        words = "pinned: all its data is kept" if pinned else "unpinned: old data will be deleted"
         self.say_all([f"{label(job)} is {words}" for job in done])
 
     async def action_compare_marked(self) -> None:
@@ -179,7 +179,7 @@ class JobActions(Page):
         if len(ids) in COMPARABLE:
             await self.console.open_compare(ids)
         else:
-            self.say(f"mark {COMPARABLE[0]} to {COMPARABLE[-1]} jobs with Space, then compare them", "warning")
+            self.say(f"Mark {COMPARABLE[0]} to {COMPARABLE[-1]} jobs with Space, then press c", "warning")
 
     async def action_export_job(self) -> None:
         from jobtop.tui.dialogs.export_form import ExportForm
@@ -187,7 +187,7 @@ class JobActions(Page):
         if rows := self.chosen_rows:
             await self.app.push_screen(ExportForm(rows))
         else:
-            self.say("there is no job here to export", "warning")
+            self.say("No job selected", "warning")
 
     def action_copy_id(self) -> None:
         ids = " ".join(row.job.id for row in self.chosen_rows)
@@ -208,7 +208,7 @@ class JobActions(Page):
 
         table = self.focused if isinstance(self.focused, Table) else next(iter(self.query(Table)), None)
         if table is None:
-            self.say("there is no table here", "warning")
+            self.say("No table here", "warning")
             return
         every = self.every_column.setdefault(table.id, table.columns)
         hidden = {column.key for column in every} - {column.key for column in table.columns}
@@ -230,7 +230,7 @@ class JobActions(Page):
             return ()
         rows = self.chosen_rows
         if not rows:
-            self.say("there is no job here", "warning")
+            self.say("No job selected", "warning")
         return rows
 
     def say(self, text: str, severity: str = "information") -> None:

@@ -165,10 +165,9 @@ def report(topics: Topics) -> Iterator[Paragraph]:
 
 
 def counts(findings: Sequence[Finding]) -> str:
-    """`31 work · 2 do not · 1 is not here`."""
+    """`31 OK · 2 failed · 1 not available`."""
     works, fails, absent = (sum(finding.state is state for finding in findings) for state in COUNTED)
-    does, has = "does" if fails == 1 else "do", "is" if absent == 1 else "are"
-    return f"{works} work{'s' if works == 1 else ''} · {fails} {does} not · {absent} {has} not here"
+    return f"{works} OK · {fails} failed · {absent} not available"
 
 
 def setting_rows(config: Config) -> list[SettingRow]:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from jobtop.store.incidents import Incident
 
 LINES = 2  # of each incident
-EMPTY = "Nothing went wrong in the last 24 hours."
-EMPTY_MORE = "Jobs that fail, time out or are lost are listed here, and alerts as they are raised."
-UNREADABLE = "What went wrong is not known while a store cannot be read."
+EMPTY = "No failures in the last 24 hours."
+EMPTY_MORE = "Jobs that fail, time out or are lost are listed here."
+UNREADABLE = "A store cannot be read, so failures are not known."
 WITHOUT = frozenset({"mark", "sort", "reverse"})
 
 

@@ -213,7 +213,7 @@ def core_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
     rows = height - 1 if height > 3 else height
     count = len(view.cores)
     if not count:
-        lines = [[Span(fitted("no core is known", width), Tone.GREY)]]
+        lines = [[Span(fitted("no CPU data", width), Tone.GREY)]]
     elif count <= MOST_BARS and width // ceil(count / rows) >= LEAST_CORE:
         lines = bar_lines(view.cores, width, rows)
     else:

@@ -113,7 +113,7 @@ def why_no_output(job: Job) -> str | None:
     if (why := kind_of(job).why_no_output) is not None:
         return why
     return not_started_text(job) or (
-        "let go: it is old (jobtop pin keeps jobs whole)" if are_samples_deleted(job) else None
+        "deleted: it was old (jobtop pin keeps all data)" if are_samples_deleted(job) else None
     )
 
 

@@ -85,7 +85,7 @@ class Timeline(Table[TimelineLine]):
             self.moment = moment
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(columns(), empty="nothing has happened yet", id=id)
+        super().__init__(columns(), empty="no events yet", id=id)
         self._shown: tuple[Job, Sequence[Event], float | None] | None = None
         self._width = 0
 

@@ -20,8 +20,8 @@ MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
 STALLED = 0.01  # of the time: less pressure is not shown
 VERY_END = 0.03  # of the run
 NO_SAMPLES = "no samples yet"
-NEVER_SAMPLED = "never sampled: only its totals are known"
-LET_GO = "let go: only its totals are left"
+NEVER_SAMPLED = "not sampled: only totals are known"
+LET_GO = "samples deleted: only totals are left"
 
 
 @record
@@ -127,7 +127,7 @@ def no_samples(job_view: JobView) -> str:
     if not job.status.ended:
         return not_monitored_text(job) or NO_SAMPLES
     if job_view.is_sampled:
-        return "not known of this job"
+        return "not measured for this job"
     return LET_GO if are_samples_deleted(job) else NEVER_SAMPLED
 
 

@@ -36,7 +36,7 @@ FLAG_WORDS = {
     "over_limit": "over its memory limit",
     "throttled": "throttled",
     "left_running": "left descendants running",
-    "impossible_cpu": "CPU total in doubt",
+    "impossible_cpu": "CPU total uncertain",
 }
 
 
@@ -93,7 +93,7 @@ def fitting(line: Sequence[Piece], width: int) -> list[Span]:
 def identity(view: HeaderView, job: Job) -> list[Piece]:
     glyph, tone = STATUS_GLYPHS[str(job.status)]
     is_stale = view.is_stale and not job.status.ended
-    glyph, state = ("?", f"{job.status}, not seen for a while") if is_stale else (glyph, str(job.status))
+    glyph, state = ("?", f"{job.status}, no recent samples") if is_stale else (glyph, str(job.status))
     flags = "  ".join(
         f"{FLAG_GLYPHS.get(flag, ('!', Tone.YELLOW))[0]} {FLAG_WORDS[flag]}" for flag in job.flags if flag in FLAG_WORDS
     )
@@ -114,7 +114,7 @@ def usage(view: HeaderView, job_view: JobView) -> list[Piece]:
     """What the job uses now, or used in total, or at the selected moment."""
     job, numbers = job_view.job, job_view.numbers
     if job.start_time is None and not job.status.ended:
-        return [Piece(0, labelled("waits for", short_duration(view.elapsed))), Piece(1, limits(job, True))]
+        return [Piece(0, labelled("queued for", short_duration(view.elapsed))), Piece(1, limits(job, True))]
     is_over = job.status.ended and view.moment is None
     time = Span(format_duration(view.elapsed) if is_over else short_duration(view.elapsed), bold=True)
     if view.moment is not None:
@@ -184,7 +184,7 @@ def exit_spans(job: Job) -> list[Span]:
 
 def command(job: Job) -> list[Piece]:
     if not job.command:
-        return [Piece(0, grey("its command is not known"))]
+        return [Piece(0, grey("command not known"))]
     return [Piece(0, [Span("$ ", Tone.GREY), Span(shortened(shlex.join(job.command)))])]
 
 

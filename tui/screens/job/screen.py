@@ -60,7 +60,7 @@ TITLES = {
     "output": "Output",
     "timeline": "Timeline",
 }
-GONE = "this job is not in the store any more: somebody has deleted it"
+GONE = "This job was deleted from the store"
 
 
 class Panes(Vertical):
@@ -310,11 +310,11 @@ class JobScreen(JobActions):
         if (words := not_started_text(job)) is not None:
             return words
         if are_samples_deleted(job):
-            return "let go, as its samples were"
+            return "deleted with its samples"
         if not job.status.ended:
-            return "no processes seen yet"
+            return "no processes yet"
         return (
-            "its processes were never looked at" if not job_view.is_sampled else "it ended before they were looked at"
+            "processes were not recorded" if not job_view.is_sampled else "it ended before its processes were recorded"
         )
 
     @property

@@ -60,11 +60,11 @@ def waiting(job: Job, why: str | None, has_agent: bool | None) -> list[EndingLin
     """What a queued job waits for, and what to do if no agent will start it; empty for other jobs."""
     if job.status is not Status.QUEUED:
         return []
-    lines = [EndingLine(LineKind.VERDICT, why or "it waits for its turn")]
+    lines = [EndingLine(LineKind.VERDICT, why or "It waits for its turn")]
     if words := queue_parts(job):
         lines.append(EndingLine(LineKind.EVIDENCE, " · ".join(words)))
     if has_agent is False:
-        lines.append(EndingLine(LineKind.ADVICE, "there is no agent to start it: jobtop agent start"))
+        lines.append(EndingLine(LineKind.ADVICE, "No agent runs to start it: jobtop agent start"))
     return lines
 
 
