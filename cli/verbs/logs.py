@@ -52,7 +52,7 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     """
     style = ("jsonl" if follow else "json") if style == STREAM else style
     if follow and style == "json":
-        raise UsageError("--format json is one list and has to end: --follow goes with --format jsonl")
+        raise UsageError("--follow needs --format jsonl: --format json is one list")
     jobs, job = app.find(reference)
     directory = StatePaths(jobs.database.path.parent, job.host).job(job.id)
     if has_not_begun(job, directory) and not wait_for_start(app, jobs, job, directory, follow):
@@ -60,7 +60,7 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     if (why := no_output_reason(job, directory)) is not None:
         raise UnknownJob(why)
     if chosen["stderr"] and not chosen["stdout"] and is_one_log(directory):
-        app.warn(f"both streams of this job are kept as one: jobtop logs {job.id[:8]}")
+        app.warn(f"stdout and stderr of this job are one log: jobtop logs {job.id[:8]}")
         return 0
     numbers = [number for number, stream in enumerate(STREAMS) if chosen[stream] or not any(chosen.values())]
     printer = None if style == "table" else LinePrinter(job, style, jobs.log_marks(job), follow, raw)

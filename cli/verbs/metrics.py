@@ -74,7 +74,7 @@ def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, bloc
     if follow is None:
         follow = style != "json" and not job.status.ended
     elif follow and style == "json":
-        raise UsageError("--format json is one list and has to end: --follow goes with --format jsonl")
+        raise UsageError("--follow needs --format jsonl: --format json is one list")
     printer = BlockPrinter(job) if blocks else PRINTERS[style](job, chosen)
     window = Window(options["since"], options["max_points"], keys or PEAK_METRICS)
     stream(app, jobs, job, follow, window, printer)

@@ -79,7 +79,7 @@ def queue(app: App, /, words: tuple[str, ...], style: str, watch: bool) -> int:
 def watch_queue(app: App, words: tuple[str, ...], style: str) -> None:
     """Show the queue, and its changes, until the user leaves."""
     if style in ("json", "csv"):
-        raise UsageError(f"--format {style} has to end: --watch goes with the table and with --format jsonl")
+        raise UsageError(f"--watch needs the table or --format jsonl, not --format {style}")
     if style == "jsonl":
         watch_json_lines(lambda: read_queue(app, words), lambda job_id: app.find(job_id)[1])
     else:
