@@ -8,6 +8,7 @@ import pytest
 
 from running import nothing_is_left, show
 from support import Jobtop, wait_for
+from terminal import terminal
 
 __all__ = ["nothing_is_left"]
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -108,3 +109,17 @@ def test_what_cannot_run_again_is_refused_with_the_remedy(jobtop: Jobtop, first:
         spec.unlink()
     unkept = jobtop("rerun", first["id"])
     assert (unkept.returncode, "store.spec_days" in unkept.stderr) == (2, True)
+
+
+def test_at_a_terminal_it_opens_the_console_and_leaves_output_and_exit_code(jobtop: Jobtop) -> None:
+    (go := Path(jobtop.home) / "go").touch()
+    line = f"until [ -e {go} ]; do sleep 0.05; done; echo 'lr is' --lr 1; exit 3"
+    jobtop("run", "--external-id", "line", "--shell", "--", line)
+    go.unlink()
+    with terminal(jobtop) as shell:
+        shell.enter("JOBTOP_RUN_UI=auto $J rerun line --param lr=2; echo code $?")
+        shell.shows("● running")
+        go.touch()
+        shown = shell.shows("code 3")
+    assert "lr is --lr 2" in shown
+    assert newest(jobtop)["exit_code"] == 3
