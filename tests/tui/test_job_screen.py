@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from textual.color import Color
+from textual.style import Style
+from textual.widget import Widget
 
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.snapshot import ProcessRow
@@ -26,7 +29,7 @@ from jobtop.tui.chart.chart import Chart
 from jobtop.tui.chart.plotting import Plot
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.job_reading import CurveCache, JobReading, JobView, LocalProcesses, Viewport
-from jobtop.tui.palette import Tone
+from jobtop.tui.palette import LIGHT, Tone
 from jobtop.tui.screens.job.charts import BOTH, LET_GO, chart_view
 from jobtop.tui.screens.job.header import HeaderView, fitting, header_lines
 from jobtop.tui.screens.job.screen import JobScreen
@@ -277,6 +280,24 @@ def test_a_running_job_is_followed_and_scrolled_rows_stay(tmp_path: Path) -> Non
         await visitor.shows("line 51", "● follows")
         made.jobs.change(made.job.id, lambda row: (made_job(id=row.id, seq=row.seq, name="renamed"), ()))
         await visitor.shows("✓ success", "renamed")
+
+    made.open(scene)
+
+
+def test_titles_follow_the_theme(tmp_path: Path) -> None:
+    made = Made(tmp_path, made_job()).wrote(b"x")
+
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.shows("Timeline 2")
+        await visitor.press("t")
+        text = Color.parse(LIGHT.tones[Tone.TEXT])
+
+        def has_new_color(pane: Widget) -> bool:
+            spans = pane._border_title.spans if pane._border_title is not None else ()
+            return text in [span.style.foreground for span in spans if isinstance(span.style, Style)]
+
+        panes = [screen.query_one(name) for name in ("#timeline", "#tree", "#output")]
+        await visitor.until(lambda: all(map(has_new_color, panes)))
 
     made.open(scene)
 

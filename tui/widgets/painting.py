@@ -100,6 +100,8 @@ class Painted(Widget):
     _drawn: list[Strip] | None = None
     _drawn_for = Size(0, 0)
     _inks: Inks | None = None
+    _title: tuple[Span, ...] = ()
+    _subtitle: tuple[Span, ...] = ()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """The lines of the widget, each exactly `width` cells; missing lines at the bottom stay blank."""
@@ -142,6 +144,10 @@ class Painted(Widget):
         """Forget what was drawn: the theme, the focus or the style sheet changed."""
         self._inks = self._drawn = None
         super().notify_style_update()
+        if self._title and self.is_attached:  # their colours are the theme's
+            self.set_title(self._title)
+        if self._subtitle and self.is_attached:
+            self.set_subtitle(self._subtitle)
 
     @property
     def inks(self) -> Inks:
@@ -152,13 +158,15 @@ class Painted(Widget):
 
     def set_title(self, pieces: Iterable[Span]) -> None:
         """Set the text in the upper border if it differs: a title paints the whole widget."""
-        title = self._content(pieces)
+        self._title = tuple(pieces)
+        title = self._content(self._title)
         if not is_same(title, self._border_title):
             self.border_title = title
 
     def set_subtitle(self, pieces: Iterable[Span]) -> None:
         """Set the text in the lower border if it differs."""
-        subtitle = self._content(pieces)
+        self._subtitle = tuple(pieces)
+        subtitle = self._content(self._subtitle)
         if not is_same(subtitle, self._border_subtitle):
             self.border_subtitle = subtitle
 
