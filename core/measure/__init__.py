@@ -1,1 +1,1 @@
-"""Sampling: one engine for any number of jobs, and what its samples come to."""
+"""Sampling: one engine for any number of jobs, and what its samples add to their records."""

@@ -1,4 +1,4 @@
-"""A process that runs already, as it is when jobtop meets it, or why it cannot be watched."""
+"""Reads a process that is already running, or says why it cannot be monitored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Process:
 
 
 def meet(pid: int) -> Process:
-    """The process of this number."""
+    """The process with this pid."""
     fields, status = stat_fields(pid), read_text(f"/proc/{pid}/status")
     if (why := refusal(pid, fields, status)) is not None:
         raise UsageError(why)
@@ -64,7 +64,7 @@ def meet(pid: int) -> Process:
 
 
 def refusal(pid: int, fields: list[str], status: str) -> str | None:
-    """Why a process cannot be watched by what its `stat`, from the state on, and its `status` say; None if it can."""
+    """Why a process cannot be monitored, from its `stat` (from the state on) and its `status`; None if it can."""
     if not HAS_PROC:
         return "jobtop attach needs /proc (as root: mount -t proc proc /proc)"
     if len(fields) <= START or fields[0] in "ZX":

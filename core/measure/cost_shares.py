@@ -1,4 +1,4 @@
-"""What one watcher of many jobs cost each of them: at every moment its CPU time is shared evenly by those there are."""
+"""Divides the CPU time of a sampler among its jobs: at every moment equally among the jobs it samples."""
 
 import time
 

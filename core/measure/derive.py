@@ -1,4 +1,4 @@
-"""From two samples to what a person reads: counters become rates. Live and replay use the same function."""
+"""Turns two samples into values to show: counters become rates. Live and stored samples use the same function."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Frame:
 
 
 def derive(before: Sample | None, after: Sample, scope: Scope = Scope.JOB) -> Frame:
-    """Gauges as they are, counters as rates; a counter that fell is absent, and so is all of them at the first."""
+    """Gauges as they are, counters as rates; a counter that fell is absent, and the first sample has no rates."""
     frame = derive_keys(before, after, STORED[scope])
     for key, parts in DERIVED.get(scope, {}).items():
         frame.values[key] = percent([frame.values[part] for part in parts])

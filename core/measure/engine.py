@@ -1,4 +1,4 @@
-"""Watches any number of jobs: a thread that samples, one that keeps what was sampled, and what it all came to."""
+"""Samples any number of jobs: one thread samples, another one stores the samples and sums them for the records."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Settings:
 
 
 def chosen(config: Config, interval: float | None) -> Settings:
-    """How to watch, as the settings have it."""
+    """How to sample, from the settings."""
     return Settings(
         interval,
         config.number("monitor.budget"),
@@ -139,11 +139,11 @@ class Engine:
         self.sampler.watch(key, target, interval, guard)
 
     def conclude(self, key: str, patience_seconds: float) -> Observation | None:
-        """Watch a job no longer, let what was sampled be kept, and say what it came to."""
+        """Stop sampling a job, store its samples, and return what they add to its record."""
         return self.conclude_all((key,), patience_seconds).get(key)
 
     def conclude_all(self, keys: Iterable[str], patience_seconds: float) -> dict[str, Observation]:
-        """The same for jobs that end at a time: the writer is waited for once."""
+        """The same for jobs that end together: wait for the writer once."""
         watches = {key: watch for key in keys if (watch := self._part_with(key)) is not None}
         if watches:
             self.flush(patience_seconds)
@@ -184,13 +184,13 @@ class Engine:
         )
 
     def finish(self, key: str) -> None:
-        """Nothing more will come of a job: its samples can be packed."""
+        """Note that a job has no more samples: they can be packed."""
         self.watched.pop(key, None)
         self._finished.append(key)
         self._news.set()
 
     def flush(self, patience_seconds: float) -> bool:
-        """Wait until what was sampled is kept, but not for ever."""
+        """Wait until all samples are stored, up to a limit."""
         self._idle.clear()
         self._flushing.set()
         self._news.set()
@@ -258,7 +258,7 @@ class Engine:
         return [], False
 
     def _keep_house(self) -> None:
-        """Between ticks, in small steps: pack what is full or done, look after the host's record."""
+        """Between ticks, in small steps: pack full blocks and ended jobs, and maintain the record of the host."""
         while self._finished and self._guarded(partial(self._finish, self._finished[0])):
             self._finished.popleft()
         for _ in range(STEPS_PER_BATCH):

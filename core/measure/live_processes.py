@@ -1,4 +1,4 @@
-"""One job read in detail, again and again: its processes and their threads, for `jobtop top` and the console."""
+"""Reads the processes and threads of one job repeatedly, for `jobtop top` and the console."""
 
 from __future__ import annotations
 

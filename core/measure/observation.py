@@ -1,4 +1,4 @@
-"""What samples add to the record of a job: minima, means and peaks, and how it was watched. Pure."""
+"""What samples add to the record of a job: minima, means and peaks, and how it was sampled. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WHOLE = (Unit.BYTES, Unit.COUNT)
 
 @record
 class Observation:
-    """A job as it was watched; `impossible_seconds` of CPU time were more than the cores could give."""
+    """What the samples of a job say; `impossible_seconds` of CPU time were more than the cores could give."""
 
     tally: Tally
     interval_seconds: float | None = None
@@ -124,7 +124,7 @@ def seen_in(samples: Iterable[Sample]) -> Observation:
 
 
 def shape(key: str, spread: Spread) -> dict[str, float | None]:
-    """As the record keeps it: what is counted in whole numbers stays whole where it was seen so."""
+    """The value for the record: integers stay integers."""
     whole = key in BY_KEY and BY_KEY[key].unit in WHOLE
     return {
         "min": round(spread.least) if whole and spread.least == int(spread.least) else round(spread.least, 6),
@@ -136,7 +136,7 @@ def shape(key: str, spread: Spread) -> dict[str, float | None]:
 
 
 def _with_sampled_cpu(job: Job, newest: Sample) -> Job:
-    """Where the kernel discarded times, what samples saw of them is nearer to the truth than what is left."""
+    """If the kernel discarded CPU times, the samples are closer to the truth than the remaining totals."""
     seen = dict(zip(JOB_COLUMNS, newest.values, strict=True))
     user, system, total = seen["cpu.user"], seen["cpu.system"], job.usage.cpu_total_seconds
     if user is None or system is None or total is None or user + system <= total:
@@ -166,7 +166,7 @@ def _with_cpu(job: Job, spreads: dict[str, Spread]) -> Job:
 
 
 def _with_memory(job: Job, spreads: dict[str, Spread]) -> Job:
-    """The peak is the largest of the samples of all processes together and of the mark of any one."""
+    """The peak: the largest sample of all processes together, or the largest high-water mark of one process."""
     memory = spreads.get("mem.used")
     if memory is None:
         return job
@@ -178,7 +178,7 @@ def _with_memory(job: Job, spreads: dict[str, Spread]) -> Job:
 
 
 def _memory_source(spreads: dict[str, Spread]) -> str:
-    """More than a cgroup ever held came from processes outside of it, more than all shares from open files."""
+    """The source of a peak: above the cgroup's it comes from processes outside, above all shares from open files."""
     if "mem.anon" not in spreads:
         if "mem.pss" not in spreads:
             return "rss"

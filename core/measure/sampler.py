@@ -120,7 +120,7 @@ class Sampler:
         interval: float | None = None,
         guard: Guard | None = None,
     ) -> None:
-        """Sample this job at once, and then on the grid; with a guard, read its memory as often as that asks."""
+        """Sample this job at once, and then on the grid; with a guard, read its memory as often as the guard needs."""
         with self._lock:
             tree = self.collecting.processes.add(key, target)
             watch = Watch(key, target, tree, interval, self.secret, guard)
@@ -229,7 +229,7 @@ class Sampler:
         return started
 
     def _events(self, due: list[Watch], now: float, boottime: float) -> list[tuple[str, float, str, dict[str, object]]]:
-        """What a curve cannot show: that the machine slept, that samples are taken less often than asked for."""
+        """Events that a curve cannot show: a suspended machine, and samples taken less often than requested."""
         asleep, self._asleep = boottime - now - self._asleep, boottime - now
         events: list[tuple[str, dict[str, object]]] = []
         if asleep > SHORTEST_SLEEP_SECONDS:
@@ -281,7 +281,7 @@ class Sampler:
                 self._wake.wait(None if next_due is None else max(0.0, next_due - self.monotonic()))
 
     def next_due(self) -> float | None:
-        """When there is something to sample again, on the monotonic clock; None: never."""
+        """The next moment to sample, on the monotonic clock; None: never."""
         due = [rhythm.next_due for rhythm in self._rhythms.values() if rhythm.watches]
         due += [guard.due for _, guard in self._guarded.values() if guard.over_bytes is None]
         return min(due, default=None)
@@ -293,7 +293,7 @@ class Sampler:
             self._sink_problem = self._sink_problem or f"{type(error).__name__}: {error}"
 
     def _adapt(self, load: float) -> None:
-        """Over budget, first read fewer expensive files, then sample less often; well below it, the way back.
+        """Over budget, first read fewer expensive files, then sample less often; well below it, undo this.
 
         One expensive tick, as when a large job is sampled for the first time, changes nothing.
         """

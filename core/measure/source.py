@@ -1,4 +1,4 @@
-"""The door for sources of numbers: what a source is, and what one call of it returns.
+"""The interface of sources of numbers: what a source is, and what one call of it returns.
 
 A new source is a file in collectors/, a line in sources.py and rows in the catalogue.
 """

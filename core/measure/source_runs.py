@@ -1,4 +1,4 @@
-"""How a source is called: a fast one in the tick, a slow one in its own thread; trouble costs its own numbers only."""
+"""Calls sources: a fast one in the tick, a slow one in its own thread. A failure affects only its own numbers."""
 
 from __future__ import annotations
 
@@ -220,5 +220,5 @@ def _guarded(call: Callable[[], str | None]) -> str | None:
 
 
 def words(error: Exception) -> str:
-    """An error as it is told to people: its kind and its text."""
+    """An error as text: its class and its message."""
     return f"{type(error).__name__}: {error}"

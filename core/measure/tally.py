@@ -1,4 +1,4 @@
-"""Least, time-weighted mean and greatest of every metric of a job, added up while its samples come."""
+"""Minimum, time-weighted mean and peak of every metric of a job, updated with each sample."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PERCENTS = {key: tuple(JOB_COLUMNS.index(part) for part in parts) for key, parts
 
 @record
 class Spread:
-    """What a metric did over the life of a job; a counter by its rate per second."""
+    """Minimum, mean and peak of a metric over the life of a job; of a counter, those of its rate."""
 
     least: float
     mean: float
@@ -62,7 +62,7 @@ class Tally:
         self._extremes: dict[str, Extremes] = {}
 
     def add(self, sample: Sample) -> None:
-        """Samples in the order of their moments; of a time in which nothing was read anew the ends tell all."""
+        """Add samples in order of time; of a time without new readings only the first and the last are needed."""
         self.samples += 1
         before, self.last = self.last, sample
         if sample.elapsed - before.elapsed > self.gap_seconds:
@@ -85,7 +85,7 @@ class Tally:
         return {key: self._spread(key) for key in (*PERCENTS, *JOB_COLUMNS) if key in self._extremes}
 
     def _spread(self, key: str) -> Spread:
-        """What was read seldom may have grown most in a time too short for a rate: the mean bounds both."""
+        """A counter that is read rarely may have grown in a time too short for a rate: the mean bounds both."""
         seen = self._extremes[key]
         mean = seen.integral / seen.seconds if seen.seconds > 0 else seen.least
         return Spread(min(seen.least, mean), mean, max(seen.greatest, mean))
@@ -102,7 +102,7 @@ class Tally:
         self._rows = rows[-1:]
 
     def _add_gauges(self, moments: Sequence[float], columns: Sequence[Column]) -> None:
-        """Between two samples a gauge is taken to have gone straight from one to the other."""
+        """Between two samples a gauge is assumed to change linearly."""
         steps = list(map(sub, moments[1:], moments))
         for place in GAUGES:
             column = columns[place]
@@ -138,7 +138,7 @@ class Tally:
 
 
 def _counters(columns: Sequence[Column]) -> Iterator[tuple[str, Column]]:
-    """Every counter's column that has anything, and CPU time as what its rate is read in: percent of a core."""
+    """The column of every counter with values; CPU time in percent of a core."""
     for place in COUNTERS:
         if any(value is not None for value in columns[place]):
             yield JOB_COLUMNS[place], columns[place]

@@ -1,4 +1,4 @@
-"""A cgroup of the job's own, where one can be made without asking anyone, and what it tells in the end.
+"""The cgroup of a job, where jobtop may create one, and what it has counted at the end.
 
 It counts what the kernel forgets elsewhere: CPU times of children of a parent that ignores SIGCHLD, and OOM kills.
 Without a limit that is to hold (see enforcing.py) it changes nothing for the job, and it is never required.
@@ -68,7 +68,7 @@ def hierarchies(proc: str = "/proc/self", with_cpu: bool = False) -> list[Hierar
 
 
 def all_hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
-    """Every mounted tree we know the use of, and where we are in it."""
+    """Every mounted tree that jobtop can use, and our place in it."""
     own_paths = {}
     for line in read_text(f"{proc}/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -95,7 +95,7 @@ def all_hierarchies(proc: str = "/proc/self") -> list[Hierarchy]:
 
 
 def cpu_quota(proc: str = "/proc/self") -> float | None:
-    """How many CPUs' worth of time the cgroups around us may use; None: as much as there is."""
+    """How many CPUs the quota of our cgroups allows; None without a quota."""
     quotas = []
     for tree in all_hierarchies(proc):
         here = tree.own
@@ -124,7 +124,7 @@ def make(job_id: JobId, proc: str = "/proc/self", with_cpu: bool = False) -> Job
 
 
 def evidence_files(kind: str, directory: str) -> tuple[tuple[str, str], ...]:
-    """What of a job's cgroup is worth keeping, by name, with its path."""
+    """The files of a job's cgroup that are kept at the end, by name, with their paths."""
     return tuple((name, f"{directory}/{name}") for name in EVIDENCE[kind] if _exists(directory, name))
 
 

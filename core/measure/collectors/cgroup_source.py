@@ -1,4 +1,4 @@
-"""The source of what the cgroups of jobs count: it replaces what their processes say, where that is not more."""
+"""The source of what the cgroups of jobs count; it replaces values of their processes that are not larger."""
 
 from __future__ import annotations
 

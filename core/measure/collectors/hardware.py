@@ -1,4 +1,4 @@
-"""What /sys knows of the machine: which disks and interfaces are real, and how hot it is.
+"""What /sys reports about the machine: which disks and interfaces are hardware, and the temperature.
 
 Traffic of a partition, a mapper device, a bridge or a bond is counted again by what lies below it.
 """

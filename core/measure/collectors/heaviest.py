@@ -21,7 +21,7 @@ LONGEST_READ = 4096
 
 
 class Heaviest:
-    """Looks at one job again and again: the CPU share of a process is that since the last look."""
+    """Reads the processes of one job repeatedly; the CPU share of a process is that since the last reading."""
 
     def __init__(self, secret: Sequence[str] = ()) -> None:
         self._secret = secret
@@ -73,7 +73,7 @@ class Heaviest:
         return rows
 
     def _command(self, proc: str, member: Member) -> str:
-        """Read when it is met and after an exec, which changes the name."""
+        """Read at the first sample of a process and after an exec, which changes the name."""
         name, command = self._commands.get((member.pid, member.start), (None, ""))
         if name != member.name or not command:
             command = command_of(proc, member.pid, self._secret) or command or short_name(member)

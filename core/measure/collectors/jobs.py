@@ -1,4 +1,4 @@
-"""What a job uses at a moment, by catalogue key: folded from its processes, nothing falling, nothing impossible."""
+"""What a job uses at a moment, by catalogue key: summed over its processes; counters never fall or exceed the cores."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def cpu_seconds(values: Mapping[str, Number]) -> float:
 def never_falling(
     before: Mapping[str, Number], after: dict[str, Number], counters: Container[str]
 ) -> dict[str, Number]:
-    """The later reading with its counters held at what was already seen: a parent read before its child only dips."""
+    """The later reading with counters that never fall: a parent read before its child lowers a sum for a moment."""
     held = {key: value for key, value in before.items() if key in counters and after.get(key, -1) < value}
     if not held:
         return after
@@ -134,7 +134,7 @@ def within_cores(
 ) -> tuple[dict[str, Number], float]:
     """The later reading with no more CPU time than the cores could give meanwhile, and how much was held back.
 
-    Times of children the kernel tells in steps of 10 ms: the rest of it comes with the next reading.
+    The kernel reports times of children in steps of 10 ms; the rest comes with the next reading.
     """
     if "cpu.user" not in after:
         return after, 0.0
@@ -152,7 +152,7 @@ def within_cores(
 
 
 def _cpu_times(before: Mapping[str, Number], after: Mapping[str, Number]) -> dict[str, Number]:
-    """User and system time held as one sum: how a clock splits into them is an estimate that may turn."""
+    """User and system time kept as one sum, because the split of a clock is an estimate that may change."""
     if not (before.keys() >= CPU_TIMES and after.keys() >= CPU_TIMES):
         return {}
     total = max(before["cpu.user"] + before["cpu.system"], after["cpu.user"] + after["cpu.system"])

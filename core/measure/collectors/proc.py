@@ -13,7 +13,7 @@ def identify(pid: int) -> Identity:
 
 
 def is_alive(identity: Identity) -> bool:
-    """Whether this very process still runs; a zombie is dead."""
+    """Whether this process still runs; a zombie does not."""
     if identity.boot != boot_id():
         return False
     if not HAS_PROC:
@@ -44,7 +44,7 @@ def send(identity: Identity, number: int) -> bool:
 
 
 def send_to_members(shim: Identity, number: int) -> int:
-    """Signal every member of the job below this shim; how many got it."""
+    """Signal every process below this shim; return how many got the signal."""
     return len(signal_descendants(shim.pid, number)) if is_alive(shim) else 0
 
 

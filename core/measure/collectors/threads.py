@@ -1,4 +1,4 @@
-"""What a person wants to know of a process beside its numbers: its command, its state, its threads."""
+"""The command, the state and the threads of a process."""
 
 from __future__ import annotations
 
