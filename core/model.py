@@ -112,6 +112,10 @@ class Usage:
     threads_peak: int | None = None
     oom_kills: int | None = None
     samples: int | None = None
+    gpu_util_mean: float | None = None
+    gpu_util_peak: float | None = None
+    gpu_memory_peak_bytes: int | None = None
+    energy_gpu_joules: float | None = None
 
 
 @record

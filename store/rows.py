@@ -40,6 +40,7 @@ OLD_STORE_DEFAULTS = {
     "pinned": 0,
     "kept": "whole",
     "environment": "{}",
+    **dict.fromkeys(("gpu_util_mean", "gpu_util_peak", "gpu_memory_peak_bytes", "energy_gpu_joules")),
 }
 LARGEST = 2**63 - 1  # of any number
 EARLIEST, LATEST = -6e10, 2.5e11  # seconds since the epoch that a calendar has
@@ -144,7 +145,7 @@ def _job(row: dict[str, Any]) -> Job:
     # An older store that is only read is not migrated.
     if "kind" not in row:
         row["kind"] = "attached" if '"attached"' in row["flags"] else "process"
-    if "kept" not in row or "environment" not in row:
+    if "energy_gpu_joules" not in row:
         row = OLD_STORE_DEFAULTS | row
     try:
         row["id"] = JobId(row["id"])

@@ -362,12 +362,20 @@ CREATE INDEX events_of_device ON events (device_seq, at) WHERE device_seq IS NOT
 CREATE INDEX events_of_alerts ON events (at) WHERE kind = 'alert';
 """
 
+# What a job used of GPUs; percent of one GPU, of all GPUs together.
+V8 = """
+ALTER TABLE jobs ADD COLUMN gpu_util_mean REAL;
+ALTER TABLE jobs ADD COLUMN gpu_util_peak REAL;
+ALTER TABLE jobs ADD COLUMN gpu_memory_peak_bytes INTEGER;
+ALTER TABLE jobs ADD COLUMN energy_gpu_joules REAL;
+"""
+
 TABLES = (
     *("jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts", "host_head", "host_series"),
     *("host_blocks", "host_details", "leases", "groups", "touches", "agent", "devices", "device_head", "device_series"),
     *("device_blocks", "named", "named_head", "named_series", "named_blocks"),
 )
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7)
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8)
 VERSION = len(MIGRATIONS)
 
 

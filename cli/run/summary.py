@@ -31,6 +31,7 @@ def summary(job: Job, color: bool) -> str:
     lines.append(f"  cpu     {cpu_text(job)}")
     lines.append(f"  memory  {memory_text(job)}")
     lines.append(f"  storage {format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written")
+    lines += [f"  gpu     {gpu}"] if (gpu := gpu_text(job)) is not None else []
     lines += [f"  missing {why}" for why in incomplete_lines(job)]
     if job.seq is not None:
         lines.append(f"  more    jobtop show {job.id[:8]}")
@@ -77,6 +78,22 @@ def memory_text(job: Job) -> str:
         text += f", {format_percent(peak / declared)} of {format_bytes(declared)} declared"
         text += f", over its limit by {format_bytes(peak - declared)}" if exceeded_declared_memory(job) else ""
     return text
+
+
+def gpu_text(job: Job) -> str | None:
+    """Return what the job used of GPUs; None if no GPU knew of it."""
+    usage, parts = job.usage, []
+    if usage.gpu_util_mean is not None and usage.gpu_util_peak is not None:
+        parts.append(
+            f"{format_percent(usage.gpu_util_mean / 100)} mean, {format_percent(usage.gpu_util_peak / 100)} peak"
+        )
+    if usage.gpu_memory_peak_bytes is not None:
+        parts.append(f"{format_bytes(usage.gpu_memory_peak_bytes)} memory peak")
+    if usage.energy_gpu_joules is not None:
+        from jobtop.core.text.metric_text import format_si
+
+        parts.append(format_si(usage.energy_gpu_joules, "J"))
+    return ", ".join(parts) or None
 
 
 def exceeded_declared_memory(job: Job) -> bool:

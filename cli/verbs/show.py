@@ -10,7 +10,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
-from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, incomplete_lines, memory_text
+from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text
 from jobtop.cli.text.sample_text import SampleText
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
@@ -106,6 +106,7 @@ def facts(job: Job, samples: SampleText, rule: str | None, ending: Sequence[Endi
         ("cpu", samples.cpu(cpu_text(job))),
         ("memory", samples.memory(memory_text(job))),
         ("cgroup", cgroup_text(job)),
+        ("gpu", gpu_text(job)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
         ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
         ("faults", f"{count_text(usage.faults_major)} major, {count_text(usage.faults_minor)} minor"),

@@ -28,6 +28,7 @@ TOGETHER_SHARE = 0.05  # of the memory of several processes: what docs/accuracy.
 LATE_SHARE = 1.5  # of the interval: a sample that comes a little late is no news
 GAP_SECONDS, GAP_INTERVALS = 2.0, 3
 WHOLE = (Unit.BYTES, Unit.COUNT)
+ENERGY_OF_GPUS = "nvml, by share of SM time"
 
 
 @record
@@ -63,6 +64,7 @@ class Observation:
         metrics = {key: shape(key, spread) for key, spread in spreads.items()}
         job = replace(job, usage=replace(job.usage, samples=self.tally.samples), monitor=monitor, metrics=metrics)
         job = _with_processes(_with_memory(_with_cpu(job, spreads), spreads), spreads)
+        job = _with_gpus(job, spreads, self.tally.total("energy.gpu"))
         return self._doubted(self._with_unread(watched(job, self.over_bytes)))
 
     def _with_unread(self, job: Job) -> Job:
@@ -186,6 +188,19 @@ def _memory_source(spreads: dict[str, Spread]) -> str:
         return "pss+memfd" if is_in_files else "pss"
     in_cgroup = sum(spreads[key].greatest for key in ("mem.anon", "mem.shmem") if key in spreads)
     return "cgroup+pss" if spreads["mem.used"].greatest > in_cgroup else "cgroup"
+
+
+def _with_gpus(job: Job, spreads: dict[str, Spread], joules: float | None) -> Job:
+    busy, memory = spreads.get("gpu.util"), spreads.get("gpu.mem_used")
+    usage = job.usage
+    if busy is not None:
+        usage = replace(usage, gpu_util_mean=round(busy.mean, 3), gpu_util_peak=busy.greatest)
+    if memory is not None:
+        usage = replace(usage, gpu_memory_peak_bytes=round(memory.greatest))
+    if joules is None:
+        return replace(job, usage=usage)
+    usage = replace(usage, energy_gpu_joules=round(joules, 3))
+    return replace(job, usage=usage, sources=job.sources | {"energy_gpu": ENERGY_OF_GPUS})
 
 
 def _with_processes(job: Job, spreads: dict[str, Spread]) -> Job:

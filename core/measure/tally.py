@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BATCH = 60  # samples are added up many at a time, column by column, where C does the loops
 GAUGES = tuple(place for place, key in enumerate(JOB_COLUMNS) if BY_KEY[key].kind is Kind.GAUGE)
 COUNTERS = tuple(place for place, key in enumerate(JOB_COLUMNS) if BY_KEY[key].kind is Kind.COUNTER)
+TOTALED = {"energy.gpu": JOB_COLUMNS.index("energy.gpu")}  # no record of a shim has their totals
 PERCENTS = {key: tuple(JOB_COLUMNS.index(part) for part in parts) for key, parts in DERIVED[Scope.JOB].items()}
 
 
@@ -49,7 +50,18 @@ class Extremes:
 class Tally:
     """Adds samples up; an extreme of a rate is one of those that every curve of the job shows."""
 
-    __slots__ = ("_extremes", "_first", "_latest", "_rows", "gap", "gap_seconds", "last", "samples")
+    __slots__ = (
+        "_counted",
+        "_extremes",
+        "_first",
+        "_latest",
+        "_rows",
+        "_totals",
+        "gap",
+        "gap_seconds",
+        "last",
+        "samples",
+    )
 
     def __init__(self) -> None:
         self.samples = 1  # the start
@@ -60,6 +72,8 @@ class Tally:
         self._first: dict[str, tuple[float, float]] = {}
         self._latest: dict[str, tuple[float, float]] = {}
         self._extremes: dict[str, Extremes] = {}
+        self._totals: dict[str, float] = {}  # of the counters of TOTALED …
+        self._counted: dict[str, float] = {}  # … and their last values
 
     def add(self, sample: Sample) -> None:
         """Add samples in order of time; of a time without new readings only the first and the last are needed."""
@@ -74,6 +88,11 @@ class Tally:
         self._rows.append(sample)
         if len(self._rows) > BATCH:
             self._add_up()
+
+    def total(self, key: str) -> float | None:
+        """How much a counter that starts at 0 has counted; one that was started again goes on from where it was."""
+        self._add_up()
+        return self._totals.get(key)
 
     def spreads(self) -> dict[str, Spread]:
         """All metrics of which anything is known."""
@@ -99,6 +118,7 @@ class Tally:
             columns = list(zip(*(row.values for row in rows), strict=True))
             self._add_gauges(moments, columns)
             self._add_rates(moments, columns)
+            self._add_totals(columns)
         self._rows = rows[-1:]
 
     def _add_gauges(self, moments: Sequence[float], columns: Sequence[Column]) -> None:
@@ -119,6 +139,15 @@ class Tally:
                 if before is not None and after is not None:
                     seen.integral += (before + after) * seconds / 2
                     seen.seconds += seconds
+
+    def _add_totals(self, columns: Sequence[Column]) -> None:
+        """Whoever samples a job after another starts these counters again."""
+        for key, place in TOTALED.items():
+            for value in columns[place]:
+                if value is not None:
+                    before = self._counted.get(key, 0)
+                    self._totals[key] = self._totals.get(key, 0) + (value - before if value >= before else value)
+                    self._counted[key] = value
 
     def _add_rates(self, moments: Sequence[float], columns: Sequence[Column]) -> None:
         steps = [

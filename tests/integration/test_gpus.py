@@ -1,7 +1,9 @@
 """Real jobs of real processes on NVIDIA's GPUs: the real nvidia-ml-py, and a library without hardware below it."""
 
 import json
+import signal
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import pairwise
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from nvml import GIBIBYTE, NOT_SUPPORTED, FakeGpu, FakeInstance, FakeNvml, fake_nvml
-from running import Run, descendants, nothing_is_left, running
+from running import Run, descendants, nothing_is_left, running, show
 from support import Jobtop, wait_for
 
 __all__ = ["nothing_is_left"]
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 FIRST, SECOND, SPLIT = "GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-0000", "GPU-dddddddd-0000"
 INSTANCE = "MIG-cccccccc-0000"
 WAITS = ("--no-ui", "--", "sh", "-c", "sleep 300 & echo ready; wait")
+USAGE_KEYS = ("gpu_util_mean", "gpu_util_peak", "gpu_memory_peak_bytes", "energy_gpu_joules")
 KEYS = ("gpu.util", "gpu.mem_used", "energy.gpu")
 HANG_SECONDS = 5
 
@@ -108,8 +111,32 @@ def test_three_jobs_on_gpus_and_a_mig_instance_through_all_troubles(
     nvml.change(SECOND, is_lost=False)
     until(second, 80, 3 * GIBIBYTE, 500)
     wait_for(lambda: gpu_devices(jobtop) == {"0-aaaaaaaa", "1-bbbbbbbb", "2-dddddddd", "2.3-cccccccc"}, 20)
-    for run in runs:
-        assert run.record()["incomplete"] == []
+    first.send(signal.SIGTERM)
+    first.end()
+    record = first.record()
+    usage = record["resource_usage"]
+    assert usage["energy_gpu_joules"] == approximately(600)
+    assert (usage["gpu_util_peak"], usage["gpu_memory_peak_bytes"]) == (60, GIBIBYTE)
+    assert 0 < usage["gpu_util_mean"] <= 60
+    assert (record["sources"]["energy_gpu"], record["incomplete"]) == ("nvml, by share of SM time", [])
+    assert "600.0 J" in jobtop("show", first.reference).stdout
+
+
+def test_a_job_without_a_gpu_has_no_totals_of_gpus(jobtop: Jobtop, nvml: FakeNvml) -> None:
+    assert jobtop("run", "--external-id", "cpu", "--", "sleep", "1.5", env=nvml.env).returncode == 0
+    record = show(jobtop, "cpu")
+    usage = record["resource_usage"]
+    assert [usage[key] for key in USAGE_KEYS] == [None] * len(USAGE_KEYS)
+    assert "energy_gpu" not in record["sources"]
+    assert nvml.calls("nvmlInit") == 1
+
+
+def test_a_driver_that_hangs_does_not_hold_a_job_back(jobtop: Jobtop, nvml: FakeNvml) -> None:
+    nvml.show(extra=(f"hang nvmlInit {HANG_SECONDS}",))
+    began = time.monotonic()
+    assert jobtop("run", "--external-id", "short", "--", "sleep", "0.5", env=nvml.env).returncode == 0
+    assert time.monotonic() - began < HANG_SECONDS - 1
+    assert show(jobtop, "short")["incomplete"] == []
 
 
 def test_a_call_that_hangs_delays_no_sample(runs: list[Run], nvml: FakeNvml) -> None:

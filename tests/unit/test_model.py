@@ -15,7 +15,8 @@ ID = numbered_id(7)
 RESOURCE_KEYS = (
     "cpu_user_seconds cpu_system_seconds cpu_total_seconds cpu_efficiency cpu_percent_mean cpu_percent_min"
     " cpu_percent_peak memory_peak_bytes memory_mean_bytes memory_min_bytes memory_cgroup_peak_bytes io_read_bytes"
-    " io_write_bytes io_read_chars io_write_chars processes_peak threads_peak samples"
+    " io_write_bytes io_read_chars io_write_chars processes_peak threads_peak samples gpu_util_mean gpu_util_peak"
+    " gpu_memory_peak_bytes energy_gpu_joules"
 ).split()
 JOB_KEYS = (
     "schema_version id seq external_id parent_id name tool script command params tags note host user cwd pid status"

@@ -190,3 +190,13 @@ def test_the_start_is_a_sample() -> None:
     assert (tally.samples, tally.last) == (1, FIRST_SAMPLE)
     tally.add(cpu(1.0, 1.0))
     assert tally.samples == 2
+
+
+def test_the_energy_of_a_job_goes_on_when_another_samples_it() -> None:
+    tally = Tally()
+    assert tally.total("energy.gpu") is None
+    counted = (None, 0.0, 30.0, None, 50.0, 5.0, 10.0, None)
+    for moment, joules in enumerate(counted, 1):
+        tally.add(cpu(float(moment), 0.1 * moment, energy_gpu=joules))
+        tally.spreads()  # whatever was added up already counts once
+    assert tally.total("energy.gpu") == 60.0
