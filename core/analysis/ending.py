@@ -108,7 +108,7 @@ def _stop_evidence(job: Job, events: Sequence[EventRow]) -> Iterator[str]:
     start, request = job.start_time, job.stop_request
     if request is not None and start is not None:
         ended = f"; it ended {format_duration(max(0.0, job.end_time - request.at))} later" if job.end_time else ""
-        yield f"{request.by} requested its end {format_duration(max(0.0, request.at - start))} after its start{ended}"
+        yield f"{request.by} asked it to stop {format_duration(max(0.0, request.at - start))} after its start{ended}"
     slept = sum(float(detail.get("seconds") or 0.0) for _, kind, detail in events if kind == "suspended")
     if slept:
         yield f"the machine was suspended for {format_duration(slept)} during the job"
