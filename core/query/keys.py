@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 SHOWN = 40
 RANGE = ".."
 LAST_SIGNAL = 64
+FLAGS = ("left_running", "had_to_be_killed", "oom_killed", "over_limit", "impossible_cpu", "attached", "throttled")
 
 
 @record
@@ -130,6 +131,10 @@ def _are_numbers(*texts: str) -> bool:
 
 
 def _flag(value: str, by: str, _now: float) -> Parts:
+    """Match any of some flags; a word that is nearly one of FLAGS is an error, any other may come from an import."""
+    for word in value.split(","):
+        if word not in FLAGS and not has_wildcards(word) and (hint := did_you_mean(word, FLAGS)):
+            raise BadValue(f'"{shortened(word)}" is not a flag{hint}; use {", ".join(FLAGS)}')
     return tuple(("flags", AnyWord(_pattern(word, by))) for word in value.split(","))
 
 

@@ -39,8 +39,8 @@ def value_of(dice: random.Random, param: click.Parameter) -> str:
     kinds: dict[str, Words] = {"IntRange": ["30", "200"], "Duration": ["1s", "7d", "90"]}
     if isinstance(param.type, click.Choice):
         known = [str(name) for name in param.type.choices]
-    elif param.name in ("reference", "references"):
-        known = ["last", "train", "#1", "@1", "sampled", "id:0000"]
+    elif param.name in ("reference", "words"):
+        known = ["last", "train", "#1", "@1", "sampled", "id:0000", "name:t*", "time:1s..", "-tool:x", "param.lr:1..2"]
     elif "--store" in param.opts:
         known = ["state"]
     else:

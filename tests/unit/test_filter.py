@@ -12,7 +12,7 @@ from jobtop.core.errors import ExitCode
 from jobtop.core.model import Kept, Status, Usage
 from jobtop.core.query.completion import complete, word_at
 from jobtop.core.query.filter import LANGUAGE, FilterError, line_of, parse, quoted
-from jobtop.core.query.keys import KEYS
+from jobtop.core.query.keys import FLAGS, KEYS
 from records import HERE, HOSTILE_TEXTS, made_job, running_job
 from support import ROOT
 
@@ -159,7 +159,7 @@ def test_a_word_means_the_jobs_that_have_it(line: str, values: dict[str, Any]) -
         ("stale:no", {"status": Status.RUNNING, "host": "far", "last_heard": None}),
         ("pinned:yes", {}),
         ("pinned:no", {"pinned": True}),
-        ("flag:oom", {"flags": ("oom_killed",)}),
+        ("flag:oom_killed", {"flags": ("oom_kill",)}),
         ("tag:team=x", {"tags": {"team": "y", "x": "team"}}),
         ("param:lr=0.1", {"params": {"lr": "0.10"}}),
         ("param:lr=1", {"params": {"lr": True}}),
@@ -224,6 +224,12 @@ def test_a_date_in_a_range_is_the_whole_day() -> None:
     assert not fits("started>2026-01-31", start_time=noon)
 
 
+def test_the_known_flags_are_those_of_the_page() -> None:
+    page = (ROOT / "docs/history.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"(?m)^\| `flags` \|.*$", page)
+    assert set(re.findall(r"`([a-z_]+)`", row)) - {"flags"} <= set(FLAGS)
+
+
 def test_the_short_description_names_keys_that_exist() -> None:
     words = re.findall(r"[a-z]+(?:\.[a-z]+)?:[^\s;'\x08]+", LANGUAGE)
     assert len(words) > 10
@@ -257,6 +263,7 @@ def test_the_short_description_names_keys_that_exist() -> None:
         ("exit=-1", "exit=-1", "exit code"),
         ("signal=NOPE", "signal=NOPE", "KILL"),
         ("status:failed,tmeout", "status:failed,tmeout", 'did you mean "timeout"'),
+        ("flag:x,oomkilled", "flag:x,oomkilled", 'did you mean "oom_killed"'),
         ("kept:minute", "kept:minute", 'did you mean "minutes"'),
         ("pinned:1", "pinned:1", "use yes, no"),
         ("since:soon", "since:soon", "2026-01-31"),
