@@ -127,7 +127,7 @@ def tour(shown: Display) -> None:
     answered("\r", lambda text: "Timeline" in text)
     answered("?", lambda text: "esc closes" in text)
     answered("\x1b", lambda text: "esc closes" not in text)
-    answered("\x10", lambda text: "What is to be done?" in text)
+    answered("\x10", lambda text: "name of an action" in text)
 
 
 def test_no_screen_has_a_colour_or_more_than_ascii_where_that_is_not_wanted(jobtop: Jobtop) -> None:

@@ -368,7 +368,7 @@ def test_an_empty_dashboard_is_one_card_until_there_is_a_job(home: Path, size: t
 
     async def scene(visitor: Visitor) -> None:
         screen = await visitor.shows("No jobs yet", "n  ", "jobtop run -- COMMAND", "jobtop --demo", "n Run")
-        assert not [word for word in ("Alerts  ", "no such store", "sort cpu") if word in screen]
+        assert not [word for word in ("─ Alerts", "no such store", "sort cpu") if word in screen]
         lines = screen.splitlines()
         assert all(len(line) <= size[0] for line in lines)
         (title,) = [line for line in lines if "No jobs yet" in line]

@@ -67,7 +67,7 @@ TOUR = (
     *(("2", "╭─ History "), ("b", "╭─ History by name"), ("3", "╭─ Compare "), ("4", "╭─ Containers ")),
     *(("5", "╭─ Alerts "), ("6", "╭─ Doctor "), ("1", "╭─ Jobs "), ("\r", "╭─ Timeline"), ("\x1b", "╭─ Jobs ")),
     *(("e", "╭─ Export samples"), ("\x1b", "^p"), ("n", "╭─ Run a job"), ("\x1b", "^p"), ("?", "esc closes")),
-    *(("\x1b", "^p"), ("\x10", "What is to be done?")),
+    *(("\x1b", "^p"), ("\x10", "name of an action")),
 )
 
 

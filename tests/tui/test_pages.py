@@ -256,7 +256,8 @@ def test_a_problem_of_a_store_is_shown_on_every_screen_until_it_is_solved(home: 
     store = StatePaths(home, HERE).store
 
     async def scene(visitor: Visitor) -> None:
-        for key in "123456":
+        await visitor.shows("No jobs yet")
+        for key in "23456":
             await visitor.press(key)
             await visitor.shows(f"{store.name}: ", "no such store")
         store.write_bytes(b"this was a history once" * 400)
