@@ -6,9 +6,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from jobtop.core.measure.collectors.members import PAGE_BYTES, TICK_SECONDS
+from jobtop.core.measure.collectors import jobs
+from jobtop.core.measure.collectors.members import PAGE_BYTES, TICK_SECONDS, Tree
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.target import Target
+from jobtop.core.measure.watch import values_by_key
 from jobtop.core.model import Identity
 from jobtop.core.procfs import pid_clock
 
@@ -18,6 +20,11 @@ MIB = 1024 * 1024
 def below(pid: int, start_boottime: float = 0.0, cgroups: Iterable[str] = (), includes_root: bool = False) -> Target:
     """What to sample below a process."""
     return Target(Identity("boot", pid, None), start_boottime, includes_root, tuple(cgroups))
+
+
+def fold(tree: Tree) -> dict[str, int | float]:
+    """What the processes of a job use together, as far as it is known."""
+    return values_by_key(jobs.fold(tree))
 
 
 class FakeProc:

@@ -9,6 +9,7 @@ from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.source_runs import FastRun
 from jobtop.core.measure.sources import HOST_SOURCES, JOB_SOURCES, open_runs
+from jobtop.core.measure.watch import UNKNOWN_ROW
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.record import replace
 
@@ -115,7 +116,7 @@ class Collecting:
                 boottime = readings.moment
             moments.update(readings.moments)
             if run.source is self.processes:
-                moved = [self._watches[key] for key in readings.jobs]
+                moved = [self._watches[key] for key in readings.rows]
         return moved, moments, boottime
 
     def collect_host(self) -> tuple[float, HostSample, HostSample] | None:
@@ -137,11 +138,13 @@ class Collecting:
 
     def _take(self, run: Run, news: News, boottime: float) -> None:
         """Take over what a source read; that of the host and its devices only if this process records the host."""
-        readings, at, is_checked = news.readings, news.boottime or boottime, run.source is self.processes
-        watches = self._watches
+        readings, at, watches = news.readings, news.boottime or boottime, self._watches
+        for key, row in readings.rows.items():
+            if key in watches:
+                watches[key].take_row(row)
         for key, values in readings.jobs.items():
             if key in watches:
-                watches[key].take(run.name, values if is_checked else known_values(values))
+                watches[key].take(run.name, known_values(values))
         for (key, label), value in readings.named.items():
             if key in watches:
                 self._named.append((key, label, max(0.0, at - watches[key].start), value))
@@ -156,6 +159,8 @@ class Collecting:
         for watch in self._watches.values():
             if watch.parts.get(name):
                 watch.take(name, {})
+            if name == self.processes.name:
+                watch.take_row(UNKNOWN_ROW)
 
     def take_devices(self) -> list[tuple[Device, float, dict[str, Number | None]]]:
         """The readings of devices since the last call."""

@@ -89,6 +89,8 @@ class LiveProcesses:
         moment = 0.0
         for source in (self._processes, self._cgroups):
             readings = source.collect(self._jobs)
+            for row in readings.rows.values():
+                self.watch.take_row(row)
             for values in readings.jobs.values():
                 self.watch.take(source.name, values)
             moment = readings.moments.get(JOB, readings.moment or moment)

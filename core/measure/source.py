@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from jobtop.core.measure.collectors.host import HostSample
+    from jobtop.core.measure.collectors.process_fields import JobRow
     from jobtop.core.measure.device import Device
     from jobtop.core.measure.target import Target
 
@@ -50,6 +51,7 @@ class Readings:
     """What one call of a source returned: counters as they stand and gauges, by catalogue key.
 
     `jobs`: a job that is not listed has not changed; one that has lost its values is listed without any.
+    `rows`: the same as rows, from the source of processes: of 500 jobs that is faster. Other sources override these.
     `moments`: when a job was read, in seconds since boot, where the source knows better than the caller; `moment` is
     that of all other jobs.
     `named`: values that a job gave names to, by job and name.
@@ -61,4 +63,5 @@ class Readings:
     host: dict[str, Number | None] = fresh(default_factory=dict)
     devices: list[DeviceReading] = fresh(default_factory=list)
     named: dict[tuple[str, str], float] = fresh(default_factory=dict)
+    rows: dict[str, JobRow] = fresh(default_factory=dict)
     host_sample: HostSample | None = None  # of the host source: what `host` has, and every core, disk and interface

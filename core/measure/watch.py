@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from operator import itemgetter, lt
+
 from jobtop.core.clock import AUTO_SECONDS
 from jobtop.core.measure.collectors import jobs as job_values
 from jobtop.core.measure.collectors.heaviest import Heaviest
@@ -10,9 +13,10 @@ from jobtop.core.model import Sample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jobtop.core.measure.collectors.members import Tree
+    from jobtop.core.measure.collectors.process_fields import JobRow
     from jobtop.core.measure.source import Number
     from jobtop.core.measure.target import Target
     from jobtop.core.run.limits import Guard
@@ -21,6 +25,11 @@ if TYPE_CHECKING:
 NEW_SAMPLE = Sample.__new__
 SET_ELAPSED, SET_VALUES, SET_MINUTE = (Sample.__dict__[name].__set__ for name in ("elapsed", "values", "minute"))
 COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUNTER)
+PLACES = {key: place for place, key in enumerate(JOB_COLUMNS)}
+COUNTER_PLACES = tuple(PLACES[key] for key in JOB_COLUMNS if key in COUNTERS)
+USER, SYSTEM, PROCESSES = PLACES["cpu.user"], PLACES["cpu.system"], PLACES["proc.count"]
+UNKNOWN_ROW: JobRow = (None,) * len(JOB_COLUMNS)
+pick_counters = itemgetter(*COUNTER_PLACES)
 IMPOSSIBLE_SECONDS, IMPOSSIBLE_SHARE = 0.1, 0.05  # more CPU time than there can be, by more than the kernel rounds
 
 
@@ -28,19 +37,9 @@ class Watch:
     """One job that is sampled."""
 
     __slots__ = (
-        *("_has_news", "elapsed", "guard", "heaviest", "impossible_seconds", "interval", "interval_until", "key"),
-        *(
-            "last_members",
-            "longest_stretch",
-            "next_snapshot",
-            "parts",
-            "row",
-            "snapshot_share",
-            "start",
-            "target",
-            "tree",
-            "values",
-        ),
+        *("_counters", "_has_news", "_pick_known", "_unknown_counters", "elapsed", "guard", "heaviest"),
+        *("impossible_seconds", "interval", "interval_until", "key", "last_members", "longest_stretch"),
+        *("next_snapshot", "parts", "process_row", "row", "snapshot_share", "start", "target", "tree"),
     )
 
     def __init__(
@@ -54,9 +53,12 @@ class Watch:
     ) -> None:
         self.key, self.target, self.tree, self.interval, self.guard = key, target, tree, interval, guard
         self.start = target.start_boottime
-        self.parts: dict[str, dict[str, Number]] = {}  # what each source read last, by its name
-        self.values: dict[str, Number] = {}
-        self.row: tuple[Number | None, ...] = (None,) * len(JOB_COLUMNS)
+        self.process_row = UNKNOWN_ROW  # what its processes use
+        self.parts: dict[str, dict[str, Number]] = {}  # what each other source read last, by its name
+        self.row = UNKNOWN_ROW
+        self._unknown_counters = len(COUNTER_PLACES)
+        self._pick_known = picker(())
+        self._counters: tuple[float, ...] = ()  # the known ones of `row`
         self.elapsed = 0.0
         self.last_members = (0.0, 0.0)  # of the last sample that found a process: seconds elapsed, moment since boot
         self.interval_until = float("inf")  # moment since boot
@@ -81,6 +83,11 @@ class Watch:
         self.parts[source] = values
         self._has_news = True
 
+    def take_row(self, row: JobRow) -> None:
+        """Take over what the processes use."""
+        self.process_row = row
+        self._has_news = True
+
     def sample(self, boottime: float) -> Sample:
         """A sample of this moment; where no source has read anything new its values are those of the last one.
 
@@ -101,19 +108,60 @@ class Watch:
 
     def _merge(self, elapsed: float) -> None:
         """Make one row of what the sources read; of two values of one key the later source's counts."""
-        read: dict[str, Number] = {}
-        for values in self.parts.values():
-            read = read | values if read else values
-        if read.get("proc.count") == 0:  # it has ended, and its record has not: it uses no memory any more
-            read = {key: value for key, value in read.items() if key in COUNTERS}
-        read = job_values.never_falling(self.values, read, COUNTERS)
+        row = self.process_row
+        if self.parts:
+            values = list(row)
+            for part in self.parts.values():
+                for key, value in part.items():
+                    values[PLACES[key]] = value
+            row = tuple(values)
+        if row[PROCESSES] == 0:  # it has ended, and its record has not: it uses no memory any more
+            row = tuple(value if place in COUNTER_PLACES else None for place, value in enumerate(row))
         seconds = elapsed - self.elapsed
-        self.values, excess = job_values.within_cores(self.values, read, seconds)
+        if self._has_fallen(row) or self._is_impossible(row, seconds):
+            row = self._corrected(row, seconds)
+        self.row = row
+        unknown = pick_counters(row).count(None)
+        if unknown != self._unknown_counters:  # a counter that was known once stays known
+            self._unknown_counters = unknown
+            self._pick_known = picker(tuple(place for place in COUNTER_PLACES if row[place] is not None))
+        self._counters = self._pick_known(row)
+
+    def _has_fallen(self, row: JobRow) -> bool:
+        """Whether a counter is less than it was, or not known any more."""
+        try:
+            return any(map(lt, self._pick_known(row), self._counters))
+        except TypeError:  # None
+            return True
+
+    def _is_impossible(self, row: JobRow, seconds: float) -> bool:
+        """Whether there is more CPU time than the cores could give meanwhile."""
+        grown = (row[USER] or 0) + (row[SYSTEM] or 0) - (self.row[USER] or 0) - (self.row[SYSTEM] or 0)
+        return grown > max(0.0, job_values.CORES * seconds)
+
+    def _corrected(self, row: JobRow, seconds: float) -> JobRow:
+        """A row with no counter less than before, and with no more CPU time than the cores could give."""
+        before, read = values_by_key(self.row), values_by_key(row)
+        read = job_values.never_falling(before, read, COUNTERS)
+        values, excess = job_values.within_cores(before, read, seconds)
         if excess > 0:
             self._has_news = True  # the rest comes with the next sample, though no process may run any more
         if excess > IMPOSSIBLE_SECONDS and excess > IMPOSSIBLE_SHARE * job_values.CORES * seconds:
             self.impossible_seconds = max(self.impossible_seconds, excess)
-        self.row = tuple(map(self.values.get, JOB_COLUMNS))
+        return tuple(map(values.get, JOB_COLUMNS))
+
+
+def values_by_key(row: JobRow) -> dict[str, Number]:
+    """The values of a row that are known, by catalogue key."""
+    return {key: value for key, value in zip(JOB_COLUMNS, row, strict=True) if value is not None}
+
+
+@lru_cache
+def picker(places: tuple[int, ...]) -> Callable[[JobRow], tuple[float, ...]]:
+    """A function that picks the values at these places of a row."""
+    if not places:
+        return lambda _: ()
+    return itemgetter(*places, places[0])  # of a single place it would not return a tuple
 
 
 class Rhythm:

@@ -12,7 +12,6 @@ import pytest
 from jobtop.core.config import load
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.attach import meet, refusal
-from jobtop.core.measure.collectors.jobs import fold
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.observation import Observation, seen_in
 from jobtop.core.model import Job, Status, StopRequest, Usage
@@ -24,7 +23,7 @@ from jobtop.lifecycle.reconcile import reconcile
 from jobtop.lifecycle.start import request_again
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.series import SeriesStore
-from processes import MIB, FakeProc
+from processes import MIB, FakeProc, fold
 from records import running_job, this_process
 from sampled import steady
 

@@ -10,10 +10,10 @@ from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors import members
 from jobtop.core.measure.collectors.expensive_files import ExpensiveFiles
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
-from jobtop.core.measure.collectors.jobs import fold, never_falling
+from jobtop.core.measure.collectors.jobs import never_falling
 from jobtop.core.measure.collectors.members import TICK_SECONDS, Member, Tree
 from jobtop.core.metrics import BY_KEY
-from processes import MIB, FakeProc
+from processes import MIB, FakeProc, fold
 
 SHIM = 50
 

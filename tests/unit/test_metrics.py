@@ -12,7 +12,6 @@ from jobtop.core.errors import BadValue
 from jobtop.core.measure.collectors.host import HostCollector, HostSample, host_frame
 from jobtop.core.measure.collectors.host_source import device_readings
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
-from jobtop.core.measure.collectors.jobs import fold
 from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import (
     BY_KEY,
@@ -29,7 +28,7 @@ from jobtop.core.metrics import (
     nearest,
 )
 from jobtop.core.model import Sample
-from processes import FakeProc
+from processes import FakeProc, fold
 from support import ROOT
 
 NET = "net.rx_bytes net.tx_bytes net.rx_packets net.tx_packets net.errors net.drops"

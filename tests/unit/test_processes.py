@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.measure.collectors.jobs import fold
 from jobtop.core.measure.collectors.members import Tree
 from jobtop.core.measure.collectors.pids import LONGEST_UNLISTED
 from jobtop.core.measure.collectors.processes import LONGEST_UNREAD, ProcessTable
 from jobtop.core.procfs import pid_clock
-from processes import MIB, FakeProc
+from processes import MIB, FakeProc, fold
 from support import wait_for
 
 SHIM, OTHER = 50, 7

@@ -205,7 +205,7 @@ def test_forgetting_tells_what_was_last_seen_and_closes_every_descriptor(fake: F
     assert len(os.listdir("/proc/self/fd")) > before
     watch = sampler.forget("1")
     assert watch is not None
-    assert watch.values["cpu.user"] == 1.0
+    assert watch.row[JOB_COLUMNS.index("cpu.user")] == 1.0
     assert len(os.listdir("/proc/self/fd")) == before
     assert sampler.forget("1") is None
 

@@ -96,7 +96,7 @@ class CgroupSource:
     ) -> tuple[dict[str, Number], float | None]:
         """The counts of a cgroup without those that are less than what the processes of the job say."""
         tree = processes.tree
-        uncounted_seconds = 0.0 if moment is None else cpu_seconds(processes.values) - cpu_seconds(values)
+        uncounted_seconds = 0.0 if moment is None else processes.cpu_seconds - cpu_seconds(values)
         may_have_left = uncounted_seconds > LEFT_SECONDS and not tree.has_left_cgroup
         if counters.details_pass != tree.details_pass or may_have_left:
             counters.details_pass = tree.details_pass

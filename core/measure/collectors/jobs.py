@@ -7,13 +7,14 @@ from bisect import bisect_left
 from operator import add
 
 from jobtop.core.measure.collectors.members import TICK_SECONDS
-from jobtop.core.measure.collectors.process_fields import GROUPS, known_sums
+from jobtop.core.measure.collectors.process_fields import COLUMN, GROUPS, make_job_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from jobtop.core.measure.collectors.members import Member, Tree
+    from jobtop.core.measure.collectors.process_fields import JobRow
 
     Number = int | float
 
@@ -21,11 +22,12 @@ FEW_ROWS = 4
 CPU_TIMES = frozenset({"cpu.user", "cpu.system"})
 CORES = os.cpu_count() or 1
 OWN_BYTES, OWN_SHARE = 1024 * 1024, 0.01  # a fork that has hardly more than its parent shares nearly all of it
-SHARES = next(group.column for group in GROUPS if "mem.pss" in group.keys)
+ALIVE, RESIDENT, PSS = (COLUMN[key] for key in ("proc.count", "mem.rss", "mem.pss"))
+UNKNOWN_SHARES = next(group.column for group in GROUPS if "mem.pss" in group.keys)
 
 
-def fold(tree: Tree) -> dict[str, Number]:
-    """Sum the live processes and what exited ones left; metrics that were never read are left out.
+def fold(tree: Tree) -> JobRow:
+    """Sum the live processes and what exited ones left; None for what was never read.
 
     A zombie has no swap, and the open files of another user's process cannot be read: such sums are over the processes
     that could be read.
@@ -34,25 +36,22 @@ def fold(tree: Tree) -> dict[str, Number]:
     if tree.has_exited or not rows:
         rows.append(tree.exited)
     sums = _sum_rows(rows)
-    values = known_sums(sums, tree.has_exited)
-    alive = values["proc.count"]
-    if alive == 1:
-        values["mem.used"] = values["mem.rss"] + tree.memfd_bytes
-        if not sums[SHARES]:
-            values["mem.pss"] = values["mem.rss"]
-    elif alive:
-        shares = values["mem.pss"] if not sums[SHARES] else _estimated_shares(tree)
-        if shares is not None:
-            values["mem.used"], values["mem.pss"] = shares + tree.memfd_bytes, shares
-    return values
+    used: Number | None = None
+    pss: Number | None = None
+    if sums[ALIVE] == 1:
+        used, pss = sums[RESIDENT] + tree.memfd_bytes, None if sums[UNKNOWN_SHARES] else sums[RESIDENT]
+    elif sums[ALIVE]:
+        pss = _estimated_shares(tree) if sums[UNKNOWN_SHARES] else sums[PSS]
+        used = None if pss is None else pss + tree.memfd_bytes
+    return make_job_row(sums, tree.has_exited, used, pss)
 
 
 def _sum_rows(rows: Sequence[Sequence[float]]) -> Sequence[float]:
     """The sum of each column; few rows are added one after the other, which takes half the time."""
     if len(rows) > FEW_ROWS:
         return list(map(sum, zip(*rows, strict=True)))
-    sums, *others = rows
-    for row in others:
+    sums = rows[0]
+    for row in rows[1:]:
         sums = list(map(add, sums, row))
     return sums
 

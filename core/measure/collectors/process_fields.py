@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from enum import Enum, auto
 
+from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.procfs import read_text, word_in
 from jobtop.core.record import record
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.members import Member
 
     Number = int | float
+    JobRow = tuple[Number | None, ...]  # the values of a job in the order of JOB_COLUMNS; None: not known
 
 MOST_THREADS = 64  # context switches of a process with more threads are too expensive to read
 SWITCHES = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
@@ -216,25 +218,29 @@ def compile_row(fields: Sequence[ProcessField]) -> Callable[[Member], tuple[floa
     return scope["make_row"]
 
 
-def compile_known_sums(fields: Sequence[ProcessField]) -> Callable[[Sequence[float], bool], dict[str, Number]]:
-    """A function that makes values by catalogue key of the sums of rows; those that are not known are left out.
+def compile_job_row(
+    fields: Sequence[ProcessField], columns: Sequence[str]
+) -> Callable[[Sequence[float], bool, Number | None, Number | None], JobRow]:
+    """A function that makes the row of a job of the sums of the rows of its processes; None where not known.
 
-    It is given the sums, and whether a process has exited.
+    It is given the sums, whether a process has exited, the memory that the job uses, and its PSS.
     """
     groups = groups_of(fields)
     places = {field.key: place for place, field in enumerate(fields)}
-    keys = ", ".join(f"{field.key!r}: value{place}" for place, field in enumerate(fields))
-    names = ", ".join(f"value{place}" for place in range(len(fields) + len(groups)))
-    lines = ["def known_sums(sums, has_exited):", f"    {names} = sums", f"    values = {{{keys}}}"]
+    values = {key: f"value{place}" for key, place in places.items()}
     for group in groups:
         count, alive = f"value{group.column}", f"value{places['proc.count']}"
         is_absent = f"not {count}" if group.presence is Presence.SOME else f"{count} or not {alive}"
         if group.exited is Exited.UNKNOWN:
             is_absent += " or has_exited"
-        lines += [f"    if {is_absent}:", f"        del {', '.join(f'values[{key!r}]' for key in group.keys)}"]
-    scope: dict[str, Callable[[Sequence[float], bool], dict[str, Number]]] = {}
-    exec("\n".join([*lines, "    return values"]), scope)
-    return scope["known_sums"]
+        values |= {key: f"None if {is_absent} else {values[key]}" for key in group.keys}
+    values |= {"mem.used": "used", "mem.pss": "pss"}
+    names = ", ".join(f"value{place}" for place in range(len(fields) + len(groups)))
+    made = ", ".join(values.get(key, "None") for key in columns)
+    lines = ("def make_job_row(sums, has_exited, used, pss):", f"    {names} = sums", f"    return ({made},)")
+    scope: dict[str, Callable[[Sequence[float], bool, Number | None, Number | None], JobRow]] = {}
+    exec("\n".join(lines), scope)
+    return scope["make_job_row"]
 
 
 COLUMN = {field.key: place for place, field in enumerate(FIELDS)}
@@ -246,4 +252,4 @@ INHERITED = (
     *(place for place, field in enumerate(FIELDS) if field.exited is Exited.INHERITED),
     *(group.column for group in GROUPS if group.exited is Exited.INHERITED),
 )
-make_row, known_sums = compile_row(FIELDS), compile_known_sums(FIELDS)
+make_row, make_job_row = compile_row(FIELDS), compile_job_row(FIELDS, JOB_COLUMNS)

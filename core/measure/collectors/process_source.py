@@ -7,27 +7,37 @@ import os
 from jobtop.core.measure.collectors.jobs import fold
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.source import Readings
+from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.procfs import HAS_PROC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.members import Tree
-    from jobtop.core.measure.source import Jobs, Number
+    from jobtop.core.measure.collectors.process_fields import JobRow
+    from jobtop.core.measure.source import Jobs
     from jobtop.core.measure.sources import Options
     from jobtop.core.measure.target import Target
 
 NEVER = -1
+USER, SYSTEM, USED, RESIDENT, PROCESSES = (
+    JOB_COLUMNS.index(key) for key in ("cpu.user", "cpu.system", "mem.used", "mem.rss", "proc.count")
+)
 
 
 class JobProcesses:
     """The processes of one job, and what they used when a process had last run."""
 
-    __slots__ = ("tree", "values", "version")
+    __slots__ = ("row", "tree", "version")
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.values: dict[str, Number] = {}
+        self.row: JobRow = (None,) * len(JOB_COLUMNS)
         self.version = NEVER
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time together."""
+        return (self.row[USER] or 0) + (self.row[SYSTEM] or 0)
 
 
 class ProcessSource:
@@ -65,18 +75,18 @@ class ProcessSource:
         self.table.sweep(self._due_trees)
         self.table.read_details(self.details_seconds, self.without)
         read_at = self.table.read_at
-        found: dict[str, dict[str, Number]] = {}
+        found: dict[str, JobRow] = {}
         moments: dict[str, float] = {}
         for key, job in self._due_jobs:
             tree = job.tree
             if tree.version != job.version:
                 job.version = tree.version
-                found[key] = job.values = values = fold(tree)
+                found[key] = job.row = row = fold(tree)
                 if tree.read_at != read_at:
                     moments[key] = tree.read_at
-                if tree.touched_bytes and tree.counts_memfds and values["proc.count"] > 1:
-                    tree.note_possible(values.get("mem.used", 0), values["mem.rss"])
-        return Readings(found, moments, read_at)
+                if tree.touched_bytes and tree.counts_memfds and (row[PROCESSES] or 0) > 1:
+                    tree.note_possible(row[USED] or 0, row[RESIDENT] or 0)
+        return Readings(rows=found, moments=moments, moment=read_at)
 
     def forget(self, key: str) -> None:
         """Read the processes of a job no longer."""
