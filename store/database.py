@@ -53,7 +53,7 @@ else:
 
 BUSY_SECONDS = 30.0
 JOURNAL_BYTES = 8 * 1024 * 1024
-SMALL_JOURNAL_PAGES = 100
+JOURNAL_PAGES, SMALL_JOURNAL_PAGES = 500, 100  # in the WAL, before a commit copies them: 3 ms for 500
 SERIALS = count(1)  # of connections: the version of one says nothing about another
 BUSY, IOERR = 5, 10
 APPLICATION_ID = 0x6A6F6274  # "jobt"
@@ -296,6 +296,7 @@ def open_current(paths: StatePaths, network: bool | None, patience: float | None
                     prepare(file, connection, network)
             choose_journal(file, connection, network)
             connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {JOURNAL_PAGES}")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA trusted_schema = OFF")
         except BaseException:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import marshal
 import sqlite3
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -62,15 +63,15 @@ class Unsealed:
     """The samples of an owner that are only in the head, in the memory of its writer: about 300 bytes each.
 
     Values are marshalled: as Python objects they would take three times the memory, and the garbage collector would
-    take half of the time of a tick.
+    take half of the time of a tick. For the same reason ids and times are in arrays.
     """
 
     __slots__ = ("_elapsed", "_ids", "_values", "last", "sealed_until", "unchanged")
 
     def __init__(self, sealed_until: int, rows: Sequence[tuple[int, Sample]] = ()) -> None:
         self.sealed_until = sealed_until
-        self._ids: list[int] = []
-        self._elapsed: list[float] = []
+        self._ids = array("q")
+        self._elapsed = array("d")
         self._values: list[bytes | None] = []  # None: the values of the sample before
         self.last: Values | None = None
         self.unchanged = 0  # samples since the last one with its own values
