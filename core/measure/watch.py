@@ -93,13 +93,13 @@ class Watch:
 
         Counters never fall, and no CPU time is more than the cores can give.
         """
-        elapsed = max(self.elapsed, boottime - self.start)
+        elapsed, tree = max(self.elapsed, boottime - self.start), self.tree
         if self._has_news:
             self._has_news = False
             self._merge(elapsed)
         self.elapsed = elapsed
-        if self.tree.members:
-            self.last_members = elapsed, self.tree.read_at
+        if tree.members:
+            self.last_members = elapsed, tree.read_at
         sample = NEW_SAMPLE(Sample)
         SET_ELAPSED(sample, elapsed)
         SET_VALUES(sample, self.row)

@@ -115,16 +115,14 @@ class StoreSink:
         self._seqs, self._is_replaced = seqs, False
 
     def _keep_batches(self, batches: list[Batch], database: Database) -> None:
-        if self.are_recorded:
+        unknown = _job_keys(batches).difference(self._seqs)
+        if unknown and self.are_recorded:
             batches = [self._without_deleted_jobs(batch) for batch in batches]
-        for key in {key for batch in batches for key, _ in batch.samples} - self._seqs.keys():
-            self._seq(key)
+        elif unknown:
+            for key in unknown:
+                self._seq(key)
         seqs = self._seqs
         rows = [(seqs[key], sample) for batch in batches for key, sample in batch.samples]
-        for batch in batches:
-            for owner, *_ in (*batch.snapshots, *batch.named, *batch.events):
-                if isinstance(owner, str):
-                    self._seq(owner)
         try:
             with database.writing():
                 self._keep(database, rows, batches)
@@ -135,9 +133,6 @@ class StoreSink:
             raise
 
     def _without_deleted_jobs(self, batch: Batch) -> Batch:
-        keys = {row[0] for name in BY_JOB for row in getattr(batch, name)} | {row[0] for row in batch.events}
-        if keys <= self._seqs.keys():
-            return batch
         kept = {name: [row for row in getattr(batch, name) if self._is_stored(row[0])] for name in BY_JOB}
         events = [row for row in batch.events if not isinstance(row[0], str) or self._is_stored(row[0])]
         return replace(batch, **kept, events=events)
@@ -295,3 +290,13 @@ class StoreSink:
                     "UPDATE jobs SET heartbeat = ? WHERE seq = ?",
                     [(time.time(), seq) for seq in {seq for seq, _ in rows}],
                 )
+
+
+def _job_keys(batches: list[Batch]) -> set[str]:
+    """The keys of all jobs that batches have rows of."""
+    keys = {key for batch in batches for key, _ in batch.samples}
+    for batch in batches:
+        keys.update(key for key, *_ in batch.snapshots)
+        keys.update(key for key, *_ in batch.named)
+        keys.update(owner for owner, *_ in batch.events if isinstance(owner, str))
+    return keys

@@ -40,24 +40,32 @@ class CgroupSource:
         self._processes, self._with_pressure = processes, with_pressure
         self._counters: dict[str, JobCounters] = {}
         self._due: Jobs | None = None
-        self._due_counters: list[tuple[str, JobCounters]] = []
+        self._due_counters: list[tuple[str, JobCounters, JobProcesses | None]] = []
 
     def available(self) -> str | None:
         """None: a job that has no cgroup of its own is not read."""
         return None
 
     def collect(self, jobs: Jobs) -> Readings:
-        """What the cgroups count, and the moment of the CPU time if they count it."""
+        """What the cgroups count, and the moment of the CPU time if they count it.
+
+        The cgroup of a job in which no process has run is read now and then, if it has changed nevertheless.
+        """
         if jobs is not self._due:
             self._set_due(jobs)
         found: dict[str, dict[str, Number]] = {}
         moments: dict[str, float] = {}
-        for key, counters in self._due_counters:
-            processes = self._processes.jobs.get(key) if self._processes is not None else None
-            if processes is not None and not self._has_news(counters, processes):
-                continue
+        for key, counters, processes in self._due_counters:
+            if processes is not None and processes.version == counters.version:
+                counters.unread_samples += 1
+                if counters.unread_samples < IDLE_REREAD_SAMPLES:
+                    continue
+                counters.unread_samples = 0
+                if not counters.reader.has_changed():
+                    continue
             values, moment = counters.reader.read()
             if processes is not None:
+                counters.version, counters.unread_samples = processes.version, 0
                 values, moment = self._beside_processes(counters, processes, values, moment)
             found[key] = values
             if moment is not None:
@@ -79,17 +87,10 @@ class CgroupSource:
             if target.cgroups and key not in self._counters:
                 self._counters[key] = JobCounters(CgroupReader(target.cgroups, self._with_pressure))
         self._due = jobs
-        self._due_counters = [(key, counters) for key, counters in self._counters.items() if key in jobs]
-
-    def _has_news(self, counters: JobCounters, processes: JobProcesses) -> bool:
-        """Whether a process has run; of an idle job now and then whether its cgroup has changed nevertheless."""
-        counters.unread_samples += 1
-        if processes.version == counters.version and not (
-            counters.unread_samples % IDLE_REREAD_SAMPLES == 0 and counters.reader.has_changed()
-        ):
-            return False
-        counters.version, counters.unread_samples = processes.version, 0
-        return True
+        processes = self._processes.jobs if self._processes is not None else {}
+        self._due_counters = [
+            (key, counters, processes.get(key)) for key, counters in self._counters.items() if key in jobs
+        ]
 
     def _beside_processes(
         self, counters: JobCounters, processes: JobProcesses, values: dict[str, Number], moment: float | None
