@@ -203,8 +203,10 @@ def word_in(text: str, key: str) -> str:
     at = text.find("\n" + key)
     if at < 0 and not text.startswith(key):
         return ""
-    rest = text[at + 1 + len(key) :].split("\n", 1)[0].split()
-    return rest[0] if rest else ""
+    begin = at + 1 + len(key)
+    end = text.find("\n", begin)
+    words = text[begin : len(text) if end < 0 else end].split(None, 1)
+    return words[0] if words else ""
 
 
 def status_value(pid: int, key: str) -> int:

@@ -117,6 +117,11 @@ class Watch:
             row = tuple(values)
         if row[PROCESSES] == 0:  # it has ended, and its record has not: it uses no memory any more
             row = tuple(value if place in COUNTER_PLACES else None for place, value in enumerate(row))
+        if pick_counters(row).count(None) > self._unknown_counters:  # switches, after the first process has exited
+            row = tuple(
+                self.row[place] if value is None and place in COUNTER_PLACES else value
+                for place, value in enumerate(row)
+            )
         seconds = elapsed - self.elapsed
         if self._has_fallen(row) or self._is_impossible(row, seconds):
             row = self._corrected(row, seconds)

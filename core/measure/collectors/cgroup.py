@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from jobtop.core.job_id import JobId
-from jobtop.core.procfs import read_text
+from jobtop.core.procfs import read_text, word_in
 from jobtop.core.record import record
 
 PREFIX = "jobtop-"
@@ -196,7 +196,7 @@ def ambient_oom_file(proc: str = "/proc/self") -> str | None:
 
 def oom_count(text: str) -> int | None:
     """The `oom_kill` line of memory.events, memory.oom_control or /proc/vmstat."""
-    return pairs(text).get("oom_kill")
+    return number_in(text, "oom_kill ")
 
 
 def _make_in(tree: Hierarchy, name: str) -> tuple[str | None, str | None]:
@@ -281,6 +281,11 @@ def pairs(text: str) -> dict[str, int]:
     """The lines `name number` of a file."""
     rows = (line.split() for line in text.splitlines())
     return {row[0]: number for row in rows if len(row) == 2 and (number := _number(row[1])) is not None}
+
+
+def number_in(text: str, name: str) -> int | None:
+    """The number after a name and a blank at the beginning of a line; None if there is none."""
+    return _number(word_in(text, name)) if name in text else None
 
 
 def _number(text: str | None) -> int | None:

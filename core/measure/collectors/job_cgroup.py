@@ -89,12 +89,16 @@ class CgroupReader:
         return text
 
     def _cpu(self) -> dict[str, Number]:
-        stat = cgroup.pairs(self._text("cpu.stat"))
-        if "usage_usec" not in stat:
+        stat = self._text("cpu.stat")
+        usage = cgroup.number_in(stat, "usage_usec ")
+        if usage is None:
             return self._cpuacct()
-        total, user = stat["usage_usec"] / 1e6, stat.get("user_usec", 0) / 1e6
+        total, user = usage / 1e6, (cgroup.number_in(stat, "user_usec ") or 0) / 1e6
         values: dict[str, Number] = {"cpu.user": min(user, total), "cpu.system": max(0.0, total - user)}
-        return values | ({"cpu.throttled": stat["throttled_usec"] / 1e6} if "throttled_usec" in stat else {})
+        throttled = cgroup.number_in(stat, "throttled_usec ")
+        if throttled is not None:
+            values["cpu.throttled"] = throttled / 1e6
+        return values
 
     def _cpuacct(self) -> dict[str, Number]:
         """Version 1; `cpuacct.usage_user` is made of ticks in some kernels, the sum is not."""
@@ -107,8 +111,8 @@ class CgroupReader:
 
     def _throttled(self) -> dict[str, Number]:
         """Version 1, where the job has a quota: a tree of its own counts it."""
-        stat = cgroup.pairs(self._text(QUOTA_STAT))
-        return {"cpu.throttled": stat["throttled_time"] / 1e9} if "throttled_time" in stat else {}
+        nanoseconds = cgroup.number_in(self._text(QUOTA_STAT), "throttled_time ")
+        return {} if nanoseconds is None else {"cpu.throttled": nanoseconds / 1e9}
 
     def _memory(self) -> dict[str, Number]:
         stat = self._text("memory.stat")
