@@ -1,5 +1,6 @@
 """A library of NVIDIA's without hardware, which nvidia-ml-py takes for the real one; a file says what it answers."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -98,6 +99,11 @@ def fake_nvml(directory: Path) -> FakeNvml:
     made = FakeNvml(directory)
     made.show()
     return made
+
+
+def load_in_this_process(library: FakeNvml) -> None:
+    """Load it under its own name: the bindings get this one when they load theirs."""
+    ctypes.CDLL(str(library.directory / "libnvidia-ml.so.1"))
 
 
 def three_gpus(directory: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from jobtop.store.samples.packed import unpack
 from nvml import GIBIBYTE, NOT_SUPPORTED, FakeGpu, FakeInstance, FakeNvml, fake_nvml
 from running import Run, descendants, nothing_is_left, running, show
 from support import Jobtop, wait_for
@@ -87,6 +88,15 @@ def gpu_devices(jobtop: Jobtop) -> set[str]:
         return {name for (name,) in connection.execute("SELECT name FROM devices WHERE kind = 'gpu'")}
 
 
+def gpus_of_machine(jobtop: Jobtop) -> dict[str, dict[str, float | None]]:
+    """What the console shows: the newest detail of the host."""
+    [path] = jobtop.state.glob("*.db")
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        row = connection.execute("SELECT detail FROM host_details ORDER BY elapsed DESC LIMIT 1").fetchone()
+    found: dict[str, dict[str, float | None]] = unpack(row[0]).get("gpus", {}) if row else {}
+    return found
+
+
 def test_three_jobs_on_gpus_and_a_mig_instance_through_all_troubles(
     runs: list[Run], nvml: FakeNvml, jobtop: Jobtop
 ) -> None:
@@ -111,6 +121,9 @@ def test_three_jobs_on_gpus_and_a_mig_instance_through_all_troubles(
     nvml.change(SECOND, is_lost=False)
     until(second, 80, 3 * GIBIBYTE, 500)
     wait_for(lambda: gpu_devices(jobtop) == {"0-aaaaaaaa", "1-bbbbbbbb", "2-dddddddd", "2.3-cccccccc"}, 20)
+    shown = wait_for(lambda: gpus_of_machine(jobtop), 20)
+    assert shown["0-aaaaaaaa"]["gpu.util"] == 90
+    assert shown["0-aaaaaaaa"]["gpu.fan"] is None
     first.send(signal.SIGTERM)
     first.end()
     record = first.record()

@@ -135,3 +135,10 @@ def test_the_strip_is_as_high_as_there_is_to_show() -> None:
         assert on.titles()[0].startswith("host [/b] · 16 cores")
 
     play(strip, scene, size=(160, 24))
+
+
+def test_gpus_have_the_numbers_of_their_vendor_s_tools() -> None:
+    view = replace(ATLAS, swap_total=None, gpus=[GpuView(91.0, number="1"), GpuView(number="2.3")])
+    lines = shown(view, 156, 9)
+    assert any("GPU1 " in line for line in lines)
+    assert any("G2.3 " in line for line in lines)

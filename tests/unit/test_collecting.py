@@ -18,7 +18,7 @@ from jobtop.core.measure.collectors.host_source import HostSource
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.sampler import Batch, Sampler
 from jobtop.core.measure.source import Readings
-from jobtop.core.measure.source_runs import STALE_INTERVALS, SlowRun, SourceStatus
+from jobtop.core.measure.source_runs import MOST_CORES, SLOWEST, STALE_INTERVALS, SlowRun, SourceStatus
 from jobtop.core.measure.sources import Options
 from jobtop.core.metrics import JOB_COLUMNS
 from processes import FakeProc, below
@@ -415,3 +415,37 @@ def test_the_sources_that_cannot_be_used_here_are_listed_with_the_reason(monkeyp
     assert found["gpus"] == "no driver"
     assert "cgroups" not in found
     assert sources.unavailable_sources().keys() - {"nvidia"} == {"gpus"}
+
+
+def test_a_slow_source_that_costs_much_is_called_less_often() -> None:
+    source, now = FakeSource("slow", 1.0), 100.0
+
+    def work(_: Jobs) -> Readings:
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+        return Readings()
+
+    source.answer = work
+    run = SlowRun(source, lambda: now)
+    run._collect(now)
+    assert run._pause_seconds == 1.0, "the first call opens things"
+    run._collect(now)
+    assert 0.02 / MOST_CORES <= run._pause_seconds <= SLOWEST
+    source.answer = lambda _: Readings()
+    run._collect(now)
+    assert run._pause_seconds == 1.0
+    run.close()
+
+
+def test_trouble_of_a_slow_source_is_in_the_records_of_the_jobs_that_it_read(machine: Machine) -> None:
+    source = FakeSource("slow", QUICK)
+    source.answer = fail
+    machine.register(source)
+    sampler = machine.start()
+    wait_for(lambda: sampler.problem)
+    watch = sampler.watches["job"]
+    assert sampler.problem_of(watch) is None
+    source.answer = utilised(25.0)
+    wait_for(lambda: machine.value("gpu.util") == 25.0)
+    assert sampler.problem_of(watch) == "slow: RuntimeError: odd driver"

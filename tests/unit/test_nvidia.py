@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +12,20 @@ from jobtop.core.measure.collectors.nvidia_driver import cards, driver_problem
 from jobtop.core.measure.collectors.nvidia_session import FIRST_RETRY_SECONDS, LIST_SECONDS, NvidiaSession
 from jobtop.core.measure.collectors.nvidia_source import NvidiaSource
 from jobtop.core.measure.collectors.pid_owners import PidOwners
+from jobtop.core.measure.device import Device
+from jobtop.core.measure.newest_gpus import FRESH_SECONDS, NewestGpus
 from jobtop.core.measure.source import Readings
-from nvml import DRIVER_NOT_LOADED, GIBIBYTE, NOT_SUPPORTED, UNKNOWN, FakeGpu, FakeInstance, FakeNvml, fake_nvml
+from nvml import (
+    DRIVER_NOT_LOADED,
+    GIBIBYTE,
+    NOT_SUPPORTED,
+    UNKNOWN,
+    FakeGpu,
+    FakeInstance,
+    FakeNvml,
+    fake_nvml,
+    load_in_this_process,
+)
 from processes import FakeProc, below
 
 FIRST, SECOND = "GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-0000"
@@ -24,9 +35,8 @@ JOBS = {"a": below(10), "b": below(20), "c": below(30)}
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library, loaded under its own name: the bindings get this one when they load theirs."""
     made = fake_nvml(tmp_path_factory.mktemp("nvml"))
-    ctypes.CDLL(str(made.directory / "libnvidia-ml.so.1"))
+    load_in_this_process(made)
     return made.directory
 
 
@@ -127,6 +137,13 @@ def test_a_job_that_no_gpu_knows_has_no_numbers_and_one_that_left_has_zeros(mach
     assert machine.collect().jobs == {}
 
 
+def test_a_process_without_samples_did_not_run(machine: Machine) -> None:
+    machine.nvml.change(FIRST, processes=((11, GIBIBYTE, 0),))
+    machine.collect()
+    machine.nvml.change(FIRST, joules=2000.0)
+    assert machine.collect().jobs == {"a": {"gpu.util": 0.0, "gpu.mem_used": GIBIBYTE, "energy.gpu": 0.0}}
+
+
 def test_memory_that_the_driver_does_not_tell_is_absent(machine: Machine) -> None:
     machine.nvml.change(FIRST, processes=((11, None, 40), (12, GIBIBYTE, 0)))
     assert machine.collect().jobs == {"a": {"gpu.util": 40.0, "energy.gpu": 0.0}}
@@ -206,13 +223,14 @@ def test_a_lost_gpu_costs_its_own_numbers_and_comes_back(machine: Machine) -> No
     machine.nvml.change(SECOND, processes=((21, GIBIBYTE, 30),))
     machine.collect()
     machine.nvml.change(SECOND, is_lost=True)
-    for seconds in (1.0, FIRST_RETRY_SECONDS, 1.0):
+    for seconds in (1.0, 1.0, FIRST_RETRY_SECONDS, 1.0):
         found = machine.collect(seconds)
         assert [device.name for device, _ in found.devices] == ["0-aaaaaaaa"]
         assert found.jobs["a"]["gpu.util"] == 40.0
         assert "gpu.util" not in found.jobs["b"]
         assert "gpu.mem_used" not in found.jobs["b"]
     assert "lost" in str(machine.session.reason)
+    assert machine.nvml.calls("nvmlDeviceGetMemoryInfo", SECOND) == 2, "it is asked again only after NVML was opened"
     machine.nvml.change(SECOND, is_lost=False)
     assert machine.collect(3 * FIRST_RETRY_SECONDS).jobs["b"]["gpu.util"] == 30.0
     assert machine.session.reason is None
@@ -280,3 +298,11 @@ def test_without_a_driver_nothing_is_opened(tmp_path: Path) -> None:
     assert "driver" in str(driver_problem(str(tmp_path), {}))
     (tmp_path / "driver/nvidia").mkdir(parents=True)
     assert driver_problem(str(tmp_path), {}) is None
+
+
+def test_the_newest_gauges_of_each_gpu_are_kept_until_it_is_silent() -> None:
+    newest = NewestGpus()
+    newest.see([(Device("gpu", "0-a"), 10.0, {"gpu.util": 5, "energy.gpu": 9.0}), (Device("disk", "sda"), 10.0, {})])
+    newest.see([(Device("gpu", "1-b"), 14.0, {"gpu.util": 7})])
+    assert newest.at(14.0) == {"0-a": {"gpu.util": 5}, "1-b": {"gpu.util": 7}}
+    assert newest.at(10.1 + FRESH_SECONDS) == {"1-b": {"gpu.util": 7}}

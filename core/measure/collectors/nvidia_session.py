@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from jobtop.core.measure.collectors.nvidia import GPU_IS_LOST, RESET_REQUIRED, Nvml, NvmlProblem
+from jobtop.core.measure.collectors.nvidia import Nvml, NvmlProblem
 from jobtop.core.measure.collectors.nvidia_driver import cards
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 LIST_SECONDS = 30.0  # between two lists of the GPUs: MIG instances come and go
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 300.0
-ONE_GPU = (GPU_IS_LOST, RESET_REQUIRED)  # other problems are those of the driver
 
 
 class NvidiaSession:
@@ -60,9 +59,6 @@ class NvidiaSession:
     def lose(self, gpu: Gpu, problem: NvmlProblem) -> None:
         """Note that a GPU did not answer: it is lost, or its driver is gone."""
         self._lost.add(gpu.uuid)
-        if problem.code not in ONE_GPU:
-            self._library.close()
-            self._gpus = {}
         self._retry_later(f"GPU {gpu.name}: {problem}")
 
     def close(self) -> None:
