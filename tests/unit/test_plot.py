@@ -52,7 +52,7 @@ def test_what_was_not_measured_is_said_and_not_drawn(home: Path) -> None:
     shown = call("plot", kept(home), "--metric", "gpu.util").stdout
     (line,) = shown.splitlines()[1:]
     assert line.startswith("gpu.util: ")
-    assert "not known" in line
+    assert "not measured" in line
 
 
 def test_a_gap_stays_empty(home: Path) -> None:
