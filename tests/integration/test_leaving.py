@@ -8,7 +8,7 @@ import pytest
 from agents import Line, line
 from jobtop.store.jobs import Query
 from running import nothing_is_left
-from support import Jobtop
+from support import Jobtop, wait_for
 from terminal import Terminal, terminal
 
 __all__ = ["line", "nothing_is_left"]
@@ -122,3 +122,22 @@ def test_escape_sequences_of_the_output_have_no_effect(jobtop: Jobtop, shell: Te
     assert "before" in text
     assert any(row.startswith("kept") for row in text)
     assert shell.tmux("display-message", "-p", "#{pane_title}").strip() != "title"
+
+
+def test_r_runs_a_job_again_with_changes(jobtop: Jobtop, line: Line, shell: Terminal) -> None:
+    jobtop("run", "--no-ui", "--name", "first", "--param", "lr=0.1", "--", "echo", "one")
+    shell.enter("$J")
+    shell.shows("first")
+    shell.press("r")
+    shell.shows("Run again with changes")
+    shell.until(lambda screen: "echo one" in screen and "lr=0.1" in screen, "the form of the job")
+    shell.type(" two")
+    shell.shows("echo one two")
+    shell.press("Enter")
+    shell.until(lambda screen: "Run again with changes" not in screen and screen.count("first") == 2, "both jobs")
+    shell.press("q")
+    shell.back_at_prompt()
+    found = wait_for(lambda: jobs if len(jobs := line.jobs.select(Query())) == 2 else None)
+    line.ended(found[0])
+    assert sorted(job.command for job in found) == [("echo", "one"), ("echo", "one", "two")]
+    assert [(job.name, job.params) for job in found] == [("first", {"lr": 0.1})] * 2

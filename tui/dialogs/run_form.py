@@ -126,7 +126,7 @@ class RunForm(Dialog[None]):
     def on_mount(self) -> None:
         if self.filled is not None:
             self._fill(self.filled)
-        self.query_one(CommandLine).focus()
+        self.set_focus(self.query_one(CommandLine))  # at once: keys that are typed ahead are for it
         start_work(self, self._offer_past_commands)
 
     def _fill(self, filled: Filled) -> None:
