@@ -177,7 +177,7 @@ def _job(row: dict[str, Any]) -> Job:
 
 def check_job_columns(row: Mapping[str, Any]) -> None:
     """Raise RowDamaged unless the columns of a job, as they are to be written, could be read again."""
-    job: dict[str, Any] = {"seq": 0, "heartbeat": None, **row}
+    job: dict[str, Any] = {**OLD_STORE_DEFAULTS, "seq": 0, "heartbeat": None, **row}
     job |= {"id": str(row["id"]), "status": str(row["status"]), "limit_enforced": int(row["limit_enforced"])}
     # Text that is not UTF-8 is written as bytes.
     job |= {name: value.decode("utf-8", "replace") for name, value in row.items() if isinstance(value, bytes)}
