@@ -142,10 +142,10 @@ def job_from_row(stored: sqlite3.Row) -> Job:
 
 def _job(row: dict[str, Any]) -> Job:
     """Decode a row after its types and bounds were checked; changes the row."""
-    # An older store that is only read is not migrated.
+    # An older store that is only read is not migrated; a record in unrecorded/ has no columns of the store alone.
     if "kind" not in row:
         row["kind"] = "attached" if '"attached"' in row["flags"] else "process"
-    if "energy_gpu_joules" not in row:
+    if "kept" not in row or "energy_gpu_joules" not in row:
         row = OLD_STORE_DEFAULTS | row
     try:
         row["id"] = JobId(row["id"])
