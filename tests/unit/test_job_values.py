@@ -390,6 +390,26 @@ def test_forks_made_during_a_close_look_are_counted_once(
     table.close()
 
 
+def test_forks_born_in_the_tick_of_a_close_look_do_not_count_twice(tmp_path: Path) -> None:
+    """300 MiB shared by five, whose shares are read; after that two more are born, in the same tick of 10 ms."""
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    for pid in (51, 52, 53, 54, 55):
+        fake.put(pid, SHIM if pid == 51 else 51, rss=300 * MIB, pss=60 * MIB)
+    table = fake.table()
+    tree = table.add(SHIM)
+    table.sweep()
+    before = int(time.clock_gettime(BOOTTIME) / TICK_SECONDS) - 1
+    table.read_details(1.0)
+    for pid in (56, 57):
+        fake.put(pid, 51, start=before, rss=301 * MIB, faults=256)
+    table.sweep()
+    assert len(tree.members) == 7
+    assert fold(tree)["mem.used"] == pytest.approx(300 * MIB, rel=0.05)
+    table.close()
+
+
 def test_the_first_forks_of_one_that_was_alone_when_it_was_looked_at_share_all_of_it(tmp_path: Path) -> None:
     fake = FakeProc(tmp_path / "proc")
     fake.put(1, 0)

@@ -6,7 +6,7 @@ import os
 from bisect import bisect_left
 from operator import add
 
-from jobtop.core.measure.collectors.members import TICK_SECONDS
+from jobtop.core.measure.collectors.members import PAGE_BYTES, TICK_SECONDS
 from jobtop.core.measure.collectors.process_fields import COLUMN, GROUPS, make_job_row
 
 TYPE_CHECKING = False
@@ -64,16 +64,29 @@ def _estimated_shares(tree: Tree) -> Number | None:
     members = [member for member in tree.members.values() if member.is_alive]
     if all(member.pss is None for member in members):
         return None
-    total, moments = 0, _moments_of_shares(members)
+    known, estimated, moments = 0, 0, _moments_of_shares(members)
     for member in members:
         share = member.share
         if share is not None:
-            total += share
+            known += share
         elif member.is_unread:
-            total += _estimate(tree, member, moments.get(member.parent, ()))
+            estimated += _estimate(tree, member, moments.get(member.parent, ()))
         else:  # its detailed read did not give PSS: it is another user's
             return None
-    return total
+    return min(known + estimated, max(known, _most_memory(tree, members)))
+
+
+def _most_memory(tree: Tree, members: Iterable[Member]) -> int:
+    """The memory of a job at most: of a fork, the pages that it touched, and what it has beyond its parent.
+
+    The start of a process is known in ticks of 10 ms, in which a few shares are read: estimates may be too high.
+    """
+    most = 0
+    for member in members:
+        parent = tree.members.get(member.parent)
+        own = member.rss if parent is None else max(0, member.rss - parent.rss) + member.own_faults * PAGE_BYTES
+        most += min(member.rss, own)
+    return most
 
 
 def _moments_of_shares(members: Iterable[Member]) -> dict[int, list[float]]:
