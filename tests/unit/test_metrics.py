@@ -12,7 +12,12 @@ from jobtop.core.errors import BadValue
 from jobtop.core.measure.collectors.host import HostCollector, HostSample, host_frame
 from jobtop.core.measure.collectors.host_source import device_readings
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
+from jobtop.core.measure.collectors.nvidia_session import NvidiaSession
+from jobtop.core.measure.collectors.nvidia_source import NvidiaSource
+from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.derive import derive
+from jobtop.core.measure.source import Readings
+from jobtop.core.measure.target import Target
 from jobtop.core.metrics import (
     BY_KEY,
     CATALOGUE,
@@ -27,7 +32,8 @@ from jobtop.core.metrics import (
     metrics_of,
     nearest,
 )
-from jobtop.core.model import Sample
+from jobtop.core.model import Identity, Sample
+from nvml import FakeGpu, fake_nvml, load_in_this_process
 from processes import FakeProc, fold
 from support import ROOT
 
@@ -51,8 +57,8 @@ HOST = f"""
 
 # What nothing reads yet, by scope: a new reader takes its keys from here.
 AWAITED = {
-    Scope.JOB: f"{NET} gpu.util gpu.mem_used energy.cpu energy.gpu limit.cpus limit.memory limit.pids",
-    Scope.GPU: GPU,
+    Scope.JOB: f"{NET} energy.cpu limit.cpus limit.memory limit.pids",
+    Scope.GPU: "",
     Scope.CONTAINER: JOB,
     Scope.HOST: "",
     Scope.CORE: "",
@@ -152,12 +158,33 @@ def keys_read_of_a_job(below: Path) -> set[str]:
     table.read_details(1.0)
     cgroup = CgroupReader([a_cgroup(below / "cgroup")])
     counted, _ = cgroup.read()
-    values = fold(tree) | counted
+    values = (
+        fold(tree) | counted | readings_of_a_gpu(below, 60, {"job": Target(Identity("", 50, None), 0.0)}).jobs["job"]
+    )
     cgroup.close()
     table.close()
     before, after = (Sample(elapsed, tuple(map(values.get, JOB_COLUMNS))) for elapsed in (1.0, 2.0))
     derived = {key for key, value in derive(before, after).values.items() if value is not None}
     return values.keys() | derived
+
+
+def readings_of_a_gpu(below: Path, pid: int, jobs: dict[str, Target]) -> Readings:
+    """What NVIDIA's library tells of a GPU with one process, and of the job of that process."""
+    nvml = fake_nvml(below)
+    load_in_this_process(nvml)
+    nvml.show(FakeGpu("GPU-0", processes=((pid, 1, 1),)))
+    source = NvidiaSource(NvidiaSession(sys=str(below)), PidOwners(str(below / "proc")))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in nvml.env.items():
+            patch.setenv(name, value)
+        readings = source.collect(jobs)
+        source.close()
+    return readings
+
+
+def keys_read_of_a_gpu(below: Path) -> set[str]:
+    [(_, values)] = readings_of_a_gpu(below, 1, {}).devices
+    return {key for key, value in values.items() if value is not None}
 
 
 def samples_of_a_host(below: Path) -> tuple[HostSample, HostSample]:
@@ -198,6 +225,7 @@ def keys_read_of_devices(scope: Scope, below: Path) -> set[str]:
     [
         (Scope.JOB, keys_read_of_a_job),
         (Scope.HOST, keys_read_of_a_host),
+        (Scope.GPU, keys_read_of_a_gpu),
         *((scope, partial(keys_read_of_devices, scope)) for scope in DEVICES if scope is not Scope.GPU),
     ],
 )
