@@ -245,9 +245,9 @@ class Agent:
 
     def _adopt(self, jobs: Iterable[Job]) -> None:
         """Start to record the jobs that no process records; a job that waits in the queue has no recorder yet."""
-        for job in list(jobs):
+        for job in [job for job in jobs if job.id not in self.recordings and job.id not in self.broken]:
             is_waiting = job.status == "queued" and (job.recorder is None or job.id in self.starter.ordered)
-            if job.id in self.recordings or job.id in self.broken or is_waiting or self._has_other_recorder(job):
+            if is_waiting or self._has_other_recorder(job):
                 continue
             with self._contained(job):
                 started = with_shim(self.paths, job)

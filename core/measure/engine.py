@@ -84,8 +84,8 @@ class Watched:
         self.tally, self.report, self.report_seconds = tally, report, report_seconds
         self.reported: Sample = FIRST_SAMPLE
 
-    def see(self, sample: Sample) -> None:
-        self.tally.add(sample)
+    def report_on(self, sample: Sample) -> None:
+        """Report the rates since the last report, if there is one to make."""
         if self.report is not None and sample.elapsed - self.reported.elapsed >= self.report_seconds * 0.99:
             self.report(derive(self.reported, sample))
             self.reported = sample
@@ -240,7 +240,9 @@ class Engine:
             for key, sample in batch.samples:
                 watched = self.watched.get(key)
                 if watched is not None:
-                    watched.see(sample)
+                    watched.tally.add(sample)
+                    if watched.report is not None:
+                        watched.report_on(sample)
         return batches
 
     def _keep(self, batches: list[Batch]) -> tuple[list[Batch], bool]:

@@ -79,9 +79,10 @@ class Tally:
         """Add samples in order of time; of a time without new readings only the first and the last are needed."""
         self.samples += 1
         before, self.last = self.last, sample
-        if sample.elapsed - before.elapsed > self.gap_seconds:
-            self.gap_seconds, self.gap = sample.elapsed - before.elapsed, (before, sample)
-        if sample.values is before.values and sample.elapsed - before.elapsed >= SHORTEST_SECONDS:
+        seconds = sample.elapsed - before.elapsed
+        if seconds > self.gap_seconds:
+            self.gap_seconds, self.gap = seconds, (before, sample)
+        if sample.values is before.values and seconds >= SHORTEST_SECONDS:
             return
         if self._rows[-1] is not before:
             self._rows.append(before)

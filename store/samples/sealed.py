@@ -81,11 +81,6 @@ class Unsealed:
             else:
                 self.add(identifier, sample)
 
-    def is_unchanged(self, sample: Sample) -> bool:
-        """Whether a sample has the values of the one before, and may be stored without values."""
-        values, last = sample.values, self.last
-        return (values is last or values == last) and self.unchanged < MOST_UNCHANGED
-
     def add(self, identifier: int, sample: Sample) -> bool:
         """Add a sample; return whether there are enough for a block."""
         self.last, self.unchanged = sample.values, 0

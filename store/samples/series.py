@@ -19,7 +19,7 @@ from jobtop.store.database import Database
 from jobtop.store.samples import head, sealed
 from jobtop.store.samples.head import JOBS, Layout
 from jobtop.store.samples.joined import Joined, Series
-from jobtop.store.samples.sealed import BLOCK_SAMPLES, Unsealed, samples_after
+from jobtop.store.samples.sealed import BLOCK_SAMPLES, MOST_UNCHANGED, Unsealed, samples_after
 
 MOST_TRIMMED, FEWEST_TRIMMED = 2000, 100  # rows of the head in one transaction
 FEWEST_LISTED = 4  # owners in a list: for fewer, a row each costs no more
@@ -84,7 +84,9 @@ class SeriesStore:
         unchanged: list[tuple[int, Sample]] = []
         changed: list[tuple[int, Sample]] = []
         for row in rows:
-            (unchanged if unsealed[row[0]].is_unchanged(row[1]) else changed).append(row)
+            values, before = row[1].values, unsealed[row[0]]
+            is_unchanged = (values is before.last or values == before.last) and before.unchanged < MOST_UNCHANGED
+            (unchanged if is_unchanged else changed).append(row)
         if len(unchanged) < FEWEST_LISTED:
             unchanged, changed = [], list(rows)
         for identifier, (owner, sample) in head.insert(connection, self.layout, changed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import partial
@@ -286,9 +287,9 @@ class StoreSink:
         if now - self._heartbeat_at >= HEARTBEAT_SECONDS:
             self._heartbeat_at = now
             with database.writing() as connection:
-                connection.executemany(
-                    "UPDATE jobs SET heartbeat = ? WHERE seq = ?",
-                    [(time.time(), seq) for seq in {seq for seq, _ in rows}],
+                connection.execute(
+                    "UPDATE jobs SET heartbeat = ? WHERE seq IN (SELECT value FROM json_each(?))",
+                    (time.time(), json.dumps([seq for seq, _ in rows])),
                 )
 
 

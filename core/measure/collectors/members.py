@@ -26,16 +26,29 @@ class Member:
     """One process of a job as it was last read."""
 
     __slots__ = (
-        *("clock", "cpu_ns", "cpu_system", "cpu_user", "faults_major", "faults_minor", "fds", "has_reaped", "moved"),
+        *("clock", "cpu_ns", "cpu_system", "cpu_user", "faults_major", "faults_minor", "has_reaped", "io_fd", "moved"),
         *("name", "own", "own_faults", "parent", "pid", "pss", "pss_at", "pss_faults", "pss_rss", "read_bytes"),
-        *("read_chars", "read_ops", "row", "rss", "start", "state", "threads", "times", "tree", "vms", "write_bytes"),
+        *(
+            "read_chars",
+            "read_ops",
+            "row",
+            "rss",
+            "start",
+            "stat_fd",
+            "state",
+            "threads",
+            "times",
+            "tree",
+            "vms",
+            "write_bytes",
+        ),
         *("write_chars", "write_ops", *EXTRA),
     )
     swap: int | None
 
     def __init__(self, pid: int, start: int, tree: Tree, parent: int = 0) -> None:
         self.pid, self.start, self.tree, self.parent, self.clock = pid, start, tree, parent, pid_clock(pid)
-        self.fds: dict[str, int] = {}  # descriptors of its files that stay open
+        self.stat_fd = self.io_fd = -1  # descriptors of its files that stay open
         self.cpu_ns: int | None = None  # its own time by its clock
         self.cpu_user = self.cpu_system = 0.0  # seconds, with those of its reaped children
         self.times = (0.0, 0.0, 0.0, 0.0)  # by `stat`: user, system, and those of reaped children

@@ -209,9 +209,9 @@ def compile_row(fields: Sequence[ProcessField]) -> Callable[[Member], tuple[floa
         if group.presence is Presence.SOME:
             values.append(f"{first} is not None")
         elif group.exited is Exited.UNKNOWN:  # nor does a process tell of the children it has reaped
-            values.append(f"({first} is None or member.has_reaped) and member.is_alive")
+            values.append(f"({first} is None or member.has_reaped) and member.threads > 0")
         else:
-            values.append(f"{first} is None and member.is_alive")
+            values.append(f"{first} is None and member.threads > 0")
     lines.append(f"    return ({', '.join(values)},)")
     scope: dict[str, Callable[[Member], tuple[float, ...]]] = {}
     exec("\n".join(lines), scope)

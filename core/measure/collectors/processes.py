@@ -258,7 +258,7 @@ class ProcessTable:
                 files[pid], fields = opened
                 unknown[pid] = (int(fields[PPID]), int(fields[START]))
         for pid in self._assign_by_parents(unknown):
-            self._keep(self.owner[pid].members[pid], "stat", files.pop(pid))
+            self._keep(self.owner[pid].members[pid], "stat_fd", files.pop(pid))
         for fd in files.values():
             os.close(fd)
 
@@ -359,7 +359,7 @@ class ProcessTable:
             before = member.times[2] + member.times[3]
             member.take_stat(fields)
             tree.reaped_growth += member.times[2] + member.times[3] - before
-        words = (self._pread(member, "io") or b"").split(None, 12)
+        words = (self._pread(member, "io", member.io_fd) or b"").split(None, 12)
         if len(words) >= 12:
             member.take_io(words)
         return True
@@ -389,16 +389,15 @@ class ProcessTable:
 
     def _fields(self, member: Member) -> list[bytes] | None:
         """The fields of `stat` after the name; none if they cannot be read, None if the process is gone."""
-        text = self._pread(member, "stat")
+        text = self._pread(member, "stat", member.stat_fd)
         if text is None:
             return None
         member.name, _, rest = text.rpartition(b")")
         fields = rest.split(None, RSS + 1)
         return fields if len(fields) > RSS else []
 
-    def _pread(self, member: Member, name: str) -> bytes | None:
+    def _pread(self, member: Member, name: str, fd: int) -> bytes | None:
         """A file of a process through a descriptor that stays open: half the cost, and never another process."""
-        fd = member.fds.get(name, -1)
         try:
             if fd >= 0:
                 return os.pread(fd, STAT_BYTES, 0)
@@ -410,18 +409,19 @@ class ProcessTable:
         except OSError as error:
             return None if error.errno in GONE else b""
         finally:
-            self._keep(member, name, fd)
+            self._keep(member, f"{name}_fd", fd)
 
-    def _keep(self, member: Member, name: str, fd: int) -> None:
+    def _keep(self, member: Member, attribute: str, fd: int) -> None:
         """Keep the descriptor of a file of a process open, if there may be one more."""
         if self.kept_descriptors < self.most_descriptors:
-            member.fds[name] = fd
+            setattr(member, attribute, fd)
             self.kept_descriptors += 1
         else:
             os.close(fd)
 
     def _close(self, member: Member) -> None:
-        self.kept_descriptors -= len(member.fds)
-        for fd in member.fds.values():
-            os.close(fd)
-        member.fds.clear()
+        for fd in (member.stat_fd, member.io_fd):
+            if fd >= 0:
+                self.kept_descriptors -= 1
+                os.close(fd)
+        member.stat_fd = member.io_fd = -1
