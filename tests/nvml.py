@@ -102,7 +102,7 @@ def fake_nvml(directory: Path) -> FakeNvml:
 
 
 def load_in_this_process(library: FakeNvml) -> None:
-    """Load it under its own name: the bindings get this one when they load theirs."""
+    """Load it under its own name: the bindings get this one when they load the library."""
     ctypes.CDLL(str(library.directory / "libnvidia-ml.so.1"))
 
 

@@ -20,7 +20,7 @@ class Target:
     includes_root: bool = False  # True: the root is a process of the job itself; False: it is the shim above the job
     cgroups: tuple[str, ...] = ()
     memory_limit_bytes: int | None = None  # the sampler stops the job above this
-    main: Identity | None = None  # the process whose exit ends the job; None if it is not known
+    main: Identity | None = None  # the job ends when this process exits; None if it is not known
 
 
 def target_in(directory: object, job: Job) -> Target | None:

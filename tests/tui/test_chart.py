@@ -163,9 +163,9 @@ def test_the_legend_says_the_values_at_the_cursor_or_the_last() -> None:
     assert text_of(legend(view(), None, 80)) == "train  ━●━ cpu 50 %  ╍▲╍ mem 6.0 GiB  ╌╌ limit 8.0 GiB"
     assert "cpu 50.0 %  ╍▲╍ mem 2.0 GiB" in text_of(legend(view(), 200.4, 80))
     assert text_of(legend(view(), None, 50)) == "train  ● cpu 50 %  ▲ mem 6.0 GiB  ╌╌ limit 8.0 GiB"
-    long = replace(view(), title="a job with a name that nobody can remember")
+    long = replace(view(), title="a job with a name that is hard to remember")
     assert text_of(legend(long, None, 80)) == (
-        "a job with a name that nobody can rem…  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"
+        "a job with a name that is hard to rem…  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"
     )
     assert text_of(legend(view(), None, 20)).startswith("train  ● 50 %  ▲ 6.0G")
     assert text_of(legend(view(), None, 48)) == "train  ● cpu 50 %  ▲ mem 6.0G  ╌╌ limit 8.0 GiB"

@@ -415,7 +415,7 @@ def test_a_selected_row_becomes_visible() -> None:
         assert table.select("k70")
         await on.settle()
         assert any(line.startswith("▌ k70 ") for line in on.lines())
-        assert not table.select("nobody")
+        assert not table.select("unknown")
         assert under(table) == "k70"
 
     play(table, scene)

@@ -391,7 +391,7 @@ def test_forks_made_during_a_close_look_are_counted_once(
 
 
 def test_forks_born_in_the_tick_of_a_close_look_do_not_count_twice(tmp_path: Path) -> None:
-    """300 MiB shared by five, whose shares are read; after that two more are born, in the same tick of 10 ms."""
+    """300 MiB shared by five processes; their shares are read, then two more start in the same tick of 10 ms."""
     fake = FakeProc(tmp_path / "proc")
     fake.put(1, 0)
     fake.put(SHIM, 1)

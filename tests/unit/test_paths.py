@@ -14,7 +14,7 @@ from records import numbered_id
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def unknown_user(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(uid: int) -> pwd.struct_passwd:
         raise KeyError(uid)
 
@@ -51,7 +51,7 @@ def test_without_a_usable_home_the_account_says_where_it_is(environ: dict[str, s
     assert state_dir(environ) == f"{pwd.getpwuid(os.getuid()).pw_dir}/.local/state/jobtop"
 
 
-@pytest.mark.usefixtures("nobody")
+@pytest.mark.usefixtures("unknown_user")
 def test_without_any_home_the_remedy_is_named() -> None:
     with pytest.raises(StoreUnavailable, match="set JOBTOP_HOME"):
         state_dir({})

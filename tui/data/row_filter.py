@@ -22,7 +22,7 @@ class RowFilter:
         self._known: dict[str, tuple[Job, bool]] = {}
 
     def matching(self, rows: Sequence[JobRow]) -> list[JobRow]:
-        """The rows whose jobs match, in their order."""
+        """The rows with matching jobs, in their order."""
         if abs(time.time() - self._filter.now) > FILTER_SECONDS:
             self._filter, self._known = parse(self.text, time.time()), {}
         known, self._known = self._known, {}

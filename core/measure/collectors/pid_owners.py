@@ -72,7 +72,7 @@ class PidOwners:
         return start, frozenset(owners)
 
     def _adopted(self, pid: int, start: int) -> list[str]:
-        """The jobs whose processes were read with this one among them."""
+        """The jobs that were read with this process among their processes."""
         listed = [] if self._processes is None else list(self._processes.jobs.items())
         members = ((key, job.tree.members.get(pid)) for key, job in listed)
         return [key for key, member in members if member is not None and member.start == start]
