@@ -10,8 +10,10 @@ from jobtop.lifecycle.sampling_budget import shortage_beside_others
 from jobtop.store.agents import register
 from jobtop.store.jobs import Jobs
 from records import call, running_job, this_process
+from running import nothing_is_left
 from support import Jobtop
 
+__all__ = ["nothing_is_left"]
 FAST = Monitor(interval_seconds=0.1)
 
 
@@ -67,13 +69,14 @@ def crowded(jobs: Jobs) -> None:
         jobs.insert(running_job(recorder=None, monitor=FAST))
 
 
+@pytest.mark.usefixtures("nothing_is_left")
 def test_submit_says_it_in_one_line(crowded: None) -> None:
-    words = ("submit", "--at", "2099-01-01T00:00", "--interval", "0.1", "--", "true")
-    done = call(*words)
+    done = call("submit", "--interval", "0.1", "--", "true")
     assert (done.returncode, len(done.stdout.split())) == (0, 1)
     assert [line for line in done.stderr.splitlines() if "monitor.budget" in line] == done.stderr.splitlines()[-1:]
-    quiet = call("submit", "--at", "2099-01-01T00:00", "--", "true")
+    quiet = call("submit", "--", "true")
     assert "monitor.budget" not in quiet.stderr
+    assert call("wait", done.stdout.strip(), quiet.stdout.strip()).returncode == 0
 
 
 @pytest.mark.parametrize(("budget", "is_said"), [("0.001", True), ("0.05", False)])

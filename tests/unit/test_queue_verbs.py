@@ -12,10 +12,14 @@ import pytest
 
 from jobtop.cli.app import App
 from jobtop.cli.run.submission import wait_for_end
+from jobtop.core.config import load
+from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Queued, Status
 from jobtop.core.record import replace
+from jobtop.core.run.request import Request
 from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.submit import QueueOptions, submit_to
 from jobtop.lifecycle.wait import await_ends
 from jobtop.store.agents import register
 from records import HOSTILE_TEXTS, assert_one_line, call, holds_controls, made_job, running_job, this_process
@@ -317,23 +321,28 @@ def test_what_cannot_be_retried_is_refused_before_anything_is_done(queue: Queue)
     assert not is_agent_there(queue)
 
 
+def queue_command(queue: Queue, cwd: Path, *command: str, is_forced: bool = False, **values: Any) -> Job:
+    """Queue a command without an agent that would start it."""
+    request = Request(command, str(cwd), **values)
+    return submit_to(queue, load((), os.environ, cwd), request, QueueOptions(is_forced=is_forced))
+
+
 @pytest.mark.parametrize("command", ["no-such-program", "./none", "/", ".", "plain.txt", ""])
-def test_a_command_that_cannot_run_is_refused_unless_forced(home: Path, tmp_path: Path, command: str) -> None:
+def test_a_command_that_cannot_run_is_refused_unless_forced(queue: Queue, tmp_path: Path, command: str) -> None:
     (tmp_path / "plain.txt").write_text("text")
     code, out, err = call("submit", "--cwd", str(tmp_path), "--", command)
     assert (code, out) == (2, "")
     assert "--force" in err
-    code, out, err = call("submit", "--force", "--at", "2099-01-01T00:00", "--cwd", str(tmp_path), "--", command)
-    assert (code, len(out.split())) == (0, 1)
+    assert queue_command(queue, tmp_path, command, is_forced=True).status is Status.QUEUED
 
 
-def test_a_command_is_looked_for_in_its_own_directory_and_path(home: Path, tmp_path: Path) -> None:
+def test_a_command_is_looked_for_in_its_own_directory_and_path(queue: Queue, tmp_path: Path) -> None:
     (tool := tmp_path / "tool").write_text("#!/bin/sh\n")
     refused = call("submit", "--cwd", str(tmp_path), "--", "./tool")
     assert (refused.returncode, "chmod" in refused.stderr) == (2, True)
     tool.chmod(0o755)
-    later = ("--at", "2099-01-01T00:00", "--cwd", str(tmp_path))
-    assert call("submit", *later, "--", "./tool").returncode == 0
-    assert call("submit", *later, "--env", f"PATH={tmp_path}", "--", "tool").returncode == 0
-    assert call("submit", *later, "--", "tool").returncode == 2
-    assert call("submit", *later, "--shell", "--", "no-such-program | cat").returncode == 0
+    queue_command(queue, tmp_path, "./tool")
+    queue_command(queue, tmp_path, "tool", env={"PATH": str(tmp_path)})
+    queue_command(queue, tmp_path, "no-such-program | cat", is_shell=True)
+    with pytest.raises(UsageError):
+        queue_command(queue, tmp_path, "tool")
