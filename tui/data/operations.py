@@ -60,7 +60,7 @@ KILL = Operation(
     is_forced=True,
 )
 PAUSE = Operation(
-    "Pause", "paused", "All processes get SIGSTOP. They stand still until you resume them.", Control.pause
+    "Pause", "paused", "All processes get SIGSTOP. They are suspended until you resume them.", Control.pause
 )
 RESUME = Operation("Resume", "resumed", "All processes get SIGCONT and run again.", Control.resume)
 
