@@ -390,7 +390,7 @@ def test_samples_are_written_as_export_writes_them_and_over_no_file(
         await write(visitor)
         await wait_for_notification(visitor, notifications, f"{path}: 2 samples")
         await write(visitor)
-        await visitor.shows("✗", "already")
+        await visitor.shows("✗", "exists")
         await visitor.press("escape")
         await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
 

@@ -308,7 +308,7 @@ def test_a_job_deleted_while_shown_is_reported_and_nothing_breaks(tmp_path: Path
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
         await visitor.shows("● running")
         made.jobs.delete(made.job)
-        await visitor.shows("not in the store")
+        await visitor.shows("deleted from the store")
         await visitor.press("v", "left", "tab", "tab", "escape", "escape")
         assert visitor.console.screen is visitor.console.pages["dashboard"]
 
@@ -320,7 +320,7 @@ def test_an_unknown_job_is_reported(tmp_path: Path) -> None:
     made.jobs.delete(made.job)
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
-        await visitor.shows("not in the store")
+        await visitor.shows("deleted from the store")
         assert screen.chosen_rows == []
 
     made.open(scene)
@@ -328,7 +328,7 @@ def test_an_unknown_job_is_reported(tmp_path: Path) -> None:
 
 def test_a_job_that_was_never_sampled_says_so_in_every_pane(tmp_path: Path) -> None:
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
-        await visitor.shows("never sampled", "processes were never", "not on this machine")
+        await visitor.shows("not sampled", "processes were not recorded", "not on this machine")
 
     Made(tmp_path, made_job()).open(scene)
 

@@ -85,7 +85,7 @@ def test_the_history_is_one_list_of_all_hosts(tmp_path: Path, stores: list[Path]
         await visitor.press("2")
         newest = ["b:Dump", "a:etl", "g:beta-test", "b:train", "a:train"]
         await visitor.until(lambda: names(visitor) == newest)
-        screen = await visitor.shows("HOST", "4 stores", "1 of them", "notes.db")
+        screen = await visitor.shows("HOST", "4 stores", "1 cannot be read", "notes.db")
         assert [line for line in screen.splitlines() if "gamma" in line and "beta-test" in line]
         await filter_by(visitor, "host:beta")
         await visitor.until(lambda: names(visitor) == ["b:Dump", "b:train"])

@@ -103,7 +103,7 @@ def test_a_store_beside_broken_ones_is_shown_compared_and_opened(tmp_path: Path)
     async def scene(visitor: Visitor) -> None:
         await visitor.shows("one", "two", "2 jobs", "(6 more)")
         await visitor.press("2")
-        await visitor.shows("one", "two", "7 of them")
+        await visitor.shows("one", "two", "7 cannot be read")
         await visitor.press("space", "space", "c")
         page = visitor.console.pages["compare"]
         assert isinstance(page, Compare)
