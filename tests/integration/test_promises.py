@@ -58,10 +58,14 @@ def test_what_outlived_its_shim_can_be_killed_and_is_not_forgotten_before(jobtop
     assert jobtop("rm", job).returncode == 0
 
 
-def test_an_end_is_kept_though_its_run_stands_still(jobtop: Jobtop) -> None:
-    with running(jobtop, "--quiet", "--", "sleep", "0.5") as run:
-        wait_for(lambda: [pid for pid in descendants(run.pid) if name_of(pid) == "sleep"], 10)
+def test_an_end_is_kept_though_its_run_stands_still(jobtop: Jobtop, tmp_path: Path) -> None:
+    begun, may_end = tmp_path / "begun", tmp_path / "may-end"
+    script = 'touch "$1"; until [ -e "$2" ]; do sleep 0.01; done'
+    with running(jobtop, "--quiet", "--", "sh", "-c", script, "sh", str(begun), str(may_end)) as run:
+        wait_for(begun.exists, 30)
+        wait_for(lambda: any(job["pid"] for job in json.loads(jobtop("history", "--json").stdout)), 30)
         os.kill(run.pid, signal.SIGSTOP)
+        may_end.touch()
         began = time.monotonic()
         assert jobtop("wait", str(the_job(jobtop)["id"])).returncode == 0
         assert time.monotonic() - began < 30
