@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 NO_THREAD_MESSAGE = "can't start new thread"  # Python's message where fork(2) fails with EAGAIN
+MOST_BUG_CHARACTERS = 200
 REMEDIES = {
     errno.ENOSPC: "make room where the output goes",
     errno.EDQUOT: "make room where the output goes",
@@ -98,4 +99,6 @@ def _report_bug(error: Exception) -> int:
         where = f"; the details are in {log}"
     except (OSError, JobtopError):
         where = ""
-    return report_failure(f"a bug in jobtop: {type(error).__name__}: {error}{where}", ExitCode.FAILED)
+    text = str(error)
+    shown = text if len(text) <= MOST_BUG_CHARACTERS else text[:MOST_BUG_CHARACTERS] + "…"
+    return report_failure(f"a bug in jobtop: {type(error).__name__}: {shown}{where}", ExitCode.FAILED)

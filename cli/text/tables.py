@@ -94,12 +94,16 @@ def print_records(
 
 
 def print_csv(records: Sequence[Mapping[str, Any]], empty: Mapping[str, Any]) -> None:
-    """Print a line per record; nested keys are joined by dots, lists and free mappings are JSON."""
+    """Print a line per record; nested keys are joined by dots, lists and free mappings are JSON.
+
+    Records may have different keys, such as the metrics of a job that was sampled: all of them are columns.
+    """
     import csv
 
     flat = [dict(flattened(row)) for row in records]
-    writer = csv.DictWriter(sys.stdout, list(flat[0] if flat else dict(flattened(empty))), lineterminator="\n")
-    if writer.fieldnames:
+    names = list(dict.fromkeys(name for row in flat or [dict(flattened(empty))] for name in row))
+    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    if names:
         writer.writeheader()
         writer.writerows(flat)
 

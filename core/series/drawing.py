@@ -112,11 +112,15 @@ def time_marks(end: float, count: int = 6) -> list[float]:
     """Return round times from 0 to at most `end`, in at most `count` steps."""
     if end <= 0:
         return [0.0]
-    least = end / count
-    step = next((float(step) for step in TIME_STEPS if step >= least), DAY * ceil(least / DAY))
-    if least < 1:
-        step = round_step(least)
+    step = time_step(end / count)
     return [number * step for number in range(int(end / step * (1 + 1e-9)) + 1)]
+
+
+def time_step(least: float) -> float:
+    """Return the shortest round time of at least so many seconds."""
+    if least < 1:
+        return round_step(least)
+    return next((float(step) for step in TIME_STEPS if step >= least), DAY * ceil(least / DAY))
 
 
 def sparkline(curve: Curve, width: int) -> str:

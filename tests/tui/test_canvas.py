@@ -249,3 +249,11 @@ def test_a_curve_of_many_samples_is_drawn_on_all_its_columns() -> None:
     times = [moment / 10 for moment in range(6000)]
     values: list[float | None] = [50 + 40 * math.sin(moment) for moment in times]
     assert None not in extents(times, values, (0.0, 599.9), 300)
+
+
+@pytest.mark.parametrize("columns", [20, 30, 40, 55, 80, 200])
+def test_a_window_of_any_length_has_labels(columns: int) -> None:
+    for tenths in range(1, 200):
+        named = moments((0.0, tenths / 10), is_live=False, columns=columns)
+        assert named
+        assert named[0] == (0, "0")

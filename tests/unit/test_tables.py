@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from jobtop.cli.text.tables import TableColumn, flattened, format_options, print_records, table, truncate
+from jobtop.cli.text.tables import TableColumn, flattened, format_options, print_csv, print_records, table, truncate
 from jobtop.core.units import cell_width
 from records import HOSTILE_TEXTS, holds_controls, made_job
 
@@ -62,6 +62,13 @@ def test_json_lines_are_a_record_a_line(capsys: pytest.CaptureFixture[str]) -> N
     lines = printed("jsonl", SHAPES, capsys).splitlines()
     assert [json.loads(line) for line in lines] == SHAPES
     assert printed("jsonl", [], capsys) == ""
+
+
+def test_csv_has_the_columns_of_all_records(capsys: pytest.CaptureFixture[str]) -> None:
+    print_csv([{"id": 1, "metrics": {}}, {"id": 2, "metrics": {"cpu": {"peak": 3}}}], {})
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split(",")[-1] == "metrics.cpu.peak"
+    assert (first.split(",")[-1], second.split(",")[-1]) == ("", "3")
 
 
 def test_csv_has_a_record_a_row_with_nested_keys_at_dots(capsys: pytest.CaptureFixture[str]) -> None:

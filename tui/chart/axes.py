@@ -5,7 +5,7 @@ from math import ceil, floor, log, log10
 
 from jobtop.core.metrics import Metric, Unit
 from jobtop.core.record import record
-from jobtop.core.series.drawing import MARK_TOLERANCE, MIN_STEPS, time_marks
+from jobtop.core.series.drawing import MARK_TOLERANCE, MIN_STEPS, time_marks, time_step
 from jobtop.core.text.metric_text import format_shown
 from jobtop.core.units import format_duration
 
@@ -110,7 +110,7 @@ def moments(bounds: tuple[float, float], is_live: bool, columns: int) -> list[tu
 def round_moments(bounds: tuple[float, float], count: int) -> list[tuple[float, str]]:
     """The round moments in the window, at most `count` steps of them; there may be none."""
     start, end = bounds
-    step = time_marks(2 * (end - start), 2 * count)[1]
+    step = time_step((end - start) / count)
     return [
         (mark * step, ago_words(mark * step)) for mark in range(ceil(start / step - 1e-9), int(end / step + 1e-9) + 1)
     ]
