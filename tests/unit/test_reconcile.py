@@ -94,6 +94,7 @@ def test_a_job_whose_shim_vanished_without_a_word_is_lost(
     assert (lost.status, lost.exit_code, lost.settled) == (Status.LOST, None, True)
     assert lost.reason is not None
     assert "supervisor died" in lost.reason
+    assert (f"pid {NO_PROCESS}" in lost.reason) == (boot == US.boot), "after a reboot its pid means nothing"
     assert lost.start_time == 1_700_000_000.5
     reconcile(jobs, paths)
     assert kinds(jobs, lost) == ["lost"]
