@@ -96,10 +96,8 @@ ACTIONS = (
     Action("jobs.stop", "x", "Stop", "Stop the job: SIGTERM, later SIGKILL (asks)", JOBS, "stop_jobs", True, True),
     Action("jobs.kill", "X", "Kill", "Kill the job at once (asks)", JOBS, "kill_jobs", changes_jobs=True),
     Action("jobs.pause", "p", "Pause", "Pause or resume the job (asks)", JOBS, "pause_jobs", changes_jobs=True),
-    Action(
-        "jobs.again", "r", "Again", "Run again with changes: opens the form, filled in", JOBS, "change_job", True, True
-    ),
-    Action("jobs.retry", "R", "Run again", "Run again as it was (asks)", JOBS, "run_again", changes_jobs=True),
+    Action("jobs.again", "r", "Again", "Run again with changes (opens a form)", JOBS, "change_job", True, True),
+    Action("jobs.retry", "R", "Run as it was", "Run again as it was (asks)", JOBS, "run_again", changes_jobs=True),
     Action(
         "jobs.pin", "P", "Pin", "Keep all data of the job for ever, or stop that", JOBS, "pin_jobs", changes_jobs=True
     ),
