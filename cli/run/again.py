@@ -35,6 +35,9 @@ def request_like(app: App, words: tuple[str, ...], options: dict[str, Any]) -> R
     The words are the new command, or, for `rerun`, the new arguments of the same program.
     """
     reference = options["like"]
+    if words and words[0].startswith("-") and not options.get("keeps_program"):
+        remedy = f"jobtop rerun {shlex.quote(reference)} -- {shlex.join(words)}"
+        raise UsageError(f'"{words[0]}" is not a program; to replace only the arguments: {remedy}')
     job = app.jobs().find(reference)
     app.close()  # the new job opens the store again
     request = request_again(app.paths, job)

@@ -76,6 +76,16 @@ def test_run_like_a_job_takes_everything_but_the_command(jobtop: Jobtop, first: 
     assert again["limits"] == first["limits"]
 
 
+@pytest.mark.parametrize("verb", ["run", "submit"])
+def test_an_option_in_place_of_the_command_is_refused_and_nothing_runs(
+    jobtop: Jobtop, first: dict[str, Any], verb: str
+) -> None:
+    refused = jobtop(verb, "--like", "first", "--", "--lr", "5")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "jobtop rerun first -- --lr 5" in refused.stderr
+    assert newest(jobtop)["id"] == first["id"]
+
+
 def test_a_name_that_followed_from_the_command_follows_from_the_new_one(jobtop: Jobtop) -> None:
     jobtop("run", "--external-id", "x", "--", "true")
     jobtop("run", "--like", "x", "--", "echo", "hi")
