@@ -275,7 +275,7 @@ def merge_vocabularies(vocabularies: Iterable[dict[str, list[str]]]) -> dict[str
 def _pairs(text: str) -> list[str]:
     """The keys of tags or parameters, and the pairs KEY=VALUE."""
     pairs = parse_mapping(text, "tags or params")
-    return [*pairs, *(f"{key}={as_text(item)}" for key, item in pairs.items())]
+    return [*pairs, *(f"{key}={text}" for key, item in pairs.items() if (text := as_text(item)))]
 
 
 def _state(connection: sqlite3.Connection) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jobtop.core.errors import BadValue
 from jobtop.core.record import record
-from jobtop.core.run.request import cpus, pair
+from jobtop.core.run.request import cpus, pair, tag
 from jobtop.core.units import parse_duration, parse_size, printable
 
 TYPE_CHECKING = False
@@ -100,7 +100,7 @@ RUN = (
     Option("--like", "Use the command and options of an earlier job; options given here replace them.", "ID"),
     Option("--name", "The job's name; by default the script or the program.", "N"),
     Option("--tool", "The kind of job; by default the program.", "T"),
-    Option("--tag", "A tag to find the job by; may be repeated.", "K=V", pair, True),
+    Option("--tag", "A tag to find the job by; may be repeated.", "K[=V]", tag, True),
     Option("--param", "A parameter of the run; may be repeated.", "K=V", pair, True),
     Option("--note", "A note to read later.", "TEXT"),
     Option("--cwd", "The directory to run it in.", "DIR"),

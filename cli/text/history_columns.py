@@ -15,7 +15,7 @@ from jobtop.core.clock import local
 from jobtop.core.errors import UsageError, did_you_mean
 from jobtop.core.job_id import NO_ID
 from jobtop.core.model import Job, Status
-from jobtop.core.query.conditions import as_text
+from jobtop.core.query.conditions import as_text, tag_text
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
 from jobtop.store.jobs import Jobs
@@ -130,7 +130,7 @@ def _columns() -> dict[str, HistoryColumn]:
         "script": ("script", 40, lambda job: job.script),
         "command": ("command", 80, lambda job: shlex.join(job.command)),
         "params": ("params", 60, lambda job: _pairs(job.params)),
-        "tags": ("tags", 60, lambda job: _pairs(job.tags)),
+        "tags": ("tags", 60, lambda job: " ".join(map(tag_text, job.tags, job.tags.values()))),
         "note": ("note", 60, lambda job: job.note),
         "host": ("host", 24, lambda job: job.host),
         "user": ("user", 24, lambda job: job.user),

@@ -5,7 +5,7 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.run.submission import open_queue
 from jobtop.core.errors import ExitCode
-from jobtop.core.run.request import pair
+from jobtop.core.run.request import tag
 from jobtop.lifecycle.attach import attach as make_job
 from jobtop.lifecycle.attach import call_agent
 from jobtop.lifecycle.wait import await_ends
@@ -15,7 +15,7 @@ from jobtop.lifecycle.wait import await_ends
 @click.argument("pid", type=click.IntRange(1))
 @click.option("--name", metavar="N", help="The job's name; by default the script or the program.")
 @click.option("--tool", metavar="T", help="The kind of job; by default the program.")
-@click.option("--tag", "tags", metavar="K=V", multiple=True, help="A tag to find the job by; may be repeated.")
+@click.option("--tag", "tags", metavar="K[=V]", multiple=True, help="A tag to find the job by; may be repeated.")
 @click.option("--note", metavar="TEXT", help="A note to read later.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit code 1, since its exit status is not known.")
 @click.pass_obj
@@ -28,7 +28,7 @@ def attach(
     its exit status stays unknown, its output is not kept, and what it uses after the last sample is missing. It can be
     stopped and paused like any job, and runs on without jobtop.
     """
-    details = {"name": name, "tool": tool, "tags": dict(map(pair, tags)), "note": note}
+    details = {"name": name, "tool": tool, "tags": dict(map(tag, tags)), "note": note}
     queue = open_queue(app)
     job = make_job(queue.jobs, app.paths, app.config, pid, details)
     print(job.id, flush=True)

@@ -14,7 +14,7 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.text.tables import format_options, print_records
 from jobtop.core.model import SCHEMA_VERSION
-from jobtop.core.run.request import pair
+from jobtop.core.run.request import tag
 from jobtop.core.units import number_of, printable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MOST_NAMED_PLACES = 10
 @click.command("import")
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Print what would be imported, and import nothing.")
-@click.option("--tag", "tags", multiple=True, metavar="K=V", help="A tag for the imported jobs; may be repeated.")
+@click.option("--tag", "tags", multiple=True, metavar="K[=V]", help="A tag for the imported jobs; may be repeated.")
 @click.option("--host", metavar="NAME", help="The host that the jobs ran on, if their file does not say.")
 @format_options
 @click.pass_obj
@@ -53,7 +53,7 @@ def import_(
     from jobtop.store.transfer.imports import ImportCounts, batches, find_sources
     from jobtop.store.transfer.values import ImportContext
 
-    intake = ImportContext(dict(map(pair, tags)), host, app.config.texts("run.redact"))
+    intake = ImportContext(dict(map(tag, tags)), host, app.config.texts("run.redact"))
     found = find_sources(paths)
     total = ImportCounts()
     by_kind: dict[str, ImportCounts] = {}

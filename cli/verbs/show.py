@@ -18,6 +18,7 @@ from jobtop.core.analysis.ending import EndingLine, LineKind, explain_end, needs
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.conditions import tag_text
 from jobtop.core.text.event_text import event_text
 from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
 from jobtop.core.units import format_bytes, format_duration, printable
@@ -123,7 +124,7 @@ def facts(job: Job, samples: SampleText, rule: str | None, ending: Sequence[Endi
         ("sources", ", ".join(f"{key} from {value}" for key, value in job.sources.items())),
         ("incomplete", "\n".join(incomplete_lines(job))),
         ("tool", printable(job.tool) if job.tool else None),
-        ("tags", pairs_text(job.tags)),
+        ("tags", ", ".join(printable(tag_text(key, value)) for key, value in job.tags.items())),
         ("params", pairs_text(job.params)),
         ("env", pairs_text(job.environment)),
         ("note", printable(job.note) if job.note else None),

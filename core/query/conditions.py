@@ -188,3 +188,8 @@ def _regex(pattern: str) -> re.Pattern[str]:
     pieces = ["".join("." if letter == "?" else re.escape(letter) for letter in part) for part in pattern.split("*")]
     middle = "".join(f"(?>.*?{piece})" for piece in pieces[1:-1])
     return re.compile(pieces[0] + middle + (f".*{pieces[-1]}" if len(pieces) > 1 else ""), re.DOTALL)
+
+
+def tag_text(key: str, value: object) -> str:
+    """Return a tag as it is given and shown: `KEY=VALUE`, or `KEY` if the value is empty."""
+    return key if value == "" else f"{key}={as_text(value)}"

@@ -187,6 +187,25 @@ def pairs(text: str) -> dict[str, str]:
     return dict(pair(part) for part in re.split(NEXT_PAIR, text.strip(" \t\n,")) if part)
 
 
+def tag(text: str) -> tuple[str, str]:
+    """The key and the value of a tag; the value of a plain tag is empty."""
+    key, equals, value = text.partition("=")
+    if not key.strip() or (not equals and "," in key):
+        raise BadValue(
+            f'"{printable(text)}" is not a tag: give a word such as sweep, or KEY=VALUE; repeat for more tags'
+        )
+    return key, value
+
+
+def tags(text: str) -> dict[str, str]:
+    """Tags, one a line, or with commas between them; a comma without a space after it may be part of a value."""
+    parts: list[str] = []
+    for part in re.split(r"(?<=[\n,])", text):
+        is_value = bool(parts) and "=" in parts[-1] and parts[-1][-1] == "," and part[:1].strip() and "=" not in part
+        parts[-1:] = [parts[-1] + part] if is_value else [*parts[-1:], part]
+    return dict(tag(stripped) for part in parts if (stripped := part.strip(" \t\n,")))
+
+
 def cpus(text: str) -> float:
     """A number of CPUs; it need not be whole."""
     try:

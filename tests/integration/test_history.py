@@ -371,3 +371,11 @@ def test_a_wrong_column_is_named(home: Path, args: tuple[str, ...], word: str) -
     code, out, err = call("history", *args)
     assert (code, out) == (2, "")
     assert_one_line(err, word)
+
+
+def test_a_tag_without_a_value_is_shown_as_given_and_found(jobtop: Jobtop) -> None:
+    assert jobtop("run", "--name", "tagged", "--tag", "sweep", "--tag", "team=x", "--", "true").returncode == 0
+    assert json.loads(jobtop("history", "tag:sweep", "--json").stdout)[0]["tags"] == {"sweep": "", "team": "x"}
+    assert jobtop("history", "--tag", "sweep", "--columns", "tags").stdout.split() == ["TAGS", "sweep", "team=x"]
+    tags = [line.split(maxsplit=1)[1] for line in jobtop("show", "last").stdout.splitlines() if " tags " in line]
+    assert tags == ["sweep, team=x"]

@@ -266,7 +266,7 @@ def test_a_job_runs_again_with_changes(paths: StatePaths) -> None:
         name="echoing",
         env={"WORD": "one", "OTHER": "two", "MORE": "a,b=c"},
         params={"lr": 0.1},
-        tags={"project": "ocr"},
+        tags={"project": "ocr", "sweep": ""},
         limits=Limits(cpus=0.5, memory_bytes=1 << 30, runtime_seconds=5400.0, timeout_seconds=60.0),
     )
     ended(paths, job)
@@ -279,7 +279,7 @@ def test_a_job_runs_again_with_changes(paths: StatePaths) -> None:
         texts = {str(field.id): field.value for field in form.query(FormField)}
         assert texts["command"] == command
         assert form.query_one("#shell", Tick).value
-        assert (texts["name"], texts["params"], texts["tags"]) == ("echoing", "lr=0.1", "project=ocr")
+        assert (texts["name"], texts["params"], texts["tags"]) == ("echoing", "lr=0.1", "project=ocr, sweep")
         assert (texts["cpus"], texts["memory"], texts["runtime"], texts["timeout"]) == ("0.5", "1G", "1h30m", "1m")
         assert texts["env"].splitlines() == ["OTHER=two", "WORD=one"]
         form.query_one("#params", FormField).value = "lr=0.2"
@@ -296,7 +296,11 @@ def test_a_job_runs_again_with_changes(paths: StatePaths) -> None:
     words = paths.root.parent / "words"
     wait_for(lambda: words.read_text().splitlines()[1:] == ["three --token hush a,b=c"] or None)
     record = json.loads(call("show", again[0], "--json").stdout)
-    assert (record["name"], record["params"], record["tags"]) == ("echoing", {"lr": 0.2}, {"project": "ocr"})
+    assert (record["name"], record["params"], record["tags"]) == (
+        "echoing",
+        {"lr": 0.2},
+        {"project": "ocr", "sweep": ""},
+    )
     assert record["limits"]["memory_bytes"] == 1 << 30
 
 

@@ -113,6 +113,7 @@ def test_every_field_of_the_form_is_in_the_request(tmp_path: Path) -> None:
         ("cwd", "/dev/null", "directory"),
         ("env", "A", "KEY=VALUE"),
         ("params", "=1", "KEY=VALUE"),
+        ("tags", "=1", "KEY=VALUE"),
         ("cpus", "many", "CPUs"),
         ("memory", "8 bananas", "size"),
         ("runtime", "soon", "duration"),
@@ -125,6 +126,23 @@ def test_a_wrong_value_is_reported_at_its_field(key: str, text: str, words: str)
     assert new_job is None
     assert list(wrong) == [key]
     assert [word for word in words.split() if word not in wrong[key]] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("sweep", {"sweep": ""}),
+        ("sweep,nightly", {"sweep": "", "nightly": ""}),
+        ("project=ocr, sweep", {"project": "ocr", "sweep": ""}),
+        ("sweep,project=ocr", {"sweep": "", "project": "ocr"}),
+        ("gpus=0,1,project=ocr", {"gpus": "0,1", "project": "ocr"}),
+        (" a=1 ,\tb\nc=x y,", {"a": "1", "b": "", "c": "x y"}),
+    ],
+)
+def test_a_tag_may_have_no_value_and_a_value_may_have_commas(text: str, tags: dict[str, str]) -> None:
+    new_job, _ = read_form(EMPTY | {"command": "true", "cwd": "/", "tags": text}, {})
+    assert new_job is not None
+    assert new_job.request.tags == tags
 
 
 def test_past_commands_are_listed_once_newest_first_and_without_redacted_ones(paths: StatePaths) -> None:

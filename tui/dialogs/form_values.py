@@ -13,6 +13,7 @@ from jobtop.core.errors import BadValue
 from jobtop.core.job_id import JobId
 from jobtop.core.model import Job, Limits
 from jobtop.core.paths import StatePaths
+from jobtop.core.query.conditions import tag_text
 from jobtop.core.query.moments import parse_moment
 from jobtop.core.record import record, replace
 from jobtop.core.redact import HIDDEN
@@ -25,6 +26,7 @@ from jobtop.core.run.request import (
     group_name,
     pairs,
     script_of,
+    tags,
     typed,
     whole_number,
 )
@@ -89,7 +91,7 @@ def filled_form(paths: StatePaths, job: Job, environ: Mapping[str, str]) -> Fill
         "cwd": safe_text(request.cwd),
         "env": "\n".join(f"{key}={value}" for key, value in shown_environment(request.environment, environ).items()),
         "params": pairs_text({key: value for key, value in job.params.items() if key not in hidden}),
-        "tags": pairs_text(job.tags),
+        "tags": ", ".join(tag_text(key, value) for key, value in job.tags.items() if is_readable_tag(key, value)),
         "cpus": "" if limits.cpus is None else f"{limits.cpus:g}",
         "memory": size_text(limits.memory_bytes),
         "runtime": duration_text(limits.runtime_seconds),
@@ -120,6 +122,12 @@ def is_readable_pair(key: str, value: object) -> bool:
     """Whether a text field can hold KEY=VALUE, and reads the same back."""
     text = f"{key}={value}"
     return text == safe_text(text) and text.strip(" \t,") == text and pairs(text) == {key: str(value)}
+
+
+def is_readable_tag(key: str, value: str) -> bool:
+    """Whether a text field can hold a tag, and reads the same back."""
+    text = tag_text(key, value)
+    return text == safe_text(text) and text.strip(" \t,") == text and tags(f"{text}, x") == {key: value, "x": ""}
 
 
 def pairs_text(values: Mapping[str, object]) -> str:
@@ -172,7 +180,7 @@ def read_form(
         "tool": lambda text: exact_text("tool", text, filled),
         "env": pairs,
         "params": pairs,
-        "tags": pairs,
+        "tags": tags,
         "cpus": cpus,
         "memory": parse_size,
         "runtime": parse_duration,
@@ -222,11 +230,11 @@ def make_request(values: Mapping[str, Any], is_shell: bool, is_enforced: bool, f
     """The request for the values of the fields."""
     base = filled.request if filled is not None else Request((), "")
     params = {key: typed(value) for key, value in (values["params"] or {}).items()}
-    tags, env, environment = values["tags"] or {}, values["env"] or {}, base.environment
+    given_tags, env, environment = values["tags"] or {}, values["env"] or {}, base.environment
     if filled is not None:
         unshown = {key: value for key, value in base.params.items() if not is_shown_value(key, value)}
         params = {key: value for key, value in unshown.items() if HIDDEN not in str(value)} | params
-        tags = {key: value for key, value in base.tags.items() if not is_shown_value(key, value)} | tags
+        given_tags = {key: value for key, value in base.tags.items() if not is_readable_tag(key, value)} | given_tags
         environment = without_removed(environment or {}, pairs(filled.texts["env"]), env, os.environ)
     return replace(
         base,
@@ -238,7 +246,7 @@ def make_request(values: Mapping[str, Any], is_shell: bool, is_enforced: bool, f
         env=env,
         environment=environment,
         params=params,
-        tags=tags,
+        tags=given_tags,
         limits=Limits(
             values["cpus"], values["memory"], values["runtime"], values["gpus"], values["timeout"] or None, is_enforced
         ),

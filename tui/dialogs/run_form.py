@@ -98,7 +98,7 @@ class RunForm(Dialog[None]):
         yield FormField("cwd", "Directory", LineInput(shown_directory()), "-last")
         yield FormField("env", "Environment", LinesInput("KEY=VALUE, one per line"))
         yield FormField("params", "Parameters", LineInput(placeholder="e.g. lr=0.1, epochs=3"))
-        yield FormField("tags", "Tags", LineInput(placeholder="e.g. project=ocr"), "-last")
+        yield FormField("tags", "Tags", LineInput(placeholder="e.g. sweep, project=ocr"), "-last")
         with Horizontal(classes="pair"):
             yield FormField("cpus", "CPUs", LineInput(placeholder="e.g. 4"))
             yield FormField("memory", "Memory", LineInput(placeholder="e.g. 8G"), "-second")
