@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.measure.collectors import nvidia
@@ -41,7 +41,7 @@ def nvidia_gpus(machine: MachineFiles, environ: Mapping[str, str]) -> Finding:
             return Finding(NAME, State.ABSENT, "this machine has none")
         return Finding(NAME, State.FAILS, f"{number_of(count, 'card')} not read: {problem}", DRIVER_REMEDY)
     found: list[Finding] = []
-    thread = threading.Thread(target=lambda: found.append(asked(machine)), daemon=True)
+    thread = threading.Thread(target=lambda: found.append(asked(machine, count)), daemon=True)
     thread.start()
     thread.join(LONGEST_SECONDS)
     if not found:
@@ -51,14 +51,16 @@ def nvidia_gpus(machine: MachineFiles, environ: Mapping[str, str]) -> Finding:
     return found[0]
 
 
-def asked(machine: MachineFiles, make: Callable[[], nvidia.Nvml] = nvidia.Nvml) -> Finding:
-    """Check what NVML answers."""
-    library = make()
+def asked(machine: MachineFiles, count: int) -> Finding:
+    """Check what NVML answers on a machine with this many cards."""
+    library = nvidia.Nvml()
     try:
         library.open()
         gpus, problems = library.gpus()
         names = [gpu.product() or gpu.name for gpu in gpus if not gpu.is_mig]
     except nvidia.NvmlProblem as problem:
+        if problem.code == nvidia.LIBRARY_NOT_FOUND and not count:  # WSL has a driver for the cards of all vendors
+            return Finding(NAME, State.ABSENT, "this machine has none")
         return Finding(NAME, State.FAILS, f"not read: {problem}", REMEDIES.get(problem.code, "nvidia-smi says more"))
     finally:
         library.close()

@@ -4,6 +4,8 @@ import errno
 import gzip
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -267,3 +269,22 @@ def test_gpus_are_read_to_see_whether_they_can_be(
     assert word in f"{row['meaning']} {row['remedy']}"
     printed = jobtop("doctor", env=nvml.env).stdout
     assert state is State.WORKS or "Everything works" not in printed
+
+
+def test_a_library_of_nvidia_that_cannot_be_loaded_fails_where_there_is_a_card(
+    machine_files: MachineFiles, tmp_path: Path
+) -> None:
+    program = (
+        "import os, sys; from jobtop.core.doctor import gpus; from jobtop.core.doctor.checks import MachineFiles\n"
+        "print([str(found.state) for found in gpus.gpu_findings(MachineFiles(sys.argv[1]), os.environ)])"
+    )
+    (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
+
+    def states() -> str:
+        command = [sys.executable, "-c", program, machine_files.root]
+        env = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert states() == "['absent']"
+    card(machine_files, "0x10de")
+    assert states() == "['fails']"
