@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 RESET = "\x1b[0m"
 LONGEST_SGR = 256  # characters; a longer one has no effect
 # Possessive quantifiers: an escape sequence without an end is read once, whatever its length.
-_SEQUENCE = r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|[\]PX^_][^\x00-\x1f\x7f]*+(?:\x07|\x1b\\)|[ -/]*+[0-~])?"
+# SI (\x0f) behind it: `tput sgr0` prints that in tmux and screen.
+_SEQUENCE = r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]\x0f?|[\]PX^_][^\x00-\x1f\x7f]*+(?:\x07|\x1b\\)|[ -/]*+[0-~])?"
 ESCAPE = re.compile(_SEQUENCE)
 ESCAPE_BYTES = re.compile(_SEQUENCE.encode())
-_SGR = re.compile(r"\x1b\[([0-9;:]*+)m")
+_SGR = re.compile(r"\x1b\[([0-9;:]*+)m\x0f?")
 _SGR_BYTES = re.compile(rb"\x1b\[[0-9;:]*+m")
 _TOKEN = re.compile(rf"[^\x1b\r\b]++|[\r\b]|{_SEQUENCE}")
 _REWINDING = re.compile(r"[\r\b]|\x1b\[[0-2]?K")  # text behind these can overwrite text before them

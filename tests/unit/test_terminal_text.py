@@ -94,6 +94,10 @@ def test_a_line_is_shown_as_it_was_last(line: str, runs: list[Run]) -> None:
     assert plain_line(line) == "".join(run.text for run in runs)
 
 
+def test_what_tput_prints_in_tmux_is_not_shown() -> None:
+    assert line_runs("\x1b[32mgreen\x1b[m\x0f plain")[0] == [Run("green", TextStyle(2)), Run(" plain", PLAIN)]
+
+
 def test_a_style_carries_over_to_the_next_lines() -> None:
     assert line_runs("\x1b[31mred", PLAIN)[1] == RED
     assert line_runs("still red\x1b[1m", RED) == ([Run("still red", RED)], BOLD_RED)
