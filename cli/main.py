@@ -11,7 +11,7 @@ from jobtop import __version__
 from jobtop.cli.app import App
 from jobtop.cli.failure import report_failure, run_reporting_errors
 from jobtop.cli.values import Duration
-from jobtop.core.errors import ExitCode, JobtopError, UsageError, did_you_mean, nearest_name
+from jobtop.core.errors import VERB_LIKENESS, ExitCode, JobtopError, UsageError, did_you_mean, nearest_name
 from jobtop.core.run.supervisor import Supervisor
 
 VERBS = {
@@ -48,7 +48,7 @@ VERBS = {
     "selftest": ("jobtop.cli.verbs.selftest:selftest", "Run loads of known cost and compare the measurements."),
     "doctor": ("jobtop.cli.verbs.doctor:doctor", "Report what works on this machine, what does not, and the remedy."),
     "config": ("jobtop.cli.verbs.config:config", "Print every setting and where its value came from."),
-    "help": ("jobtop.cli.verbs.help:help_", "Print the help of a verb, or of the filter language (help filters)."),
+    "help": ("jobtop.cli.verbs.help:help_", "Print the help of a verb, or how to name and select jobs."),
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
 # Both take --store after their name. Verbs that change jobs use it only to tell the user which store a job is in.
@@ -75,7 +75,7 @@ def suggestion(word: str) -> str:
     """Return what a user may have meant by a word that is no verb: a verb, a job or a command that exists."""
     import shutil
 
-    hint = did_you_mean(word, (*VERBS, *ALIASES))
+    hint = did_you_mean(word, (*VERBS, *ALIASES), VERB_LIKENESS)
     if is_job(word):
         return f"{hint}; it is a job: jobtop show {word}"
     if shutil.which(word) is not None or os.path.isfile(word):
@@ -212,5 +212,9 @@ def _usage_message(error: click.UsageError) -> str:
         text = f"no such option '{error.option_name}'" + (f" (did you mean '{name}'?)" if name else "")
         is_rerun = error.ctx is not None and error.ctx.info_name == "rerun"
         return f"{text}; arguments of the command follow --" if is_rerun and not name else text
+    if isinstance(error, click.MissingParameter) and error.param is not None and error.param.metavar == "ID":
+        from jobtop.store.references import FORMS
+
+        return f"no ID given: give {FORMS}"
     text = error.format_message().replace("\n\t", " ").replace("a valid integer range", "a whole number")
     return text[:1].lower() + text[1:].rstrip(".")

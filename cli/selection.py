@@ -18,13 +18,15 @@ from jobtop.core.errors import ExitCode, JobtopError, UnknownJob, UsageError
 from jobtop.core.model import Job
 from jobtop.core.query.completion import complete
 from jobtop.core.query.conditions import Filter
-from jobtop.core.query.filter import line_of, parse
+from jobtop.core.query.filter import LANGUAGE, line_of, parse
 from jobtop.core.query.selection import Selection, read_selection
 from jobtop.core.record import record
 from jobtop.core.units import number_of, printable
 from jobtop.store.jobs import Jobs, Query
+from jobtop.store.references import FORMS_HELP
 
 MOST_LISTED = 20
+JOBS_HELP = f"{FORMS_HELP}\n{LANGUAGE}"
 COLUMNS = (TableColumn("ID"), TableColumn("NAME", widest=32), TableColumn("STATUS"), TableColumn("STARTED"))
 
 

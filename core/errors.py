@@ -114,6 +114,9 @@ class StartError(JobtopError):
         self.exit_code = exit_code
 
 
+VERB_LIKENESS = 0.7  # of a verb that was meant; short words are alike by chance
+
+
 def nearest_name(word: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the name most similar to `word`; None if none is close."""
     import difflib
@@ -123,7 +126,7 @@ def nearest_name(word: str, names: Iterable[str], likeness: float = 0.6) -> str 
     return by_folded[close[0]] if close else None
 
 
-def did_you_mean(word: str, names: Iterable[str]) -> str:
+def did_you_mean(word: str, names: Iterable[str], likeness: float = 0.6) -> str:
     """Return the end of an error message, ` (did you mean "x"?)`, or an empty string."""
-    name = nearest_name(word, names)
+    name = nearest_name(word, names, likeness)
     return f' (did you mean "{name}"?)' if name is not None else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from jobtop.core.errors import AmbiguousJob, UnknownJob, did_you_mean, nearest_name
 from jobtop.core.job_id import is_job_id
 from jobtop.core.model import Status
-from jobtop.core.units import printable
+from jobtop.core.units import number_of, printable
 from jobtop.store.jobs import BEGIN_TIME, SHORTEST_ID_PREFIX, Query, stored_text
 
 TYPE_CHECKING = False
@@ -28,7 +28,16 @@ MOST_NAMED = 8
 MOST_NAMES = 5
 NEAREST_OF_JOBS = 1000  # the newest; an unknown word is compared with their names
 MOST_COMPLETIONS = 30
-FORMS = "a name, 4 or more characters of an id, last, last:failed, @2 or #15"
+FORMS = "a name, 4 or more characters of an id, last, last:failed, @2 or '#15'"
+FORMS_HELP = """\b
+Jobs: a job is named by one of these.
+  train                    its name; the newest job with that name
+  last  last:failed        the newest job; the newest one with a status
+  @2                       the second newest job
+  '#15'                    its number; needs quotes in a shell
+  3f8a                     the first 4 or more characters of its id
+  id:3f8a  name:train      only an id, only a name
+"""
 
 
 def look_up(word: str, ask: Ask, names: Callable[[], Iterable[str]], where: str) -> Found:
@@ -38,7 +47,7 @@ def look_up(word: str, ask: Ask, names: Callable[[], Iterable[str]], where: str)
             raise _ambiguous_job(word, [job for _, job in found])
         if found:
             return found[0]
-    raise _unknown_job(word, names, where)
+    raise _no_such_place(word, ask, where) or _unknown_job(word, names, where)
 
 
 def recent_names(jobs: Jobs) -> list[str]:
@@ -161,6 +170,20 @@ def _ambiguous_job(word: str, jobs: list[Job]) -> AmbiguousJob:
     return AmbiguousJob(f'"{shown}" fits several jobs: {candidates}{more}{remedy}')
 
 
+def _no_such_place(word: str, ask: Ask, where: str) -> UnknownJob | None:
+    """The error for `@99` with fewer jobs, or `#99` without such a number; None for another form."""
+    if (place := _number(word, "@")) > HIGHEST_PLACE:
+        return UnknownJob(f'"{word}" is not a job: only @1 to @{HIGHEST_PLACE} are (jobtop history lists jobs)')
+    if place:
+        number = number_of(len(ask(_newest_reader(place))), "job")
+        place_text = f"only {number} in {where.removeprefix('any of ')}"
+        return UnknownJob(f'"{word}" is not a job: {place_text} (jobtop history lists jobs)')
+    if seq := _number(word, "#"):
+        remedy = "jobtop history --columns seq,name lists numbers"
+        return UnknownJob(f'"{word}" is not a job: no job in {where} has the number {seq} ({remedy})')
+    return None
+
+
 def _unknown_job(word: str, names: Callable[[], Iterable[str]], where: str) -> UnknownJob:
     shown = printable(word)
     wanted = word.removeprefix("name:").removeprefix("id:")
@@ -172,8 +195,7 @@ def _unknown_job(word: str, names: Callable[[], Iterable[str]], where: str) -> U
     if near:
         return UnknownJob(f'"{shown}" is not a job in {where}. Nearest names: {", ".join(map(printable, near))}')
     if len(wanted) < SHORTEST_ID_PREFIX:
-        least = f"a name, or at least {SHORTEST_ID_PREFIX} characters of an id"
-        return UnknownJob(f'"{shown}" is not a job: give {least} (jobtop history lists jobs)')
+        return UnknownJob(f'"{shown}" is not a job: give {FORMS} (jobtop history lists jobs)')
     return UnknownJob(f'"{shown}" is not a job in {where} (jobtop history lists jobs)')
 
 

@@ -7,6 +7,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.selection import (
+    JOBS_HELP,
     Action,
     action,
     changing_options,
@@ -22,7 +23,6 @@ from jobtop.cli.text.stale import is_own_store, is_stale, status_text
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job, Status
-from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.run.scheduling import will_be_retried
 from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, is_gone
 from jobtop.lifecycle.kinds.kind import START_SECONDS
@@ -34,7 +34,7 @@ from jobtop.lifecycle.wait import await_ends
 from jobtop.store.jobs import Jobs
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @changing_options
 @click.pass_obj
 def stop(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
@@ -46,7 +46,7 @@ def stop(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) 
     return end_selected(app, words, filters, yes, by_force=False)
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @changing_options
 @click.pass_obj
 def kill(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
@@ -117,7 +117,7 @@ def end_survivors(control: Control, job: Job) -> bool:
     return True
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @changing_options
 @click.pass_obj
 def pause(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
@@ -133,7 +133,7 @@ def pause(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool)
     return 0
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @changing_options
 @click.pass_obj
 def resume(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
@@ -149,7 +149,7 @@ def resume(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool
     return 0
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @jobs_argument
 @filter_option
 @click.pass_obj
@@ -185,7 +185,7 @@ def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
     return 0 if all(job.status == "success" for job in ended) else 1
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @changing_options
 @click.pass_obj
 def rm(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:

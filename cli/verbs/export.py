@@ -12,10 +12,9 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.files import new_file, new_path
-from jobtop.cli.selection import complete_job_or_filter, filter_option, find_selected
+from jobtop.cli.selection import JOBS_HELP, complete_job_or_filter, filter_option, find_selected
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
-from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.query.selection import Selection, read_selection
 from jobtop.core.series.readings import KEYS, SampleReader, SampleReading, csv_row, sample_json
 from jobtop.core.series.trace_formats import (
@@ -34,7 +33,7 @@ FORMATS = ("csv", "jsonl", "sqlite", "snakemake", "nextflow")
 PROGRESS_FROM_JOBS = 20  # exporting this many may take longer than a second
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @click.argument("words", metavar="[JOB… | FILTER…]", nargs=-1, shell_complete=complete_job_or_filter)
 @filter_option
 @click.option("--format", "style", type=click.Choice(FORMATS), default="csv", help="The format; csv by default.")

@@ -26,6 +26,7 @@ from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.wait import Looks, unattended
 from jobtop.store.jobs import Jobs
 from jobtop.store.output.logs import CHUNK_BYTES, STREAMS, extent_at, is_one_log, log_path, open_log, tail_start
+from jobtop.store.references import FORMS_HELP
 
 POLL_SECONDS = 0.2
 NO_OUTPUT_SECONDS = 3.0
@@ -35,7 +36,7 @@ NO_OUTPUT_HINT = (
 )
 
 
-@click.command()
+@click.command(epilog=FORMS_HELP)
 @click.argument("reference", metavar="ID", shell_complete=complete_job_id)
 @click.option("-f", "--follow", is_flag=True, help="Print new output until the job has ended.")
 @click.option("--stdout", "stdout", is_flag=True, help="Only the job's standard output.")

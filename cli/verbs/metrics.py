@@ -22,6 +22,7 @@ from jobtop.core.series.readings import KEYS, SampleReader, SampleReading, job_m
 from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.wait import Looks
 from jobtop.store.jobs import Jobs
+from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.series import News
 
@@ -38,7 +39,7 @@ def metric_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return click.option("--metric", "keys", multiple=True, metavar="KEY", shell_complete=complete_metric, help=text)
 
 
-@click.command()
+@click.command(epilog=FORMS_HELP)
 @click.argument("reference", metavar="ID", shell_complete=complete_job_id)
 @metric_option("Only this metric, such as mem.used; may be repeated.")
 @click.option(

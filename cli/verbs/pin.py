@@ -3,14 +3,13 @@
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.selection import action, changing_options, each_once, find_to_change, print_done
+from jobtop.cli.selection import JOBS_HELP, action, changing_options, each_once, find_to_change, print_done
 from jobtop.core.model import Kept
-from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.text.job_text import samples_kept_text
 from jobtop.store.upkeep.retention import set_pinned
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @changing_options
 @click.pass_obj
 def pin(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
@@ -21,7 +20,7 @@ def pin(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -
     return set_pinned_jobs(app, words, filters, yes, True)
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @changing_options
 @click.pass_obj
 def unpin(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:

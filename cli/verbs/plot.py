@@ -9,14 +9,13 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.files import new_file
 from jobtop.cli.run.summary import GLYPHS
-from jobtop.cli.selection import filter_option, find_selected, jobs_argument, selection_of
+from jobtop.cli.selection import JOBS_HELP, filter_option, find_selected, jobs_argument, selection_of
 from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_of_damage
 from jobtop.cli.verbs.metrics import metric_option, run_seconds
 from jobtop.core.clock import local
 from jobtop.core.errors import UsageError
 from jobtop.core.metrics import Metric
 from jobtop.core.model import Job
-from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.core.series.readings import job_metrics
 from jobtop.core.units import format_duration, printable
@@ -28,7 +27,7 @@ MIN_COLUMNS = 30
 MOST_DRAWN = 10  # jobs of a filter
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @jobs_argument
 @filter_option
 @metric_option("Draw this metric, such as io.read_bytes; may be repeated.")

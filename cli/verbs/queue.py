@@ -8,7 +8,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.run.submission import call_agent, open_queue
-from jobtop.cli.selection import action, changing_options, filter_argument, find_to_change, parse_words
+from jobtop.cli.selection import JOBS_HELP, action, changing_options, filter_argument, find_to_change, parse_words
 from jobtop.cli.text.queue_watch import QueueEntry, watch_json_lines, watch_table
 from jobtop.cli.text.tables import STREAM, TableColumn, format_options, print_records, stream_format_options, table
 from jobtop.cli.verbs.history import HOST
@@ -163,7 +163,7 @@ def requested_text(limits: Limits) -> str:
     return ", ".join(parts).replace(" of memory", "") or ABSENT
 
 
-@click.command(epilog=LANGUAGE)
+@click.command(epilog=JOBS_HELP)
 @changing_options
 @click.pass_obj
 def retry(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:

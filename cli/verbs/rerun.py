@@ -10,6 +10,7 @@ from jobtop.cli.completion import complete_job_id
 from jobtop.cli.run.launch import run as launch
 from jobtop.cli.run.options import RUN, unset_value
 from jobtop.cli.verbs.run import click_option
+from jobtop.store.references import FORMS_HELP
 
 NOT_FOR_RERUN = ("--like", "--shell")
 
@@ -35,6 +36,7 @@ rerun = click.Command(
     "rerun",
     callback=callback,
     help=callback.__doc__,
+    epilog=FORMS_HELP,
     params=[
         *(click_option(option) for option in RUN if option.name not in NOT_FOR_RERUN),
         click.Argument(["reference"], metavar="ID", shell_complete=complete_job_id),

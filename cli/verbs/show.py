@@ -23,10 +23,11 @@ from jobtop.core.text.event_text import event_text
 from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.jobs import Jobs
+from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.curves import Curves
 
 
-@click.command()
+@click.command(epilog=FORMS_HELP)
 @click.argument("reference", metavar="ID", shell_complete=complete_job_id)
 @format_options
 @click.pass_obj

@@ -26,6 +26,7 @@ from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC
 from jobtop.lifecycle.reconcile import current
 from jobtop.store.jobs import Jobs
+from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.snapshots import Snapshots
 
 FIRST_SECONDS = 0.5  # between the two reads that give the first percentages
@@ -34,7 +35,7 @@ END_SECONDS = 10.0  # how long to wait for the record of a job after its shim ha
 POLL_SECONDS = 0.05
 
 
-@click.command()
+@click.command(epilog=FORMS_HELP)
 @click.argument("reference", metavar="ID", shell_complete=complete_job_id)
 @click.option("--interval", type=Duration(), default="1s", help="Time between two refreshes; 1s by default.")
 @click.option("--once", is_flag=True, help="Print one listing and exit.")

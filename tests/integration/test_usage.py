@@ -120,13 +120,15 @@ def test_a_verb_that_makes_no_sense_is_refused(home: Path, args: tuple[str, ...]
     [
         ("abcd", ["abcd", "abcd1111", "abcd2222", "first", "sec\\x1bond"]),
         ("ffff", ['"ffff"', "jobtop history"]),
-        ("ff", ['"ff"', "4"]),
+        ("ff", ['"ff"', "4", "last:failed"]),
+        ("@99", ['"@99"', "3 jobs"]),
+        ("#99", ['"#99"', "number"]),
         ("frist", ['"frist" is not a job', "first"]),
         ("", ['""']),
         ("\x1b[2J\n!", ['"\\x1b[2J\\n!"']),
         ("\udcff\udcfe\udcfd\udcfc", ["\\udcff"]),
     ],
-    ids=["ambiguous", "unknown", "short", "name", "empty", "hostile", "not UTF-8"],
+    ids=["ambiguous", "unknown", "short", "place", "number", "name", "empty", "hostile", "not UTF-8"],
 )
 def test_a_wrong_id_is_named_and_nothing_is_done(home: Path, verb: str, reference: str, words: list[str]) -> None:
     made = [("abcd1111", "first"), ("abcd2222", "sec\x1bond"), ("eeee3333", "third")]
@@ -306,6 +308,23 @@ def test_help_without_a_verb_lists_all_and_help_filters_has_the_words(home: Path
     assert "jobtop help filters" in listed
     words = call("help", "filters").stdout
     assert all(key in words for key in ("status:", "since:", "param.", "tag:"))
+
+
+@pytest.mark.parametrize("topic", ["ids", "show", "logs", "metrics", "top", "rerun", "stop", "retry", "plot", "export"])
+def test_help_says_how_to_name_a_job(home: Path, topic: str) -> None:
+    text = call("help", topic).stdout
+    forms = (" last ", "last:failed", "@2", "'#15'", "4 or more characters", "id:", "name:")
+    assert [form for form in forms if form not in text] == []
+
+
+@pytest.mark.parametrize("verb", ["show", "logs", "rerun"])
+def test_a_missing_id_is_answered_with_the_forms_of_an_id(home: Path, verb: str) -> None:
+    refused(call(verb), "last:failed", "@2", "--help")
+
+
+def test_a_word_like_no_verb_gets_no_suggestion(home: Path) -> None:
+    for words in (("help", "bogus"), ("bogus",)):
+        assert "did you mean" not in call(*words).stderr
 
 
 def test_help_of_an_unknown_verb_names_the_nearest_one(home: Path) -> None:

@@ -133,7 +133,7 @@ def test_the_last_attempt_has_the_external_id_of_a_retried_job(jobs: Jobs) -> No
         ("status:failed", "is a filter"),
         ("stauts:failed", "did you mean status"),
         ("last:queued", "queued"),
-        ("ab", "at least 4 characters"),
+        ("ab", "4 or more characters"),
     ],
 )
 def test_an_unknown_word_is_answered_with_what_may_be_meant(varied: Jobs, word: str, said: str) -> None:
@@ -160,6 +160,8 @@ def test_the_forms_hold_across_stores(tmp_path: Path) -> None:
             fleet.find("#1")
         with pytest.raises(UnknownJob, match=r"old"):
             fleet.find("olds")
+        with pytest.raises(UnknownJob, match=r"4 jobs in 2 stores"):
+            fleet.find("@5")
 
 
 def test_a_shell_completes_names_and_ids(varied: Jobs) -> None:
