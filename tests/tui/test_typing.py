@@ -141,7 +141,7 @@ def test_typing_ends_when_the_job_takes_nothing_any_more(tmp_path: Path) -> None
     [
         ({"host": "elsewhere"}, {}, "elsewhere"),
         ({"status": Status.SUCCESS, "settled": True}, {}, "has ended"),
-        ({}, {"is_readonly": True}, "only reads"),
+        ({}, {"is_readonly": True}, "cannot change"),
     ],
     ids=["another host", "ended", "readonly"],
 )
