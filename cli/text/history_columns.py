@@ -23,6 +23,8 @@ from jobtop.store.jobs import Jobs
 NO_JOB = Job(NO_ID, "", (), "", "", "", Status.UNKNOWN)
 DEFAULT_COLUMNS = ("id", "name", "status", "started", "time", "cpu", "mem", "exit")
 PAIRS = {"param": "params", "tag": "tags"}  # columns such as param.lr, and the key of the record
+USED_COLUMNS = ("cpu", "mem")  # that samples tell while a job runs
+MOST_SAMPLED = 50  # running jobs with samples to read; the head has no index by job
 ALIASES = {"memory": "mem", "duration": "time"}  # the names of sort keys
 
 
@@ -63,8 +65,22 @@ def default_columns(with_host: bool) -> list[HistoryColumn]:
 
 
 def table_of(columns: Sequence[HistoryColumn], app: App, found: Sequence[tuple[Jobs, Job]]) -> list[list[str]]:
-    """Return the cells of the table, a row per job."""
+    """Return the cells of the table, a row per job; a running job shows what it used so far."""
+    if any(column.name in USED_COLUMNS for column in columns):
+        found = _with_usage_so_far(found)
     return [[column.text(app, store, job) for column in columns] for store, job in found]
+
+
+def _with_usage_so_far(found: Sequence[tuple[Jobs, Job]]) -> list[tuple[Jobs, Job]]:
+    """Return the jobs, the first running ones with what their samples say."""
+    from jobtop.cli.text.sample_text import with_usage_so_far
+    from jobtop.store.samples.curves import Curves
+
+    running = {(store, job.id) for store, job in [pair for pair in found if not pair[1].status.ended][:MOST_SAMPLED]}
+    return [
+        (store, with_usage_so_far(Curves(store.database), job) if (store, job.id) in running else job)
+        for store, job in found
+    ]
 
 
 def _column(name: str) -> HistoryColumn:

@@ -1,10 +1,12 @@
 """Text made from the samples of a job: lines for `jobtop show`, and warnings about missing samples."""
 
 import time
+from collections.abc import Mapping, Sequence
 
 from jobtop.cli.app import App
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
+from jobtop.core.record import replace
 from jobtop.core.series.drawing import make_curve, sparkline
 from jobtop.core.text.job_text import ENDPOINT_SAMPLES, are_samples_deleted, is_thinned, not_monitored_text
 from jobtop.core.text.metric_text import Number, format_value
@@ -49,14 +51,13 @@ class SampleText:
         return ", ".join(text) + (f" ({format_duration(age)} ago)" if age > STALE_SECONDS else "")
 
     def cpu(self, text: str) -> str:
-        if self.newest.keys() >= set(CPU_TIMES):
-            text = f"{format_duration(sum(self.newest[key] for key in CPU_TIMES))} so far"
+        if (seconds := cpu_so_far(self.job, self.values)) is not None:
+            text = f"{format_duration(seconds)} so far"
         return self._with_curve("cpu.percent", text)
 
     def memory(self, text: str) -> str:
-        known = [value for value in self.values["mem.used"] if value is not None]
-        if self.newest and known:
-            text = f"{format_bytes(max(known))} peak so far"
+        if (peak := memory_so_far(self.job, self.values)) is not None:
+            text = f"{format_bytes(peak)} peak so far"
         return self._with_curve("mem.used", text)
 
     def _with_curve(self, key: str, text: str) -> str:
@@ -67,6 +68,26 @@ class SampleText:
             return text
         least, peak = (format_value(curve.metric, value) for value in (min(known), max(known)))
         return f"{text}\n{sparkline(curve, CURVE_WIDTH)}  {least} to {peak}"
+
+
+def with_usage_so_far(curves: Curves, job: Job) -> Job:
+    """Return a running job with its CPU time and its memory peak up to the newest sample; other jobs unchanged."""
+    if job.status.ended or job.start_time is None:
+        return job
+    values = curves.series(job, (*CPU_TIMES, "mem.used")).values
+    known = {"cpu_total_seconds": cpu_so_far(job, values), "memory_peak_bytes": memory_so_far(job, values)}
+    return replace(job, usage=replace(job.usage, **{key: value for key, value in known.items() if value is not None}))
+
+
+def cpu_so_far(job: Job, values: Mapping[str, Sequence[Number | None]]) -> Number | None:
+    """Return the CPU time of a running job at its newest sample."""
+    times = [value for key in CPU_TIMES for value in values[key][-1:] if value is not None]
+    return None if job.status.ended or len(times) < len(CPU_TIMES) else sum(times)
+
+
+def memory_so_far(job: Job, values: Mapping[str, Sequence[Number | None]]) -> Number | None:
+    """Return the memory peak of a running job in its samples."""
+    return None if job.status.ended else max((value for value in values["mem.used"] if value is not None), default=None)
 
 
 def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:

@@ -179,3 +179,15 @@ def test_a_lost_job_shows_when_it_was_last_seen(home: Path) -> None:
     (other,) = kept_jobs(home, running_job(status=Status.LOST, settled=True, start_time=1e9))
     (line,) = [line for line in call("show", other.id).stdout.splitlines() if line.startswith("  when")]
     assert line.endswith("–")
+
+
+def test_history_shows_what_a_running_job_used_so_far(home: Path) -> None:
+    job = running_job(recorder=this_process(), start_time=time.time() - 5)
+    kept_sampled(home, job, steady(5))
+    cells = call("history", "--columns", "id,cpu,mem").stdout.splitlines()[1].split()
+    assert cells == [job.id[:8], "2.5s", "5.0", "MiB"]
+
+
+def test_history_shows_no_numbers_of_a_running_job_without_samples(home: Path) -> None:
+    kept_jobs(home, running_job(recorder=this_process(), start_time=time.time() - 5))
+    assert call("history", "--columns", "cpu,mem").stdout.splitlines()[1].split() == ["–", "–"]
