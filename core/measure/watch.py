@@ -117,16 +117,17 @@ class Watch:
             row = tuple(values)
         if row[PROCESSES] == 0:  # it has ended, and its record has not: it uses no memory any more
             row = tuple(value if place in COUNTER_PLACES else None for place, value in enumerate(row))
-        if pick_counters(row).count(None) > self._unknown_counters:  # switches, after the first process has exited
+        unknown = pick_counters(row).count(None)
+        if unknown > self._unknown_counters:  # switches, after the first process has exited
             row = tuple(
                 self.row[place] if value is None and place in COUNTER_PLACES else value
                 for place, value in enumerate(row)
             )
+            unknown = pick_counters(row).count(None)
         seconds = elapsed - self.elapsed
         if self._has_fallen(row) or self._is_impossible(row, seconds):
             row = self._corrected(row, seconds)
         self.row = row
-        unknown = pick_counters(row).count(None)
         if unknown != self._unknown_counters:  # a counter that was known once stays known
             self._unknown_counters = unknown
             self._pick_known = picker(tuple(place for place in COUNTER_PLACES if row[place] is not None))
