@@ -76,9 +76,11 @@ def has_ended(app: App, job: Job) -> bool:
 
 def stop_job(app: App, job: Job) -> None:
     """Stop the job with SIGTERM and its grace period; a second Ctrl-C kills it."""
+    from jobtop.tui.data.operations import REQUESTED_BY
+
     signal.signal(signal.SIGINT, signal.default_int_handler)
     app.warn(f"stopping job {job.id[:8]} (Ctrl-C kills it)")
     try:
-        end_job(app, job.id, by_force=False)
+        end_job(app, job.id, False, REQUESTED_BY)
     except KeyboardInterrupt:
-        end_job(app, job.id, by_force=True)
+        end_job(app, job.id, True, REQUESTED_BY)

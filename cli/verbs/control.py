@@ -66,13 +66,20 @@ def end_selected(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes
     return end_jobs(*find_to_control(app, words, filters, yes, wanted), by_force, print_done)
 
 
-def end_job(app: App, job_id: str, by_force: bool) -> None:
+def end_job(app: App, job_id: str, by_force: bool, requested_by: str) -> None:
     """Stop or kill one job, and print nothing about it."""
     jobs = app.jobs()
-    end_jobs(Control(jobs, app.paths, app.warn), with_shims(app, [jobs.find(job_id)]), by_force, lambda *_: None)
+    targets = with_shims(app, [jobs.find(job_id)])
+    end_jobs(Control(jobs, app.paths, app.warn), targets, by_force, lambda *_: None, requested_by)
 
 
-def end_jobs(control: Control, targets: list[Job], by_force: bool, report: Callable[[str, Job], None]) -> int:
+def end_jobs(
+    control: Control,
+    targets: list[Job],
+    by_force: bool,
+    report: Callable[[str, Job], None],
+    requested_by: str | None = None,
+) -> int:
     """Signal every job, then wait for all of them; return exit code 1 if processes of one are left."""
     verb, done = ("kill", "killed") if by_force else ("stop", "stopped")
     orphaned = [job for job in targets if end_survivors(control, job)]
@@ -82,7 +89,7 @@ def end_jobs(control: Control, targets: list[Job], by_force: bool, report: Calla
     targets = [job for job in targets if job not in orphaned + given_up and can_act_on(control, job)]
     waiting = {job.id for job in targets if control.queue.waits(job)}
     for job in targets:
-        (control.kill if by_force else control.stop)(job, f"jobtop {verb}")
+        (control.kill if by_force else control.stop)(job, requested_by or f"jobtop {verb}")
     targets = [job if job.shim is not None else control.find(job.id) for job in targets]
     left = Ending(targets, by_force).wait()
     for job in targets:

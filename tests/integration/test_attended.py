@@ -87,6 +87,7 @@ def test_who_leaves_with_s_stops_the_job(jobtop: Jobtop, line: Line, load: Load)
         assert ended(display) == 128 + signal.SIGTERM
         job = the_job(line)
         assert job.status == "cancelled"
+        assert "jobtop console" in str(job.reason)
         assert not is_alive(load.pids[0])
         said = left_behind(recorder).decode()
         assert f"stopping job {job.id[:8]} (Ctrl-C kills it)" in said
