@@ -72,10 +72,20 @@ def headline(overall: Summary) -> Iterator[str]:
     time_words = f"{total_text(overall.duration)}, {format_duration(overall.duration.mean)} on average"
     memory, ended = overall.memory, overall.ended
     yield f"jobs     {overall.jobs}: {', '.join(ends)}"
-    yield f"success  {format_percent(overall.success_rate)}"
+    yield f"success  {success_text(overall)}"
     yield f"time     {time_words}, {percentiles_text(overall.duration)}{coverage_text(overall.duration, ended)}"
     yield f"cpu      {total_text(overall.cpu)}, {percentiles_text(overall.cpu)}{coverage_text(overall.cpu, ended)}"
     yield f"memory   p50 {format_bytes(memory.p50)}, p95 {format_bytes(memory.p95)}{coverage_text(memory, ended)}"
+
+
+def success_text(overall: Summary) -> str:
+    """Return the success rate with the jobs that it counts, and the ended ones that it leaves out."""
+    if overall.success_rate is None:
+        return format_percent(None)
+    left_out = [f"{count} {word}" for word in ("cancelled", "unknown") if (count := getattr(overall, word))]
+    without = f", without {' and '.join(left_out)}" if left_out else ""
+    counted = f"{overall.successful} of {overall.successful + overall.failed}"
+    return f"{format_percent(overall.success_rate)} ({counted}{without})"
 
 
 def total_text(seconds: Distribution) -> str:
@@ -88,7 +98,7 @@ def percentiles_text(seconds: Distribution) -> str:
 
 def coverage_text(values: Distribution, ended: int) -> str:
     """Return for how many jobs the number is known; empty if for all."""
-    return "" if values.known == ended else f" (known of {values.known} of {ended} ended jobs)"
+    return "" if values.known == ended else f" (from {values.known} of {ended} ended jobs)"
 
 
 def groups_table(result: Statistics, by: str) -> str:

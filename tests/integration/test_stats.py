@@ -101,10 +101,10 @@ def test_a_headline_and_a_row_a_group_are_printed(varied: Path) -> None:
     facts = dict(line.split(None, 1) for line in head.splitlines())
     assert facts == {
         "jobs": "5: 2 successful, 1 failed, 1 cancelled, 1 running",
-        "success": "66.7 %",
+        "success": "66.7 % (2 of 3, without 1 cancelled)",
         "time": "1m40s in total, 25s on average, p50 10s, p95 1m10s",
-        "cpu": "43s in total, p50 2s, p95 40s (known of 3 of 4 ended jobs)",
-        "memory": "p50 2.0 MiB, p95 40.0 MiB (known of 3 of 4 ended jobs)",
+        "cpu": "43s in total, p50 2s, p95 40s (from 3 of 4 ended jobs)",
+        "memory": "p50 2.0 MiB, p95 40.0 MiB (from 3 of 4 ended jobs)",
     }
     title, *rows = below.splitlines()
     assert title.split()[:5] == ["TOOL", "JOBS", "OK", "FAILED", "SUCCESS"]
