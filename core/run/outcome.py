@@ -163,7 +163,8 @@ def _with_status(job: Job, facts: Facts) -> Job:
         limit = format_duration(job.limits.timeout_seconds)
         return replace(job, status=Status.TIMEOUT, reason=f"stopped after its timeout of {limit}{killed}")
     if (request := _request(job, cause)) is not None:
-        return replace(job, status=Status.CANCELLED, reason=f"{request}: {ended}{killed}")
+        how = "" if number is not None and request.endswith(f" by {signal_name(number)}") else f": {ended}"
+        return replace(job, status=Status.CANCELLED, reason=f"{request}{how}{killed}")
     if OVER_LIMIT in job.flags:
         return replace(job, status=Status.FAILED, reason=_over_words(job, job.usage.memory_peak_bytes or 0))
     oom = _oom_words(job, number, facts)

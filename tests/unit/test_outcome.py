@@ -217,7 +217,7 @@ def test_of_many_killed_a_few_are_named() -> None:
         (asked("SIGTERM", 1), exited(0), "signal", "stopped by SIGTERM: exit code 0"),
         (asked("jobtop stop", 1), killed_by(15), "signal", "stopped by jobtop stop: killed by SIGTERM"),
         (asked("jobtop kill", 60), killed_by(9), None, "stopped by jobtop kill: killed by SIGKILL"),
-        (asked("SIGINT", 1), killed_by(2), None, "interrupted by SIGINT: killed by SIGINT"),
+        (asked("SIGINT", 1), killed_by(2), None, "interrupted by SIGINT"),
         (asked("SIGINT", 9), exited(1), None, "interrupted by SIGINT: exit code 1"),
     ],
 )
