@@ -16,6 +16,7 @@ GLYPHS = {
     Status.UNKNOWN: "?",
 }
 COLORS = {Status.SUCCESS: "32", Status.RUNNING: "36", Status.PAUSED: "33", Status.QUEUED: "36", Status.UNKNOWN: "2"}
+GAP, NO_SAMPLES = "samples: none for ", "no samples for "  # as recorded, and as printed
 
 
 def colored(text: str, status: Status, color: bool) -> str:
@@ -32,7 +33,7 @@ def summary(job: Job, color: bool) -> str:
     lines.append(f"  memory  {memory_text(job)}")
     lines.append(f"  storage {format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written")
     lines += [f"  gpu     {gpu}"] if (gpu := gpu_text(job)) is not None else []
-    lines += [f"  missing {why}" for why in incomplete_lines(job)]
+    lines += [f"  {'note   ' if why.startswith(NO_SAMPLES) else 'missing'} {why}" for why in incomplete_lines(job)]
     if job.seq is not None:
         lines.append(f"  more    jobtop show {job.id[:8]}")
     return "\n".join(lines)
@@ -44,7 +45,8 @@ def incomplete_lines(job: Job) -> list[str]:
     for entry in job.incomplete:
         what, _, why = entry.partition(": ")
         by_reason.setdefault(why, []).append(what)
-    return [printable(f"{', '.join(what)}: {why}") for why, what in by_reason.items()]
+    lines = [printable(f"{', '.join(what)}: {why}") for why, what in by_reason.items()]
+    return [NO_SAMPLES + line.removeprefix(GAP) if line.startswith(GAP) else line for line in lines]
 
 
 def cpu_text(job: Job) -> str:

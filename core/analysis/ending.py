@@ -119,4 +119,4 @@ def _advice(job: Job) -> Iterator[str]:
     if job.usage.oom_kills and job.limits.memory_bytes and job.limits.enforced:
         yield "give it more memory (--memory), or look at the memory chart for where it grew"
     elif job.status is Status.TIMEOUT and job.limits.timeout_seconds is not None:
-        yield f"if it needs longer: --timeout, which was {format_duration(job.limits.timeout_seconds)}"
+        yield f"if it needs more time: raise --timeout, which was {format_duration(job.limits.timeout_seconds)}"

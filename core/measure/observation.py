@@ -103,7 +103,7 @@ class Observation:
             return job
         since, until = (format_duration(sample.elapsed) for sample in self.tally.gap)
         when = f"none for {format_duration(seconds)}, from {since} to {until}"
-        why = f"samples: {when}; peaks in that time may be missing"
+        why = f"samples: {when}: peaks in that time may be missing"
         return replace(job, incomplete=(*job.incomplete, why))
 
     def _doubted(self, job: Job) -> Job:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from jobtop.cli.run.summary import summary
 from jobtop.core.measure.observation import Observation, seen_in
 from jobtop.core.measure.tally import Tally
 from jobtop.core.model import Job, Monitor, Sample, Status, Usage
@@ -140,6 +141,8 @@ def test_a_gap_between_samples_is_in_the_record() -> None:
     assert done.monitor.longest_interval_seconds == 6.0
     (said,) = done.incomplete
     assert "none for 6s, from 2s to 8s" in said
+    (note,) = [line for line in summary(done, color=False).splitlines() if "samples" in line]
+    assert note.split(maxsplit=1)[1].startswith("no samples for 6s, from 2s to 8s")
 
 
 @pytest.mark.parametrize(
