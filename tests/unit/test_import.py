@@ -269,4 +269,4 @@ def test_tags_and_the_host_are_added_where_the_file_says_nothing(home: Path) -> 
     assert f"{KEYSTONE}:4 (" in answer.stdout
     assert {job.tags["era"] for job in stored(home)} == {"old"}
     assert {job.host for job in stored(home)} == {"node7", "atlas"}
-    assert call("import", str(KEYSTONE), "--tag", "old").returncode == 2
+    assert call("import", str(KEYSTONE), "--tag", "=old").returncode == 2

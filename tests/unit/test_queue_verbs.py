@@ -48,7 +48,7 @@ def is_agent_there(queue: Queue) -> bool:
         (["--cpus", "999", "--", "true"], ["999 CPUs", f"this host has {cpus_allowed():g}"]),
         (["--memory", "9999T", "--", "true"], ["memory", "this host has "]),
         (["--after", "3f8a21b2", "--", "true"], ['"3f8a21b2" is not a job']),
-        (["--after", "3f", "--", "true"], ['"3f"', "at least 4 characters"]),
+        (["--after", "3f", "--", "true"], ['"3f"', "4 or more characters"]),
         (["--at", "25:00", "--", "true"], ['--at: "25:00" ', "not a time"]),
         (["--at", "2001-01-01", "--", "true"], ['--at: "2001-01-01" ', "past"]),
         (["--priority", "high", "--", "true"], ['--priority: "high" ', "whole number"]),
