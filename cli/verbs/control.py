@@ -24,6 +24,7 @@ from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job, Status
 from jobtop.core.run.scheduling import will_be_retried
+from jobtop.core.units import printable
 from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, is_gone
 from jobtop.lifecycle.kinds.kind import START_SECONDS
 from jobtop.lifecycle.kinds.registry import kind_of
@@ -187,8 +188,8 @@ def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
                 app.warn(f"job {job.id[:8]} is {status} on {job.host}: {changes}")
         ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"), app.warn)
     for job in ended:
-        if not kind_of(job).knows_exit_status:
-            app.warn(f"job {job.id[:8]}: {job.reason}")
+        if job.status is not Status.SUCCESS:
+            app.warn(f"{printable(job.name)} {job.id[:8]}: {job.status}{f' ({job.reason})' if job.reason else ''}")
     return 0 if all(job.status == "success" for job in ended) else 1
 
 
@@ -206,7 +207,7 @@ def rm(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) ->
     def removable(jobs: Jobs, found: list[Job]) -> list[Job]:
         removal = Removal(app, jobs, {job.id for job in found})
         if any(job.pinned for job in found):
-            app.warn("pinned jobs are left out: name them one by one, or jobtop unpin them")
+            app.warn("pinned jobs are left out: jobtop unpin them first")
         return [job for job in found if not job.pinned and removal.refusal(job) is None]
 
     jobs, targets = find_to_change(app, words, filters, yes, Action("delete", removable))
@@ -215,6 +216,8 @@ def rm(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) ->
     for job in targets:
         if (why := removal.refusal(job)) is not None:
             raise UsageError(why)
+        if job.pinned:
+            raise UsageError(f"job {job.id[:8]} is pinned: jobtop unpin {job.id[:8]} first")
     for job in targets:
         removal.remove(job)
         print_done("deleted", job)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from jobtop.core.errors import BadValue
 from jobtop.core.units import parse_duration, printable
 
+DAYS_AGO = {"today": 0, "yesterday": 1}
 PAST_SECONDS = 60.0  # a script may read its clock some time before it calls jobtop
 
 
@@ -30,10 +31,12 @@ def parse_moment(text: str, now: float) -> float:
 
 
 def parse_past(text: str, now: float) -> tuple[float, float]:
-    """Parse a duration before now, such as 7d, or a date and time, local unless it names a zone.
+    """Parse a duration before now, such as 7d, a day, or a date and time, local unless it names a zone.
 
     Return the first and the last moment that is meant: they differ for a date, which is a whole day.
     """
+    if (days := DAYS_AGO.get(text.strip().lower())) is not None:
+        text = time.strftime("%Y-%m-%d", time.localtime(_local(now, -days, 12, 0)))
     try:
         moment = now - parse_duration(text)
         return moment, moment
@@ -46,8 +49,8 @@ def parse_past(text: str, now: float) -> tuple[float, float]:
         first, next_day = begin.astimezone().timestamp(), end.astimezone().timestamp()
     except (ValueError, OverflowError):
         raise BadValue(
-            f'"{printable(text[:40])}" is neither a duration such as 7d nor a date such as 2026-01-31'
-            " or 2026-01-31T09:30"
+            f'"{printable(text[:40])}" is neither a duration such as 7d, a day such as today or 2026-01-31,'
+            " nor a time such as 2026-01-31T09:30"
         ) from None
     return first, math.nextafter(next_day, first) if is_day else first
 

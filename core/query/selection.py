@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.query.conditions import Filter
 
-NAMING_KEYS = ("id", "name")  # `id:3f2a` and `name:train` name one job, and are words of a filter too
+NAMING_KEYS = ("id",)  # `id:3f2a` names one job, and is a word of a filter too
 
 
 @record
@@ -29,8 +29,7 @@ class Selection:
 def read_selection(words: Sequence[str], filters: Sequence[str], now: float) -> Selection:
     """Read the arguments of a verb and its options `--filter`; UsageError if they mix names and a filter.
 
-    Words of a filter have one of its keys. `name:train` alone names the newest job; beside other words of a filter, or
-    in `--filter`, it selects all jobs with this name.
+    Words of a filter have one of its keys: `train` names the newest job of this name, `name:train` selects all of them.
     """
     naming = [word for word in words if not _has_key(word)]
     selecting = [*filters, *(word for word in words if _has_key(word) and not _names_a_job(word))]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jobtop.core.errors import BadValue
-from jobtop.core.query.moments import parse_moment
+from jobtop.core.query.moments import parse_moment, parse_past
 
 NOON = datetime(2026, 3, 27, 12, 0, tzinfo=UTC).timestamp()
 
@@ -60,3 +60,9 @@ def test_a_moment_that_is_over_is_refused_but_for_a_slow_script() -> None:
     assert parse_moment("2026-03-27T11:59:30Z", NOON) == NOON - 30
     with pytest.raises(BadValue, match=r'"2025-03-28" .*past'):
         parse_moment("2025-03-28", NOON)
+
+
+def test_today_and_yesterday_are_whole_days() -> None:
+    now = time.mktime((2026, 11, 17, 20, 0, 0, 0, 0, -1))
+    assert parse_past("today", now) == parse_past("2026-11-17", now)
+    assert parse_past("Yesterday", now) == parse_past("2026-11-16", now)
