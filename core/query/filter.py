@@ -30,7 +30,7 @@ Filters: a job has to match every word.
   status:failed,timeout    one of these statuses
   tag:nightly  tag.team:x  a tag, or the value of a tag
   param.lr:0.1..0.5        a parameter: a value or a range
-  since:7d                 started since then; also since:today, before:2026-11-15
+  since:7d                 started since then; also since:today and before:2026-11-15
   started:2026-11-01..     started in a range of time; also ended
   mem:4G..  mem:..4G       at least, at most; time:1m..5m is from, to
                            also cpu, efficiency, read, write, exit, signal

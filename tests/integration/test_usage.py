@@ -91,7 +91,7 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_run_or_written(
         (("history", "--limit", "ten"), ["--limit", "ten"]),
         (("history", "--limit", "9" * 30), ["--limit"]),
         (("history", "--status", "done"), ["--status", "done", "success"]),
-        (("history", "--since", "yesterday"), ["--since", "yesterday"]),
+        (("history", "--since", "lately"), ["--since", "lately"]),
         (("history", "--sort", "memroy"), ["--sort", '"memroy"', '"memory"']),
         (("history", "--format", "xml"), ["--format", "xml", "jsonl"]),
         (("attach", "abc"), ["PID", "'abc'", "whole number"]),

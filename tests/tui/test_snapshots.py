@@ -82,6 +82,8 @@ async def filtered(console: Console, pilot: Pilot[int]) -> None:
     field.cursor_position = len(field.value)
     while not field._suggestion:
         await pilot.pause()
+    while page.text != "status:failed" or page.reading.is_running:  # it is applied a moment after the last key
+        await pilot.pause()
 
 
 PAGES = tuple(scene for scene in SCENES if scene.screen not in ("JobScreen", "Compare"))
