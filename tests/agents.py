@@ -21,7 +21,7 @@ from jobtop.store.agents import Registered, registered
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from records import HERE
-from running import PYTHON, children, kill_if_alive
+from running import PYTHON, children, kill_if_alive, stat_of
 from support import wait_for
 
 DEADLINE = 60.0
@@ -144,12 +144,13 @@ def line(home: Path) -> Iterator[Line]:
 def agents_of(root: Path) -> list[int]:
     """The processes that are, or are about to find out whether they are, the agent of a state directory."""
     end = f"\0store.dir={root}\0agent\0run\0".encode()
-    found = []
+    parents = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if path.read_bytes().endswith(end):
-                found.append(int(path.parent.name))
-    return found
+                parents[int(path.parent.name)] = int((stat_of(path.with_name("stat")) or ["", "0"])[1])
+    # A child that an agent has just forked has the same command line, until it executes a shim.
+    return [pid for pid, parent in parents.items() if parent not in parents]
 
 
 def kill(agent: Registered) -> None:
