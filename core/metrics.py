@@ -22,6 +22,8 @@ class Unit(StrEnum):
     WATTS = "watts"
     JOULES = "joules"
     HERTZ = "hertz"
+    RPM = "rpm"
+    BYTES_PER_SECOND = "bytes_per_second"
     FLAG = "flag"
 
 
@@ -42,6 +44,10 @@ class Scope(StrEnum):
     CORE = "core"
     DISK = "disk"
     INTERFACE = "interface"
+    NUMA = "numa"
+    SENSOR = "sensor"
+    BATTERY = "battery"
+    PACKAGE = "package"
 
 
 class Fold(StrEnum):
@@ -76,8 +82,9 @@ GPU = (Scope.GPU,)
 HOST = (Scope.HOST,)
 HOST_AND_CORE = (Scope.HOST, Scope.CORE)
 HOST_AND_DISK = (Scope.HOST, Scope.DISK)
+HOST_AND_NUMA = (Scope.HOST, Scope.NUMA)
+SENSOR, BATTERY = (Scope.SENSOR,), (Scope.BATTERY,)
 NETWORK = (*JOB_AND_HOST, Scope.INTERFACE)
-DEVICES = (Scope.GPU, Scope.CORE, Scope.DISK, Scope.INTERFACE)
 LONGEST_SHOWN = 60  # of what is no key, in a message
 
 CATALOGUE: tuple[Metric, ...] = (
@@ -91,7 +98,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("load.1", "load average, 1 minute", Unit.COUNT, GAUGE, HOST, Fold.NONE),
     Metric("load.5", "load average, 5 minutes", Unit.COUNT, GAUGE, HOST, Fold.NONE),
     Metric("load.15", "load average, 15 minutes", Unit.COUNT, GAUGE, HOST, Fold.NONE),
-    Metric("mem.used", "memory in use, without page cache", Unit.BYTES, GAUGE, JOB_AND_HOST, Fold.SUM),
+    Metric("mem.used", "memory in use, without page cache", Unit.BYTES, GAUGE, (*JOB_AND_HOST, Scope.NUMA), Fold.SUM),
     Metric("mem.rss", "resident memory, shared pages counted in each process", Unit.BYTES, GAUGE, JOB, Fold.SUM),
     Metric("mem.pss", "resident memory, shared pages split", Unit.BYTES, GAUGE, JOB, Fold.SUM),
     Metric("mem.vms", "virtual memory", Unit.BYTES, GAUGE, JOB, Fold.SUM),
@@ -104,9 +111,9 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("mem.faults_major", "page faults with I/O", Unit.COUNT, COUNTER, JOB, Fold.SUM),
     Metric("mem.oom_kills", "processes killed by the OOM killer", Unit.COUNT, COUNTER, JOB, Fold.OWN),
     Metric("mem.pressure", "time stalled for memory", Unit.SECONDS, COUNTER, JOB_AND_HOST, Fold.OWN),
-    Metric("mem.total", "memory of the host", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("mem.total", "memory installed", Unit.BYTES, GAUGE, HOST_AND_NUMA, Fold.NONE),
     Metric("mem.available", "memory available without swapping", Unit.BYTES, GAUGE, HOST, Fold.NONE),
-    Metric("mem.cached", "page cache", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("mem.cached", "page cache", Unit.BYTES, GAUGE, HOST_AND_NUMA, Fold.NONE),
     Metric("swap.used", "swap in use", Unit.BYTES, GAUGE, HOST, Fold.NONE),
     Metric("swap.total", "swap of the host", Unit.BYTES, GAUGE, HOST, Fold.NONE),
     Metric("io.read_bytes", "read from storage", Unit.BYTES, COUNTER, JOB, Fold.SUM),
@@ -118,14 +125,19 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("io.pressure", "time stalled for I/O", Unit.SECONDS, COUNTER, JOB_AND_HOST, Fold.OWN),
     Metric("disk.read_bytes", "read from disks", Unit.BYTES, COUNTER, HOST_AND_DISK, Fold.NONE),
     Metric("disk.write_bytes", "written to disks", Unit.BYTES, COUNTER, HOST_AND_DISK, Fold.NONE),
+    Metric("disk.read_ops", "reads of disks", Unit.COUNT, COUNTER, HOST_AND_DISK, Fold.NONE),
+    Metric("disk.write_ops", "writes to disks", Unit.COUNT, COUNTER, HOST_AND_DISK, Fold.NONE),
+    Metric("disk.read_time", "time that reads of disks took", Unit.SECONDS, COUNTER, HOST_AND_DISK, Fold.NONE),
+    Metric("disk.write_time", "time that writes to disks took", Unit.SECONDS, COUNTER, HOST_AND_DISK, Fold.NONE),
     Metric("disk.busy", "time disks were busy", Unit.SECONDS, COUNTER, HOST_AND_DISK, Fold.NONE),
-    Metric("disk.used", "disk space in use", Unit.BYTES, GAUGE, HOST, Fold.NONE),
-    Metric("disk.total", "disk space", Unit.BYTES, GAUGE, HOST, Fold.NONE),
+    Metric("disk.used", "disk space in use", Unit.BYTES, GAUGE, HOST_AND_DISK, Fold.NONE),
+    Metric("disk.total", "disk space", Unit.BYTES, GAUGE, HOST_AND_DISK, Fold.NONE),
     Metric("proc.count", "processes", Unit.COUNT, GAUGE, JOB, Fold.SUM),
     Metric("proc.threads", "threads", Unit.COUNT, GAUGE, JOB, Fold.SUM),
     Metric("proc.fds", "open files", Unit.COUNT, GAUGE, JOB, Fold.SUM),
     Metric("proc.switches_voluntary", "context switches to wait", Unit.COUNT, COUNTER, JOB, Fold.SUM),
     Metric("proc.switches_involuntary", "context switches by force", Unit.COUNT, COUNTER, JOB, Fold.SUM),
+    Metric("proc.forks_denied", "processes refused by the limit of processes", Unit.COUNT, COUNTER, JOB, Fold.OWN),
     Metric("net.rx_bytes", "received", Unit.BYTES, COUNTER, NETWORK, Fold.OWN),
     Metric("net.tx_bytes", "sent", Unit.BYTES, COUNTER, NETWORK, Fold.OWN),
     Metric("net.rx_packets", "packets received", Unit.COUNT, COUNTER, NETWORK, Fold.OWN),
@@ -135,6 +147,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("gpu.util", "GPU utilisation", Unit.PERCENT, GAUGE, JOB_AND_GPU, Fold.SUM),
     Metric("gpu.mem_used", "GPU memory in use", Unit.BYTES, GAUGE, JOB_AND_GPU, Fold.SUM),
     Metric("gpu.mem_total", "GPU memory", Unit.BYTES, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.mem_free", "free GPU memory", Unit.BYTES, GAUGE, GPU, Fold.NONE),
     Metric("gpu.temp", "GPU temperature", Unit.CELSIUS, GAUGE, GPU, Fold.NONE),
     Metric("gpu.power", "GPU power", Unit.WATTS, GAUGE, GPU, Fold.NONE),
     Metric("gpu.power_limit", "GPU power limit", Unit.WATTS, GAUGE, GPU, Fold.NONE),
@@ -143,13 +156,24 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("gpu.fan", "GPU fan speed", Unit.PERCENT, GAUGE, GPU, Fold.NONE),
     Metric("gpu.ecc_errors", "GPU memory errors", Unit.COUNT, COUNTER, GPU, Fold.NONE),
     Metric("gpu.throttled", "GPU slowed down by heat or power", Unit.FLAG, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.encoder", "utilisation of the GPU's video encoder", Unit.PERCENT, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.decoder", "utilisation of the GPU's video decoder", Unit.PERCENT, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.pcie_rx", "received by the GPU over PCIe", Unit.BYTES_PER_SECOND, GAUGE, GPU, Fold.NONE),
+    Metric("gpu.pcie_tx", "sent by the GPU over PCIe", Unit.BYTES_PER_SECOND, GAUGE, GPU, Fold.NONE),
     Metric("gpu.processes", "processes on the GPU", Unit.COUNT, GAUGE, GPU, Fold.NONE),
-    Metric("energy.cpu", "energy of the CPU", Unit.JOULES, COUNTER, JOB, Fold.OWN),
+    Metric("energy.cpu", "energy of the CPU", Unit.JOULES, COUNTER, (*JOB_AND_HOST, Scope.PACKAGE), Fold.OWN),
     Metric("energy.gpu", "energy of the GPU", Unit.JOULES, COUNTER, JOB_AND_GPU, Fold.OWN),
     Metric("limit.cpus", "CPU limit", Unit.CORES, GAUGE, JOB, Fold.OWN),
     Metric("limit.memory", "memory limit", Unit.BYTES, GAUGE, JOB, Fold.OWN),
     Metric("limit.pids", "limit of processes and threads", Unit.COUNT, GAUGE, JOB, Fold.OWN),
-    Metric("temp", "temperature", Unit.CELSIUS, GAUGE, HOST, Fold.NONE),
+    Metric("limit.fds", "limit of open files of one process", Unit.COUNT, GAUGE, JOB, Fold.OWN),
+    Metric("temp", "temperature", Unit.CELSIUS, GAUGE, (Scope.HOST, Scope.SENSOR), Fold.NONE),
+    Metric("fan.speed", "fan speed", Unit.RPM, GAUGE, SENSOR, Fold.NONE),
+    Metric(
+        "numa.misses", "memory taken from another NUMA node, in pages", Unit.COUNT, COUNTER, (Scope.NUMA,), Fold.NONE
+    ),
+    Metric("battery.charge", "charge of the battery", Unit.PERCENT, GAUGE, BATTERY, Fold.NONE),
+    Metric("battery.power", "power that the battery supplies", Unit.WATTS, GAUGE, BATTERY, Fold.NONE),
 )
 
 BY_KEY = {metric.key: metric for metric in CATALOGUE}

@@ -116,6 +116,9 @@ class Usage:
     gpu_util_peak: float | None = None
     gpu_memory_peak_bytes: int | None = None
     energy_gpu_joules: float | None = None
+    energy_cpu_joules: float | None = None
+    net_rx_bytes: int | None = None
+    net_tx_bytes: int | None = None
 
 
 @record
@@ -249,6 +252,8 @@ class Job:
     kept: Kept = Kept.WHOLE
     kind: str = "process"  # the module of lifecycle/kinds/ that controls it
     environment: dict[str, str] = fresh(default_factory=dict)  # the variables kept with the record, redacted
+    limited_by: str | None = None  # what limited it most: a word of core/analysis/
+    findings: dict[str, Any] = fresh(default_factory=dict)  # lists that are no series: files, storage devices, evidence
     last_heard: float | None = None  # the last heartbeat of its recorder; a job that is not sampled has none
 
     def is_stale(self, now: float, host: str) -> bool | None:
@@ -284,6 +289,8 @@ class Job:
             "kept": str(self.kept),
             "kind": self.kind,
             "environment": self.environment,
+            "limited_by": self.limited_by,
+            "findings": self.findings,
             "stale": is_stale,
             "last_heard": iso(self.last_heard),
         }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[Job], tuple[Job, "Iterable[Event]"]]
 
-JSON_COLUMNS = ("command", "params", "tags", "flags", "sources", "incomplete", "metrics", "environment")
+JSON_COLUMNS = ("command", "params", "tags", "flags", "sources", "incomplete", "metrics", "environment", "findings")
 BEGIN_TIME = "coalesce(start_time, submitted_at)"
 # The number of the next change of any job. It is greater than the numbers of deleted jobs too: readers that follow
 # changes ask for greater numbers, and would miss a change with a number they have seen.

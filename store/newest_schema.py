@@ -4,7 +4,7 @@ A new store is made from this in a quarter of the time that all migrations take.
 """
 
 # ruff: noqa: E501
-SCRIPT_VERSION = 8
+SCRIPT_VERSION = 9
 SCRIPT = """
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -77,7 +77,7 @@ CREATE TABLE jobs (
     stop_by TEXT,
     stop_at REAL,
     settled INTEGER NOT NULL
-, metrics TEXT NOT NULL DEFAULT '{}', start_boottime REAL, touched INTEGER NOT NULL DEFAULT 0, queue TEXT, pinned INTEGER NOT NULL DEFAULT 0, kept TEXT NOT NULL DEFAULT 'whole', kind TEXT NOT NULL DEFAULT 'process', environment TEXT NOT NULL DEFAULT '{}', gpu_util_mean REAL, gpu_util_peak REAL, gpu_memory_peak_bytes INTEGER, energy_gpu_joules REAL) STRICT;
+, metrics TEXT NOT NULL DEFAULT '{}', start_boottime REAL, touched INTEGER NOT NULL DEFAULT 0, queue TEXT, pinned INTEGER NOT NULL DEFAULT 0, kept TEXT NOT NULL DEFAULT 'whole', kind TEXT NOT NULL DEFAULT 'process', environment TEXT NOT NULL DEFAULT '{}', gpu_util_mean REAL, gpu_util_peak REAL, gpu_memory_peak_bytes INTEGER, energy_gpu_joules REAL, energy_cpu_joules REAL, net_rx_bytes INTEGER, net_tx_bytes INTEGER, limited_by TEXT, findings TEXT NOT NULL DEFAULT '{}') STRICT;
 CREATE INDEX jobs_by_external_id ON jobs (external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX jobs_unsettled ON jobs (host) WHERE settled = 0;
 CREATE TABLE log_marks (
@@ -133,7 +133,7 @@ CREATE TABLE head (
     limit_cpus ANY,
     limit_memory ANY,
     limit_pids ANY
-, unchanged BLOB) STRICT;
+, unchanged BLOB, proc_forks_denied ANY, limit_fds ANY) STRICT;
 CREATE TABLE series (
     job_seq INTEGER PRIMARY KEY REFERENCES jobs (seq) ON DELETE CASCADE,
     sealed_until INTEGER NOT NULL
@@ -169,7 +169,7 @@ CREATE TABLE host_head (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     host_seq INTEGER NOT NULL,
     elapsed REAL NOT NULL
-, unchanged BLOB, cpu_percent ANY, cpu_pressure ANY, cpu_iowait ANY, cpu_steal ANY, load_1 ANY, load_5 ANY, load_15 ANY, mem_used ANY, mem_pressure ANY, mem_total ANY, mem_available ANY, mem_cached ANY, swap_used ANY, swap_total ANY, io_pressure ANY, disk_read_bytes ANY, disk_write_bytes ANY, disk_busy ANY, disk_used ANY, disk_total ANY, net_rx_bytes ANY, net_tx_bytes ANY, net_rx_packets ANY, net_tx_packets ANY, net_errors ANY, net_drops ANY, temp ANY) STRICT;
+, unchanged BLOB, cpu_percent ANY, cpu_pressure ANY, cpu_iowait ANY, cpu_steal ANY, load_1 ANY, load_5 ANY, load_15 ANY, mem_used ANY, mem_pressure ANY, mem_total ANY, mem_available ANY, mem_cached ANY, swap_used ANY, swap_total ANY, io_pressure ANY, disk_read_bytes ANY, disk_write_bytes ANY, disk_read_ops ANY, disk_write_ops ANY, disk_read_time ANY, disk_write_time ANY, disk_busy ANY, disk_used ANY, disk_total ANY, net_rx_bytes ANY, net_tx_bytes ANY, net_rx_packets ANY, net_tx_packets ANY, net_errors ANY, net_drops ANY, energy_cpu ANY, temp ANY) STRICT;
 CREATE TABLE host_series (
     host_seq INTEGER PRIMARY KEY REFERENCES hosts (seq) ON DELETE CASCADE,
     sealed_until INTEGER NOT NULL
@@ -228,7 +228,7 @@ CREATE TABLE device_head (
     device_seq INTEGER NOT NULL,
     elapsed REAL NOT NULL,
     unchanged BLOB
-, cpu_percent ANY, cpu_iowait ANY, cpu_steal ANY, disk_read_bytes ANY, disk_write_bytes ANY, disk_busy ANY, net_rx_bytes ANY, net_tx_bytes ANY, net_rx_packets ANY, net_tx_packets ANY, net_errors ANY, net_drops ANY, gpu_util ANY, gpu_mem_used ANY, gpu_mem_total ANY, gpu_temp ANY, gpu_power ANY, gpu_power_limit ANY, gpu_clock_sm ANY, gpu_clock_mem ANY, gpu_fan ANY, gpu_ecc_errors ANY, gpu_throttled ANY, gpu_processes ANY, energy_gpu ANY) STRICT;
+, cpu_percent ANY, cpu_iowait ANY, cpu_steal ANY, mem_used ANY, mem_total ANY, mem_cached ANY, disk_read_bytes ANY, disk_write_bytes ANY, disk_read_ops ANY, disk_write_ops ANY, disk_read_time ANY, disk_write_time ANY, disk_busy ANY, disk_used ANY, disk_total ANY, net_rx_bytes ANY, net_tx_bytes ANY, net_rx_packets ANY, net_tx_packets ANY, net_errors ANY, net_drops ANY, gpu_util ANY, gpu_mem_used ANY, gpu_mem_total ANY, gpu_mem_free ANY, gpu_temp ANY, gpu_power ANY, gpu_power_limit ANY, gpu_clock_sm ANY, gpu_clock_mem ANY, gpu_fan ANY, gpu_ecc_errors ANY, gpu_throttled ANY, gpu_encoder ANY, gpu_decoder ANY, gpu_pcie_rx ANY, gpu_pcie_tx ANY, gpu_processes ANY, energy_cpu ANY, energy_gpu ANY, temp ANY, fan_speed ANY, numa_misses ANY, battery_charge ANY, battery_power ANY) STRICT;
 CREATE TABLE device_series (
     device_seq INTEGER PRIMARY KEY REFERENCES devices (seq) ON DELETE CASCADE,
     sealed_until INTEGER NOT NULL,

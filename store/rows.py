@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PLAIN_COLUMNS = (
     "id external_id parent_id name tool script note host user cwd pid status reason exit_code signal error"
-    " submitted_at start_time start_boottime end_time duration_seconds grace_seconds kind"
+    " submitted_at start_time start_boottime end_time duration_seconds grace_seconds kind limited_by"
 ).split()
 JOB_FIELDS, USAGE_FIELDS = fields(Job), fields(Usage)
 LIMIT_FIELDS, MONITOR_FIELDS = fields(Limits), fields(Monitor)
@@ -40,6 +40,8 @@ OLD_STORE_DEFAULTS = {
     "pinned": 0,
     "kept": "whole",
     "environment": "{}",
+    "findings": "{}",
+    **dict.fromkeys(("limited_by", "energy_cpu_joules", "net_rx_bytes", "net_tx_bytes")),
     **dict.fromkeys(("gpu_util_mean", "gpu_util_peak", "gpu_memory_peak_bytes", "energy_gpu_joules")),
 }
 LARGEST = 2**63 - 1  # of any number
@@ -52,11 +54,11 @@ BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("shim_pid", "recorder_pid"), (1, LARGEST_PID)),
 }
 OPTIONAL_TEXTS = frozenset(
-    "external_id parent_id tool script note reason error shim_boot recorder_boot stop_by queue".split()
+    "external_id parent_id tool script note reason error shim_boot recorder_boot stop_by queue limited_by".split()
 )
 REQUIRED_TEXTS = frozenset(
     "id name host user cwd status command params tags flags sources incomplete metrics monitor kept kind"
-    " environment".split()
+    " environment findings".split()
 )
 OPTIONAL_INTEGERS = frozenset("pid exit_code signal shim_pid shim_start recorder_pid recorder_start limit_gpus".split())
 REQUIRED_INTEGERS = frozenset("seq touched settled pinned limit_enforced".split())
@@ -145,7 +147,7 @@ def _job(row: dict[str, Any]) -> Job:
     # An older store that is only read is not migrated; a record in unrecorded/ has no columns of the store alone.
     if "kind" not in row:
         row["kind"] = "attached" if '"attached"' in row["flags"] else "process"
-    if "kept" not in row or "energy_gpu_joules" not in row:
+    if "kept" not in row or "findings" not in row:
         row = OLD_STORE_DEFAULTS | row
     try:
         row["id"] = JobId(row["id"])
@@ -160,6 +162,7 @@ def _job(row: dict[str, Any]) -> Job:
         "status": parse_status(row["status"]),
         "params": parse_mapping(row["params"], "params"),
         "metrics": _metrics(row["metrics"]),
+        "findings": parse_mapping(row["findings"], "findings"),
         "limits": Limits(*(*limits, bool(enforced))),
         "usage": Usage(*map(row.__getitem__, USAGE_FIELDS)),
         "monitor": _monitor(row["monitor"]),

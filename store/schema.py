@@ -370,12 +370,22 @@ ALTER TABLE jobs ADD COLUMN gpu_memory_peak_bytes INTEGER;
 ALTER TABLE jobs ADD COLUMN energy_gpu_joules REAL;
 """
 
+# `limited_by` names what limited a job most; `findings` has, as JSON, lists that are no series: the files it read most,
+# its storage devices, the evidence for its end.
+V9 = """
+ALTER TABLE jobs ADD COLUMN energy_cpu_joules REAL;
+ALTER TABLE jobs ADD COLUMN net_rx_bytes INTEGER;
+ALTER TABLE jobs ADD COLUMN net_tx_bytes INTEGER;
+ALTER TABLE jobs ADD COLUMN limited_by TEXT;
+ALTER TABLE jobs ADD COLUMN findings TEXT NOT NULL DEFAULT '{}';
+"""
+
 TABLES = (
     *("jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts", "host_head", "host_series"),
     *("host_blocks", "host_details", "leases", "groups", "touches", "agent", "devices", "device_head", "device_series"),
     *("device_blocks", "named", "named_head", "named_series", "named_blocks"),
 )
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8)
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8, V9)
 VERSION = len(MIGRATIONS)
 
 

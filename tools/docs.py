@@ -28,6 +28,10 @@ TITLES = {
     Scope.CORE: "A core of the CPU",
     Scope.DISK: "A disk",
     Scope.INTERFACE: "A network interface",
+    Scope.NUMA: "A NUMA node",
+    Scope.SENSOR: "A sensor: temperature or fan",
+    Scope.BATTERY: "A battery",
+    Scope.PACKAGE: "A CPU package",
 }
 PART = r"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
 

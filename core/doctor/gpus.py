@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping
 
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
-from jobtop.core.measure.collectors import nvidia
-from jobtop.core.measure.collectors.nvidia_driver import VENDOR, display_cards, driver_problem
+from jobtop.core.measure.collectors.gpu import nvidia
+from jobtop.core.measure.collectors.gpu.nvidia_driver import VENDOR, display_cards, driver_problem
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.units import number_of
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 
 from jobtop.core.doctor.checks import Finding, MachineFiles, State, cgroup_kind, mounts
-from jobtop.core.measure.collectors.host import HostCollector, open_host
-from jobtop.core.measure.collectors.host_files import NET_KEYS
+from jobtop.core.measure.collectors.host.files import DISK_KEYS, NET_KEYS
+from jobtop.core.measure.collectors.host.reading import HostCollector, open_host
 from jobtop.core.measure.collectors.pressure import RESOURCES
 from jobtop.core.record import record
 from jobtop.core.units import format_bytes, number_of
@@ -52,7 +52,7 @@ HOST_ROWS = (
     ("host load", ("load.1", "load.5", "load.15")),
     ("host memory", ("mem.total", "mem.available", "mem.used", "mem.cached")),
     ("host swap", ("swap.used", "swap.total")),
-    ("host disks", ("disk.read_bytes", "disk.write_bytes", "disk.busy")),
+    ("host disks", DISK_KEYS),
     ("disk space", ("disk.used", "disk.total")),
     ("host network", NET_KEYS),
 )

@@ -17,8 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobtop.core.measure.collectors.host import HostSample
+    from jobtop.core.measure.collectors.host.reading import HostSample
     from jobtop.core.measure.device import Device
+    from jobtop.core.measure.sampler import Happened
     from jobtop.core.measure.source import Jobs, Number
     from jobtop.core.measure.source_runs import News, SourceStatus
     from jobtop.core.measure.sources import Options, Run
@@ -39,6 +40,7 @@ class Collecting:
         self.processes = opened if isinstance(opened, ProcessSource) else ProcessSource(ProcessTable(options.proc))
         self._devices: list[tuple[Device, float, dict[str, Number | None]]] = []
         self._named: list[tuple[str, str, float, float]] = []
+        self._events: list[Happened] = []
         self._due: list[Watch] = []
         self._due_jobs: Jobs = {}
         self._last_host: HostSample | None = None
@@ -148,6 +150,11 @@ class Collecting:
         for (key, label), value in readings.named.items():
             if key in watches:
                 self._named.append((key, label, max(0.0, at - watches[key].start), value))
+        for key, remarks in readings.remarks.items():
+            if key in watches:
+                watches[key].remarks[run.name] = remarks
+        if readings.events:
+            self._events += [(owner, time.time(), kind, detail) for owner, kind, detail in readings.events]
         if self._host_runs:
             self._devices.extend((device, at, dict(values)) for device, values in readings.devices)
             if readings.host and readings.host_sample is None:
@@ -166,6 +173,13 @@ class Collecting:
         """The readings of devices since the last call."""
         taken, self._devices = self._devices, []
         return taken
+
+    def take_events(self) -> list[Happened]:
+        """The events since the last call; those of the host and its devices only if this process records the host."""
+        taken, self._events = self._events, []
+        return [
+            event for event in taken if (event[0] in self._watches if isinstance(event[0], str) else self._host_runs)
+        ]
 
     def take_named(self) -> list[tuple[str, str, float, float]]:
         """The values with names since the last call."""

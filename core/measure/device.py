@@ -5,7 +5,7 @@ from jobtop.core.record import record
 
 @record
 class Device:
-    """One device of this host: its kind (`gpu`, `disk`, `interface`, `core`) and the name the system gives it."""
+    """One device of this host: its kind (a device scope such as `gpu`) and the name the system gives it."""
 
     kind: str
     name: str

@@ -181,6 +181,7 @@ class Engine:
             high_bytes=tree.high_bytes or None,
             possible_bytes=possible,
             unread_memfd_bytes=tree.memfd_unread_bytes,
+            remarks=tuple(watch.remarks.values()),
         )
 
     def finish(self, key: str) -> None:

@@ -23,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jobtop.core.measure.source import Remarks
+
 MEMFD_SHARE = 0.01
 TOGETHER_SHARE = 0.05  # of the memory of several processes: what docs/accuracy.md promises
 LATE_SHARE = 1.5  # of the interval: a sample that comes a little late is no news
@@ -45,6 +47,7 @@ class Observation:
     high_bytes: int | None = None  # the highest mark of any one process that was seen
     possible_bytes: int = 0  # the most that all processes may have held together, for all that was read of them
     unread_memfd_bytes: int = 0  # that may be in open files it was not looked for in
+    remarks: tuple[Remarks, ...] = ()  # of the sources
 
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""
@@ -65,7 +68,19 @@ class Observation:
         job = replace(job, usage=replace(job.usage, samples=self.tally.samples), monitor=monitor, metrics=metrics)
         job = _with_processes(_with_memory(_with_cpu(job, spreads), spreads), spreads)
         job = _with_gpus(job, spreads, self.tally.total("energy.gpu"))
+        job = self._with_remarks(_with_totals(job, self.tally))
         return self._doubted(self._with_unread(watched(job, self.over_bytes)))
+
+    def _with_remarks(self, job: Job) -> Job:
+        """The record with what sources say about their own totals; a later recorder of the job replaces findings."""
+        for remarks in self.remarks:
+            job = replace(
+                job,
+                sources=job.sources | remarks.sources,
+                incomplete=(*job.incomplete, *(entry for entry in remarks.incomplete if entry not in job.incomplete)),
+                findings=job.findings | remarks.findings,
+            )
+        return job
 
     def _with_unread(self, job: Job) -> Job:
         """What samples may have missed of memory that processes shared first and wrote to later, and of open memfds."""
@@ -201,6 +216,17 @@ def _with_gpus(job: Job, spreads: dict[str, Spread], joules: float | None) -> Jo
         return replace(job, usage=usage)
     usage = replace(usage, energy_gpu_joules=round(joules, 3))
     return replace(job, usage=usage, sources=job.sources | {"energy_gpu": ENERGY_OF_GPUS})
+
+
+def _with_totals(job: Job, tally: Tally) -> Job:
+    """The totals of counters that only samples have."""
+    joules, received, sent = map(tally.total, ("energy.cpu", "net.rx_bytes", "net.tx_bytes"))
+    usage = job.usage
+    if joules is not None:
+        usage = replace(usage, energy_cpu_joules=round(joules, 3))
+    if received is not None and sent is not None:
+        usage = replace(usage, net_rx_bytes=round(received), net_tx_bytes=round(sent))
+    return replace(job, usage=usage)
 
 
 def _with_processes(job: Job, spreads: dict[str, Spread]) -> Job:

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobtop.core.measure.collectors.host import HostSample
+    from jobtop.core.measure.collectors.host.reading import HostSample
     from jobtop.core.measure.collectors.processes import ProcessTable
     from jobtop.core.measure.device import Device
     from jobtop.core.measure.snapshot import ProcessRow
@@ -54,7 +54,7 @@ class Batch:
     named: list[tuple[str, str, float, float]] = fresh(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.samples or self.host or self.devices or self.named)
+        return bool(self.samples or self.host or self.devices or self.named or self.events)
 
 
 class Sampler:
@@ -180,7 +180,7 @@ class Sampler:
             due = [watch for rhythm in beating for watch in rhythm.watches.values()] + self._new
             due += [watch for watch in over if watch not in due]
             if not due:
-                return Batch(host=host, devices=self.collecting.take_devices())
+                return Batch(host=host, events=self.collecting.take_events(), devices=self.collecting.take_devices())
             beating += self._place(beating, boottime)
             step = min((rhythm.interval for rhythm in beating), default=1.0) * self.stretch
             self.collecting.processes.details_seconds = self.budget * self.details_share * step
@@ -190,7 +190,8 @@ class Sampler:
             cost = time.thread_time() - began + self._outside_seconds()
             self.cpu_seconds += cost
             self._adapt(cost / step)
-            events = self._events(due, now, boottime) + [over_event(watch) for watch in over]
+            events: list[Happened] = [*self._events(due, now, boottime), *(over_event(watch) for watch in over)]
+            events += self.collecting.take_events()
             for rhythm in beating:
                 rhythm.next_due = self._next_on_grid(rhythm.interval * self.stretch)
             devices, named = self.collecting.take_devices(), self.collecting.take_named()

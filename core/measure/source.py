@@ -10,9 +10,9 @@ from jobtop.core.record import fresh, record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Protocol
+    from typing import Any, Protocol
 
-    from jobtop.core.measure.collectors.host import HostSample
+    from jobtop.core.measure.collectors.host.reading import HostSample
     from jobtop.core.measure.collectors.process_fields import JobRow
     from jobtop.core.measure.device import Device
     from jobtop.core.measure.target import Target
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Number = int | float
     Jobs = Mapping[str, Target]  # by the keys of the jobs
     DeviceReading = tuple[Device, Mapping[str, Number | None]]
+    Event = tuple[str | Device | None, str, dict[str, object]]  # a job key, a device or None (the host); kind; detail
 
     class Source(Protocol):
         """Reads numbers of jobs, of the host or of devices.
@@ -47,6 +48,19 @@ if TYPE_CHECKING:
 
 
 @record
+class Remarks:
+    """What a source adds to the record of a job beside numbers, as far as it is known now.
+
+    `sources`: where a total comes from. `incomplete`: which totals are not complete, and why. `findings`: lists that
+    are no series, by key of `Job.findings`.
+    """
+
+    sources: dict[str, str] = fresh(default_factory=dict)
+    incomplete: tuple[str, ...] = ()
+    findings: dict[str, Any] = fresh(default_factory=dict)
+
+
+@record
 class Readings:
     """What one call of a source returned: counters as they stand and gauges, by catalogue key.
 
@@ -55,6 +69,8 @@ class Readings:
     `moments`: when a job was read, in seconds since boot, where the source knows better than the caller; `moment` is
     that of all other jobs.
     `named`: values that a job gave names to, by job and name.
+    `remarks`: by job; they replace the earlier ones of this source.
+    `events`: what has just happened to a job, a device or the host.
     """
 
     jobs: dict[str, dict[str, Number]] = fresh(default_factory=dict)
@@ -63,5 +79,7 @@ class Readings:
     host: dict[str, Number | None] = fresh(default_factory=dict)
     devices: list[DeviceReading] = fresh(default_factory=list)
     named: dict[tuple[str, str], float] = fresh(default_factory=dict)
+    remarks: dict[str, Remarks] = fresh(default_factory=dict)
+    events: list[Event] = fresh(default_factory=list)
     rows: dict[str, JobRow] = fresh(default_factory=dict)
     host_sample: HostSample | None = None  # of the host source: what `host` has, and every core, disk and interface

@@ -40,12 +40,12 @@ def collector(module: str) -> Opener:
 
 def nvidia(options: Options) -> Source:
     """The source of NVIDIA's GPUs; where there is no driver, nothing of it is imported and it has no thread."""
-    from jobtop.core.measure.collectors.nvidia_driver import driver_problem
+    from jobtop.core.measure.collectors.gpu.nvidia_driver import driver_problem
 
     if "gpu" in options.without or "nvidia" in options.without:
         return UnopenedSource("nvidia", "it is switched off (monitor.without)")
     problem = driver_problem(options.proc)
-    return collector("nvidia_source")(options) if problem is None else UnopenedSource("nvidia", problem)
+    return collector("gpu.nvidia_source")(options) if problem is None else UnopenedSource("nvidia", problem)
 
 
 GPU_SOURCES: dict[str, Opener] = {
@@ -59,7 +59,7 @@ JOB_SOURCES: dict[str, Opener] = {
 }
 # Sources of the host and its devices alone: one process records them for all.
 HOST_SOURCES: dict[str, Opener] = {
-    "host": collector("host_source"),
+    "host": collector("host.source"),
 }
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 BATCH = 60  # samples are added up many at a time, column by column, where C does the loops
 GAUGES = tuple(place for place, key in enumerate(JOB_COLUMNS) if BY_KEY[key].kind is Kind.GAUGE)
 COUNTERS = tuple(place for place, key in enumerate(JOB_COLUMNS) if BY_KEY[key].kind is Kind.COUNTER)
-TOTALED = {"energy.gpu": JOB_COLUMNS.index("energy.gpu")}  # no record of a shim has their totals
+# No record of a shim has the totals of these.
+TOTALED = {key: JOB_COLUMNS.index(key) for key in ("energy.gpu", "energy.cpu", "net.rx_bytes", "net.tx_bytes")}
 PERCENTS = {key: tuple(JOB_COLUMNS.index(part) for part in parts) for key, parts in DERIVED[Scope.JOB].items()}
 
 

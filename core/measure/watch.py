@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.measure.collectors.members import Tree
     from jobtop.core.measure.collectors.process_fields import JobRow
-    from jobtop.core.measure.source import Number
+    from jobtop.core.measure.source import Number, Remarks
     from jobtop.core.measure.target import Target
     from jobtop.core.run.limits import Guard
 
@@ -39,7 +39,7 @@ class Watch:
     __slots__ = (
         *("_counters", "_has_news", "_pick_known", "_unknown_counters", "elapsed", "guard", "heaviest"),
         *("impossible_seconds", "interval", "interval_until", "key", "last_members", "longest_stretch"),
-        *("next_snapshot", "parts", "process_row", "row", "snapshot_share", "start", "target", "tree"),
+        *("next_snapshot", "parts", "process_row", "remarks", "row", "snapshot_share", "start", "target", "tree"),
     )
 
     def __init__(
@@ -55,6 +55,7 @@ class Watch:
         self.start = target.start_boottime
         self.process_row = UNKNOWN_ROW  # what its processes use
         self.parts: dict[str, dict[str, Number]] = {}  # what each other source read last, by its name
+        self.remarks: dict[str, Remarks] = {}  # by the name of the source
         self.row = UNKNOWN_ROW
         self._unknown_counters = len(COUNTER_PLACES)
         self._pick_known = picker(())

@@ -6,7 +6,7 @@ import os
 import re
 
 from jobtop.core.measure.collectors.cgroup import all_hierarchies
-from jobtop.core.measure.collectors.nvidia import device_count
+from jobtop.core.measure.collectors.gpu.nvidia import device_count
 from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.procfs import read_text, value_in
 from jobtop.core.run.scheduling import Capacity

@@ -1,5 +1,7 @@
 """Formats values and rates of metrics by their unit."""
 
+from collections.abc import Callable
+
 from jobtop.core.metrics import Kind, Metric, Unit
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent
 
@@ -10,25 +12,7 @@ def format_value(metric: Metric, value: Number | None) -> str:
     """Format a value of a metric: `214.2 MiB`, `98.7 %`, `1 204`."""
     if value is None:
         return ABSENT
-    match metric.unit:
-        case Unit.BYTES:
-            return format_bytes(value)
-        case Unit.SECONDS:
-            return format_duration(value)
-        case Unit.PERCENT:
-            return format_percent(value / 100)
-        case Unit.COUNT | Unit.CORES:
-            return format_count(value)
-        case Unit.CELSIUS:
-            return f"{value:.1f} °C"
-        case Unit.FLAG:
-            return "yes" if value else "no"
-        case Unit.WATTS:
-            return format_si(value, "W")
-        case Unit.JOULES:
-            return format_si(value, "J")
-        case Unit.HERTZ:
-            return format_si(value, "Hz")
+    return FORMATS[metric.unit](value)
 
 
 def format_rate(metric: Metric, rate: Number | None) -> str:
@@ -65,3 +49,19 @@ def format_si(value: Number, unit: str) -> str:
             return f"{value:.1f} {prefix}{unit}"
         value /= 1000
     return f"{value:.1f} G{unit}"
+
+
+FORMATS: dict[Unit, Callable[[Number], str]] = {
+    Unit.BYTES: format_bytes,
+    Unit.SECONDS: format_duration,
+    Unit.PERCENT: lambda value: format_percent(value / 100),
+    Unit.COUNT: format_count,
+    Unit.CORES: format_count,
+    Unit.CELSIUS: lambda value: f"{value:.1f} °C",
+    Unit.FLAG: lambda value: "yes" if value else "no",
+    Unit.WATTS: lambda value: format_si(value, "W"),
+    Unit.JOULES: lambda value: format_si(value, "J"),
+    Unit.HERTZ: lambda value: format_si(value, "Hz"),
+    Unit.RPM: lambda value: f"{format_count(value)} rpm",
+    Unit.BYTES_PER_SECOND: lambda value: f"{format_bytes(value)}/s",
+}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from jobtop.core.config import Config
-    from jobtop.core.measure.collectors.host import HostSample
+    from jobtop.core.measure.collectors.host.reading import HostSample
     from jobtop.core.measure.sampler import Batch
     from jobtop.core.model import Job, Sample
     from jobtop.core.paths import StatePaths
@@ -175,7 +175,7 @@ class StoreSink:
             )
 
     def _keep_host(self, elapsed: float, before: HostSample, after: HostSample) -> None:
-        from jobtop.core.measure.collectors.host import host_detail, host_frame
+        from jobtop.core.measure.collectors.host.reading import host_detail, host_frame
 
         frame = host_frame(before, after)
         self.host.append([(elapsed, after.values | {"cpu.percent": frame.cpu.percent})])

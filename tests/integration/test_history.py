@@ -35,7 +35,7 @@ USAGE_KEYS = (
     "cpu_user_seconds cpu_system_seconds cpu_total_seconds cpu_efficiency cpu_percent_mean cpu_percent_min"
     " cpu_percent_peak memory_peak_bytes memory_mean_bytes memory_min_bytes memory_cgroup_peak_bytes io_read_bytes"
     " io_write_bytes io_read_chars io_write_chars processes_peak threads_peak samples gpu_util_mean gpu_util_peak"
-    " gpu_memory_peak_bytes energy_gpu_joules"
+    " gpu_memory_peak_bytes energy_gpu_joules energy_cpu_joules net_rx_bytes net_tx_bytes"
 ).split()
 MONITOR_KEYS = "interval_seconds cpu_seconds rss_bytes longest_interval_seconds thinned".split()
 

@@ -4,8 +4,8 @@ import os
 import time
 from pathlib import Path
 
-from jobtop.core.measure.collectors.host import HostCollector, HostFrame, host_frame
-from jobtop.core.measure.collectors.host_portable import PortableHostCollector
+from jobtop.core.measure.collectors.host.portable import PortableHostCollector
+from jobtop.core.measure.collectors.host.reading import HostCollector, HostFrame, host_frame
 from jobtop.core.metrics import BY_KEY, Kind
 from support import require, wait_for
 

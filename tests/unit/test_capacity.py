@@ -107,7 +107,7 @@ def test_numbers_of_gpus_mean_what_they_meant_to_us() -> None:
 
 
 def counted(env: dict[str, str]) -> str:
-    program = "from jobtop.core.measure.collectors.nvidia import device_count; print(device_count())"
+    program = "from jobtop.core.measure.collectors.gpu.nvidia import device_count; print(device_count())"
     done = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | env, capture_output=True, text=True, check=True
     )

@@ -13,8 +13,8 @@ import pytest
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure import sources
-from jobtop.core.measure.collectors.host import HostCollector
-from jobtop.core.measure.collectors.host_source import HostSource
+from jobtop.core.measure.collectors.host.reading import HostCollector
+from jobtop.core.measure.collectors.host.source import HostSource
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.sampler import Batch, Sampler
 from jobtop.core.measure.source import Readings

@@ -14,7 +14,7 @@ from machines import put
 from jobtop.core.doctor import gpus, sources
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.doctor.sources import MEMBER_FILES, PSI_REMEDY
-from jobtop.core.measure.collectors.host import SAMPLED_KEYS
+from jobtop.core.measure.collectors.host.reading import SAMPLED_KEYS
 from jobtop.core.measure.collectors.pressure import RESOURCES
 from nvml import FakeGpu, fake_nvml
 from support import Jobtop

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.measure.collectors.hardware import Thermometer, physical_disks, physical_interfaces
-from jobtop.core.measure.collectors.host import (
+from jobtop.core.measure.collectors.host.files import CoreTimes, parse_stat
+from jobtop.core.measure.collectors.host.hardware import Thermometer, physical_disks, physical_interfaces
+from jobtop.core.measure.collectors.host.portable import PortableHostCollector
+from jobtop.core.measure.collectors.host.reading import (
     SAMPLED_KEYS,
     CpuLoad,
     HostCollector,
@@ -18,8 +20,6 @@ from jobtop.core.measure.collectors.host import (
     open_host,
     rates,
 )
-from jobtop.core.measure.collectors.host_files import CoreTimes, parse_stat
-from jobtop.core.measure.collectors.host_portable import PortableHostCollector
 from jobtop.core.measure.collectors.open_file import KeptFile
 from support import ROOT
 

@@ -17,7 +17,7 @@ OWNERS = {
     "docker": "jobtop.core.measure.collectors.docker",
     "plotext": "jobtop.tui.chart.terminal_plot",
     "psutil": "jobtop.core",
-    "pynvml": "jobtop.core.measure.collectors.nvidia",
+    "pynvml": "jobtop.core.measure.collectors.gpu.nvidia",
     "rich": "jobtop.tui",
     "sqlite3": "jobtop.store",
     "sqlite_utils": "jobtop.store",

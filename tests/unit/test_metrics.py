@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.errors import BadValue
-from jobtop.core.measure.collectors.host import HostCollector, HostSample, host_frame
-from jobtop.core.measure.collectors.host_source import device_readings
+from jobtop.core.measure.collectors.gpu.nvidia_session import NvidiaSession
+from jobtop.core.measure.collectors.gpu.nvidia_source import NvidiaSource
+from jobtop.core.measure.collectors.host.reading import HostCollector, HostSample, host_frame
+from jobtop.core.measure.collectors.host.source import device_readings
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
-from jobtop.core.measure.collectors.nvidia_session import NvidiaSession
-from jobtop.core.measure.collectors.nvidia_source import NvidiaSource
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.derive import derive
 from jobtop.core.measure.source import Readings
@@ -21,7 +21,7 @@ from jobtop.core.measure.target import Target
 from jobtop.core.metrics import (
     BY_KEY,
     CATALOGUE,
-    DEVICES,
+    DEVICE_SCOPES,
     JOB_COLUMNS,
     Fold,
     Kind,
@@ -42,30 +42,37 @@ JOB = f"""
     cpu.percent cpu.user cpu.system cpu.throttled cpu.pressure mem.used mem.rss mem.pss mem.vms mem.swap mem.cgroup
     mem.anon mem.file mem.shmem mem.faults_minor mem.faults_major mem.oom_kills mem.pressure io.read_bytes
     io.write_bytes io.read_chars io.write_chars io.read_ops io.write_ops io.pressure proc.count proc.threads proc.fds
-    proc.switches_voluntary proc.switches_involuntary {NET} gpu.util gpu.mem_used energy.cpu energy.gpu
-    limit.cpus limit.memory limit.pids
+    proc.switches_voluntary proc.switches_involuntary proc.forks_denied {NET} gpu.util gpu.mem_used
+    energy.cpu energy.gpu limit.cpus limit.memory limit.pids limit.fds
 """
 GPU = """
     gpu.util gpu.mem_used gpu.mem_total gpu.temp gpu.power gpu.power_limit gpu.clock_sm gpu.clock_mem gpu.fan
-    gpu.ecc_errors gpu.throttled gpu.processes energy.gpu
+    gpu.ecc_errors gpu.throttled gpu.processes energy.gpu gpu.mem_free gpu.encoder gpu.decoder gpu.pcie_rx gpu.pcie_tx
+"""
+DISK = """
+    disk.read_bytes disk.write_bytes disk.read_ops disk.write_ops disk.read_time disk.write_time disk.busy disk.used
+    disk.total
 """
 HOST = f"""
     cpu.percent cpu.iowait cpu.steal load.1 load.5 load.15 mem.total mem.available mem.used mem.cached swap.used
-    swap.total disk.read_bytes disk.write_bytes disk.busy disk.used disk.total {NET} cpu.pressure mem.pressure
-    io.pressure temp
+    swap.total {DISK} {NET} cpu.pressure mem.pressure io.pressure temp energy.cpu
 """
 
 # What nothing reads yet, by scope: a new reader takes its keys from here.
 AWAITED = {
-    Scope.JOB: f"{NET} energy.cpu limit.cpus limit.memory limit.pids",
-    Scope.GPU: "",
+    Scope.JOB: f"{NET} proc.forks_denied energy.cpu limit.cpus limit.memory limit.pids limit.fds",
+    Scope.GPU: "gpu.mem_free gpu.encoder gpu.decoder gpu.pcie_rx gpu.pcie_tx",
     Scope.CONTAINER: JOB,
-    Scope.HOST: "",
+    Scope.HOST: "energy.cpu",
     Scope.CORE: "",
-    Scope.DISK: "",
+    Scope.DISK: "disk.used disk.total",
     Scope.INTERFACE: "",
+    Scope.NUMA: "mem.total mem.used mem.cached numa.misses",
+    Scope.SENSOR: "temp fan.speed",
+    Scope.BATTERY: "battery.charge battery.power",
+    Scope.PACKAGE: "energy.cpu",
 }
-COLLECTORS = sorted((ROOT / "core/measure/collectors").glob("*.py"))
+COLLECTORS = sorted((ROOT / "core/measure/collectors").rglob("*.py"))
 CONTAINER_READERS = {"docker.py", "podman.py", "container.py"}
 
 
@@ -74,7 +81,11 @@ CONTAINER_READERS = {"docker.py", "podman.py", "container.py"}
     [
         *((Scope.JOB, JOB), (Scope.CONTAINER, JOB), (Scope.GPU, GPU), (Scope.HOST, HOST), (Scope.INTERFACE, NET)),
         (Scope.CORE, "cpu.percent cpu.iowait cpu.steal"),
-        (Scope.DISK, "disk.read_bytes disk.write_bytes disk.busy"),
+        (Scope.DISK, DISK),
+        (Scope.NUMA, "mem.total mem.used mem.cached numa.misses"),
+        (Scope.SENSOR, "temp fan.speed"),
+        (Scope.BATTERY, "battery.charge battery.power"),
+        (Scope.PACKAGE, "energy.cpu"),
     ],
 )
 def test_each_scope_has_exactly_the_promised_keys(scope: Scope, keys: str) -> None:
@@ -226,7 +237,7 @@ def keys_read_of_devices(scope: Scope, below: Path) -> set[str]:
         (Scope.JOB, keys_read_of_a_job),
         (Scope.HOST, keys_read_of_a_host),
         (Scope.GPU, keys_read_of_a_gpu),
-        *((scope, partial(keys_read_of_devices, scope)) for scope in DEVICES if scope is not Scope.GPU),
+        *((scope, partial(keys_read_of_devices, scope)) for scope in DEVICE_SCOPES if scope is not Scope.GPU),
     ],
 )
 def test_every_row_has_a_reader_and_every_key_of_a_reader_a_row(
@@ -238,7 +249,7 @@ def test_every_row_has_a_reader_and_every_key_of_a_reader_a_row(
 
 
 def test_what_is_awaited_has_no_reader_yet() -> None:
-    sources = "\n".join(path.read_text() for path in COLLECTORS if not path.name.startswith("host"))
+    sources = "\n".join(path.read_text() for path in COLLECTORS if path.parent.name != "host")
     literals = set(re.findall(r'"([a-z]+\.[a-z_]+)"', sources))
     assert literals & {"cpu.user", "proc.fds", "mem.oom_kills"}, "the readers name their keys"
     assert literals & {*AWAITED[Scope.JOB].split(), *AWAITED[Scope.GPU].split()} == set()

@@ -16,12 +16,12 @@ RESOURCE_KEYS = (
     "cpu_user_seconds cpu_system_seconds cpu_total_seconds cpu_efficiency cpu_percent_mean cpu_percent_min"
     " cpu_percent_peak memory_peak_bytes memory_mean_bytes memory_min_bytes memory_cgroup_peak_bytes io_read_bytes"
     " io_write_bytes io_read_chars io_write_chars processes_peak threads_peak samples gpu_util_mean gpu_util_peak"
-    " gpu_memory_peak_bytes energy_gpu_joules"
+    " gpu_memory_peak_bytes energy_gpu_joules energy_cpu_joules net_rx_bytes net_tx_bytes"
 ).split()
 JOB_KEYS = (
     "schema_version id seq external_id parent_id name tool script command params tags note host user cwd pid status"
     " reason flags exit_code signal error submitted_at start_time end_time duration_seconds limits resource_usage"
-    " sources incomplete monitor metrics queue pinned kept kind environment stale last_heard"
+    " sources incomplete monitor metrics queue pinned kept kind environment limited_by findings stale last_heard"
 ).split()
 JOB = Job(
     id=JobId("0f8fad5b-d9cb-469f-a165-70867728950e"),

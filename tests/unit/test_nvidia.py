@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.measure.collectors.nvidia import Nvml
-from jobtop.core.measure.collectors.nvidia_driver import cards, driver_problem
-from jobtop.core.measure.collectors.nvidia_session import FIRST_RETRY_SECONDS, LIST_SECONDS, NvidiaSession
-from jobtop.core.measure.collectors.nvidia_source import NvidiaSource
+from jobtop.core.measure.collectors.gpu.nvidia import Nvml
+from jobtop.core.measure.collectors.gpu.nvidia_driver import cards, driver_problem
+from jobtop.core.measure.collectors.gpu.nvidia_session import FIRST_RETRY_SECONDS, LIST_SECONDS, NvidiaSession
+from jobtop.core.measure.collectors.gpu.nvidia_source import NvidiaSource
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.newest_gpus import FRESH_SECONDS, NewestGpus

@@ -10,7 +10,7 @@ import pytest
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import StoreBusy, StoreReplaced
-from jobtop.core.measure.collectors.host import open_host
+from jobtop.core.measure.collectors.host.reading import open_host
 from jobtop.core.measure.sampler import Batch
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Job

@@ -15,7 +15,7 @@ from jobtop.store.samples.live import KEPT_SAMPLES, KEPT_SECONDS
 from jobtop.tui.data.view import MachineMoment, MachineView, read_only
 
 if TYPE_CHECKING:
-    from jobtop.core.measure.collectors.host import HostReader, HostSample
+    from jobtop.core.measure.collectors.host.reading import HostReader, HostSample
     from jobtop.core.measure.sources import Run
     from jobtop.store.samples.hosts import HostNow
 
@@ -42,7 +42,7 @@ class MachineReader:
 
     def read(self) -> MachineView | None:
         """The machine since the last reading; the first reading returns the view that was shown before, if any."""
-        from jobtop.core.measure.collectors.host import host_detail, host_frame, open_host
+        from jobtop.core.measure.collectors.host.reading import host_detail, host_frame, open_host
 
         if self._source is None:
             self._source = open_host()

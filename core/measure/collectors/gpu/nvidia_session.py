@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from jobtop.core.measure.collectors.nvidia import Nvml, NvmlProblem
-from jobtop.core.measure.collectors.nvidia_driver import cards
+from jobtop.core.measure.collectors.gpu.nvidia import Nvml, NvmlProblem
+from jobtop.core.measure.collectors.gpu.nvidia_driver import cards
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobtop.core.measure.collectors.nvidia import Gpu
+    from jobtop.core.measure.collectors.gpu.nvidia import Gpu
 
 LIST_SECONDS = 30.0  # between two lists of the GPUs: MIG instances come and go
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 300.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.measure.collectors.hardware import VIRTUAL_INTERFACES
-from jobtop.core.measure.collectors.host import SAMPLED_KEYS, HostSample, read_space
-from jobtop.core.measure.collectors.host_files import DISK_KEYS, NET_KEYS, CoreTimes, Counters, total_of
+from jobtop.core.measure.collectors.host.files import DISK_KEYS, NET_KEYS, CoreTimes, Counters, total_of
+from jobtop.core.measure.collectors.host.hardware import VIRTUAL_INTERFACES
+from jobtop.core.measure.collectors.host.reading import SAMPLED_KEYS, HostSample, read_space
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,9 +94,10 @@ def read_disks() -> dict[str, Counters]:
 
     disks: dict[str, Counters] = {}
     for name, counted in psutil.disk_io_counters(perdisk=True, nowrap=False).items():
-        busy = getattr(counted, "busy_time", None)
-        seconds = None if busy is None else busy / 1000
-        disks[name] = dict(zip(DISK_KEYS, (counted.read_bytes, counted.write_bytes, seconds), strict=True))
+        times = (getattr(counted, name, None) for name in ("read_time", "write_time", "busy_time"))
+        seconds = [None if time is None else time / 1000 for time in times]
+        counts = (counted.read_bytes, counted.write_bytes, counted.read_count, counted.write_count)
+        disks[name] = dict(zip(DISK_KEYS, (*counts, *seconds), strict=True))
     return disks
 
 

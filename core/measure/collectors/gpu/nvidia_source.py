@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from jobtop.core.measure.collectors.gpu_shares import GpuProcesses, GpuShares
-from jobtop.core.measure.collectors.nvidia import NvmlProblem
-from jobtop.core.measure.collectors.nvidia_session import NvidiaSession
+from jobtop.core.measure.collectors.gpu.nvidia import NvmlProblem
+from jobtop.core.measure.collectors.gpu.nvidia_session import NvidiaSession
+from jobtop.core.measure.collectors.gpu.shares import GpuProcesses, GpuShares
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.device import Device
@@ -14,7 +14,7 @@ from jobtop.core.measure.source import Readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobtop.core.measure.collectors.nvidia import Gpu
+    from jobtop.core.measure.collectors.gpu.nvidia import Gpu
     from jobtop.core.measure.source import DeviceReading, Jobs, Number
     from jobtop.core.measure.sources import Options
 

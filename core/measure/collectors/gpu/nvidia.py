@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from jobtop.core.measure.collectors.nvidia_driver import driver_problem
+from jobtop.core.measure.collectors.gpu.nvidia_driver import driver_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

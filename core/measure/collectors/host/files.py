@@ -9,7 +9,10 @@ Counters = dict[str, float | None]
 
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk has
-DISK_KEYS = ("disk.read_bytes", "disk.write_bytes", "disk.busy")
+DISK_KEYS = (
+    *("disk.read_bytes", "disk.write_bytes", "disk.read_ops", "disk.write_ops"),
+    *("disk.read_time", "disk.write_time", "disk.busy"),
+)
 NET_KEYS = ("net.rx_bytes", "net.tx_bytes", "net.rx_packets", "net.tx_packets", "net.errors", "net.drops")
 MEMORY_FIELDS = frozenset({"MemTotal", "MemAvailable", "Buffers", "Cached", "Shmem", "SwapTotal", "SwapFree"})
 
@@ -84,14 +87,18 @@ def parse_diskstats(text: str) -> dict[str, Counters]:
     for line in text.splitlines():
         words = line.split()
         try:
-            read, written, milliseconds = int(words[5]), int(words[9]), int(words[12])
+            numbers = list(map(int, words[3:13]))
+            devices[words[2]] = {
+                "disk.read_bytes": numbers[2] * SECTOR_BYTES,
+                "disk.write_bytes": numbers[6] * SECTOR_BYTES,
+                "disk.read_ops": numbers[0],
+                "disk.write_ops": numbers[4],
+                "disk.read_time": numbers[3] / 1000,
+                "disk.write_time": numbers[7] / 1000,
+                "disk.busy": numbers[9] / 1000,
+            }
         except (ValueError, IndexError):
             continue
-        devices[words[2]] = {
-            "disk.read_bytes": read * SECTOR_BYTES,
-            "disk.write_bytes": written * SECTOR_BYTES,
-            "disk.busy": milliseconds / 1000,
-        }
     return devices
 
 

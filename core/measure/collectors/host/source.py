@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from jobtop.core.measure.collectors.host import core_load, open_host
+from jobtop.core.measure.collectors.host.reading import core_load, open_host
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.source import Readings
 from jobtop.core.metrics import Scope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobtop.core.measure.collectors.host import HostReader, HostSample
+    from jobtop.core.measure.collectors.host.reading import HostReader, HostSample
     from jobtop.core.measure.source import DeviceReading, Jobs
     from jobtop.core.measure.sources import Options
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.measure.collectors.hardware import Thermometer, physical_disks, physical_interfaces
-from jobtop.core.measure.collectors.host_files import (
+from jobtop.core.measure.collectors.host.files import (
     DISK_KEYS,
     NET_KEYS,
     CoreTimes,
@@ -22,6 +21,7 @@ from jobtop.core.measure.collectors.host_files import (
     parse_uptime,
     total_of,
 )
+from jobtop.core.measure.collectors.host.hardware import Thermometer, physical_disks, physical_interfaces
 from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.measure.collectors.pressure import PressureCollector
 from jobtop.core.measure.derive import rate
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
 
-# cpu.percent is of two samples.
-SAMPLED_KEYS = tuple(metric.key for metric in metrics_of(Scope.HOST) if metric.key != "cpu.percent")
+# cpu.percent is of two samples, and another source reads the energy.
+NOT_SAMPLED = ("cpu.percent", "energy.cpu")
+SAMPLED_KEYS = tuple(metric.key for metric in metrics_of(Scope.HOST) if metric.key not in NOT_SAMPLED)
 
 
 @record
@@ -268,7 +269,7 @@ def open_host(disk_path: str = "/", proc: str = "/proc", sys: str = "/sys") -> H
     """The collector for this machine: its own files where it has /proc, else psutil."""
     if os.path.exists(f"{proc}/stat"):
         return HostCollector(proc, sys, disk_path)
-    from jobtop.core.measure.collectors.host_portable import PortableHostCollector
+    from jobtop.core.measure.collectors.host.portable import PortableHostCollector
 
     return PortableHostCollector(disk_path)
 

@@ -1,0 +1,1 @@
+"""Sources of GPUs: one file per vendor or interface, and what jobs use of them."""

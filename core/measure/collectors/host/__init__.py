@@ -1,0 +1,1 @@
+"""The source of the machine around the jobs: its cores, memory, disks, interfaces and sensors."""
