@@ -1,11 +1,12 @@
 /* A library of NVIDIA's without a driver: every call reads what there is from the text file $NVML_STATE.
  *
  *   gpu UUID busy mem_used mem_total celsius milliwatts limit_milliwatts sm_mhz mem_mhz fan ecc reasons energy_mj
+ *   more UUID reserved encoder decoder rx_kb tx_kb             of the GPU with this UUID; reserved is a part of mem_used
  *   mig UUID NUMBER UUID_OF_INSTANCE mem_used mem_total      an instance of the GPU with the first UUID
  *   process UUID PID BYTES PERCENT                           BYTES -1: not known; of a GPU or an instance
  *   lost UUID                                                its calls return GPU_IS_LOST, and so does its handle
  *   fail FUNCTION CODE                                       the function returns this code
- *   hang FUNCTION SECONDS                                    the function takes so long
+ *   hang FUNCTION SECONDS                                    the function takes so long, or until this line is gone
  *   loaded NUMBER                                            another number: the driver was loaded again
  *
  * $NVML_CALLS, if set, gets a line for each call: the function and the UUID. */
@@ -24,7 +25,8 @@ struct process { char uuid[LENGTH]; number pid; long long bytes; number percent;
 struct gpu {
     char uuid[LENGTH], above[LENGTH];
     number busy, celsius, milliwatts, limit, sm, memory_clock, fan, reasons, instance;
-    large used, total, ecc, energy;
+    large used, total, ecc, energy, reserved;
+    number encoder, decoder, rx, tx;
     int is_instance, is_lost;
 };
 
@@ -44,6 +46,7 @@ static struct gpu *find(const char *uuid) {
 static int load(const char *function) {
     char line[512], word[LENGTH], uuid[LENGTH];
     long count;
+    struct gpu m;
     const char *path = getenv("NVML_STATE");
     FILE *file = path ? fopen(path, "r") : NULL;
     gpu_count = process_count = failure = 0, loaded = 0, hang_seconds = 0;
@@ -59,6 +62,10 @@ static int load(const char *function) {
                 &g->total) == 5) g->is_instance = 1, gpu_count++;
         else if (process_count < MOST_PROCESSES && sscanf(line, "process %95s %u %lld %u", p->uuid, &p->pid, &p->bytes,
                 &p->percent) == 4) process_count++;
+        else if (sscanf(line, "more %95s %llu %u %u %u %u", uuid, &m.reserved, &m.encoder, &m.decoder, &m.rx, &m.tx) == 6) {
+            struct gpu *found = find(uuid);
+            if (found) found->reserved = m.reserved, found->encoder = m.encoder, found->decoder = m.decoder, found->rx = m.rx, found->tx = m.tx;
+        }
         else if (sscanf(line, "lost %95s", uuid) == 1) { struct gpu *found = find(uuid); if (found) found->is_lost = 1; }
         else if (sscanf(line, "fail %95s %ld", word, &count) == 2 && !strcmp(word, function)) failure = (int)count;
         else if (sscanf(line, "hang %95s %ld", word, &count) == 2 && !strcmp(word, function)) hang_seconds = (unsigned)count;
@@ -74,10 +81,15 @@ static void note(const char *function, const char *uuid) {
     if (file) fprintf(file, "%s %s\n", function, uuid), fclose(file);
 }
 
-static int enter(const char *function) {
+static int load_slowly(const char *function) {
     int code = load(function);
+    for (unsigned steps = hang_seconds * 50; steps && hang_seconds; steps--) usleep(20000), code = load(function);
+    return code;
+}
+
+static int enter(const char *function) {
     note(function, "-");
-    if (hang_seconds) sleep(hang_seconds);
+    int code = load_slowly(function);
     if (code) return code;
     if (!opened || loaded != loaded_at_open) return UNINITIALIZED;
     return failure;
@@ -85,10 +97,9 @@ static int enter(const char *function) {
 
 static int enter_gpu(const char *function, void *handle, struct gpu **found) {
     size_t index = (size_t)handle - 1;
-    int code = load(function);
     if (index >= MOST) return INVALID;
     note(function, handles[index]);
-    if (hang_seconds) sleep(hang_seconds);
+    int code = load_slowly(function);
     if (code) return code;
     if (!opened || loaded != loaded_at_open) return UNINITIALIZED;
     *found = find(handles[index]);
@@ -115,10 +126,9 @@ const char *nvmlErrorString(int code) {
 }
 
 int nvmlInitWithFlags(number flags) {
-    int code = load("nvmlInit");
-    (void)flags;
     note("nvmlInit", "-");
-    if (hang_seconds) sleep(hang_seconds);
+    int code = load_slowly("nvmlInit");
+    (void)flags;
     if (code || failure) return code ? code : failure;
     opened++, loaded_at_open = loaded;
     return OK;
@@ -177,6 +187,17 @@ int nvmlDeviceGetMemoryInfo(void *handle, large *memory) {
     memory[0] = gpu->total, memory[1] = gpu->total - gpu->used, memory[2] = gpu->used;
     return OK;
 }
+struct memory { number version; large total, reserved, free, used; };
+
+int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory *memory) {
+    ENTER;
+    memory->total = gpu->total, memory->reserved = gpu->reserved;
+    memory->used = gpu->used - gpu->reserved, memory->free = gpu->total - gpu->used;
+    return OK;
+}
+int nvmlDeviceGetEncoderUtilization(void *handle, number *value, number *period) { PHYSICAL; *value = gpu->encoder, *period = 167000; return OK; }
+int nvmlDeviceGetDecoderUtilization(void *handle, number *value, number *period) { PHYSICAL; *value = gpu->decoder, *period = 167000; return OK; }
+int nvmlDeviceGetPcieThroughput(void *handle, int counter, number *value) { PHYSICAL; *value = counter ? gpu->rx : gpu->tx; return OK; }
 int nvmlDeviceGetTemperature(void *handle, int sensor, number *value) { PHYSICAL; (void)sensor; *value = gpu->celsius; return OK; }
 int nvmlDeviceGetPowerUsage(void *handle, number *value) { PHYSICAL; *value = gpu->milliwatts; return OK; }
 int nvmlDeviceGetEnforcedPowerLimit(void *handle, number *value) { PHYSICAL; *value = gpu->limit; return OK; }

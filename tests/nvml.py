@@ -28,6 +28,10 @@ class FakeGpu:
     fan: int = 30
     ecc: int = 0
     reasons: int = 0
+    reserved: int = 0
+    encoder: int = 0
+    decoder: int = 0
+    pcie: tuple[int, int] = (0, 0)  # received and sent, in KB a second
     processes: tuple[tuple[int, int | None, int], ...] = ()
     is_lost: bool = False
 
@@ -35,6 +39,7 @@ class FakeGpu:
         numbers = (self.busy, self.used, self.total, self.celsius, round(self.watts * 1000), 400_000, 1410, 1593)
         more = (self.fan, self.ecc, self.reasons, round(self.joules * 1000))
         lines = [" ".join(map(str, ("gpu", self.uuid, *numbers, *more)))]
+        lines.append(" ".join(map(str, ("more", self.uuid, self.reserved, self.encoder, self.decoder, *self.pcie))))
         return lines + _process_lines(self.uuid, self.processes) + [f"lost {self.uuid}"] * self.is_lost
 
 

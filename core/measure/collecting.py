@@ -41,6 +41,7 @@ class Collecting:
         self._devices: list[tuple[Device, float, dict[str, Number | None]]] = []
         self._named: list[tuple[str, str, float, float]] = []
         self._events: list[Happened] = []
+        self.products: dict[Device, str] = {}  # what the makers of devices call them
         self._due: list[Watch] = []
         self._due_jobs: Jobs = {}
         self._last_host: HostSample | None = None
@@ -157,6 +158,8 @@ class Collecting:
             self._events += [(owner, time.time(), kind, detail) for owner, kind, detail in readings.events]
         if self._host_runs:
             self._devices.extend((device, at, dict(values)) for device, values in readings.devices)
+            if not readings.products.items() <= self.products.items():
+                self.products = self.products | readings.products  # a new one: batches have the one before
             if readings.host and readings.host_sample is None:
                 self._host_values[run.name] = readings.host
 

@@ -43,7 +43,7 @@ class Batch:
 
     `devices`: device, seconds since boot, raw counters and gauges by catalogue key.
     `named`: job key, the name the job chose, elapsed seconds, value. The owner of an event is a job key, None for the
-    host, or a device.
+    host, or a device. `products`: what the makers of devices call them.
     """
 
     samples: list[tuple[str, Sample]] = fresh(default_factory=list)
@@ -52,6 +52,7 @@ class Batch:
     events: Sequence[Happened] = ()  # by the wall clock
     devices: list[tuple[Device, float, dict[str, Number | None]]] = fresh(default_factory=list)
     named: list[tuple[str, str, float, float]] = fresh(default_factory=list)
+    products: dict[Device, str] = fresh(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.samples or self.host or self.devices or self.named or self.events)
@@ -180,7 +181,12 @@ class Sampler:
             due = [watch for rhythm in beating for watch in rhythm.watches.values()] + self._new
             due += [watch for watch in over if watch not in due]
             if not due:
-                return Batch(host=host, events=self.collecting.take_events(), devices=self.collecting.take_devices())
+                return Batch(
+                    host=host,
+                    events=self.collecting.take_events(),
+                    devices=self.collecting.take_devices(),
+                    products=self.collecting.products,
+                )
             beating += self._place(beating, boottime)
             step = min((rhythm.interval for rhythm in beating), default=1.0) * self.stretch
             self.collecting.processes.details_seconds = self.budget * self.details_share * step
@@ -195,7 +201,7 @@ class Sampler:
             for rhythm in beating:
                 rhythm.next_due = self._next_on_grid(rhythm.interval * self.stretch)
             devices, named = self.collecting.take_devices(), self.collecting.take_named()
-        return Batch(samples, snapshots, host, events, devices, named)
+        return Batch(samples, snapshots, host, events, devices, named, self.collecting.products)
 
     def _outside_seconds(self) -> float:
         """The CPU time of slow sources and of storing the samples since the last call."""

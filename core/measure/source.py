@@ -71,6 +71,7 @@ class Readings:
     `named`: values that a job gave names to, by job and name.
     `remarks`: by job; they replace the earlier ones of this source.
     `events`: what has just happened to a job, a device or the host.
+    `products`: what the makers of devices call them.
     """
 
     jobs: dict[str, dict[str, Number]] = fresh(default_factory=dict)
@@ -81,5 +82,6 @@ class Readings:
     named: dict[tuple[str, str], float] = fresh(default_factory=dict)
     remarks: dict[str, Remarks] = fresh(default_factory=dict)
     events: list[Event] = fresh(default_factory=list)
+    products: dict[Device, str] = fresh(default_factory=dict)
     rows: dict[str, JobRow] = fresh(default_factory=dict)
     host_sample: HostSample | None = None  # of the host source: what `host` has, and every core, disk and interface

@@ -7,18 +7,19 @@ import time
 from collections import deque
 
 from jobtop.core.clock import BOOTTIME
-from jobtop.core.record import record
+from jobtop.core.record import record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobtop.core.measure.source import Jobs, Readings, Source
+    from jobtop.core.measure.source import Event, Jobs, Readings, Source
 
 LONGEST_END_SECONDS = 0.3  # that is waited for a thread to end: a driver may take seconds to open
 FIRST_SECONDS = 0.25  # until a slow source is opened: a short job is over before that
 MOST_CORES = 0.005  # that a slow source may use; above that it is called less often …
 SLOWEST = 10  # … by this factor at most
+MOST_EVENTS = 1000  # that wait for a tick
 STALE_INTERVALS = 3  # after so many without new readings the values of a slow source are absent
 
 
@@ -110,6 +111,7 @@ class SlowRun:
         self._taken: Slot | None = None
         self._spent_seconds = self._charged_seconds = 0.0
         self._forgotten: deque[str] = deque()
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)  # also of readings that no tick took
         self._pause_seconds = self.interval_seconds
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -126,7 +128,9 @@ class SlowRun:
         if slot is None or slot is self._taken or self.is_lost:
             return None
         self._taken = slot
-        return News(slot.readings, slot.boottime)
+        events = [self._events.popleft() for _ in range(len(self._events))]
+        readings = replace(slot.readings, events=events) if events or slot.readings.events else slot.readings
+        return News(readings, slot.boottime)
 
     def set_jobs(self, jobs: Jobs) -> None:
         """Read these jobs from now on; the thread is started by the first call."""
@@ -184,6 +188,7 @@ class SlowRun:
             self.problem = self.problem or words(error)
         else:
             now = self._monotonic()
+            self._events.extend(readings.events)
             self._slot = Slot(readings, time.clock_gettime(BOOTTIME), now, now - began)
         cost = time.thread_time() - spent
         if self._spent_seconds:  # the first call opens things

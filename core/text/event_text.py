@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.measure.newest_gpus import gpu_number
 from jobtop.core.units import format_bytes, format_duration, printable
 
 TYPE_CHECKING = False
@@ -24,6 +25,8 @@ SEVERITIES = {
     "sampling_slowed": WARNING,
     "recorded_late": WARNING,
     "recorded_again": WARNING,
+    "gpu_throttled": WARNING,
+    "gpu_lost": BAD,
 }
 
 
@@ -50,6 +53,8 @@ def event_text(kind: str, detail: Mapping[str, Any]) -> str:
             return f"retried as {known['by'][:8]}"
         case "not_retried":
             return f"not retried{because}"
+        case "gpu_used" | "gpu_throttled" | "gpu_unthrottled" | "gpu_lost" | "gpu_found":
+            return _gpu_text(kind, known.get("gpu"), detail.get("reasons")) + because
         case "sampling_slowed":
             return f"sampled {_times(detail.get('factor'))} less often: sampling cost too much"
     return PLAIN_TEXTS.get(kind, printable(kind).replace("_", " ")) + because
@@ -65,6 +70,22 @@ PLAIN_TEXTS = {
     "sampling_restored": "sampled at the requested interval again",
     "error": "could not start",
 }
+
+
+GPU_TEXTS = {
+    "gpu_used": "uses {}",
+    "gpu_throttled": "{} is slowed down",
+    "gpu_unthrottled": "{} is no longer slowed down",
+    "gpu_lost": "{} does not answer",
+    "gpu_found": "{} answers again",
+}
+
+
+def _gpu_text(kind: str, gpu: str | None, reasons: Any) -> str:
+    """One line about a GPU; an event of the device itself does not name it."""
+    text = GPU_TEXTS[kind].format("the GPU" if gpu is None else f"GPU {gpu_number(gpu)}")
+    words = [printable(str(reason)) for reason in reasons] if isinstance(reasons, list | tuple) else []
+    return f"{text}: {', '.join(words)}" if words else text
 
 
 def severity(kind: str, detail: Mapping[str, Any]) -> str:

@@ -149,7 +149,7 @@ class StoreSink:
                 self._named(database).append(
                     [(self._seq(key), name, elapsed, value) for key, name, elapsed, value in batch.named]
                 )
-            self._gpus.see(batch.devices)
+            self._gpus.see(batch.devices, batch.products)
             if batch.host is not None and self._records_host:
                 self._keep_host(*batch.host)
             if batch.devices and self._records_host and self.host.holds_lease():
@@ -179,9 +179,7 @@ class StoreSink:
 
         frame = host_frame(before, after)
         self.host.append([(elapsed, after.values | {"cpu.percent": frame.cpu.percent})])
-        gpus = self._gpus.at(elapsed)
-        detail = host_detail(frame, after.uptime_seconds)
-        self.host.keep_detail(elapsed, detail | {"gpus": gpus} if gpus else detail)
+        self.host.keep_detail(elapsed, host_detail(frame, after.uptime_seconds) | self._gpus.detail(elapsed))
 
     def may_record_host(self) -> bool:
         """Take or renew the lease of the host: one process records it. Return whether this process may."""

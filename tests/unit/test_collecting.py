@@ -13,12 +13,20 @@ import pytest
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure import sources
+from jobtop.core.measure.collectors.gpu import nvidia_driver
 from jobtop.core.measure.collectors.host.reading import HostCollector
 from jobtop.core.measure.collectors.host.source import HostSource
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.sampler import Batch, Sampler
 from jobtop.core.measure.source import Readings
-from jobtop.core.measure.source_runs import MOST_CORES, SLOWEST, STALE_INTERVALS, SlowRun, SourceStatus
+from jobtop.core.measure.source_runs import (
+    LONGEST_END_SECONDS,
+    MOST_CORES,
+    SLOWEST,
+    STALE_INTERVALS,
+    SlowRun,
+    SourceStatus,
+)
 from jobtop.core.measure.sources import Options
 from jobtop.core.metrics import JOB_COLUMNS
 from processes import FakeProc, below
@@ -410,11 +418,65 @@ def test_readings_stay_for_some_intervals_and_longer_where_reading_takes_longer(
 
 
 def test_the_sources_that_cannot_be_used_here_are_listed_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sources.JOB_SOURCES, "gpus", lambda _: FakeSource("gpus", reason="no driver"))
-    found = sources.unavailable_sources(Options(proc="/no/such/place"))
-    assert found["gpus"] == "no driver"
-    assert "cgroups" not in found
-    assert sources.unavailable_sources().keys() - {"nvidia"} == {"gpus"}
+    listed = {name: sources.JOB_SOURCES[name] for name in ("processes", "cgroups")}
+    monkeypatch.setattr(sources, "JOB_SOURCES", {**listed, "gpus": lambda _: FakeSource("gpus", reason="no driver")})
+    monkeypatch.setattr(sources, "HOST_SOURCES", {"host": sources.HOST_SOURCES["host"]})
+    assert sources.unavailable_sources()["gpus"] == "no driver"
+    assert sources.unavailable_sources().keys() == {"gpus"}
+    assert "cgroups" not in sources.unavailable_sources(Options(proc="/no/such/place"))
+
+
+def test_the_source_of_nvidia_is_opened_only_where_a_driver_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "JOB_SOURCES", {"nvidia": sources.nvidia})
+    monkeypatch.setattr(nvidia_driver, "DEVICES", ())
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    options = Options(proc=str(tmp_path))
+    assert "driver" in sources.unavailable_sources(options)["nvidia"]
+    (tmp_path / "driver/nvidia").mkdir(parents=True)
+    assert "nvidia" not in sources.unavailable_sources(options)
+    for name in ("gpu", "nvidia"):
+        source = sources.nvidia(Options(proc=str(tmp_path), without=frozenset({name})))
+        assert "switched off" in str(source.available())
+
+
+def test_a_source_that_hangs_is_waited_for_a_moment_and_one_that_answers_meanwhile_is_closed() -> None:
+    let_go = threading.Event()
+    hanging, slow = FakeSource("hanging", QUICK), FakeSource("slow", QUICK)
+    ends = {hanging.name: let_go, slow.name: threading.Event()}
+
+    def wait(source: FakeSource, _: Jobs) -> Readings:
+        ends[source.name].wait(30.0)
+        return Readings()
+
+    for source in (hanging, slow):
+        source.answer = partial(wait, source)
+        run = SlowRun(source)
+        run.set_jobs({})
+        wait_for(lambda source=source: source.calls)  # type: ignore[misc]
+        if source is slow:
+            threading.Timer(LONGEST_END_SECONDS / 3, ends[slow.name].set).start()
+        began = time.monotonic()
+        run.close()
+        seconds = time.monotonic() - began
+        if source is hanging:
+            assert LONGEST_END_SECONDS * 0.9 <= seconds < LONGEST_END_SECONDS + 1.0
+            assert source.closed == 0
+    wait_for(lambda: slow.closed == 1)
+    let_go.set()
+    wait_for(lambda: hanging.closed == 1)
+
+
+def test_events_of_readings_that_no_tick_took_are_not_lost() -> None:
+    source = FakeSource("slow", 1.0)
+    run = SlowRun(source, lambda: 100.0)
+    for number in range(3):
+        source.answer = lambda _, number=number: Readings(events=[("job", f"event {number}", {})])  # type: ignore[misc]
+        run._collect(100.0)
+    news = run.poll({})
+    assert news is not None
+    assert [kind for _, kind, _ in news.readings.events] == ["event 0", "event 1", "event 2"]
+    assert run.poll({}) is None
+    run.close()
 
 
 def test_a_slow_source_that_costs_much_is_called_less_often() -> None:

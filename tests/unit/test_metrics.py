@@ -61,7 +61,7 @@ HOST = f"""
 # What nothing reads yet, by scope: a new reader takes its keys from here.
 AWAITED = {
     Scope.JOB: f"{NET} proc.forks_denied energy.cpu limit.cpus limit.memory limit.pids limit.fds",
-    Scope.GPU: "gpu.mem_free gpu.encoder gpu.decoder gpu.pcie_rx gpu.pcie_tx",
+    Scope.GPU: "",
     Scope.CONTAINER: JOB,
     Scope.HOST: "energy.cpu",
     Scope.CORE: "",

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.measure.collectors.gpu import nvidia
 from jobtop.core.measure.collectors.gpu.nvidia import Nvml
 from jobtop.core.measure.collectors.gpu.nvidia_driver import cards, driver_problem
 from jobtop.core.measure.collectors.gpu.nvidia_session import FIRST_RETRY_SECONDS, LIST_SECONDS, NvidiaSession
-from jobtop.core.measure.collectors.gpu.nvidia_source import NvidiaSource
+from jobtop.core.measure.collectors.gpu.nvidia_source import SELDOM, NvidiaSource
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.newest_gpus import FRESH_SECONDS, NewestGpus
@@ -74,10 +75,16 @@ def machine(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 def test_a_gpu_has_every_number_that_nvml_knows(machine: Machine) -> None:
     machine.nvml.change(FIRST, busy=87, used=3 * GIBIBYTE, celsius=71, watts=250.5, ecc=2, reasons=0x40, fan=55)
     machine.nvml.change(FIRST, joules=1234.5, processes=((11, GIBIBYTE, 50), (99, None, 0)))
+    machine.nvml.change(FIRST, reserved=GIBIBYTE, encoder=12, decoder=34, pcie=(2500, 700))
     assert machine.device("0-aaaaaaaa") == {
         "gpu.util": 87,
-        "gpu.mem_used": 3 * GIBIBYTE,
+        "gpu.mem_used": 2 * GIBIBYTE,
         "gpu.mem_total": 80 * GIBIBYTE,
+        "gpu.mem_free": 77 * GIBIBYTE,
+        "gpu.encoder": 12,
+        "gpu.decoder": 34,
+        "gpu.pcie_rx": 2_500_000,
+        "gpu.pcie_tx": 700_000,
         "gpu.temp": 71,
         "gpu.power": 250.5,
         "gpu.power_limit": 400.0,
@@ -90,6 +97,31 @@ def test_a_gpu_has_every_number_that_nvml_knows(machine: Machine) -> None:
         "energy.gpu": 1234.5,
     }
     assert machine.device("1-bbbbbbbb") is not None
+    assert machine.collect().products[Device("gpu", "1-bbbbbbbb")] == "NVIDIA Test 1"
+
+
+def test_an_older_driver_counts_its_own_memory_as_used(machine: Machine) -> None:
+    machine.nvml.show(extra=(f"fail nvmlDeviceGetMemoryInfo_v2 {NOT_SUPPORTED}",))
+    machine.nvml.change(FIRST, used=3 * GIBIBYTE, reserved=GIBIBYTE)
+    for _ in range(2):
+        values = machine.device("0-aaaaaaaa") or {}
+        assert (values["gpu.mem_used"], values["gpu.mem_free"]) == (3 * GIBIBYTE, 77 * GIBIBYTE)
+    assert machine.nvml.calls("nvmlDeviceGetMemoryInfo_v2", FIRST) == 1
+
+
+def test_traffic_over_pcie_is_read_seldom_and_not_again_from_a_gpu_that_takes_long(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.nvml.change(FIRST, pcie=(5, 6))
+    for _ in range(SELDOM):
+        assert (machine.device("0-aaaaaaaa") or {})["gpu.pcie_rx"] == 5000
+    assert machine.nvml.calls("nvmlDeviceGetPcieThroughput", FIRST) == 2
+    monkeypatch.setattr(nvidia, "SLOW_CALL_SECONDS", 0.0)
+    assert (machine.device("0-aaaaaaaa") or {})["gpu.pcie_rx"] == 5000
+    for _ in range(2 * SELDOM):
+        values = machine.device("0-aaaaaaaa") or {}
+    assert (values["gpu.pcie_rx"], values["gpu.pcie_tx"]) == (None, None)
+    assert machine.nvml.calls("nvmlDeviceGetPcieThroughput", FIRST) == 3
 
 
 def test_clocks_that_are_low_because_nothing_runs_are_not_throttled(machine: Machine) -> None:
@@ -178,6 +210,7 @@ def test_a_mig_instance_is_a_device_and_its_jobs_have_memory_only(machine: Machi
     assert devices["1.3-cccccccc"] == {
         "gpu.mem_used": 2 * GIBIBYTE,
         "gpu.mem_total": 10 * GIBIBYTE,
+        "gpu.mem_free": 8 * GIBIBYTE,
         "gpu.processes": 1,
     }
     assert devices["1-bbbbbbbb"]["gpu.power"] == 60.0
@@ -230,10 +263,92 @@ def test_a_lost_gpu_costs_its_own_numbers_and_comes_back(machine: Machine) -> No
         assert "gpu.util" not in found.jobs["b"]
         assert "gpu.mem_used" not in found.jobs["b"]
     assert "lost" in str(machine.session.reason)
-    assert machine.nvml.calls("nvmlDeviceGetMemoryInfo", SECOND) == 2, "it is asked again only after NVML was opened"
+    assert machine.nvml.calls("nvmlDeviceGetMemoryInfo_v2", SECOND) == 2, "it is asked again only after NVML was opened"
     machine.nvml.change(SECOND, is_lost=False)
     assert machine.collect(3 * FIRST_RETRY_SECONDS).jobs["b"]["gpu.util"] == 30.0
     assert machine.session.reason is None
+
+
+def test_a_lost_gpu_is_an_event_of_the_gpu_and_of_the_jobs_on_it(machine: Machine) -> None:
+    machine.nvml.change(SECOND, processes=((21, GIBIBYTE, 30),))
+    device = Device("gpu", "1-bbbbbbbb")
+    assert machine.collect().events == [("b", "gpu_used", {"gpu": device.name})]
+    machine.nvml.change(SECOND, is_lost=True)
+    assert machine.collect().events == [
+        (device, "gpu_lost", {"reason": "GPU is lost"}),
+        ("b", "gpu_lost", {"gpu": device.name, "reason": "GPU is lost"}),
+    ]
+    assert [machine.collect(seconds).events for seconds in (1.0, FIRST_RETRY_SECONDS, 1.0)] == [[], [], []]
+    machine.nvml.change(SECOND, is_lost=False)
+    assert machine.collect(3 * FIRST_RETRY_SECONDS).events == [
+        (device, "gpu_found", {}),
+        ("b", "gpu_found", {"gpu": device.name}),
+    ]
+    assert machine.collect().events == []
+
+
+def test_a_driver_that_does_not_list_its_gpus_any_more_has_lost_them(machine: Machine) -> None:
+    machine.collect()
+    machine.nvml.show(extra=(f"fail nvmlDeviceGetCount_v2 {UNKNOWN}",))
+    found = machine.collect(LIST_SECONDS)
+    assert [(owner, kind) for owner, kind, _ in found.events] == [
+        (Device("gpu", name), "gpu_lost") for name in ("0-aaaaaaaa", "1-bbbbbbbb")
+    ]
+    machine.nvml.show(extra=())
+    assert {kind for _, kind, _ in machine.collect(FIRST_RETRY_SECONDS).events} == {"gpu_found"}
+
+
+def test_a_card_that_falls_asleep_and_a_mig_instance_that_is_deleted_are_not_lost(machine: Machine) -> None:
+    machine.nvml.show(FakeInstance(INSTANCE, FIRST, 0))
+    machine.collect()
+    del machine.nvml.gpus[INSTANCE]
+    machine.nvml.show()
+    pci(machine.sys, "0000:02:00.0", "suspended")
+    assert machine.collect(LIST_SECONDS).events == []
+    pci(machine.sys, "0000:02:00.0", "active")
+    assert machine.collect().events == []
+
+
+def test_a_gpu_that_is_slowed_down_is_an_event_with_the_reasons(machine: Machine) -> None:
+    machine.nvml.change(FIRST, reasons=0x04 | 0x48, processes=((11, GIBIBYTE, 30),))
+    reasons = ["power cap", "thermal"]
+    assert machine.collect().events == [
+        ("a", "gpu_used", {"gpu": "0-aaaaaaaa"}),
+        (Device("gpu", "0-aaaaaaaa"), "gpu_throttled", {"reasons": reasons}),
+        ("a", "gpu_throttled", {"gpu": "0-aaaaaaaa", "reasons": reasons}),
+    ]
+    assert machine.collect().events == []
+
+
+@pytest.mark.parametrize(
+    ("bits", "reasons"),
+    [
+        (0x01, ()),
+        (0x08, ("hardware slowdown",)),
+        (0x88, ("power brake",)),
+        (0x20, ("thermal",)),
+        (0x04, ("power cap",)),
+    ],
+)
+def test_why_a_gpu_is_slowed_down(machine: Machine, bits: int, reasons: tuple[str, ...]) -> None:
+    machine.nvml.change(FIRST, reasons=bits)
+    [gpu, _] = machine.session.gpus()
+    assert gpu.slowdowns() == reasons
+
+
+def test_what_a_job_uses_of_each_gpu_is_kept_apart(machine: Machine) -> None:
+    machine.nvml.change(FIRST, processes=((11, GIBIBYTE, 40), (21, None, 20)))
+    machine.nvml.change(SECOND, processes=((12, 3 * GIBIBYTE, 50),))
+    assert machine.collect().named == {
+        ("a", "gpu.util@0-aaaaaaaa"): 40.0,
+        ("a", "gpu.mem_used@0-aaaaaaaa"): GIBIBYTE,
+        ("a", "gpu.util@1-bbbbbbbb"): 50.0,
+        ("a", "gpu.mem_used@1-bbbbbbbb"): 3 * GIBIBYTE,
+        ("b", "gpu.util@0-aaaaaaaa"): 20.0,
+    }
+    machine.nvml.change(SECOND, processes=())
+    named = machine.collect().named
+    assert (named["a", "gpu.util@1-bbbbbbbb"], named["a", "gpu.mem_used@1-bbbbbbbb"]) == (0.0, 0)
 
 
 def test_the_energy_of_a_time_in_which_a_gpu_was_lost_belongs_to_no_job(machine: Machine) -> None:

@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.newest_gpus import NewestGpus
@@ -55,7 +55,7 @@ class MachineReader:
         self._last_sample = sample
         frame = host_frame(before, sample)
         self._cpu_line.append(percent_of_all(frame.cpu.percent, len(frame.cores)))
-        detail = host_detail(frame, sample.uptime_seconds) | {"gpus": self._read_gpus()}
+        detail = host_detail(frame, sample.uptime_seconds) | {"gpus": {}} | self._read_gpus()
         machine = MachineView(
             machine_name(), time.time(), read_only(frame.values), read_only(detail), tuple(self._cpu_line)
         )
@@ -68,7 +68,7 @@ class MachineReader:
         self._source = None
         self._close_gpus()
 
-    def _read_gpus(self) -> dict[str, dict[str, float | int | None]]:
+    def _read_gpus(self) -> dict[str, dict[str, Any]]:
         """What the sources of GPUs read last; they have threads of their own."""
         if self._gpu_runs is None:
             from jobtop.core.measure.sources import GPU_SOURCES, Options, open_runs
@@ -79,8 +79,11 @@ class MachineReader:
         now = time.clock_gettime(BOOTTIME)
         for run in self._gpu_runs:
             if (news := run.poll({})) is not None:
-                self._gpus.see((device, news.boottime or now, values) for device, values in news.readings.devices)
-        return self._gpus.at(now)
+                devices = news.readings.devices
+                self._gpus.see(
+                    ((device, news.boottime or now, values) for device, values in devices), news.readings.products
+                )
+        return self._gpus.detail(now)
 
     def _close_gpus(self) -> None:
         for run in self._gpu_runs or ():

@@ -6,6 +6,7 @@ NVML is opened and called by one thread: that of the source, or that of a caller
 from __future__ import annotations
 
 import re
+import time
 from functools import cache
 
 from jobtop.core.measure.collectors.gpu.nvidia_driver import driver_problem
@@ -22,8 +23,13 @@ NEVER_ANSWERED = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)
 GONE = (UNINITIALIZED, DRIVER_NOT_LOADED, GPU_IS_LOST, RESET_REQUIRED)
 TEMPERATURE_OF_GPU, CLOCK_SM, CLOCK_MEMORY = 0, 1, 2
 UNCORRECTED, SINCE_DRIVER_LOADED = 1, 0
-# Clocks are lower because of: the power limit, hardware slowdown, heat (software, hardware), the power brake.
-SLOWED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
+PCIE_SENT, PCIE_RECEIVED = 0, 1
+PCIE_UNIT_BYTES = 1000  # "KB/s" in NVIDIA's documentation
+SLOW_CALL_SECONDS = 0.1  # NVML counts PCIe traffic for 20 ms; a GPU that takes much longer is not asked again
+BY_ARGUMENT = frozenset({"nvmlDeviceGetClockInfo", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetPcieThroughput"})
+# Why clocks are lower, in the bits of nvmlClocksEventReasons; others, such as an idle GPU, are no slowdown.
+SLOWDOWNS = {0x04: "power cap", 0x20: "thermal", 0x40: "thermal", 0x80: "power brake"}
+HARDWARE_SLOWDOWN = 0x08  # also set together with 0x40 and 0x80, which say why
 FIRST_SAMPLES_MICROSECONDS = 1_000_000
 MOST_PERCENT = 100
 
@@ -57,10 +63,38 @@ class Gpu:
         rates = self._call("nvmlDeviceGetUtilizationRates")
         return None if rates is None else int(rates.gpu)
 
-    def memory_bytes(self) -> tuple[int, int] | None:
-        """Used and total."""
+    def memory_bytes(self) -> tuple[int, int, int] | None:
+        """Used, total and free. What the driver reserves for itself is neither used nor free, if the driver tells it.
+
+        NVIDIA's pages disagree on whether the newer call counts the reserve as used, so `used` is the rest.
+        """
+        version = getattr(self._pynvml, "nvmlMemory_v2", None)
+        memory = None if version is None else self._call("nvmlDeviceGetMemoryInfo", version)
+        if memory is not None:
+            total, free = int(memory.total), int(memory.free)
+            return max(0, total - free - int(memory.reserved)), total, free
         memory = self._call("nvmlDeviceGetMemoryInfo")
-        return None if memory is None else (int(memory.used), int(memory.total))
+        return None if memory is None else (int(memory.used), int(memory.total), int(memory.free))
+
+    def encoder_percent(self) -> int | None:
+        values = self._call("nvmlDeviceGetEncoderUtilization")
+        return None if values is None else int(values[0])
+
+    def decoder_percent(self) -> int | None:
+        values = self._call("nvmlDeviceGetDecoderUtilization")
+        return None if values is None else int(values[0])
+
+    def pcie_bytes_per_second(self) -> tuple[int | None, int | None]:
+        """Received and sent, each over 20 ms, in which the call waits; a GPU that takes long is not asked again."""
+        return self._pcie(PCIE_RECEIVED), self._pcie(PCIE_SENT)
+
+    def _pcie(self, counter: int) -> int | None:
+        began = time.monotonic()
+        value = _whole(_scaled(self._number("nvmlDeviceGetPcieThroughput", counter), PCIE_UNIT_BYTES))
+        if (seconds := time.monotonic() - began) > SLOW_CALL_SECONDS:
+            for each in (PCIE_RECEIVED, PCIE_SENT):
+                self._note(f"nvmlDeviceGetPcieThroughput {each}", f"it took {seconds:.1f} s", is_final=True)
+        return value
 
     def temperature_celsius(self) -> int | None:
         return self._number("nvmlDeviceGetTemperature", TEMPERATURE_OF_GPU)
@@ -84,12 +118,17 @@ class Gpu:
         """Errors of memory that could not be corrected, since the driver was loaded."""
         return self._number("nvmlDeviceGetTotalEccErrors", UNCORRECTED, SINCE_DRIVER_LOADED)
 
-    def is_slowed(self) -> bool | None:
-        """Whether heat or power lowers its clocks; older drivers have another name for the call."""
+    def slowdowns(self) -> tuple[str, ...] | None:
+        """Why heat or power lowers its clocks; older drivers have another name for the call."""
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:
             reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons")
-        return None if reasons is None else bool(reasons & SLOWED)
+        if reasons is None:
+            return None
+        found = {text for bit, text in SLOWDOWNS.items() if reasons & bit}
+        if reasons & HARDWARE_SLOWDOWN and not found & {"thermal", "power brake"}:
+            found.add("hardware slowdown")
+        return tuple(sorted(found))
 
     def energy_joules(self) -> float | None:
         """Since the driver was loaded."""
@@ -135,7 +174,7 @@ class Gpu:
 
     def _call(self, function: str, *arguments: int, none_found: object = None) -> Any:
         """What a function of the bindings returns for this GPU, or None, with the reason."""
-        called = (function, *arguments) if function == "nvmlDeviceGetClockInfo" else (function,)
+        called = (function, *arguments) if function in BY_ARGUMENT else (function,)
         mark = " ".join(map(str, called))
         if mark in self.unsupported:
             return None

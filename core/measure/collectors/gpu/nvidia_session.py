@@ -20,7 +20,8 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 300.0
 class NvidiaSession:
     """The GPUs of an open NVML. After a problem it is opened again, each time after twice as long.
 
-    `reason`: why NVML or a GPU is not read now.
+    `reason`: why NVML or a GPU is not read now. `lost`: the GPUs that do not answer, by UUID, with their names and the
+    reason; one of them that is read again must be taken out with `find`.
     """
 
     def __init__(
@@ -31,7 +32,8 @@ class NvidiaSession:
     ) -> None:
         self._library, self._sys, self._monotonic = library or Nvml(), sys, monotonic
         self._gpus: dict[str, Gpu] = {}  # by UUID
-        self._lost: set[str] = set()
+        self._unread: set[str] = set()  # since NVML was opened last
+        self.lost: dict[str, tuple[str, str]] = {}
         self._list_at = -float("inf")
         self._retry_at: float | None = None
         self._retry_seconds = FIRST_RETRY_SECONDS
@@ -49,7 +51,7 @@ class NvidiaSession:
         elif self._library.is_open and now >= self._list_at:
             self._list()
         return [
-            gpu for gpu in self._gpus.values() if gpu.uuid not in self._lost and not asleep.get(gpu.card or "", False)
+            gpu for gpu in self._gpus.values() if gpu.uuid not in self._unread and not asleep.get(gpu.card or "", False)
         ]
 
     def knows(self, uuid: str) -> bool:
@@ -58,8 +60,13 @@ class NvidiaSession:
 
     def lose(self, gpu: Gpu, problem: NvmlProblem) -> None:
         """Note that a GPU did not answer: it is lost, or its driver is gone."""
-        self._lost.add(gpu.uuid)
+        self._unread.add(gpu.uuid)
+        self.lost.setdefault(gpu.uuid, (gpu.name, str(problem)))
         self._retry_later(f"GPU {gpu.name}: {problem}")
+
+    def find(self, gpu: Gpu) -> None:
+        """Note that a GPU answers."""
+        self.lost.pop(gpu.uuid, None)
 
     def close(self) -> None:
         self._library.close()
@@ -67,7 +74,7 @@ class NvidiaSession:
 
     def _open(self) -> None:
         self._library.close()
-        self._gpus, self._lost, self._retry_at = {}, set(), None
+        self._gpus, self._unread, self._retry_at = {}, set(), None
         try:
             self._library.open()
         except NvmlProblem as problem:
@@ -82,7 +89,7 @@ class NvidiaSession:
             gpus, problems = self._library.gpus()
         except NvmlProblem as problem:
             self._library.close()
-            self._gpus = {}
+            self._lose_all(str(problem))
             self._retry_later(str(problem))
             return
         before, self._gpus = self._gpus, {gpu.uuid: gpu for gpu in gpus}
@@ -92,8 +99,14 @@ class NvidiaSession:
                 self._gpus[uuid] = known
         if problems:
             self._retry_later("; ".join(problems))
-        elif not self._lost:
+        elif not self._unread:
             self.reason = None
+
+    def _lose_all(self, reason: str) -> None:
+        for gpu in self._gpus.values():
+            if not gpu.is_mig:
+                self.lost.setdefault(gpu.uuid, (gpu.name, reason))
+        self._gpus = {}
 
     def _retry_later(self, reason: str) -> None:
         self.reason, now = reason, self._monotonic()

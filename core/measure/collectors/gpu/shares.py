@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from jobtop.core.measure.job_gpus import MEMORY, PERCENT, series_name
 from jobtop.core.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from jobtop.core.measure.source import Number
+    from jobtop.core.measure.source import Event, Number
 
 
 @record
@@ -16,7 +17,8 @@ class GpuProcesses:
     """The processes of one GPU since the reading before; None is not known.
 
     `memory_bytes` and `percents` are by pid. A process without a percentage did not run. `joules` were used by all.
-    `counts_energy`: it has a counter of energy, though there may be no reading before.
+    `counts_energy`: it has a counter of energy, though there may be no reading before. `name` is that of the device:
+    with it, what a job uses of this GPU alone is kept too.
     """
 
     uuid: str
@@ -24,19 +26,29 @@ class GpuProcesses:
     percents: Mapping[int, float] | None
     joules: float | None = None
     counts_energy: bool = False
+    name: str = ""
 
     @property
     def pids(self) -> set[int]:
         return {*(self.memory_bytes or ()), *(self.percents or ())}
 
+    def used_by(self, pids: Iterable[int]) -> dict[str, Number]:
+        """What some processes use of this GPU alone, as far as it is known."""
+        pids = set(pids)
+        memory = None if self.memory_bytes is None else [self.memory_bytes.get(pid, 0) for pid in pids]
+        percents = None if self.percents is None else [self.percents.get(pid, 0) for pid in pids]
+        read = {PERCENT: _sum(0.0, percents), MEMORY: _sum(0, memory)}
+        return {key: value for key, value in read.items() if value is not None}
+
 
 class JobOnGpus:
     """What one job uses of all GPUs that it is on; None is not known of one of them."""
 
-    __slots__ = ("energy_joules", "gpus", "has_unknown_energy", "memory_bytes", "percent")
+    __slots__ = ("energy_joules", "gpus", "has_unknown_energy", "memory_bytes", "percent", "used")
 
     def __init__(self) -> None:
         self.gpus: set[str] = set()  # by UUID
+        self.used: set[str] = set()  # those that it is on, or was on
         self.memory_bytes: Number | None = 0
         self.percent: Number | None = 0.0
         self.energy_joules: float | None = None
@@ -45,9 +57,9 @@ class JobOnGpus:
     def add(self, gpu: GpuProcesses, pids: Iterable[int]) -> None:
         """Add what its processes use of one GPU."""
         pids = set(pids)
-        memory = None if gpu.memory_bytes is None else [gpu.memory_bytes.get(pid, 0) for pid in pids]
-        self.memory_bytes = _sum(self.memory_bytes, memory)
-        self.percent = _sum(self.percent, None if gpu.percents is None else [gpu.percents.get(pid, 0) for pid in pids])
+        used = gpu.used_by(pids)
+        self.memory_bytes = _sum(self.memory_bytes, [used.get(MEMORY)])
+        self.percent = _sum(self.percent, [used.get(PERCENT)])
         if gpu.percents is None or not gpu.counts_energy:
             self.has_unknown_energy = True
             return
@@ -62,10 +74,15 @@ class JobOnGpus:
 
 
 class GpuShares:
-    """Sums what jobs use; a job has numbers from its first process on a GPU on."""
+    """Sums what jobs use; a job has numbers from its first process on a GPU on.
+
+    `named`: what each job uses of each GPU that it is or was on, of the last call, as `Readings.named` has it.
+    """
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobOnGpus] = {}
+        self._events: list[Event] = []
+        self.named: dict[tuple[str, str], float] = {}
 
     def add(
         self, read: list[GpuProcesses], owners: Mapping[int, Iterable[str]], exists: Callable[[str], bool]
@@ -76,19 +93,40 @@ class GpuShares:
             job.gpus = {uuid for uuid in job.gpus if exists(uuid)} - {gpu.uuid for gpu in read}
             if job.gpus:
                 job.memory_bytes = job.percent = None
+        self.named = {}
         for gpu in read:
-            by_job: dict[str, set[int]] = {}
+            by_job: dict[str, set[int]] = {key: set() for key, job in self._jobs.items() if gpu.uuid in job.used}
             for pid in gpu.pids:
                 for key in owners.get(pid, ()):
                     by_job.setdefault(key, set()).add(pid)
             for key, pids in by_job.items():
                 job = self._jobs.setdefault(key, JobOnGpus())
-                job.gpus.add(gpu.uuid)
-                job.add(gpu, pids)
+                if pids:
+                    job.gpus.add(gpu.uuid)
+                    job.add(gpu, pids)
+                self._keep_apart(key, job, gpu, pids)
         return {key: job.values() for key, job in self._jobs.items()}
+
+    def jobs_on(self, uuid: str) -> set[str]:
+        """The jobs with a process on a GPU when it was read last."""
+        return {key for key, job in self._jobs.items() if uuid in job.gpus}
+
+    def take_events(self) -> list[Event]:
+        """Which jobs have begun to use which GPUs since the last call."""
+        taken, self._events = self._events, []
+        return taken
 
     def forget(self, key: str) -> None:
         self._jobs.pop(key, None)
+
+    def _keep_apart(self, key: str, job: JobOnGpus, gpu: GpuProcesses, pids: set[int]) -> None:
+        """Keep what a job uses of one GPU alone."""
+        if not gpu.name:
+            return
+        self.named.update(((key, series_name(metric, gpu.name)), value) for metric, value in gpu.used_by(pids).items())
+        if gpu.uuid not in job.used:
+            job.used.add(gpu.uuid)
+            self._events.append((key, "gpu_used", {"gpu": gpu.name}))
 
 
 def _sum(before: Number | None, values: Iterable[Number | None] | None) -> Number | None:
