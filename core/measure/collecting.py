@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.host.reading import HostSample
     from jobtop.core.measure.device import Device
     from jobtop.core.measure.sampler import Happened
-    from jobtop.core.measure.source import Jobs, Number
+    from jobtop.core.measure.source import Jobs, Number, Readings
     from jobtop.core.measure.source_runs import News, SourceStatus
     from jobtop.core.measure.sources import Options, Run
     from jobtop.core.measure.watch import Watch
@@ -157,11 +157,15 @@ class Collecting:
         if readings.events:
             self._events += [(owner, time.time(), kind, detail) for owner, kind, detail in readings.events]
         if self._host_runs:
-            self._devices.extend((device, at, dict(values)) for device, values in readings.devices)
-            if not readings.products.items() <= self.products.items():
-                self.products = self.products | readings.products  # a new one: batches have the one before
-            if readings.host and readings.host_sample is None:
-                self._host_values[run.name] = readings.host
+            self._take_machine(run.name, readings, at)
+
+    def _take_machine(self, name: str, readings: Readings, at: float) -> None:
+        """Take over what a source read of the host and its devices."""
+        self._devices.extend((device, at, dict(values)) for device, values in readings.devices)
+        if not readings.products.items() <= self.products.items():
+            self.products = self.products | readings.products  # a new one: batches have the one before
+        if readings.host and readings.host_sample is None:
+            self._host_values[name] = readings.host
 
     def _drop(self, name: str) -> None:
         """Let the values of a source be absent."""
