@@ -199,6 +199,7 @@ MEASUREMENTS: Mapping[str, str | None] = {
     "snapshots": "the lists of processes",
     "pressure": "the kernel's stall times of jobs",
     "host": "the samples of the machine",
+    "devices": "the space of each disk, NUMA nodes, temperatures, fans and batteries",
     "gpu": "all GPUs",
     "nvidia": "NVIDIA's GPUs",
     **dict.fromkeys(("net", "amd", "intel", "drm", "rapl", "docker")),

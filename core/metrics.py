@@ -170,7 +170,12 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("temp", "temperature", Unit.CELSIUS, GAUGE, (Scope.HOST, Scope.SENSOR), Fold.NONE),
     Metric("fan.speed", "fan speed", Unit.RPM, GAUGE, SENSOR, Fold.NONE),
     Metric(
-        "numa.misses", "memory taken from another NUMA node, in pages", Unit.COUNT, COUNTER, (Scope.NUMA,), Fold.NONE
+        "numa.misses",
+        "pages given to processes of another node",
+        Unit.COUNT,
+        COUNTER,
+        (Scope.NUMA,),
+        Fold.NONE,
     ),
     Metric("battery.charge", "charge of the battery", Unit.PERCENT, GAUGE, BATTERY, Fold.NONE),
     Metric("battery.power", "power that the battery supplies", Unit.WATTS, GAUGE, BATTERY, Fold.NONE),

@@ -48,6 +48,13 @@ def nvidia(options: Options) -> Source:
     return collector("gpu.nvidia_source")(options) if problem is None else UnopenedSource("nvidia", problem)
 
 
+def slow_devices(options: Options) -> Source:
+    """The source of what is slow to read of the host, unless the host is not sampled at all."""
+    if "devices" in options.without or "host" in options.without:
+        return UnopenedSource("devices", "it is switched off (monitor.without)")
+    return collector("host.slow_source")(options)
+
+
 GPU_SOURCES: dict[str, Opener] = {
     "nvidia": nvidia,
 }
@@ -59,6 +66,7 @@ JOB_SOURCES: dict[str, Opener] = {
 }
 # Sources of the host and its devices alone: one process records them for all.
 HOST_SOURCES: dict[str, Opener] = {
+    "devices": slow_devices,
     "host": collector("host.source"),
 }
 

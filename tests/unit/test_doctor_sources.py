@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from captured_hosts import below_machine, slow_reader
 from machines import put
 
-from jobtop.core.doctor import gpus, sources
+from jobtop.core.doctor import devices, gpus, sources
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.doctor.sources import MEMBER_FILES, PSI_REMEDY
 from jobtop.core.measure.collectors.host.reading import SAMPLED_KEYS
@@ -193,6 +194,19 @@ def test_every_key_of_the_host_has_a_finding(machine_files: MachineFiles) -> Non
     assert "/no/such/place: No such file or directory" in named(found, "disk space").meaning
     covered = {key for _, keys in sources.HOST_ROWS for key in keys} | {*RESOURCES, "temp", "cpu.percent"}
     assert covered == {*SAMPLED_KEYS, "cpu.percent"}
+
+
+def test_slow_devices_are_named_or_the_reason_why_there_are_none(tmp_path: Path, machine_files: MachineFiles) -> None:
+    below_machine("manycore", tmp_path)
+    found = devices.device_findings(MachineFiles(str(tmp_path), 1000, "ada", "linux"), slow_reader(tmp_path))
+    assert {finding.state for finding in found} == {State.WORKS}
+    assert "coretemp Package id 0" in named(found, "sensors").meaning
+    assert "sda" in named(found, "space by disk").meaning
+    assert "2 nodes" in named(found, "NUMA nodes").meaning
+    assert "BAT0" in named(found, "batteries").meaning
+    nothing = devices.device_findings(machine_files)
+    assert {finding.state for finding in nothing} == {State.ABSENT}
+    assert all(finding.meaning for finding in nothing)
 
 
 def test_something_of_a_source_may_be_missing() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from captured_hosts import below_machine
 
 from jobtop.core.measure.collectors.host.files import CoreTimes, parse_stat
 from jobtop.core.measure.collectors.host.hardware import Thermometer, physical_disks, physical_interfaces
@@ -21,9 +22,7 @@ from jobtop.core.measure.collectors.host.reading import (
     rates,
 )
 from jobtop.core.measure.collectors.open_file import KeptFile
-from support import ROOT
 
-MACHINES = ROOT / "tests/data/host"
 KIB = 1024
 OPENED: list[HostCollector] = []
 
@@ -43,16 +42,7 @@ class Machine:
 
     def __init__(self, name: str, below: Path) -> None:
         self.proc, self.sys, self.clock = below / "proc", below / "sys", Clock()
-        self._captured = MACHINES / name
-        shutil.copytree(self._captured / "proc", self.proc)
-        for line in (self._captured / "sys.txt").read_text().splitlines():
-            path, sign, text = line.split(" ", 2)
-            entry = self.sys / path
-            entry.parent.mkdir(parents=True, exist_ok=True)
-            if sign == "->":
-                entry.symlink_to(text)
-            else:
-                entry.write_text(f"{text}\n")
+        self._captured = below_machine(name, below)
         self.collector = HostCollector(str(self.proc), str(self.sys), str(below), self.clock)
         OPENED.append(self.collector)
 

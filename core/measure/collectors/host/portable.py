@@ -8,10 +8,11 @@ import time
 from jobtop.core.measure.collectors.host.files import DISK_KEYS, NET_KEYS, CoreTimes, Counters, total_of
 from jobtop.core.measure.collectors.host.hardware import VIRTUAL_INTERFACES
 from jobtop.core.measure.collectors.host.reading import SAMPLED_KEYS, HostSample, read_space
+from jobtop.core.metrics import Scope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 NOT_TOLD = "psutil does not report it on this system"
 
@@ -117,3 +118,24 @@ def read_interfaces() -> dict[str, Counters]:
         )
         interfaces[name] = dict(zip(NET_KEYS, amounts, strict=True))
     return interfaces
+
+
+class PortableSlowReader:
+    """Temperatures, fans and the battery as far as psutil reports them; which disk a file system is on is not known."""
+
+    def space(self) -> dict[str, tuple[int, int]]:
+        return {}
+
+    def devices(self) -> Mapping[Scope, dict[str, Counters]]:
+        """The values by name; functions that psutil does not have on this system are passed over."""
+        import psutil
+
+        sensors: dict[str, Counters] = {}
+        for function, key in (("sensors_temperatures", "temp"), ("sensors_fans", "fan.speed")):
+            chips = getattr(psutil, function, dict)()
+            for chip, entries in chips.items():
+                for number, entry in enumerate(entries, 1):
+                    sensors[f"{chip} {entry.label or number}"] = {key: entry.current}
+        battery = getattr(psutil, "sensors_battery", lambda: None)()
+        charged: dict[str, Counters] = {} if battery is None else {"battery": {"battery.charge": battery.percent}}
+        return {Scope.SENSOR: sensors, Scope.BATTERY: charged}
