@@ -34,7 +34,7 @@ def read_batteries(sys: str = "/sys") -> dict[str, Counters]:
 
 def read_charge(entry: str) -> float | None:
     """Percent of the full charge."""
-    percent = _number(f"{entry}/capacity")
+    percent: float | None = _number(f"{entry}/capacity")
     if percent is None:
         pairs = ((_number(f"{entry}/{what}_now"), _number(f"{entry}/{what}_full")) for what in ("energy", "charge"))
         percent = next((now / full * 100 for now, full in pairs if now is not None and full), None)
@@ -43,7 +43,7 @@ def read_charge(entry: str) -> float | None:
 
 def read_power(entry: str) -> float | None:
     """Watts; the sign is that of the status, since drivers disagree about the sign of a current."""
-    microwatts = _number(f"{entry}/power_now")
+    microwatts: float | None = _number(f"{entry}/power_now")
     if microwatts is None:
         current, voltage = _number(f"{entry}/current_now"), _number(f"{entry}/voltage_now")
         microwatts = None if current is None or voltage is None else current * voltage * MICRO

@@ -13,6 +13,7 @@ from jobtop.core.metrics import Scope
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
 NOT_TOLD = "psutil does not report it on this system"
 
@@ -132,7 +133,7 @@ class PortableSlowReader:
 
         sensors: dict[str, Counters] = {}
         for function, key in (("sensors_temperatures", "temp"), ("sensors_fans", "fan.speed")):
-            chips = getattr(psutil, function, dict)()
+            chips: dict[str, list[Any]] = getattr(psutil, function, dict)()
             for chip, entries in chips.items():
                 for number, entry in enumerate(entries, 1):
                     sensors[f"{chip} {entry.label or number}"] = {key: entry.current}
