@@ -1,0 +1,1 @@
+"""The files that processes of a job have open: where they are read, and how far."""
