@@ -202,7 +202,8 @@ MEASUREMENTS: Mapping[str, str | None] = {
     "devices": "the space of each disk, NUMA nodes, temperatures, fans and batteries",
     "gpu": "all GPUs",
     "nvidia": "NVIDIA's GPUs",
-    **dict.fromkeys(("net", "amd", "intel", "drm", "rapl", "docker")),
+    "rapl": "the energy of the CPU",
+    **dict.fromkeys(("net", "amd", "intel", "drm", "docker")),
 }
 _KEEP_ENV_DEFAULT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 
-from jobtop.core.doctor import checks, devices, gpus, probes, sources
+from jobtop.core.doctor import checks, devices, energy, gpus, probes, sources
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes
@@ -46,6 +46,7 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
             *sources.host_findings(machine, checks.nearest_existing(str(paths.root))),
             *devices.device_findings(machine),
             *gpus.gpu_findings(machine, os.environ),
+            energy.cpu_energy(machine),
         ],
         "Storing and showing data": [
             checks.state_directory(str(paths.root)),

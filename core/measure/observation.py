@@ -30,6 +30,7 @@ TOGETHER_SHARE = 0.05  # of the memory of several processes: what docs/accuracy.
 LATE_SHARE = 1.5  # of the interval: a sample that comes a little late is no news
 GAP_SECONDS, GAP_INTERVALS = 2.0, 3
 WHOLE = (Unit.BYTES, Unit.COUNT)
+UNREAD_SECONDS, UNREAD_SHARE = 1.0, 0.05  # of the CPU time of a job: less of it after the last reading is no news
 ENERGY_OF_GPUS = "nvml, by share of SM time"
 
 
@@ -68,7 +69,7 @@ class Observation:
         job = replace(job, usage=replace(job.usage, samples=self.tally.samples), monitor=monitor, metrics=metrics)
         job = _with_processes(_with_memory(_with_cpu(job, spreads), spreads), spreads)
         job = _with_gpus(job, spreads, self.tally.total("energy.gpu"))
-        job = self._with_remarks(_with_totals(job, self.tally))
+        job = self._with_remarks(_with_energy(_with_totals(job, self.tally), newest))
         return self._doubted(self._with_unread(watched(job, self.over_bytes)))
 
     def _with_remarks(self, job: Job) -> Job:
@@ -227,6 +228,26 @@ def _with_totals(job: Job, tally: Tally) -> Job:
     if received is not None and sent is not None:
         usage = replace(usage, net_rx_bytes=round(received), net_tx_bytes=round(sent))
     return replace(job, usage=usage)
+
+
+def _with_energy(job: Job, newest: Sample | None) -> Job:
+    """The record with the energy of the CPU time after the last reading, at the mean of the time before it.
+
+    A job that jobtop attached to has none: what it used before is in its CPU time, and not in its energy.
+    """
+    joules, seconds = job.usage.energy_cpu_joules, job.usage.cpu_total_seconds
+    if joules is None or seconds is None or newest is None or (job.submitted_at or 0.0) > (job.start_time or 0.0):
+        return job
+    values = dict(zip(JOB_COLUMNS, newest.values, strict=True))
+    read = (values["cpu.user"] or 0) + (values["cpu.system"] or 0)
+    rest = seconds - read
+    if rest <= 0 or read <= 0:
+        return job
+    usage = replace(job.usage, energy_cpu_joules=round(joules * seconds / read, 3))
+    if rest < max(UNREAD_SECONDS, UNREAD_SHARE * seconds):
+        return replace(job, usage=usage)
+    why = f"energy_cpu: the last {format_duration(rest)} of CPU time were not read, and count at the mean of the job"
+    return replace(job, usage=usage, incomplete=(*job.incomplete, why))
 
 
 def _with_processes(job: Job, spreads: dict[str, Spread]) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from os import path
 
 from jobtop.core.measure.source_runs import FastRun, SlowRun, UnopenedSource, words
 from jobtop.core.record import fresh, record
@@ -55,6 +56,15 @@ def slow_devices(options: Options) -> Source:
     return collector("host.slow_source")(options)
 
 
+def energy(options: Options) -> Source:
+    """The source of the energy of the CPU; where the kernel has no counters of it, nothing of it is imported."""
+    if "rapl" in options.without:
+        return UnopenedSource("energy", "it is switched off (monitor.without)")
+    if not path.exists(f"{options.sys}/class/powercap/intel-rapl:0"):
+        return UnopenedSource("energy", f"{options.sys}/class/powercap has no energy counters of CPUs")
+    return collector("energy.rapl")(options)
+
+
 GPU_SOURCES: dict[str, Opener] = {
     "nvidia": nvidia,
 }
@@ -62,6 +72,7 @@ GPU_SOURCES: dict[str, Opener] = {
 JOB_SOURCES: dict[str, Opener] = {
     "processes": collector("process_source"),
     "cgroups": collector("cgroup_source"),
+    "energy": energy,
     **GPU_SOURCES,
 }
 # Sources of the host and its devices alone: one process records them for all.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from captured_hosts import below_machine, slow_reader
 
+from energy import PoweredMachine
 from jobtop.core.errors import BadValue
 from jobtop.core.measure.collectors.gpu.nvidia_session import NvidiaSession
 from jobtop.core.measure.collectors.gpu.nvidia_source import NvidiaSource
@@ -61,18 +62,19 @@ HOST = f"""
 
 # What nothing reads yet, by scope: a new reader takes its keys from here.
 AWAITED = {
-    Scope.JOB: f"{NET} proc.forks_denied energy.cpu limit.cpus limit.memory limit.pids limit.fds",
+    Scope.JOB: f"{NET} proc.forks_denied limit.cpus limit.memory limit.pids limit.fds",
     Scope.GPU: "",
     Scope.CONTAINER: JOB,
-    Scope.HOST: "energy.cpu",
+    Scope.HOST: "",
     Scope.CORE: "",
     Scope.DISK: "",
     Scope.INTERFACE: "",
     Scope.NUMA: "",
     Scope.SENSOR: "",
     Scope.BATTERY: "",
-    Scope.PACKAGE: "energy.cpu",
+    Scope.PACKAGE: "",
 }
+OWN_SOURCES = (Scope.GPU, Scope.PACKAGE)  # that the source of the host does not read
 COLLECTORS = sorted((ROOT / "core/measure/collectors").rglob("*.py"))
 CONTAINER_READERS = {"docker.py", "podman.py", "container.py"}
 
@@ -170,9 +172,8 @@ def keys_read_of_a_job(below: Path) -> set[str]:
     table.read_details(1.0)
     cgroup = CgroupReader([a_cgroup(below / "cgroup")])
     counted, _ = cgroup.read()
-    values = (
-        fold(tree) | counted | readings_of_a_gpu(below, 60, {"job": Target(Identity("", 50, None), 0.0)}).jobs["job"]
-    )
+    on_gpu = readings_of_a_gpu(below, 60, {"job": Target(Identity("", 50, None), 0.0)}).jobs["job"]
+    values = fold(tree) | counted | readings_of_energy(below).jobs["a"] | on_gpu
     cgroup.close()
     table.close()
     before, after = (Sample(elapsed, tuple(map(values.get, JOB_COLUMNS))) for elapsed in (1.0, 2.0))
@@ -192,6 +193,21 @@ def readings_of_a_gpu(below: Path, pid: int, jobs: dict[str, Target]) -> Reading
         readings = source.collect(jobs)
         source.close()
     return readings
+
+
+def readings_of_energy(below: Path) -> Readings:
+    """What the counters of two CPU packages tell, of a job that has run too."""
+    machine = PoweredMachine(below / "powered")
+    machine.collect()
+    machine.run(11, 1.0)
+    machine.use(1.0, busy=1.0, z0=40)
+    readings = machine.collect()
+    machine.close()
+    return readings
+
+
+def keys_read_of_a_package(below: Path) -> set[str]:
+    return {key for _, values in readings_of_energy(below).devices for key in values}
 
 
 def keys_read_of_a_gpu(below: Path) -> set[str]:
@@ -216,7 +232,7 @@ def samples_of_a_host(below: Path) -> tuple[HostSample, HostSample]:
 def keys_read_of_a_host(below: Path) -> set[str]:
     """What the reader of a machine gives."""
     frame = host_frame(*samples_of_a_host(below))
-    return {key for key, value in frame.values.items() if value is not None}
+    return {key for key, value in frame.values.items() if value is not None} | readings_of_energy(below).host.keys()
 
 
 def keys_read_of_devices(scope: Scope, below: Path) -> set[str]:
@@ -235,7 +251,8 @@ def keys_read_of_devices(scope: Scope, below: Path) -> set[str]:
         (Scope.JOB, keys_read_of_a_job),
         (Scope.HOST, keys_read_of_a_host),
         (Scope.GPU, keys_read_of_a_gpu),
-        *((scope, partial(keys_read_of_devices, scope)) for scope in DEVICE_SCOPES if scope is not Scope.GPU),
+        (Scope.PACKAGE, keys_read_of_a_package),
+        *((scope, partial(keys_read_of_devices, scope)) for scope in DEVICE_SCOPES if scope not in OWN_SOURCES),
     ],
 )
 def test_every_row_has_a_reader_and_every_key_of_a_reader_a_row(

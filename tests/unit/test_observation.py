@@ -5,6 +5,7 @@ import pytest
 from jobtop.cli.run.summary import summary
 from jobtop.core.measure.observation import Observation, seen_in
 from jobtop.core.measure.tally import Tally
+from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Monitor, Sample, Status, Usage
 from jobtop.core.record import replace
 from records import made_job
@@ -199,3 +200,24 @@ def test_memory_that_the_budget_did_not_allow_to_read_is_said_to_be_missing(poss
 def test_memfds_that_were_not_looked_for_are_said_to_be_missing(unread: int, missing: bool) -> None:
     done = Observation(Tally(), unread_memfd_bytes=unread).of(JOB)
     assert any("memfd" in entry for entry in done.incomplete) is missing
+
+
+def test_the_energy_after_the_last_reading_counts_at_the_mean_before_it() -> None:
+    powered = [replace(one, values=with_energy(one, 2.0 * one.elapsed)) for one in steady(9)]
+    done = seen(*powered)
+    assert done.usage.energy_cpu_joules == pytest.approx(18.0 * 5.0 / 4.5), "4.5 of 5 s were read"
+    assert not any(entry.startswith("energy_cpu") for entry in done.incomplete)
+    done = seen(*powered[:4])
+    assert done.usage.energy_cpu_joules == pytest.approx(8.0 * 5.0 / 2.0)
+    assert any(entry.startswith("energy_cpu: the last 3s") for entry in done.incomplete)
+
+
+def test_a_job_that_was_attached_to_gets_no_energy_of_the_time_before() -> None:
+    powered = [replace(one, values=with_energy(one, 2.0 * one.elapsed)) for one in steady(4)]
+    late = replace(JOB, submitted_at=(JOB.start_time or 0.0) + 5.0)
+    assert seen(*powered, job=late).usage.energy_cpu_joules == 8.0
+
+
+def with_energy(one: Sample, joules: float) -> tuple[float | int | None, ...]:
+    place = JOB_COLUMNS.index("energy.cpu")
+    return (*one.values[:place], joules, *one.values[place + 1 :])

@@ -21,10 +21,11 @@ NEVER = -1
 class JobCounters:
     """The cgroups of one job, and at which state of its processes they were read."""
 
-    __slots__ = ("details_pass", "reader", "unread_samples", "version")
+    __slots__ = ("cpu_seconds", "details_pass", "reader", "unread_samples", "version")
 
     def __init__(self, reader: CgroupReader) -> None:
         self.reader = reader
+        self.cpu_seconds = 0.0
         self.version = NEVER
         self.details_pass = NEVER
         self.unread_samples = 0
@@ -64,6 +65,7 @@ class CgroupSource:
                 if not counters.reader.has_changed():
                     continue
             values, moment = counters.reader.read()
+            counters.cpu_seconds = max(counters.cpu_seconds, cpu_seconds(values))
             if processes is not None:
                 counters.version, counters.unread_samples = processes.version, 0
                 values, moment = self._beside_processes(counters, processes, values, moment)
@@ -71,6 +73,11 @@ class CgroupSource:
             if moment is not None:
                 moments[key] = moment
         return Readings(found, moments)
+
+    def cpu_seconds(self, key: str) -> float:
+        """The CPU time that the cgroups of a job had counted when they were read last; 0 if they count none."""
+        counters = self._counters.get(key)
+        return 0.0 if counters is None else counters.cpu_seconds
 
     def forget(self, key: str) -> None:
         self._due = None

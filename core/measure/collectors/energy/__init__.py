@@ -1,0 +1,1 @@
+"""Sources of the energy that the machine uses."""
