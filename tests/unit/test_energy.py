@@ -38,10 +38,8 @@ def test_packages_and_their_memory_are_read_and_nothing_twice(machine: PoweredMa
     machine.collect()
     machine.use(z0=10, z0_0=9, z0_1=2, z1=20, z1_0=1, z1_1=5, z2=40)
     found = machine.collect()
-    assert found.devices == [
-        (Device("package", "package-0"), {"energy.cpu": pytest.approx(12)}),
-        (Device("package", "package-1"), {"energy.cpu": pytest.approx(21)}),
-    ]
+    assert [device for device, _ in found.devices] == [Device("package", "package-0"), Device("package", "package-1")]
+    assert [values["energy.cpu"] for _, values in found.devices] == pytest.approx([12, 21])
     assert found.host == {"energy.cpu": pytest.approx(33)}
     machine.close()
 
