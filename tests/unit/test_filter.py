@@ -11,6 +11,7 @@ import pytest
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import Kept, Status, Usage
 from jobtop.core.query.completion import complete, word_at
+from jobtop.core.query.conditions import _regex
 from jobtop.core.query.filter import LANGUAGE, FilterError, line_of, parse, quoted
 from jobtop.core.query.keys import FLAGS, KEYS
 from records import HERE, HOSTILE_TEXTS, made_job, running_job
@@ -303,6 +304,14 @@ def test_a_pattern_of_many_stars_does_not_take_for_ever() -> None:
     begun = time.process_time()
     assert not fits(f"name:{'*a' * 40}*b", name="a" * 2000)
     assert time.process_time() - begun < 1.0
+
+
+def test_a_pattern_that_is_longer_than_the_text_is_not_compiled() -> None:
+    compiled = _regex.cache_info().misses
+    assert not fits(f"id:{'x' * 200_000}", external_id="x")
+    assert _regex.cache_info().misses == compiled
+    assert fits("name:ab*?*c", name="abxc")
+    assert not fits("name:ab*?*c", name="abc")
 
 
 @pytest.mark.parametrize(
