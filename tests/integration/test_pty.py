@@ -88,6 +88,42 @@ def test_an_editor_edits_on_the_screen(jobtop: Jobtop, tmp_path: Path) -> None:
     assert (tmp_path / "text").read_text() == "hello\n"
 
 
+# Without --pty: jobtop knows these programs, and gives them the terminal instead of opening the console.
+
+
+def test_vim_is_usable_without_an_option(jobtop: Jobtop, tmp_path: Path) -> None:
+    program("vim")
+    (tmp_path / "text").write_text("one\n")
+    with terminal(jobtop) as screen:
+        screen.enter(f"clear; JOBTOP_RUN_UI=auto $J run --external-id it -- vim {tmp_path}/text")
+        screen.shows("~\n")
+        screen.becomes_raw()
+        screen.type("otwo")
+        screen.press("Escape")
+        screen.enter(":wq")
+        screen.back_at_prompt()
+        screen.enter("echo code=$?")
+        screen.shows("code=0")
+    assert (tmp_path / "text").read_text() == "one\ntwo\n"
+    assert show(jobtop, "it")["status"] == "success"
+
+
+def test_less_is_usable_without_an_option(jobtop: Jobtop, tmp_path: Path) -> None:
+    program("less")
+    (tmp_path / "text").write_text("".join(f"line {number:03d}\n" for number in range(1, 201)))
+    with terminal(jobtop) as screen:
+        screen.enter(f"clear; JOBTOP_RUN_UI=auto $J run --external-id it -- less {tmp_path}/text")
+        assert "line 023" in screen.shows("line 001")
+        screen.becomes_raw()
+        screen.type("G")
+        screen.shows("line 200")
+        screen.type("q")
+        screen.back_at_prompt()
+        screen.enter("echo code=$?")
+        screen.shows("code=0")
+    assert show(jobtop, "it")["status"] == "success"
+
+
 PROGRESS = """
 import sys, time
 if not sys.stderr.isatty():
