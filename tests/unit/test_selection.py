@@ -107,8 +107,13 @@ def test_every_verb_refuses_a_word_that_can_never_match(three: list[str], verb: 
 def test_a_name_is_one_job_and_a_filter_by_name_is_all_of_them(three: list[str]) -> None:
     assert read_selection(("name:a",), (), NOW).filter is not None
     assert call("pin", "name:a").returncode == 2
-    assert call("pin", "name:a", "--yes").stdout.count("pinned") >= 1
-    assert call("wait", "name:a").returncode == call("wait", "--filter", "name:a").returncode
+    assert call("pin", "name:a", "--yes").stdout.count("pinned") == 2
+
+
+def test_wait_takes_a_name_for_its_newest_job_and_a_filter_for_all_of_them(home: Path) -> None:
+    failed = made_job(name="a", status=Status.FAILED, exit_code=1)
+    kept_jobs(home, failed, made_job(name="a"))
+    assert [call("wait", *words).returncode for words in (["a"], ["name:a"], ["--filter", "name:a"])] == [0, 1, 1]
 
 
 def test_pinned_jobs_are_kept_by_a_filter_and_pinned_ones_are_not_pinned_again(three: list[str]) -> None:
