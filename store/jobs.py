@@ -206,12 +206,13 @@ class Jobs:
         return [(row["id"], row["name"]) for row in rows]
 
     def unsettled(self, host: str, not_recorded_by: Identity | None = None) -> list[Job]:
-        """The started jobs of a host without final totals, except those that this process records."""
+        """The started jobs of a host without final totals, except live ones that this process records."""
         with self.database.reading() as connection:
             rows = connection.execute(
                 "SELECT * FROM jobs WHERE settled = 0 AND host = ?"
                 " AND NOT (status = 'queued' AND recorder_pid IS NULL AND shim_pid IS NULL)"
-                " AND NOT (recorder_boot IS ? AND coalesce(recorder_pid = ?, 0) AND recorder_start IS ?)",
+                f" AND NOT (status IN ({LIVE_STATUSES})"
+                " AND recorder_boot IS ? AND coalesce(recorder_pid = ?, 0) AND recorder_start IS ?)",
                 (host, *identity_columns(not_recorded_by)),
             ).fetchall()
         return self.database.decode_rows(rows, job_from_row)

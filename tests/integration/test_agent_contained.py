@@ -13,6 +13,7 @@ import pytest
 from agents import DEADLINE, Line, Load, agents_of, kill, line
 from jobtop.core.model import Job
 from jobtop.core.record import replace
+from jobtop.core.run.facts import read_started
 from jobtop.lifecycle.kinds.process import SILENT_DIRECTORY, SILENT_SHIM
 from jobtop.lifecycle.queue_runner import SILENT_PROGRAM
 from records import assert_one_line, call
@@ -171,6 +172,22 @@ def test_a_job_whose_supervisor_is_gone_and_whose_end_cannot_be_read_is_over(job
         line.call_agent()
         again.check(line.ended(next_one))
         wait_for(lambda: line.now(job).settled, DEADLINE)
+
+
+def test_a_lost_job_with_processes_in_its_cgroup_is_settled_once_they_have_exited(jobtop: Jobtop, line: Line) -> None:
+    load = Load(jobtop.home / "load", waits=True)
+    job = line.submit(load.command)
+    with agent_with(jobtop, line, VIGILANT) as agent:
+        line.becomes(job, "running")
+        load.begins()
+        started = read_started(line.paths.job(job.id))
+        assert started is not None
+        os.kill(started.shim.pid, signal.SIGKILL)
+        lost = line.ended(job)
+        assert (lost.status, lost.settled) == ("lost", not started.cgroups)
+        load.let_end()
+        wait_for(lambda: line.now(job).settled, DEADLINE)
+        assert agent.poll() is None
 
 
 def test_a_job_that_cannot_be_told_to_a_shim_is_an_error_and_the_others_go_on(jobtop: Jobtop, line: Line) -> None:

@@ -347,10 +347,11 @@ def test_a_follower_sees_a_job_that_is_added_after_the_newest_was_deleted(jobs: 
     assert [job.id for job in jobs.changed_since(touch)[0]] == [second.id]
 
 
-def test_queued_jobs_and_jobs_of_this_recorder_are_not_unsettled(jobs: Jobs) -> None:
+def test_queued_jobs_and_live_jobs_of_this_recorder_are_not_unsettled(jobs: Jobs) -> None:
     mine, other, waiting = this_process(), Identity("another boot", NO_PROCESS, 1), Status.QUEUED
     begun = [jobs.insert(running_job(recorder=recorder)) for recorder in (mine, other, None)]
     jobs.insert(running_job(status=waiting, queue=Queued(), recorder=None))
     begun.append(jobs.insert(running_job(status=waiting, queue=Queued(), recorder=other)))
+    begun.append(jobs.insert(made_job(status=Status.LOST, recorder=mine, settled=False)))
     assert jobs.unsettled(HERE) == begun
-    assert jobs.unsettled(HERE, not_recorded_by=mine) == begun[1:]
+    assert jobs.unsettled(HERE, not_recorded_by=mine) == begun[1:], "the last one has ended: it is not recorded any more"
