@@ -76,6 +76,11 @@ class Watched:
             found = [kept.at(self.job, moment) for moment in kept.moments(self.job)]
             return [snapshot for snapshot in found if snapshot is not None]
 
+    def events(self) -> list[str]:
+        """The kinds of events of the job."""
+        with self.store() as database:
+            return [event.kind for event in Jobs(database).events(self.job)]
+
     def rows(self, table: str) -> int:
         with self.store() as database, database.reading() as connection:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
