@@ -354,4 +354,6 @@ def test_queued_jobs_and_live_jobs_of_this_recorder_are_not_unsettled(jobs: Jobs
     begun.append(jobs.insert(running_job(status=waiting, queue=Queued(), recorder=other)))
     begun.append(jobs.insert(made_job(status=Status.LOST, recorder=mine, settled=False)))
     assert jobs.unsettled(HERE) == begun
-    assert jobs.unsettled(HERE, not_recorded_by=mine) == begun[1:], "the last one has ended: it is not recorded any more"
+    assert jobs.unsettled(HERE, not_recorded_by=mine) == begun[1:], (
+        "the last one has ended: it is not recorded any more"
+    )
