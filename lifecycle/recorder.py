@@ -23,7 +23,7 @@ from jobtop.store.jobs import Event, Jobs, event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 START_PATIENCE_SECONDS = 0.5
 NOT_YET = "this job is not in the history yet: "
@@ -36,8 +36,14 @@ class Recorder:
     be written at all, the record is kept in memory, and written to unrecorded/ID.json at the end.
     """
 
-    def __init__(self, paths: StatePaths, network: bool | None, warn: Callable[[str], None]) -> None:
-        self.paths, self.network = paths, network
+    def __init__(
+        self,
+        paths: StatePaths,
+        network: bool | None,
+        warn: Callable[[str], None],
+        secrets: Sequence[str] | None = None,
+    ) -> None:
+        self.paths, self.network, self.secrets = paths, network, secrets
         self._warn, self._warned = warn, False
         self._late_problem: str | None = None
         self._waits_for_store = False
@@ -131,14 +137,18 @@ class Recorder:
                 if ended is not None:
                     return self._written(
                         self.jobs,
-                        lambda jobs: process.finish(jobs, self.paths, self.job, ended, add_samples=add_samples),
+                        lambda jobs: process.finish(
+                            jobs, self.paths, self.job, ended, add_samples=add_samples, secrets=self.secrets
+                        ),
                     )
                 return self._written(self.jobs, self._without_shim)
             except JobtopError as error:
                 self._give_up(error)
         if ended is not None:
+            explain = process.explanation(None, self.paths, self.job, ended, secrets=self.secrets)
             self.job = outcome.conclude(self.job, ended)
             self.job = self.job if add_samples is None else add_samples(self.job)
+            self.job = self.job if explain is None else explain(self.job)
         else:
             self.job = outcome.lost(self.job, process.DIED, None)
         self.job = replace(self.job, seq=None)

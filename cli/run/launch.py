@@ -69,7 +69,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     from jobtop.lifecycle.recorder import Recorder
     from jobtop.lifecycle.spec_files import sweep_specs
 
-    recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn)
+    recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn, app.config.texts("run.redact"))
     monitoring = Monitoring(app, recorder, job.id, options["report"])
     recorder.begin(replace(job, recorder=identify(os.getpid())), spec)
     gc.freeze()  # nothing that exists by now is garbage: do not look through it

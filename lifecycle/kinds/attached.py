@@ -84,9 +84,13 @@ class AttachedKind:
             return job
         if job.status in ENDS - {Status.LOST}:
             return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
+        from jobtop.core.analysis.reasons import explained
+        from jobtop.lifecycle.explaining import read_clues
+
         elapsed = None if watched is None else time.clock_gettime(BOOTTIME) - (job.start_boottime or 0.0)
         cpu_seconds = None if watched is None else watched.cpu_seconds
         observation = observation_in(jobs, job) if watched is None else watched.observation
+        clues = read_clues(jobs, paths, attached.ended(job, elapsed))
 
         def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
             if row.status.ended:
@@ -94,6 +98,7 @@ class AttachedKind:
             done = attached.ended(replace(row, monitor=replace(row.monitor, cpu_seconds=cpu_seconds)), elapsed)
             if observation is not None:
                 done = observation.of(attached.with_sampled_totals(done, observation))
+            done = explained(done, clues)
             return done, end_events(row, done, 0.0)
 
         return jobs.change(job.id, concluded)

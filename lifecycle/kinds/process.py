@@ -29,7 +29,7 @@ from jobtop.store.jobs import event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from jobtop.core.measure.target import Target
     from jobtop.core.model import Identity
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from jobtop.lifecycle.kinds.kind import Order, Watched
     from jobtop.store.jobs import Event, Jobs
 
+KNOWN_ENDS = ENDS - {Status.LOST}
 DIED = "jobtop's supervisor died; exit status unknown"
 DAMAGED = "exit status unknown: the files of jobtop's supervisor are damaged"
 DELETED = "exit status unknown: the files of jobtop's supervisor were deleted"
@@ -192,13 +193,13 @@ def update_from_files(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
         return finish(jobs, paths, job, ended, settled, add_samples, started)
     if alive:
         return job
-    if job.status in ENDS - {Status.LOST}:
+    if job.status in KNOWN_ENDS:
         return jobs.change(job.id, lambda row: (replace(row, settled=True), ()))
     if started is not None or damage is not None:
         why = died(started.main if started else None) if damage is None else f"{DAMAGED}: {damage}"
-        return lose(jobs, job, started, why)
+        return lose(jobs, paths, job, started, why)
     if job.shim is not None:  # the row says that it has started
-        return lose(jobs, job, None, DELETED)
+        return lose(jobs, paths, job, None, DELETED)
     if job.queue is not None:  # it is still queued
         return job
     if time.time() - (job.submitted_at or 0) < START_SECONDS:
@@ -220,16 +221,20 @@ def finish(
     settled: bool | None = None,
     add_samples: Callable[[Job], Job] | None = None,
     started: Started | None = None,
+    secrets: Sequence[str] | None = None,
 ) -> Job:
-    """Write how a job ended, its totals with what samples add to them, and the marks of its output.
+    """Write how a job ended and why, its totals with what samples add to them, and the marks of its output.
 
-    `started` is for a row without a start, because its recorder was killed before it could write that.
+    `started` is for a row without a start, because its recorder was killed before it could write that. `secrets` are
+    the expressions of `run.redact`; None reads them from the configuration.
     """
+    explain = explanation(jobs, paths, job, ended, started, secrets)
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None or row.shim is not None else outcome.begin(row, started)
         done = outcome.conclude(row, ended)
         done = done if add_samples is None or done.status is Status.ERROR else add_samples(done)
+        done = done if explain is None or row.status in KNOWN_ENDS else explain(done)
         if settled is not None:
             done = replace(done, settled=settled)
         return done, end_events(row, done, ended.moment("last")[0])
@@ -239,6 +244,25 @@ def finish(
     return done
 
 
+def explanation(
+    jobs: Jobs | None,
+    paths: StatePaths,
+    job: Job,
+    ended: Facts,
+    started: Started | None = None,
+    secrets: Sequence[str] | None = None,
+) -> Callable[[Job], Job] | None:
+    """A function that adds to the record why the job ended; None if it ended well, or that is recorded already."""
+    if ended.get("status", "0") == "0" or job.status in KNOWN_ENDS:
+        return None
+    from jobtop.core.analysis.reasons import explained
+    from jobtop.lifecycle.explaining import read_clues
+
+    job = job if started is None or job.shim is not None else outcome.begin(job, started)
+    clues = read_clues(jobs, paths, outcome.conclude(job, ended), secrets)
+    return lambda done: explained(done, clues)
+
+
 def died(main: Identity | None) -> str:
     """The reason of a job without a known end; in the same boot, its main process may still run."""
     if main is None or main.boot != boot_id():
@@ -246,7 +270,7 @@ def died(main: Identity | None) -> str:
     return f"{DIED}. Check whether pid {main.pid} still runs"
 
 
-def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:
+def lose(jobs: Jobs, paths: StatePaths, job: Job, started: Started | None, why: str) -> Job:
     """Write that a job is lost, since its shim is gone without a valid `ended`; totals come from its cgroups.
 
     Its duration ends when it was last seen.
@@ -258,11 +282,16 @@ def lose(jobs: Jobs, job: Job, started: Started | None, why: str) -> Job:
             texts |= {name: text for name in names if (text := read_text(f"{directory}/{name}"))}
     is_empty = cgroup.discard(directories)
     add_samples, seen = stored_observation(jobs, job), seen_seconds(jobs, job)
+    from jobtop.core.analysis.reasons import explained
+    from jobtop.lifecycle.explaining import read_clues
+
+    clues = read_clues(jobs, paths, outcome.lost(job if started is None else outcome.begin(job, started), why, None))
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None else outcome.begin(row, started)
         known = replace(outcome.lost_with(row, why, cgroup.reading(texts)), duration_seconds=seen)
         known = known if add_samples is None or row.status is Status.LOST else add_samples(known)
+        known = explained(known, clues)
         return replace(known, settled=is_empty), () if row.status is Status.LOST else (event("lost", reason=why),)
 
     return jobs.change(job.id, concluded)

@@ -15,6 +15,7 @@ import pytest
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.run.supervisor import new_id
+from jobtop.lifecycle.explaining import read_kernel_log
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from running import CGROUPS, Run, descendants, ended, is_alive, kill_if_alive, running, show
@@ -203,12 +204,17 @@ def test_an_oom_kill_of_a_child_is_told_beside_the_exit_code(jobtop: Jobtop, lim
     assert job["flags"] == ["oom_killed"]
 
 
-def test_without_an_own_cgroup_an_oom_kill_is_only_a_hint(jobtop: Jobtop, limited: Path) -> None:
+def test_without_an_own_cgroup_the_kernel_log_makes_an_oom_kill_certain(jobtop: Jobtop, limited: Path) -> None:
     options = ("--set", "monitor.without=cgroup", "run", "--external-id", "hog")
     assert inside(limited, jobtop, *options, "--", sys.executable, "-S", "-c", HOG).returncode == 137
     job = show(jobtop, "hog")
-    assert job["reason"] == ("killed by SIGKILL; the kernel's OOM killer was active around it, oom_kill +1")
-    assert job["flags"] == []
+    if read_kernel_log():
+        assert job["reason"] == "killed by SIGKILL: the kernel's OOM killer (kernel log)"
+        assert job["flags"] == ["oom_killed"]
+        assert job["findings"]["evidence"][0]["source"] == "kernel log"
+    else:
+        assert job["reason"] == "killed by SIGKILL; the kernel's OOM killer was active around it, oom_kill +1"
+        assert job["flags"] == []
     assert job["resource_usage"]["oom_kills"] is None
     assert job["sources"]["cpu"] == "rusage"
 

@@ -477,6 +477,7 @@ def test_a_closed_terminal_hangs_up_the_job(jobtop: Jobtop, option: tuple[str, .
     record = show(jobtop, "it")
     assert (record["status"], record["signal"]) == ("cancelled", signal.SIGHUP)
     assert record["reason"] == "interrupted by SIGHUP"
+    assert [entry["kind"] for entry in record["findings"]["evidence"]] == ["closed_terminal"]
     assert "Traceback" not in (jobtop.state / "jobtop.log").read_text()
 
 

@@ -32,8 +32,8 @@ SLOW_FOR_RUN = set(
 )
 # Own modules that few calls need.
 RARE_IN_RUN = set(
-    "cli.main core.config_files core.metrics core.run.scheduling lifecycle.reconcile store.creation store.newest_schema"
-    " store.origin store.queue_rows store.repair store.samples tui".split()
+    "cli.main core.analysis core.config_files core.metrics core.run.scheduling lifecycle.explaining lifecycle.reconcile"
+    " store.creation store.newest_schema store.origin store.queue_rows store.repair store.samples tui".split()
 )
 
 

@@ -1,0 +1,73 @@
+"""Finds what the kernel log says about the processes of a job: OOM kills, crashes, GPU and storage errors. Pure.
+
+The text is that of /dev/kmsg: `priority,sequence,microseconds,flags;message`, with the time since boot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+from jobtop.core.analysis.evidence import Cause, Evidence, Source, clean
+from jobtop.core.record import record
+
+SLACK_SECONDS = 2.0  # the clock of the kernel log is not exactly CLOCK_MONOTONIC
+
+_RECORD = re.compile(r"^\d+,\d+,(?P<microseconds>\d+),[^;]*;(?P<message>.*)$")
+_CHOSEN = re.compile(r"^oom-kill:.*?task_memcg=(?P<cgroup>.*),task=.*,pid=(?P<pid>\d+),uid=\d+$")
+_OOM_KILLED = re.compile(
+    r"(?P<what>(?:[Oo]ut of memory.*: )?Kill(?:ed)? process (?P<pid>\d+) \((?P<name>.*?)\))(?P<rest>.*)"
+)
+_RSS = re.compile(r"anon-rss:(\d+)kB")
+_SEGFAULT = re.compile(r"^.*?\[(?P<pid>\d+)\]: (?P<what>segfault at .*?)(?: likely on .*)?$")
+_TRAP = re.compile(r"^traps: .*?\[(?P<pid>\d+)\] (?P<what>(?:trap )?.*)$")
+_GPU = re.compile(r"^NVRM: (?P<what>Xid .*pid='?(?P<pid>\d+).*)$")
+_STORAGE = re.compile(r"I/O error,? (?:on )?dev|(?:EXT4|XFS|BTRFS)\S* .*error|nfs: server .* not responding")
+
+
+@record
+class Members:
+    """What identifies the processes of a job in the kernel log: pids, and the id that is in the name of its cgroup."""
+
+    pids: Collection[int]
+    job_id: str
+
+
+def find_in_kernel_log(text: str, members: Members, since: float, until: float) -> list[Evidence]:
+    """The evidence between two moments, in seconds since boot; storage errors belong to no process."""
+    found: list[Evidence] = []
+    oom_pids: set[int] = set()
+    for moment, message in _records(text):
+        if not since - SLACK_SECONDS <= moment <= until + SLACK_SECONDS:
+            continue
+        if (chosen := _CHOSEN.match(message)) is not None and members.job_id in chosen["cgroup"]:
+            oom_pids.add(int(chosen["pid"]))
+        evidence = _of_process(message, {*members.pids, *oom_pids}) or _of_storage(message)
+        if evidence is not None and evidence not in found:
+            found.append(evidence)
+    return found
+
+
+def _records(text: str) -> Iterator[tuple[float, str]]:
+    for line in text.split("\n"):
+        if (found := _RECORD.match(line)) is not None:
+            yield int(found["microseconds"]) / 1e6, found["message"]
+
+
+def _of_process(message: str, pids: Collection[int]) -> Evidence | None:
+    if (found := _OOM_KILLED.search(message)) is not None and int(found["pid"]) in pids:
+        held = _RSS.search(found["rest"])
+        held_text = f", which held {int(held[1]) / 1024:.0f} MiB" if held else ""
+        return _evidence(Cause.OUT_OF_MEMORY, f"{found['what']}{held_text}", found["pid"])
+    for cause, expression in ((Cause.CRASH, _SEGFAULT), (Cause.CRASH, _TRAP), (Cause.GPU_ERROR, _GPU)):
+        if (found := expression.match(message)) is not None and int(found["pid"]) in pids:
+            return _evidence(cause, found["what"], found["pid"])
+    return None
+
+
+def _of_storage(message: str) -> Evidence | None:
+    return _evidence(Cause.IO_ERROR, message) if _STORAGE.search(message) else None
+
+
+def _evidence(cause: Cause, text: str, subject: str | None = None) -> Evidence:
+    return Evidence(cause, clean(text), Source.KERNEL_LOG, subject)

@@ -1,0 +1,171 @@
+"""Why a job ended, in its record: one clean line in `reason`, the evidence in `findings`, the advice with an amount."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.analysis.ending import LineKind, explain_end
+from jobtop.core.analysis.evidence import Cause, Evidence, Source, evidence_of
+from jobtop.core.analysis.reasons import Clues, explained
+from jobtop.core.measure.collectors.proc import identify
+from jobtop.core.model import Job, Limits, Status, StopRequest, Usage
+from jobtop.core.paths import StatePaths
+from jobtop.lifecycle.explaining import TAIL_BYTES, read_clues
+from jobtop.store.jobs import Jobs
+from records import HOSTILE_TEXTS, holds_controls, made_job
+
+DISK_FULL = "OSError: [Errno 28] No space left on device: '/data/x'"
+OOM = Evidence(Cause.OUT_OF_MEMORY, "Out of memory: Killed process 7 (python)", Source.KERNEL_LOG, "7")
+
+
+def failed(**values: object) -> Job:
+    return made_job(**{"status": Status.FAILED, "exit_code": 1, "reason": "exit code 1"} | values)
+
+
+def advice_of(job: Job) -> list[str]:
+    return [line.text for line in explain_end(job) if line.kind is LineKind.ADVICE]
+
+
+def test_the_reason_names_the_cause_and_the_findings_have_the_evidence() -> None:
+    job = explained(failed(), Clues([["copying", DISK_FULL]]))
+    assert job.reason == f"exit code 1: {DISK_FULL}"
+    assert job.findings["evidence"] == [
+        {"kind": "disk_full", "text": DISK_FULL, "source": "output", "subject": "/data/x"}
+    ]
+    assert json.dumps(job.findings)
+    (advice,) = advice_of(job)
+    assert "df -h /data/x" in advice
+
+
+@pytest.mark.parametrize("status", [Status.SUCCESS, Status.TIMEOUT, Status.ERROR])
+def test_output_says_nothing_about_a_job_that_ended_well_or_was_stopped(status: Status) -> None:
+    job = failed(status=status, reason=None)
+    assert explained(job, Clues([[DISK_FULL]])).reason is None
+
+
+def test_a_signal_from_outside_is_not_explained_by_output_but_one_of_its_own_is() -> None:
+    lines = ["a: a.c:3: main: Assertion `n > 0' failed."]
+    outside = failed(exit_code=None, signal=15, reason="killed by SIGTERM")
+    assert explained(outside, Clues([lines])).reason == "killed by SIGTERM"
+    own = failed(exit_code=None, signal=6, reason="killed by SIGABRT")
+    assert explained(own, Clues([lines])).reason == f"killed by SIGABRT: {lines[0]}"
+
+
+def test_a_batch_system_explains_a_job_that_was_asked_to_stop() -> None:
+    said = "slurmstepd: error: *** JOB 16 ON n1 CANCELLED AT 2026-11-16T01:33:40 DUE TO TIME LIMIT ***"
+    job = made_job(
+        status=Status.CANCELLED,
+        reason="interrupted by SIGTERM",
+        stop_request=StopRequest("SIGTERM", 1.0),
+        exit_code=143,
+    )
+    job = explained(job, Clues([[said, DISK_FULL]]))
+    assert job.reason == f"interrupted by SIGTERM: {said}"
+    assert "more time" in advice_of(job)[0]
+
+
+def test_a_missing_command_is_the_reason_only_with_the_exit_code_of_shells() -> None:
+    lines = ["run.sh: line 1: module: command not found"]
+    assert explained(failed(), Clues([lines])).reason == "exit code 1"
+    assert "module" in str(explained(failed(exit_code=127, reason="exit code 127"), Clues([lines])).reason)
+    assert [seen.kind for seen in evidence_of(explained(failed(), Clues([lines])).findings)] == [Cause.MISSING_COMMAND]
+
+
+def test_standard_error_counts_more_than_standard_output() -> None:
+    job = explained(failed(), Clues([["socket: Too many open files"], [DISK_FULL]]))
+    assert "Too many open files" in str(job.reason)
+
+
+def test_the_kernel_log_makes_a_hint_of_lack_of_memory_certain() -> None:
+    hint = "killed by SIGKILL; the kernel's OOM killer was active around it, oom_kill +1"
+    usage = Usage(memory_peak_bytes=8 << 30)
+    job = explained(failed(exit_code=None, signal=9, reason=hint, usage=usage), Clues(kernel=[OOM]))
+    assert job.reason == "killed by SIGKILL: the kernel's OOM killer (kernel log)"
+    assert job.flags == ("oom_killed",)
+    (advice,) = advice_of(job)
+    assert f"jobtop rerun {job.id[:8]} --memory 12G" in advice
+
+
+def test_counted_oom_kills_keep_their_words_and_the_kernel_log_is_evidence() -> None:
+    reason = "killed by SIGKILL: over its memory limit of 200.0 MiB (oom_kill +1)"
+    limits = Limits(memory_bytes=200 << 20, enforced=True)
+    job = failed(exit_code=None, signal=9, reason=reason, usage=Usage(oom_kills=1), limits=limits)
+    job = explained(job, Clues(kernel=[OOM]))
+    assert job.reason == reason
+    assert [entry["source"] for entry in job.findings["evidence"]] == ["kernel log", "cgroup"]
+    assert f"jobtop rerun {job.id[:8]} --memory 512M" in advice_of(job)[0]
+
+
+def test_a_lost_job_keeps_its_words_and_gets_those_of_the_kernel() -> None:
+    job = made_job(status=Status.LOST, exit_code=None, reason="jobtop's supervisor died; exit status unknown")
+    job = explained(job, Clues([[DISK_FULL]], [OOM]))
+    assert job.reason == "jobtop's supervisor died; exit status unknown; the kernel's OOM killer (kernel log)"
+    assert {entry["kind"] for entry in job.findings["evidence"]} == {"out_of_memory", "disk_full"}
+
+
+def test_a_closed_terminal_names_what_outlives_it() -> None:
+    asked = StopRequest("SIGHUP", 1.0)
+    job = made_job(
+        status=Status.CANCELLED, exit_code=None, signal=1, stop_request=asked, reason="interrupted by SIGHUP"
+    )
+    job = explained(job, Clues())
+    assert [entry["kind"] for entry in job.findings["evidence"]] == ["closed_terminal"]
+    (advice,) = advice_of(job)
+    assert f"jobtop rerun {job.id[:8]} --detach" in advice
+    assert "jobtop submit" in advice
+
+
+def test_a_timeout_advises_twice_the_time() -> None:
+    job = failed(status=Status.TIMEOUT, limits=Limits(timeout_seconds=90.0), reason="stopped after its timeout")
+    assert f"jobtop rerun {job.id[:8]} --timeout 3m00s" in advice_of(explained(job, Clues()))[0]
+
+
+def test_text_from_outside_is_one_short_clean_line_without_secrets() -> None:
+    secret = "ValueError: --password hunter2 and my-own-secret"
+    job = explained(
+        failed(),
+        Clues([["Traceback (most recent call last):", '  File "a.py", line 1', secret]], secrets=["my-own-s.*"]),
+    )
+    assert "hunter2" not in str(job.reason)
+    assert "own-secret" not in json.dumps(job.findings)
+    for text in HOSTILE_TEXTS.values():
+        hostile = explained(failed(), Clues([[f"No space left on device: {text}"]]))
+        assert len(str(hostile.reason)) <= 200
+        assert not holds_controls(str(hostile.reason))
+        assert not any(holds_controls(entry["text"]) for entry in hostile.findings["evidence"])
+
+
+def test_damaged_evidence_is_left_out() -> None:
+    entries: list[object] = [{"kind": "crash", "text": "x", "source": "output"}, None, {"kind": "new", "text": "x"}, {}]
+    assert [seen.text for seen in evidence_of({"evidence": entries})] == ["x"]
+    assert evidence_of({"evidence": 7}) == []
+    assert explain_end(failed(findings={"evidence": [{"text": ["x"]}]}))
+
+
+def test_only_the_end_of_a_long_log_is_read(paths: StatePaths) -> None:
+    job = failed()
+    directory = paths.job(job.id)
+    directory.mkdir(parents=True)
+    (directory / "stderr.log").write_bytes(b"early\n" + b"x" * TAIL_BYTES + b"\n\x1b[31mlate\x1b[0m\r\n")
+    (directory / "stdout.log").write_bytes(b"10%\r20%\r30%\nend")
+    error, out = read_clues(None, paths, job).outputs
+    assert error[-1] == "late"
+    assert "early" not in error
+    assert out == ["30%", "end"]
+
+
+@pytest.mark.parametrize("status", [Status.LOST, Status.UNKNOWN, Status.FAILED])
+def test_the_kernel_log_is_asked_for_the_pid_of_the_job(
+    jobs: Jobs, paths: StatePaths, tmp_path: Path, status: Status
+) -> None:
+    log = tmp_path / "kmsg"
+    moment = int(1e6 * (time.monotonic() - 5))
+    log.write_text(f"3,1,{moment},-;Out of memory: Killed process 4711 (python) total-vm:1kB, anon-rss:2048kB\n")
+    now = time.time()
+    job = made_job(status=status, exit_code=137, pid=4711, start_time=now - 9, end_time=now - 4, shim=identify(1))
+    clues = read_clues(jobs, paths, jobs.insert(job), (), str(log))
+    assert [seen.kind for seen in clues.kernel] == [Cause.OUT_OF_MEMORY]
+    other = made_job(status=status, exit_code=137, pid=4712, start_time=now - 9, end_time=now - 4, shim=identify(1))
+    assert read_clues(jobs, paths, other, (), str(log)).kernel == []
