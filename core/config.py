@@ -196,6 +196,7 @@ MEASUREMENTS: Mapping[str, str | None] = {
     "cgroup": "the cgroup of each job, and all that it counts",
     "pss": "memory with shared pages counted once (then `mem.used` of several processes is known only from a cgroup)",
     "fds": "the number of open files",
+    "files": "the files that a job reads and writes most, in its record",
     "snapshots": "the lists of processes",
     "pressure": "the kernel's stall times of jobs",
     "host": "the samples of the machine",

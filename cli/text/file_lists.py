@@ -59,8 +59,8 @@ def kept_page(listing: FileListing, columns: int | None) -> Iterator[str]:
     titles = ("SIZE", "READ", "PASSES", "WRITTEN")
     cells = [
         (
-            *(format_bytes(file.get("size_bytes")), at_least(file, "read_bytes")),
-            *("" if not file.get("passes") else str(file["passes"]), at_least(file, "written_bytes")),
+            *(bytes_text(file.get("size_bytes")), bytes_text(file.get("read_bytes"))),
+            *("" if not file.get("passes") else str(file["passes"]), bytes_text(file.get("written_bytes"))),
         )
         for file in kept
     ]
@@ -69,8 +69,9 @@ def kept_page(listing: FileListing, columns: int | None) -> Iterator[str]:
     yield from aligned(paths, titles, cells, columns)
 
 
-def at_least(file: Mapping[str, Any], key: str) -> str:
-    return "" if not file.get(key) else format_bytes(file[key])
+def bytes_text(size: object) -> str:
+    """Return the bytes that were seen; nothing for none, and a dash if that is not known."""
+    return "" if size == 0 else format_bytes(size if isinstance(size, int) else None)
 
 
 def no_files_text(listing: FileListing) -> str:

@@ -20,11 +20,14 @@ from jobtop.core.model import Job, Kept, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.query.conditions import tag_text
 from jobtop.core.text.event_text import event_text
+from jobtop.core.text.file_text import summary_lines
 from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.jobs import Jobs
 from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.curves import Curves
+
+MOST_FILES = 3  # of those that were read and written most; `jobtop files` has all
 
 
 @click.command(epilog=FORMS_HELP)
@@ -111,6 +114,7 @@ def facts(job: Job, samples: SampleText, rule: str | None, ending: Sequence[Endi
         ("gpu", gpu_text(job)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
         ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
+        ("files", "\n".join(summary_lines(job, MOST_FILES))),
         ("faults", f"{count_text(usage.faults_major)} major, {count_text(usage.faults_minor)} minor"),
         (
             "switches",

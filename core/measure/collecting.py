@@ -7,7 +7,7 @@ import time
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.collectors.processes import ProcessTable
-from jobtop.core.measure.source_runs import FastRun
+from jobtop.core.measure.source_runs import FastRun, SlowRun
 from jobtop.core.measure.sources import HOST_SOURCES, JOB_SOURCES, open_runs
 from jobtop.core.measure.watch import UNKNOWN_ROW
 from jobtop.core.metrics import JOB_COLUMNS
@@ -69,6 +69,13 @@ class Collecting:
         """Let slow sources read these jobs."""
         for run in self._job_runs:
             run.set_jobs(jobs)
+
+    def take_last_remarks(self, watch: Watch) -> None:
+        """Give a job that has ended what slow sources said about it since the last tick."""
+        for run in self._job_runs:
+            remarks = run.newest_remarks(watch.key) if isinstance(run, SlowRun) else None
+            if remarks is not None:
+                watch.remarks[run.name] = remarks
 
     def forget(self, key: str) -> None:
         """Free what sources keep for a job."""

@@ -143,6 +143,7 @@ class Sampler:
                 self._new = [other for other in self._new if other is not watch]
                 for rhythm in self._rhythms.values():
                     rhythm.watches.pop(key, None)
+                self.collecting.take_last_remarks(watch)
                 self.collecting.forget(key)
                 self._set_jobs()
         return watch

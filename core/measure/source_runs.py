@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobtop.core.measure.source import Event, Jobs, Readings, Source
+    from jobtop.core.measure.source import Event, Jobs, Readings, Remarks, Source
 
 LONGEST_END_SECONDS = 0.3  # that is waited for a thread to end: a driver may take seconds to open
 FIRST_SECONDS = 0.25  # until a slow source is opened: a short job is over before that
@@ -132,6 +132,11 @@ class SlowRun:
         readings = replace(slot.readings, events=events) if events or slot.readings.events else slot.readings
         return News(readings, slot.boottime)
 
+    def newest_remarks(self, key: str) -> Remarks | None:
+        """What the source said last about a job, also if no tick has taken it yet."""
+        slot = self._slot
+        return None if slot is None else slot.readings.remarks.get(key)
+
     def set_jobs(self, jobs: Jobs) -> None:
         """Read these jobs from now on; the thread is started by the first call."""
         self._jobs = jobs
@@ -192,9 +197,39 @@ class SlowRun:
             self._slot = Slot(readings, time.clock_gettime(BOOTTIME), now, now - began)
         cost = time.thread_time() - spent
         if self._spent_seconds:  # the first call opens things
-            longest = SLOWEST * self.interval_seconds
-            self._pause_seconds = min(max(self.interval_seconds, cost / MOST_CORES), longest)
+            interval = self.source.interval_seconds or self.interval_seconds  # it may change
+            self._pause_seconds = min(max(interval, cost / MOST_CORES), SLOWEST * interval)
         self._spent_seconds += cost
+
+
+class DeferredSource:
+    """A slow source that is opened by its thread: what it needs is imported there, and not for a short job."""
+
+    def __init__(self, name: str, interval_seconds: float, opener: Callable[[], Source]) -> None:
+        self.name, self._interval_seconds, self._opener = name, interval_seconds, opener
+        self._source: Source | None = None
+
+    @property
+    def interval_seconds(self) -> float:
+        seconds = self._source.interval_seconds if self._source is not None else None
+        return seconds or self._interval_seconds
+
+    def available(self) -> str | None:
+        """Open it; why it cannot be used here, or None."""
+        self._source = self._opener()
+        return self._source.available()
+
+    def collect(self, jobs: Jobs) -> Readings:
+        assert self._source is not None
+        return self._source.collect(jobs)
+
+    def forget(self, key: str) -> None:
+        if self._source is not None:
+            self._source.forget(key)
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
 
 
 class UnopenedSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from os import path
 
-from jobtop.core.measure.source_runs import FastRun, SlowRun, UnopenedSource, words
+from jobtop.core.measure.source_runs import DeferredSource, FastRun, SlowRun, UnopenedSource, words
 from jobtop.core.record import fresh, record
 
 TYPE_CHECKING = False
@@ -65,6 +65,11 @@ def energy(options: Options) -> Source:
     return collector("energy.rapl")(options)
 
 
+def files(options: Options) -> Source:
+    """The source of the files that jobs read most; its thread imports it: short jobs do not wait for that."""
+    return DeferredSource("files", 0.25, lambda: collector("files.source")(options))
+
+
 GPU_SOURCES: dict[str, Opener] = {
     "nvidia": nvidia,
 }
@@ -74,6 +79,7 @@ JOB_SOURCES: dict[str, Opener] = {
     "cgroups": collector("cgroup_source"),
     "energy": energy,
     **GPU_SOURCES,
+    "files": files,
 }
 # Sources of the host and its devices alone: one process records them for all.
 HOST_SOURCES: dict[str, Opener] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobtop.core.units import ABSENT, format_bytes
+from jobtop.core.units import ABSENT, format_bytes, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,3 +36,29 @@ def kept_files(job: Job) -> list[dict[str, Any]]:
     if not isinstance(found, list):
         return []
     return [file for file in found if isinstance(file, dict) and isinstance(file.get("path"), str)]
+
+
+def summary_lines(job: Job, most: int) -> list[str]:
+    """The files that an ended job read and wrote most, a line each."""
+    files = kept_files(job)
+    lines = [f"{printable(file['path'])}: {amount_text(file)}" for file in files[:most]]
+    left_out = len(files) - len(lines)
+    return [*lines, f"{left_out} more: jobtop files {job.id[:8]}"] if left_out else lines
+
+
+def amount_text(file: dict[str, Any]) -> str:
+    """What was seen of a file: `at least 576.0 MiB read in 2 passes`; its size where no position moved."""
+    parts = []
+    read, written, passes = (known_number(file.get(key)) for key in ("read_bytes", "written_bytes", "passes"))
+    if read:
+        parts.append(f"at least {format_bytes(read)} read" + (f" in {passes} passes" if passes and passes > 1 else ""))
+    if written:
+        parts.append(f"at least {format_bytes(written)} written")
+    if not parts:
+        parts.append("open, with unknown traffic")
+    size = known_number(file.get("size_bytes"))
+    return ", ".join([*parts, *([f"size {format_bytes(size)}"] if size is not None else [])])
+
+
+def known_number(value: object) -> int | None:
+    return value if type(value) is int else None

@@ -1,0 +1,246 @@
+"""The source of the files that jobs read and write most: positions of open files, kept in the record at the end."""
+
+from __future__ import annotations
+
+import errno
+import time
+
+from jobtop.core.clock import BOOTTIME
+from jobtop.core.measure.collectors.files.progress import ProcessFiles, Progress
+from jobtop.core.measure.collectors.files.reading import (
+    is_data,
+    list_descriptors,
+    read_counters,
+    read_descriptor,
+    read_link,
+    read_parent,
+)
+from jobtop.core.measure.collectors.process_source import ProcessSource
+from jobtop.core.measure.source import Readings, Remarks
+from jobtop.core.procfs import HAS_PROC, SHIM_NAME, descendants
+from jobtop.core.redact import redact_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jobtop.core.measure.collectors.files.progress import FileTotals
+    from jobtop.core.measure.collectors.files.reading import Descriptor
+    from jobtop.core.measure.collectors.members import Member
+    from jobtop.core.measure.source import Jobs
+    from jobtop.core.measure.sources import Options
+    from jobtop.core.measure.target import Target
+
+NAME = "files"
+FIRST_SECONDS, CALM_SECONDS = 0.25, 1.0  # between calls: while a job is young, and else
+AGES = ((10.0, 0.25), (60.0, 1.0), (float("inf"), 10.0))  # until this age of a job, its files are read so often
+MOST_CORES = 0.003  # of a core, for all jobs together
+MOST_CREDIT_SECONDS = 0.02  # that may be saved up for a large job
+MOST_DESCRIPTORS = 256  # of one process in one reading; the others come in the next ones
+KEPT = 20  # files in the record
+MOST_FILES = 1000  # that are remembered of a job; beyond that, the smaller half is forgotten
+LARGE_BYTES = 1 << 20  # a file of this size is kept too if it was open and its position never moved
+LEAST_SHARE = 0.001  # of the bytes of the file that was read or written most
+FEW_PROCESSES = 32  # of a young job: new ones are looked for in each reading
+
+
+class JobFiles:
+    """What was seen of the files of one job, and when it is due again."""
+
+    __slots__ = ("cursors", "denied", "due", "paths", "progress", "seen", "version")
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.due = 0.0
+        self.version = -1  # of its processes, when their files were last read
+        self.seen: dict[int, int] = {}  # what each process had read and written when its files were last read
+        self.cursors: dict[int, int] = {}  # the next descriptor of a process that has very many
+        self.denied: set[int] = set()
+        self.paths: dict[str, str] = {}  # as they are shown
+
+
+class FileSource:
+    """Reads the open files of processes that have read or written since; those that did most come first."""
+
+    name = NAME
+
+    def __init__(
+        self,
+        processes: ProcessSource,
+        proc: str = "/proc",
+        sys: str = "/sys",
+        clock: Callable[[], float] = lambda: time.clock_gettime(BOOTTIME),
+        below: Callable[[int], list[int]] | None = None,
+    ) -> None:
+        self._processes, self._proc, self._sys, self._clock = processes, proc, sys, clock
+        self._below = below or (descendants if proc == "/proc" else lambda _: [])
+        self._jobs: dict[str, JobFiles] = {}
+        self._remarks: dict[str, Remarks] = {}
+        self._credit_seconds = MOST_CREDIT_SECONDS
+        self._called_at = clock()
+        self.interval_seconds: float | None = FIRST_SECONDS
+
+    def available(self) -> str | None:
+        """Why it cannot be used here, or None."""
+        return None if HAS_PROC or self._proc != "/proc" else "there is no /proc on this system"
+
+    def collect(self, jobs: Jobs) -> Readings:
+        """Read the jobs that are due, as far as the budget goes; what is known of all is in the remarks."""
+        now = self._clock()
+        earned = MOST_CORES * max(0.0, now - self._called_at)
+        self._credit_seconds = min(self._credit_seconds + earned, MOST_CREDIT_SECONDS)
+        self._called_at = now
+        is_young = False
+        due = []
+        for key, target in jobs.items():
+            job = self._jobs.get(key)
+            if job is None:
+                job = self._jobs[key] = JobFiles()
+            is_young = is_young or now - target.start_boottime < AGES[0][0]
+            if now >= job.due:
+                due.append((job.due, key))
+        self.interval_seconds = FIRST_SECONDS if is_young else CALM_SECONDS
+        for _, key in sorted(due):
+            if self._credit_seconds <= 0:
+                break
+            self._read_job(key, jobs[key], self._jobs[key], now)
+        return Readings(remarks=dict(self._remarks))
+
+    def forget(self, key: str) -> None:
+        """Forget a job."""
+        self._jobs.pop(key, None)
+        self._remarks.pop(key, None)
+
+    def close(self) -> None:
+        self._jobs, self._remarks = {}, {}
+
+    def _read_job(self, key: str, target: Target, job: JobFiles, now: float) -> None:
+        age = now - target.start_boottime
+        job.due = now + next(seconds for until, seconds in AGES if age < until)
+        tree = self._processes.jobs[key].tree if key in self._processes.jobs else None
+        members = {} if tree is None else dict(tree.members)
+        is_young = age < AGES[0][0] and len(members) <= FEW_PROCESSES
+        if tree is not None and not is_young and tree.version == job.version:
+            return  # no process has run since
+        began = time.thread_time()
+        pids = list(members) or ([target.root.pid] if target.includes_root else [])
+        if is_young:
+            pids = list(dict.fromkeys([*pids, *self._below(target.root.pid)]))
+        found, is_complete = [], True
+        for pid in self._heaviest_first(pids, members, job):
+            if time.thread_time() - began > self._credit_seconds:
+                is_complete = False
+                break
+            process = self._process(key, pid, members.get(pid), job)
+            if process is not None:
+                found.append(process)
+        self._settle(key, job, found, set(pids))
+        if tree is not None and is_complete:
+            job.version = tree.version
+        self._credit_seconds -= time.thread_time() - began
+
+    def _heaviest_first(self, pids: Sequence[int], members: dict[int, Member], job: JobFiles) -> list[int]:
+        """The processes that have read or written since; one that is not known yet, or unread for long, may have."""
+        weights: dict[int, int] = {}
+        for pid in pids:
+            member = members.get(pid)
+            if pid in job.denied or (member is not None and SHIM_NAME.encode() in member.name):
+                continue
+            if member is None or member.read_chars is None or pid not in job.seen:
+                weights[pid] = 1
+            else:
+                weights[pid] = member.read_chars + (member.write_chars or 0) - job.seen[pid]
+            # The counters of the sampler are of its last tick: those of this reading may be newer.
+            if weights[pid] <= 0 and len(pids) > FEW_PROCESSES:
+                del weights[pid]
+        return sorted(weights, key=weights.__getitem__, reverse=True)
+
+    def _process(self, key: str, pid: int, member: Member | None, job: JobFiles) -> ProcessFiles | None:
+        fds, problem = list_descriptors(pid, self._proc)
+        if problem in (errno.EACCES, errno.EPERM):
+            job.denied.add(pid)
+        if problem is not None:
+            return None
+        job.progress.drop(pid, set(fds))
+        if len(fds) > MOST_DESCRIPTORS:
+            first = job.cursors.get(pid, 0) % len(fds)
+            job.cursors[pid] = first + MOST_DESCRIPTORS
+            fds = [*fds, *fds][first : first + MOST_DESCRIPTORS]
+        # Positions first: what is read meanwhile may then only be missing from them.
+        found = [open_file for fd in fds if (open_file := self._open_file(key, pid, fd, job)) is not None]
+        read, written = read_counters(pid, self._proc)
+        job.seen[pid] = (read or 0) + (written or 0)
+        parent = member.parent if member is not None else read_parent(pid, self._proc)
+        return ProcessFiles(pid, parent, read, written, found)
+
+    def _open_file(self, key: str, pid: int, fd: int, job: JobFiles) -> Descriptor | None:
+        """An open file; where nothing has moved, the one that is known, without asking its file system."""
+        link = read_link(pid, fd, self._proc)
+        if link is None or f"/{key}/" in link.path:  # the output of the job is in a directory with its key
+            return None
+        known = job.progress.known(pid, fd)
+        if known is not None and (known.path, known.position, known.mode) == (link.path, link.position, link.mode):
+            return known
+        if not is_data(link.path, link.path.startswith("/dev/")):
+            return None
+        found = read_descriptor(pid, link, self._proc, self._sys)
+        return found if found is not None and is_data(found.path, found.is_device) else None
+
+    def _settle(self, key: str, job: JobFiles, found: list[ProcessFiles], pids: set[int]) -> None:
+        progress = job.progress
+        progress.take(found)
+        gone = job.seen.keys() - pids
+        if gone:
+            progress.forget(set(gone))
+            job.denied -= gone
+            for pid in gone:
+                del job.seen[pid]
+                job.cursors.pop(pid, None)
+        if len(progress.files) > MOST_FILES:
+            progress.files = dict(sorted(progress.files.items(), key=lambda item: -weight(item[1]))[: MOST_FILES // 2])
+        if progress.files:
+            kept = files_to_keep(progress.files.values())
+            if kept:
+                self._remarks[key] = Remarks(findings={NAME: [finding(totals, job.paths) for totals in kept]})
+
+
+def weight(totals: FileTotals) -> int:
+    return totals.read_bytes + totals.written_bytes
+
+
+def files_to_keep(files: Iterable[FileTotals]) -> list[FileTotals]:
+    """The files that were read and written most, without those that hardly count beside them.
+
+    Large files that were open while their position did not move come last.
+    """
+    ordered = sorted(files, key=weight, reverse=True)
+    least = LEAST_SHARE * weight(ordered[0]) if ordered else 0
+    moved = [totals for totals in ordered if totals.moved and weight(totals) >= least]
+    still = [totals for totals in ordered if not totals.moved and (totals.descriptor.size_bytes or 0) >= LARGE_BYTES]
+    return [*moved, *still][:KEPT]
+
+
+def finding(totals: FileTotals, paths: dict[str, str]) -> dict[str, object]:
+    """A file as the record has it. Bytes are what was seen, at least; None if its position never moved."""
+    descriptor = totals.descriptor
+    path = paths.get(descriptor.path)
+    if path is None:
+        if len(paths) > MOST_FILES:
+            paths.clear()
+        path = paths[descriptor.path] = redact_text(descriptor.path)
+    return {
+        "path": path,
+        "size_bytes": descriptor.size_bytes,
+        "read_bytes": totals.read_bytes if totals.moved else None,
+        "written_bytes": totals.written_bytes if totals.moved else None,
+        "passes": totals.passes if totals.moved else None,
+        "processes": len(totals.pids),
+        "is_deleted": descriptor.is_deleted,
+        "is_estimate": totals.is_estimate,
+    }
+
+
+def open_source(options: Options) -> FileSource:
+    processes = options.opened.get("processes")
+    assert isinstance(processes, ProcessSource)
+    return FileSource(processes, options.proc, options.sys)

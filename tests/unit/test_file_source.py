@@ -1,0 +1,237 @@
+"""The source of the files in a record: which processes it reads, how often, and what it keeps."""
+
+import errno
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.measure.collectors.files import source as file_source
+from jobtop.core.measure.collectors.files.source import KEPT, MOST_DESCRIPTORS, FileSource
+from jobtop.core.measure.collectors.members import Member, Tree
+from jobtop.core.measure.collectors.process_source import JobProcesses, ProcessSource
+from jobtop.core.measure.collectors.processes import ProcessTable
+from jobtop.core.measure.source import Readings, Remarks
+from jobtop.core.measure.source_runs import DeferredSource, SlowRun
+from jobtop.core.measure.target import Target
+from jobtop.core.model import Identity
+from open_files import FileProc, sized
+from support import wait_for
+
+Jobs = Mapping[str, Target]
+MIB = 1 << 20
+KEY = "79df0000"
+
+
+class Stage:
+    """One job with processes that have files open, and a clock that the test moves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.proc = directory, FileProc(directory)
+        self.now = 100.0
+        self.processes = ProcessSource(ProcessTable(self.proc.path))
+        self.tree = Tree(1)
+        self.processes.jobs[KEY] = JobProcesses(self.tree)
+        self.source = FileSource(self.processes, self.proc.path, clock=lambda: self.now)
+        self.jobs: Jobs = {KEY: Target(Identity("boot", 1, 1), 100.0)}
+
+    def process(self, pid: int, read: int = 0, written: int = 0) -> Member:
+        self.proc.process(pid, read, written)
+        member = self.tree.members[pid] = Member(pid, 1, self.tree, 1)
+        member.read_chars, member.write_chars = read, written
+        return member
+
+    def ran(self, pid: int, read: int, written: int = 0) -> None:
+        self.proc.counters(pid, read, written)
+        member = self.tree.members[pid]
+        member.read_chars, member.write_chars = read, written
+        self.tree.version += 1
+
+    def file(self, name: str, size: int) -> Path:
+        return sized(self.directory / name, size)
+
+    def read_after(self, seconds: float) -> list[dict[str, object]]:
+        self.now += seconds
+        remarks = self.source.collect(self.jobs).remarks.get(KEY)
+        found: list[dict[str, object]] = remarks.findings["files"] if remarks is not None else []
+        return found
+
+
+def noting(pids: list[int], problem: int | None = None) -> Callable[[int, str], tuple[list[int], int | None]]:
+    """A listing of descriptors that notes which process was asked, and finds none."""
+
+    def list_none(pid: int, _: str) -> tuple[list[int], int | None]:
+        pids.append(pid)
+        return [], problem
+
+    return list_none
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_two_passes_over_one_file_and_another_that_is_written(stage: Stage) -> None:
+    stage.process(10)
+    stage.proc.open(10, 3, stage.file("big", 300 * MIB))
+    stage.proc.open(10, 4, stage.file("out", 100 * MIB), 0, os.O_WRONLY)
+    stage.read_after(0.25)
+    for position, read in ((150, 150), (300, 300), (100, 400), (300, 600)):
+        stage.proc.at(10, 3, position * MIB)
+        stage.proc.at(10, 4, read // 6 * MIB, os.O_WRONLY)
+        stage.ran(10, read * MIB, read // 6 * MIB)
+        found = stage.read_after(0.3)
+    read_file, written_file = found
+    assert read_file["path"] == str(stage.directory / "big")
+    assert (read_file["read_bytes"], read_file["passes"], read_file["size_bytes"]) == (600 * MIB, 2, 300 * MIB)
+    assert (written_file["written_bytes"], written_file["read_bytes"]) == (100 * MIB, 0)
+
+
+def test_an_idle_job_is_not_read(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.process(10, 50)
+    stage.proc.open(10, 3, stage.file("data", 100), 50)
+    stage.read_after(20)
+    listed: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
+    assert [file["read_bytes"] for file in stage.read_after(20)] == [50]
+    assert listed == []
+    stage.ran(10, 60)
+    stage.read_after(20)
+    assert listed == [10]
+
+
+def test_a_young_job_is_read_more_often(stage: Stage) -> None:
+    assert stage.source.interval_seconds == 0.25
+    stage.process(10)
+    stage.read_after(20)
+    assert stage.source.interval_seconds == 1.0
+
+
+def test_of_many_processes_only_those_that_read_or_wrote_are_read_the_heaviest_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid in range(10, 60):
+        stage.process(pid, 1)
+    stage.read_after(70)
+    listed: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
+    for pid, read in ((20, 100), (30, 10_000), (40, 1000)):
+        stage.ran(pid, read)
+    stage.read_after(20)
+    assert listed == [30, 40, 20]
+
+
+def test_a_process_with_ten_thousand_descriptors_is_read_in_parts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.process(10)
+    opened: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", lambda *_: (list(range(10_000)), None))
+    monkeypatch.setattr(file_source, "read_link", lambda _, fd, __: opened.append(fd))
+    for reading in range(1, 4):
+        stage.ran(10, reading)
+        stage.read_after(2)
+        assert len(opened) == reading * MOST_DESCRIPTORS
+    assert opened == list(range(3 * MOST_DESCRIPTORS))
+
+
+def test_a_used_up_budget_ends_a_reading(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = iter(range(1000))
+    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.01)
+    listed: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
+    for pid in range(10, 20):
+        stage.process(pid, 1000 - pid)
+    stage.read_after(1)
+    assert len(listed) == 2
+    stage.read_after(1)
+    assert len(listed) == 2  # what was overdrawn is saved up first
+    stage.read_after(30)
+    assert len(listed) > 2
+
+
+def test_a_process_of_another_user_is_asked_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.process(10)
+    asked: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", noting(asked, errno.EACCES))
+    for reading in range(1, 3):
+        stage.ran(10, reading)
+        assert stage.read_after(1) == []
+    assert asked == [10]
+
+
+def test_exited_processes_are_forgotten_and_their_files_kept(stage: Stage) -> None:
+    stage.process(10, 50)
+    stage.proc.open(10, 3, stage.file("data", 100), 50)
+    stage.read_after(0.3)
+    del stage.tree.members[10]
+    stage.tree.version += 1
+    assert [file["read_bytes"] for file in stage.read_after(0.3)] == [50]
+    stage.source.forget(KEY)
+    stage.jobs = {}
+    assert stage.source.collect(stage.jobs).remarks == {}
+
+
+def test_the_record_keeps_few_files_the_most_read_first(stage: Stage) -> None:
+    stage.process(10, 100 * MIB)
+    for number in range(KEPT + 10):
+        stage.proc.open(10, 3 + number, stage.file(f"part{number}", MIB), (number + 1) * 1000)
+    found = stage.read_after(0.3)
+    assert len(found) == KEPT
+    assert found[0]["read_bytes"] == (KEPT + 10) * 1000
+
+
+def test_small_reads_beside_large_ones_are_left_out(stage: Stage) -> None:
+    stage.process(10, 100 * MIB)
+    stage.proc.open(10, 3, stage.file("big", 90 * MIB), 90 * MIB)
+    stage.proc.open(10, 4, stage.file("small", 1000), 1000)
+    assert [Path(str(file["path"])).name for file in stage.read_after(0.3)] == ["big"]
+
+
+def test_a_large_file_whose_position_does_not_move_has_unknown_bytes(stage: Stage) -> None:
+    stage.process(10, 100 * MIB)
+    stage.proc.open(10, 3, stage.file("read by pread", 90 * MIB), 0)
+    (found,) = stage.read_after(0.3)
+    assert (found["read_bytes"], found["written_bytes"], found["passes"]) == (None, None, None)
+    assert found["size_bytes"] == 90 * MIB
+
+
+def test_the_job_s_own_output_is_left_out(stage: Stage) -> None:
+    stage.process(10, 0, 500)
+    (stage.directory / KEY).mkdir()
+    stage.proc.open(10, 1, stage.file(f"{KEY}/stdout.log", 500), 500, os.O_WRONLY)
+    assert stage.read_after(0.3) == []
+
+
+def test_a_token_in_a_path_is_hidden(stage: Stage) -> None:
+    stage.process(10, 100)
+    stage.proc.open(10, 3, stage.file("ghp_0123456789abcdef0123", 100), 100)
+    (found,) = stage.read_after(0.3)
+    assert str(found["path"]).endswith("/***")
+
+
+class SlowSource:
+    """Says something about a job once."""
+
+    name, interval_seconds = "slow", 60.0
+
+    def available(self) -> None:
+        return None
+
+    def collect(self, jobs: Jobs) -> Readings:
+        return Readings(remarks={key: Remarks(findings={"files": [key]}) for key in jobs})
+
+    def forget(self, key: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_the_newest_remarks_of_a_slow_source_need_no_tick() -> None:
+    run = SlowRun(DeferredSource("slow", 0.01, SlowSource))
+    run.set_jobs({KEY: Target(Identity("boot", 1, 1), 100.0)})
+    remarks = wait_for(lambda: run.newest_remarks(KEY))
+    assert remarks.findings == {"files": [KEY]}
+    run.close()
