@@ -67,6 +67,8 @@ def energy(options: Options) -> Source:
 
 def files(options: Options) -> Source:
     """The source of the files that jobs read most; its thread imports it: short jobs do not wait for that."""
+    if "files" in options.without:
+        return UnopenedSource("files", "it is switched off (monitor.without)")
     return DeferredSource("files", 0.25, lambda: collector("files.source")(options))
 
 
