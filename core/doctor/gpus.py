@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.measure.collectors.gpu import nvidia
 from jobtop.core.measure.collectors.gpu.nvidia_driver import VENDOR, display_cards, driver_problem
-from jobtop.core.measure.collectors.pid_owners import PidOwners
+from jobtop.core.measure.collectors.machine_pids import MachinePids
 from jobtop.core.units import number_of
 
 NAME = "NVIDIA GPUs"
 LONGEST_SECONDS = 10.0  # that a driver may take to answer
 UNREAD_VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
 DRIVER_REMEDY = "as root: modprobe nvidia (part of NVIDIA's driver); for a container: docker run --gpus all …"
+PIDS_REMEDY = "docker run --pid=host …, or docker run -v /proc:/host/proc:ro …"
 RESET_REMEDY = "as root: nvidia-smi --gpu-reset, or boot"
 REMEDIES = {
     nvidia.LIBRARY_NOT_FOUND: "as root: apt-get install libnvidia-ml1, or what has libnvidia-ml.so.1 elsewhere;"
@@ -70,8 +71,8 @@ def asked(machine: MachineFiles, count: int) -> Finding:
         return Finding(NAME, State.ABSENT, "the driver has none")
     parts = sum(gpu.is_mig for gpu in gpus)
     meaning = ", ".join(names) + (f", with {number_of(parts, 'MIG instance')}" if parts else "")
-    if (unseen := PidOwners(machine.path("proc")).problem()) is not None:
-        return Finding(NAME, State.FAILS, f"{meaning}; not by job: {unseen}", "docker run --pid=host …")
+    if (unseen := MachinePids(machine.path("proc")).problem()) is not None:
+        return Finding(NAME, State.FAILS, f"{meaning}; not by job: {unseen}", PIDS_REMEDY)
     return Finding(NAME, State.WORKS, f"{meaning}: utilisation, memory and energy, of each job too")
 
 

@@ -102,13 +102,14 @@ def scenario(
     for name, value in nvml.env.items():
         monkeypatch.setenv(name, value)
     nvml.show(FakeGpu(FIRST), FakeGpu(SECOND), FakeGpu(SPLIT), FakeInstance(INSTANCE, SPLIT, 3), extra=(UNSUPPORTED,))
-    for owner, attribute, value in (
+    faster: tuple[tuple[object, str, float], ...] = (
         (NvidiaSource, "interval_seconds", INTERVAL_SECONDS),
         (source_runs, "MOST_CORES", 100.0),
         (nvidia_session, "FIRST_RETRY_SECONDS", INTERVAL_SECONDS),
         (engine_module, "HOST_LEASE_SECONDS", 0.0),
-    ):
-        monkeypatch.setattr(owner, attribute, value)
+    )
+    for owner, attribute, seconds in faster:
+        monkeypatch.setattr(owner, attribute, seconds)
     sink = StoreSink(paths, network=False, are_recorded=True)
     sink.pace_seconds = 0.0
     engine = Engine(sink, Settings(INTERVAL_SECONDS, budget=100.0))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
+from jobtop.core.measure.collectors.machine_pids import UNSEEN, is_first_namespace
 from jobtop.core.procfs import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jobtop.core.measure.collectors.machine_pids import MachinePids
     from jobtop.core.measure.collectors.process_source import ProcessSource
     from jobtop.core.measure.source import Jobs
 
 PPID, START = 1, 19  # fields of /proc/PID/stat after the name
-FIRST_NAMESPACE = 0xEFFFFFFC  # the inode of the pid namespace of the whole machine (PROC_PID_INIT_INO)
 DEEPEST = 1000  # generations
 LONGEST_KEPT = 5  # calls for which the owner of an exited process is remembered
 
@@ -23,22 +22,23 @@ class PidOwners:
     """Finds the jobs of a process among its ancestors; a job inside another job belongs to both.
 
     An exited process keeps its owners for some calls: drivers report what it did a little later. `processes` knows
-    the processes of an attached job that init has inherited.
+    the processes of an attached job that init has inherited. With `machine_pids`, pids are those of a driver.
     """
 
-    def __init__(self, proc: str = "/proc", processes: ProcessSource | None = None) -> None:
-        self._proc, self._processes = proc, processes
+    def __init__(
+        self,
+        proc: str = "/proc",
+        processes: ProcessSource | None = None,
+        machine_pids: MachinePids | None = None,
+    ) -> None:
+        self._proc, self._processes, self._machine_pids = proc, processes, machine_pids
         self._known: dict[int, tuple[int, frozenset[str], int]] = {}  # by pid: start, owners, calls since it was seen
 
     def problem(self) -> str | None:
         """Why pids of the machine mean nothing here, or None."""
-        try:
-            inode = os.stat(f"{self._proc}/self/ns/pid").st_ino
-        except OSError:
-            return None
-        if inode == FIRST_NAMESPACE:
-            return None
-        return "a driver knows processes by the machine's pids, which this container does not see (--pid=host)"
+        if self._machine_pids is not None:
+            return self._machine_pids.problem()
+        return None if is_first_namespace(self._proc) else UNSEEN
 
     def find(self, pids: Iterable[int], jobs: Jobs) -> dict[int, frozenset[str]]:
         """The keys of the jobs that each process belongs to; a process of no job has none."""
@@ -56,10 +56,12 @@ class PidOwners:
         return {pid: owners & jobs.keys() for pid, (_, owners) in found.items()}
 
     def _owners(self, pid: int, roots: dict[int, list[tuple[int | None, str]]]) -> tuple[int | None, frozenset[str]]:
-        parent, start = self._stat(pid)
         known = self._known.get(pid)
-        if start is None:
+        local = pid if self._machine_pids is None else self._machine_pids.local(pid)
+        parent, start = (0, None) if local is None else self._stat(local)
+        if local is None or start is None:
             return None, frozenset() if known is None else known[1]
+        pid = local
         owners = {key for began, key in roots.get(pid, ()) if began in (None, start)}
         for _ in range(DEEPEST):
             if parent <= 0:

@@ -8,6 +8,7 @@ from jobtop.core.measure.collectors.gpu.incidents import GpuIncidents
 from jobtop.core.measure.collectors.gpu.nvidia import NvmlProblem
 from jobtop.core.measure.collectors.gpu.nvidia_session import NvidiaSession
 from jobtop.core.measure.collectors.gpu.shares import GpuProcesses, GpuShares
+from jobtop.core.measure.collectors.machine_pids import MachinePids
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.device import Device
@@ -143,5 +144,6 @@ class NvidiaSource:
 
 def open_source(options: Options) -> NvidiaSource:
     opened = options.opened.get("processes")
-    owners = PidOwners(options.proc, opened if isinstance(opened, ProcessSource) else None)
+    processes = opened if isinstance(opened, ProcessSource) else None
+    owners = PidOwners(options.proc, processes, MachinePids(options.proc))
     return NvidiaSource(NvidiaSession(sys=options.sys), owners)
