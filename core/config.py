@@ -204,7 +204,9 @@ MEASUREMENTS: Mapping[str, str | None] = {
     "gpu": "all GPUs",
     "nvidia": "NVIDIA's GPUs",
     "rapl": "the energy of the CPU",
-    **dict.fromkeys(("net", "amd", "intel", "drm", "docker")),
+    "network": "the network traffic of each job",
+    "net": "the same as `network`",
+    **dict.fromkeys(("amd", "intel", "drm", "docker")),
 }
 _KEEP_ENV_DEFAULT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
 

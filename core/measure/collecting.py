@@ -77,6 +77,11 @@ class Collecting:
             if remarks is not None:
                 watch.remarks[run.name] = remarks
 
+    def conclude(self, key: str) -> list[tuple[str, Readings]]:
+        """What sources read of a job that has ended, by their names; may wait some milliseconds for the kernel."""
+        read = ((run.name, run.conclude(key)) for run in self._job_runs)
+        return [(name, readings) for name, readings in read if readings is not None]
+
     def forget(self, key: str) -> None:
         """Free what sources keep for a job."""
         self._due = []

@@ -150,6 +150,9 @@ class Engine:
         return {key: self._observation(key, watch) for key, watch in watches.items()}
 
     def _part_with(self, key: str) -> Watch | None:
+        last = self.sampler.conclude(key)
+        if last is not None:
+            self._take(Batch(samples=[(key, last)]))
         watch = self.sampler.forget(key)
         if watch is None or key not in self.watched:
             return None

@@ -6,7 +6,7 @@ import threading
 import time
 
 from jobtop.core.clock import BOOTTIME
-from jobtop.core.measure.collecting import Collecting
+from jobtop.core.measure.collecting import Collecting, known_values
 from jobtop.core.measure.derive import SHORTEST_SECONDS
 from jobtop.core.measure.sources import Options
 from jobtop.core.measure.watch import Rhythm, Watch
@@ -132,6 +132,18 @@ class Sampler:
             self._new.append(watch)
             self._set_jobs()
         self._wake.set()
+
+    def conclude(self, key: str) -> Sample | None:
+        """The last sample of a job that has ended, with what sources could still read of it; None if nothing."""
+        read = self.collecting.conclude(key)
+        with self._lock:
+            watch = self.watches.get(key)
+            if watch is None or not read:
+                return None
+            for name, readings in read:
+                if key in readings.jobs:
+                    watch.take(name, known_values(readings.jobs[key]))
+            return watch.last_sample(time.clock_gettime(BOOTTIME))
 
     def forget(self, key: str) -> Watch | None:
         """Sample a job no longer; return it as it was last sampled."""

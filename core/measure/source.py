@@ -46,6 +46,12 @@ if TYPE_CHECKING:
         def close(self) -> None:
             """Free everything."""
 
+    class Concluding(Source, Protocol):
+        """A slow source that reads a job once more when it has ended; another thread than its own calls `conclude`."""
+
+        def conclude(self, key: str, jobs: Jobs) -> Readings | None:
+            """What is new of a job that has ended, as soon as possible; None if nothing is."""
+
 
 @record
 class Remarks:

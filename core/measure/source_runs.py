@@ -66,6 +66,10 @@ class FastRun:
         self.is_lost = False
         return News(readings)
 
+    def conclude(self, key: str) -> Readings | None:
+        """None: the last tick has read the job."""
+        return None
+
     def set_jobs(self, jobs: Jobs) -> None:
         """Nothing to do: each call names its jobs."""
 
@@ -111,6 +115,7 @@ class SlowRun:
         self._taken: Slot | None = None
         self._spent_seconds = self._charged_seconds = 0.0
         self._forgotten: deque[str] = deque()
+        self._concluded: dict[str, Remarks] = {}  # what was said last about jobs that have ended
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)  # also of readings that no tick took
         self._pause_seconds = self.interval_seconds
         self._stopped = threading.Event()
@@ -134,8 +139,22 @@ class SlowRun:
 
     def newest_remarks(self, key: str) -> Remarks | None:
         """What the source said last about a job, also if no tick has taken it yet."""
-        slot = self._slot
-        return None if slot is None else slot.readings.remarks.get(key)
+        slot, concluded = self._slot, self._concluded.pop(key, None)
+        return concluded if concluded is not None or slot is None else slot.readings.remarks.get(key)
+
+    def conclude(self, key: str) -> Readings | None:
+        """What a source that can do so reads of a job that has ended."""
+        conclude: Callable[[str, Jobs], Readings | None] | None = getattr(self.source, "conclude", None)
+        if conclude is None or self._slot is None:
+            return None
+        try:
+            readings = conclude(key, self._jobs)
+        except Exception as error:  # noqa: BLE001 - the same border
+            self.problem = self.problem or words(error)
+            return None
+        if readings is not None and key in readings.remarks:
+            self._concluded[key] = readings.remarks[key]
+        return readings
 
     def set_jobs(self, jobs: Jobs) -> None:
         """Read these jobs from now on; the thread is started by the first call."""

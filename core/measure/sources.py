@@ -6,6 +6,7 @@ from importlib import import_module
 from os import path
 
 from jobtop.core.measure.source_runs import DeferredSource, FastRun, SlowRun, UnopenedSource, words
+from jobtop.core.procfs import HAS_PROC
 from jobtop.core.record import fresh, record
 
 TYPE_CHECKING = False
@@ -72,6 +73,15 @@ def files(options: Options) -> Source:
     return DeferredSource("files", 0.25, lambda: collector("files.source")(options))
 
 
+def network(options: Options) -> Source:
+    """The source of the network traffic of jobs, which is that of this machine; `net` is its other name in settings."""
+    if "net" in options.without or "network" in options.without:
+        return UnopenedSource("network", "it is switched off (monitor.without)")
+    if not HAS_PROC or options.proc != "/proc":
+        return UnopenedSource("network", "it needs the /proc of this machine")
+    return collector("network.source")(options)
+
+
 GPU_SOURCES: dict[str, Opener] = {
     "nvidia": nvidia,
 }
@@ -82,6 +92,7 @@ JOB_SOURCES: dict[str, Opener] = {
     "energy": energy,
     **GPU_SOURCES,
     "files": files,
+    "network": network,
 }
 # Sources of the host and its devices alone: one process records them for all.
 HOST_SOURCES: dict[str, Opener] = {

@@ -107,6 +107,17 @@ class Watch:
         SET_MINUTE(sample, None)
         return sample
 
+    def last_sample(self, boottime: float) -> Sample | None:
+        """The sample of a job that has ended: counters alone; None if no source has read anything new."""
+        if not self._has_news:
+            return None
+        before = self.row
+        sample = self.sample(boottime)
+        if pick_counters(before) == pick_counters(sample.values):
+            return None
+        values = (value if place in COUNTER_PLACES else None for place, value in enumerate(sample.values))
+        return Sample(sample.elapsed, tuple(values))
+
     def _merge(self, elapsed: float) -> None:
         """Make one row of what the sources read; of two values of one key the later source's counts."""
         row = self.process_row

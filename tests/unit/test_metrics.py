@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from captured_hosts import below_machine, slow_reader
 
+from diag_messages import diag_socket
 from energy import PoweredMachine
 from jobtop.core.errors import BadValue
 from jobtop.core.measure.collectors.gpu.nvidia_session import NvidiaSession
@@ -16,6 +17,7 @@ from jobtop.core.measure.collectors.host.reading import HostCollector, HostSampl
 from jobtop.core.measure.collectors.host.slow_source import SlowHostSource
 from jobtop.core.measure.collectors.host.source import device_readings
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
+from jobtop.core.measure.collectors.network.job_sockets import JobSockets, JobTraffic
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.derive import derive
 from jobtop.core.measure.source import Readings
@@ -62,7 +64,7 @@ HOST = f"""
 
 # What nothing reads yet, by scope: a new reader takes its keys from here.
 AWAITED = {
-    Scope.JOB: f"{NET} proc.forks_denied limit.cpus limit.memory limit.pids limit.fds",
+    Scope.JOB: "net.errors net.drops proc.forks_denied limit.cpus limit.memory limit.pids limit.fds",
     Scope.GPU: "",
     Scope.CONTAINER: JOB,
     Scope.HOST: "",
@@ -173,12 +175,20 @@ def keys_read_of_a_job(below: Path) -> set[str]:
     cgroup = CgroupReader([a_cgroup(below / "cgroup")])
     counted, _ = cgroup.read()
     on_gpu = readings_of_a_gpu(below, 60, {"job": Target(Identity("", 50, None), 0.0)}).jobs["job"]
-    values = fold(tree) | counted | readings_of_energy(below).jobs["a"] | on_gpu
+    values = fold(tree) | counted | readings_of_energy(below).jobs["a"] | on_gpu | values_of_a_socket()
     cgroup.close()
     table.close()
     before, after = (Sample(elapsed, tuple(map(values.get, JOB_COLUMNS))) for elapsed in (1.0, 2.0))
     derived = {key for key, value in derive(before, after).values.items() if value is not None}
     return values.keys() | derived
+
+
+def values_of_a_socket() -> dict[str, float | int]:
+    """What a connection tells of its job."""
+    sockets = JobSockets()
+    sockets.jobs["job"] = traffic = JobTraffic()
+    sockets.take_listed([diag_socket(1, 5, 10, 20)], lambda inodes: dict.fromkeys(inodes, frozenset({"job"})))
+    return traffic.values()
 
 
 def readings_of_a_gpu(below: Path, pid: int, jobs: dict[str, Target]) -> Readings:

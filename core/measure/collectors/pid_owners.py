@@ -33,6 +33,7 @@ class PidOwners:
     ) -> None:
         self._proc, self._processes, self._machine_pids = proc, processes, machine_pids
         self._known: dict[int, tuple[int, frozenset[str], int]] = {}  # by pid: start, owners, calls since it was seen
+        self._stats: dict[int, tuple[int, int | None]] = {}  # of this call: most processes have the same ancestors
 
     def problem(self) -> str | None:
         """Why pids of the machine mean nothing here, or None."""
@@ -42,6 +43,7 @@ class PidOwners:
 
     def find(self, pids: Iterable[int], jobs: Jobs) -> dict[int, frozenset[str]]:
         """The keys of the jobs that each process belongs to; a process of no job has none."""
+        self._stats = {}
         roots: dict[int, list[tuple[int | None, str]]] = {}
         for key, target in jobs.items():
             roots.setdefault(target.root.pid, []).append((target.root.start, key))
@@ -81,5 +83,8 @@ class PidOwners:
 
     def _stat(self, pid: int) -> tuple[int, int | None]:
         """The parent and the start time of a process; no start if it has exited."""
+        if (known := self._stats.get(pid)) is not None:
+            return known
         fields = read_text(f"{self._proc}/{pid}/stat").rpartition(")")[2].split()
-        return (int(fields[PPID]), int(fields[START])) if len(fields) > START else (0, None)
+        self._stats[pid] = found = (int(fields[PPID]), int(fields[START])) if len(fields) > START else (0, None)
+        return found

@@ -1,0 +1,140 @@
+"""Reads the TCP traffic of jobs: lists of sockets when anything can have changed, and notices of closed ones."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from jobtop.core.clock import BOOTTIME
+from jobtop.core.measure.collectors.network.closed_sockets import ClosedSockets
+from jobtop.core.measure.collectors.network.job_processes import SocketOwners
+from jobtop.core.measure.collectors.network.job_sockets import JobSockets, JobTraffic
+from jobtop.core.measure.collectors.network.sock_diag import COUNTED_STATES, TCP, UDP, DiagProblem, list_sockets
+from jobtop.core.measure.collectors.pid_owners import PidOwners
+from jobtop.core.measure.collectors.process_source import ProcessSource
+from jobtop.core.procfs import read_text
+from jobtop.core.units import format_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.measure.source import Jobs, Number
+    from jobtop.core.measure.sources import Options
+
+LATE_SECONDS = 5.0  # after the start of a job: a first reading later than that has missed closed connections
+VANISHED_READINGS = 3
+UDP_EVERY = 4  # readings
+
+
+class TcpTraffic:
+    """Reads the sockets of this network namespace; opening it raises DiagProblem where that is not possible."""
+
+    def __init__(self, options: Options) -> None:
+        opened = options.opened.get("processes")
+        processes = opened if isinstance(opened, ProcessSource) else None
+        self._proc = options.proc
+        self._owners = SocketOwners(PidOwners(options.proc, processes), options.proc)
+        self._sockets = JobSockets()
+        self._closed: ClosedSockets | None = None
+        self._no_notices: str | None = None
+        self._uid = os.geteuid() or None
+        self._late: dict[str, float] = {}  # seconds that a job ran before the first reading
+        self._opened_before = ""
+        self._others_udp: set[int] = set()
+        self._readings = 0
+        list_sockets(TCP, 0)
+
+    def known_jobs(self) -> list[str]:
+        """The jobs of which anything is known."""
+        return [key for key, traffic in self._sockets.jobs.items() if traffic.has_connected or traffic.uses_udp]
+
+    def read(self, jobs: Jobs) -> None:
+        """Read all sockets if there can be anything new."""
+        for key in jobs.keys() - self._sockets.jobs.keys():
+            self._sockets.jobs[key] = JobTraffic()
+            late = time.clock_gettime(BOOTTIME) - jobs[key].start_boottime
+            if late > LATE_SECONDS:
+                self._late[key] = late
+            self._opened_before, self._readings = "", 0
+        opened, before = self._opened(), self._opened_before
+        self._opened_before = opened
+        if opened and opened == before and not (self._sockets.has_open or self._sockets.is_undecided):
+            return
+        self._sockets.take_listed(list_sockets(TCP), lambda inodes: self._owners.find(inodes, jobs))
+        if self._readings % UDP_EVERY == 0:
+            self._find_udp(jobs)
+        self._readings += 1
+        self._take_closed()
+
+    def values(self, key: str) -> dict[str, Number]:
+        traffic = self._sockets.jobs.get(key)
+        return {} if traffic is None else traffic.values()
+
+    def incomplete(self, key: str) -> list[str]:
+        traffic = self._sockets.jobs.get(key)
+        if traffic is None:
+            return []
+        remarks = traffic.incomplete()
+        if traffic.has_connected and key in self._late:
+            remarks.append(
+                f"network: connections that closed in the first {format_duration(self._late[key])} are missing"
+            )
+        if traffic.has_connected and self._no_notices is not None:
+            remarks.append(f"network: bytes of closed connections may be missing: {self._no_notices}")
+        return remarks
+
+    def has_seen(self, key: str) -> bool:
+        """Whether a connection of this job was seen."""
+        return key in self._sockets.jobs and self._sockets.jobs[key].has_connected
+
+    def awaits(self, key: str) -> bool:
+        """Whether the last counts of a connection of this job are still to come."""
+        return self._closed is not None and self._sockets.awaits(key)
+
+    def settle(self) -> None:
+        """Wait no longer for the last counts of connections."""
+        self._sockets.settle(1)
+
+    def forget(self, key: str) -> None:
+        self._sockets.forget(key)
+        self._late.pop(key, None)
+        if not self._sockets.jobs:
+            self._stop_listening()
+
+    def close(self) -> None:
+        self._stop_listening()
+
+    def _opened(self) -> str:
+        """How many TCP connections were opened here since boot, as text; UDP datagrams too. Empty if not known."""
+        lines = read_text(f"{self._proc}/thread-self/net/snmp").splitlines()
+        tcp = next((line for line in lines if line.startswith("Tcp: ") and line[5:6].isdigit()), "")
+        udp = next((line for line in lines if line.startswith("Udp: ") and line[5:6].isdigit()), "")
+        words = tcp.split()
+        return f"{words[5]} {words[6]} {udp}" if len(words) > 6 else ""
+
+    def _take_closed(self) -> None:
+        """Listen for closed sockets from the first connection of a job on, and take what was heard."""
+        if self._closed is None and self._no_notices is None and self._sockets.has_open:
+            try:
+                self._closed = ClosedSockets()
+            except DiagProblem as problem:
+                self._no_notices = str(problem)
+        if self._closed is not None:
+            self._sockets.take_closed(*self._closed.take(), self._uid)
+        self._sockets.settle(VANISHED_READINGS)
+
+    def _find_udp(self, jobs: Jobs) -> None:
+        """Note the jobs that have UDP sockets: their bytes are not counted."""
+        try:
+            listed = list_sockets(UDP, COUNTED_STATES)
+        except DiagProblem:  # without udp_diag it is not known
+            return
+        cookies = {one.cookie for one in listed}
+        new = [one for one in listed if one.cookie not in self._others_udp]
+        if new:
+            self._sockets.note_udp(self._owners.find([one.inode for one in new], jobs).values())
+        self._others_udp = cookies
+
+    def _stop_listening(self) -> None:
+        if self._closed is not None:
+            self._closed.close()
+            self._closed = None
